@@ -1,0 +1,9 @@
+//! Device models: a request and a state in, a completion time out.
+//!
+//! Everything here is driven from outside (`submit`, `wake`) and never reads a clock, sleeps, or
+//! allocates in steady state, so that the simulator (virtual time) and the emulator (the monotonic
+//! clock) run the very same objects.
+
+pub mod request;
+
+pub use request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
