@@ -1,0 +1,1 @@
+"""Headrace: a laboratory for the storage of analysis clusters."""

@@ -1,0 +1,165 @@
+"""Findings: statistics with their uncertainty and what they rest on. Values only; computed in this room, shown in report/."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+LimitKind = Literal[
+    "cpu", "cpu contention", "device latency", "device bandwidth", "network", "cache", "idle", "unknown"
+]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One number with its interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+    """Bounds of the interval; None with too few repeats."""
+    n: int
+    """Trials that it rests on."""
+    method: str
+    """How value and interval were had, such as `mean, t interval` or `median, bootstrap`."""
+    trials: tuple[str, ...]
+    """Their ids."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What held jobs back at one point."""
+
+    kind: LimitKind
+    share: float
+    """Share of the jobs' wall time that it took, 0..1."""
+    evidence: str
+    """The numbers that say so, as one sentence."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One cell: all its valid repeats together."""
+
+    target: str
+    workload: str
+    levels: dict[str, Any]
+    """Every factor's level, `slots` too."""
+    slots: int
+    metrics: dict[str, Estimate]
+    """By metric name, unit last: events_per_s, efficiency, throughput_jobs, uncompressed_bytes_per_s, asked_bytes_per_s,
+    served_bytes_per_s, device_bytes_per_s, amplification, wall_s, iops, energy_j_per_job …"""
+    ledger: dict[str, float]
+    """Mean share of wall time: on_cpu, wait_cpu, wait_block, wait_network, other; sums to 1."""
+    limit: Limit
+    provenance: str
+    invalid: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class SlotsFed:
+    """How many jobs a storage feeds at the wanted job efficiency."""
+
+    slots: int
+    """The largest number tried that holds the efficiency (0: not even the smallest)."""
+    interpolated: float | None
+    """Where the efficiency crosses the bound, between two numbers tried; None when it never does."""
+    efficiency: float
+    """The bound."""
+    censored: bool
+    """True when the largest number tried still holds it: the answer is 'at least'."""
+    why: str
+    """What limits the next one."""
+
+
+@dataclass(frozen=True)
+class Knee:
+    """Where more slots stop helping."""
+
+    slots: int
+    metric: str
+    value: float
+    beyond: str
+    """`level` or `falls`: what the rate does beyond it."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One storage and workload at all numbers of slots, other factors fixed."""
+
+    label: str
+    target: str
+    workload: str
+    levels: dict[str, Any]
+    """Without `slots`."""
+    points: tuple[Point, ...]
+    """By rising slots."""
+    knee: Knee | None
+    slots_fed: SlotsFed | None
+
+
+@dataclass(frozen=True)
+class LevelEffect:
+    """One level of one factor, the others averaged over."""
+
+    level: Any
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class FactorEffect:
+    """What a factor does to a metric of one workload."""
+
+    factor: str
+    workload: str
+    metric: str
+    levels: tuple[LevelEffect, ...]
+    best: Any
+    worst: Any
+    cost_of_wrong: Estimate
+    """1 - worst/best (for a metric of which less is better: worst/best - 1), as a fraction."""
+    p_value: float | None
+    error_term: str
+    """`trials` or `whole plots`, or why there is none."""
+
+
+@dataclass(frozen=True)
+class Combined:
+    """Best against worst over all factors together."""
+
+    workload: str
+    target: str | None
+    slots: int
+    metric: str
+    best: dict[str, Any]
+    worst: dict[str, Any]
+    cost: Estimate
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A trial that no finding rests on, and why."""
+
+    trial: str
+    levels: dict[str, Any]
+    status: Literal["invalid", "failed", "unsupported"]
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a set of records says."""
+
+    title: str
+    provenance: tuple[str, ...]
+    curves: tuple[Curve, ...]
+    effects: tuple[FactorEffect, ...]
+    combined: tuple[Combined, ...]
+    left_out: tuple[LeftOut, ...]
+    trials_planned: int
+    trials_done: int
+    environment: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    extra_tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, "list[dict[str, Any]]"])
+    """Tables of single workloads: fio's percentiles, merged physics results."""

@@ -1,0 +1,175 @@
+"""The study as a value: a question written down. One vocabulary for the three engines (docs/study-file.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from headrace.units import Bytes, BytesPerS, Seconds
+
+
+class Section(BaseModel):
+    """Base of every table of a study file: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Repeats(Section):
+    """How often each cell is tried."""
+
+    min: int = Field(3, ge=1, description="repeats of every cell; at least 3 for an interval, 6 for the interval of a median")
+    max: int | None = Field(None, ge=1, description="repeats at most; `min` when not given")
+    interval: float | None = Field(
+        None, gt=0, lt=1, description="stop repeating a cell once the interval of its events/s is this narrow (half width / mean)"
+    )
+    statistic: Literal["mean", "median"] = Field("mean", description="whose interval")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Repeats:
+        if self.max is not None and self.max < self.min:
+            raise ValueError(f"max ({self.max}) is below min ({self.min})")
+        if self.statistic == "median" and self.min < 6:
+            raise ValueError(f"the interval of a median needs min >= 6 (given {self.min})")
+        return self
+
+    @property
+    def most(self) -> int:
+        """Repeats that the plan holds for each cell."""
+        return self.min if self.max is None or self.interval is None else self.max
+
+
+class PlanOptions(Section):
+    """`[plan]`: which cells, how often, in which order."""
+
+    design: Literal["full", "fractional", "screen"] = Field(
+        "full", description="full: every cell; fractional: a balanced fraction; screen: two levels a factor, main effects only"
+    )
+    fraction: int = Field(2, ge=2, description="fractional: one in this many cells")
+    repeats: Repeats = Field(default_factory=Repeats)
+    seed: int = Field(1, ge=0, description="seed of order, data and jobs")
+    budget: Seconds | None = Field(None, description="no new repeat is started after this time; the first `min` are always made")
+
+
+class RunOptions(Section):
+    """`[run]`: how slots are filled and watched. Each field can be a factor."""
+
+    on: str = Field("local", description="where jobs run: local")
+    slots: int = Field(1, ge=1, description="jobs that run at once on a node")
+    load: Literal["batch", "sustained"] = Field("batch", description="batch: one job a slot, all at once; sustained: slots kept full")
+    feed: Literal["files", "packets"] = Field("files", description="files: one job, one file of its own; packets: workers pull events of one query")
+    duration: Seconds | None = Field(None, description="sustained: how long slots are kept full (default 30 s)")
+    jobs: int | None = Field(None, ge=1, description="sustained: stop after this many jobs instead")
+    timeout: Seconds = Field(600.0, gt=0, description="a job that takes longer is killed and recorded as hung")
+    cache: Literal["cold", "warm", "as-is"] = Field(
+        "cold", description="page cache before the jobs: cold (dropped), warm (files read once), as-is"
+    )
+    memory_limit: Bytes | None = Field(None, description="memory for the jobs of a node and their page cache (needs root)")
+    packet_events: int | None = Field(None, ge=1, description="packets: events of the first packet; adaptive after it")
+    workers_per_server: int | None = Field(None, ge=1, description="packets: workers that read one file server at once, at most")
+    nodes: int = Field(1, ge=1, description="nodes that run jobs")
+    series_interval: Seconds = Field(1.0, ge=0.05, description="time between samples of device, CPU and memory")
+    shortest: Seconds = Field(0.5, ge=0, description="a trial shorter than this is invalid")
+    verify: bool = Field(False, description="check what jobs read against what was written")
+
+
+class Price(Section):
+    """What one storage costs."""
+
+    price: float = Field(ge=0)
+    currency: str = "EUR"
+    drives: int = Field(1, ge=1)
+    capacity: Bytes | None = None
+
+
+class ReportOptions(Section):
+    """`[report]`: what is compared."""
+
+    metric: Literal["events_per_s", "bytes_per_s", "efficiency", "throughput", "iops"] | None = Field(
+        None, description="what 'best' means; events/s, or bytes/s for a workload without events, when not given"
+    )
+    efficiency: float = Field(0.9, gt=0, le=1, description="job efficiency down to which a slot counts as fed")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="confidence of all intervals")
+    price: dict[str, Price] = Field(default_factory=dict[str, Price], description="price of each target")
+
+
+class SiteDrive(Section):
+    """Drives of one kind in a node or server."""
+
+    drive: str
+    count: int = Field(1, ge=1)
+    raid: int | None = None
+    chunk: Bytes | None = None
+
+
+class SiteLink(Section):
+    """A network link."""
+
+    rate: BytesPerS = Field(125e6, gt=0)
+    latency: Seconds = 0.0
+    mtu: int = Field(1500, ge=576)
+    txqueuelen: int = Field(1000, ge=1)
+    count: int = Field(1, ge=1)
+
+
+class SiteNodes(Section):
+    """`[site.node]`: the nodes that run jobs."""
+
+    count: int = Field(1, ge=1)
+    machine: str | None = Field(None, description="a machine of the catalog: cores, memory, power")
+    cores: int | None = Field(None, ge=1)
+    memory: Bytes | None = None
+    drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
+    link: str | SiteLink | None = None
+
+
+class SiteServer(Section):
+    """`[site.server.NAME]`: a file server."""
+
+    machine: str | None = None
+    link: str | SiteLink | None = None
+    count: int = Field(1, ge=1)
+    drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
+    virtual: bool = False
+
+
+class Site(Section):
+    """`[site]`: nodes, servers, links, power of a real or imagined cluster."""
+
+    node: SiteNodes = Field(default_factory=SiteNodes)
+    server: dict[str, SiteServer] = Field(default_factory=dict[str, SiteServer])
+    pue: float = Field(1.0, ge=1, description="power usage effectiveness: all power over IT power")
+
+
+class Part(BaseModel):
+    """A named target or workload: its kind, its options as written, and the same validated by its own part."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    name: str
+    kind: str
+    written: dict[str, Any]
+    options: Any
+
+
+class Study(BaseModel):
+    """A whole study, validated. Made by `headrace.load_study`."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    headrace: int
+    title: str
+    file: Path
+    targets: dict[str, Part]
+    workloads: dict[str, Part]
+    factors: dict[str, list[Any]]
+    """Every factor named in the study, levels as written; `target` and `workload` always among them, first."""
+    exclude: list[dict[str, list[Any]]]
+    plan_options: PlanOptions
+    run_options: RunOptions
+    report_options: ReportOptions
+    site: Site | None
+    faults: list[Any]
+    hash: str
+    """Of everything that decides what a trial measures; equal for equal studies however they are written."""

@@ -1,0 +1,121 @@
+"""Targets: the storage under test as a job reaches it, one file each. This file is the contract that all keep.
+
+A target comes to be (`prepare`), is set (`apply`), read back (`read_settings`) and goes away (`release`). It knows nothing
+of studies, plans or records; whatever it changes on the machine goes through the undo journal in `TargetContext`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from headrace.errors import Problem
+from headrace.registry import parts
+from headrace.system.journal import Journal
+
+Provenance = Literal["measured", "emulated", "simulated"]
+
+
+class TargetOptions(BaseModel):
+    """Base of every target's options: the fields of `[target.NAME]`. Unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where jobs find the storage, and what stands behind it."""
+
+    directory: Path | None
+    """A directory that jobs read and write, or None for a target that is reached by URL alone."""
+    url: str | None = None
+    """URL prefix (`root://host:port//path`), when jobs reach it so."""
+    device_names: tuple[str, ...] = ()
+    """Kernel names (`loop0`, `vda`) of the block devices whose counters belong to this storage."""
+    network: bool = False
+    """True when waiting for it is waiting for a network or a server, not for a local block device."""
+    provenance: Provenance = "measured"
+    description: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Facts for the record: mount source and options, filesystem, device stack, server, free bytes."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of the storage, asked and as read back."""
+
+    name: str
+    asked: Any
+    before: Any
+    """As read before Headrace changed it; put back at release."""
+    after: Any
+    """As read back after setting it. A trial is valid only when it still reads so after the jobs."""
+    applied: bool
+    reason: str = ""
+    """Why it could not be applied."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-able mapping for the record."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TargetContext:
+    """What a target is given to come to be."""
+
+    work_dir: Path
+    """A private directory for images, sockets and logs; gone after the study."""
+    journal: Journal
+    forced_devices: frozenset[str] = frozenset()
+    """Device paths that the user named on the command line as free to be overwritten."""
+
+
+class Target(ABC):
+    """One kind of storage. A subclass is one file: `kind`, `Options`, and these methods."""
+
+    kind: ClassVar[str]
+    Options: ClassVar[type[TargetOptions]]
+    settings: ClassVar[frozenset[str]] = frozenset()
+    """Option fields that can be changed while the target stands (easy factors). All others need a new `prepare`."""
+
+    def __init__(self, name: str, options: Any) -> None:
+        self.name = name
+        self.options = options
+
+    @abstractmethod
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        """What this machine lacks for this target, without changing anything."""
+
+    def unsupported(self) -> str | None:
+        """Why these options cannot be had on this machine though the target itself can, or None."""
+        return None
+
+    @abstractmethod
+    def free_bytes(self) -> int | None:
+        """Bytes that data sets may take on it, before it is prepared; None when that cannot be known."""
+
+    @abstractmethod
+    def prepare(self, context: TargetContext) -> Location:
+        """Makes the storage be there. Raises HeadraceError; has cleaned up behind itself when it does."""
+
+    def apply(self, options: Any, context: TargetContext) -> list[Setting]:
+        """Sets those of `settings` that `options` asks for (None = leave), each read back. Never raises for a level
+        that cannot be had: that is a `Setting` with `applied=False` and the reason."""
+        return []
+
+    def read_settings(self) -> dict[str, Any]:
+        """Every one of `settings` as it stands now, for the check after the trial."""
+        return {}
+
+    @abstractmethod
+    def release(self, context: TargetContext) -> None:
+        """Puts everything back. Safe to call twice and after a failed `prepare`."""
+
+
+def kinds() -> dict[str, type[Target]]:
+    """Every registered target by kind."""
+    return parts("headrace.targets", Target)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]
