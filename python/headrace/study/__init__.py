@@ -1,0 +1,8 @@
+"""Step 1 of the way: a study file becomes a Study."""
+
+from __future__ import annotations
+
+from headrace.study.load import load_study, load_study_text
+from headrace.study.model import Study
+
+__all__ = ["Study", "load_study", "load_study_text"]
