@@ -1,0 +1,366 @@
+"""Ground: the undo journal. What is going to be changed on the machine is written here, and on disk, before it is changed.
+
+One file a run, one JSON line a step, under a directory that any later command finds. An entry is data, the name of
+an undo action (`undo_actions.py`) and its arguments, so that another process, after a crash, can undo it. Undoing is
+in reverse order and can be repeated: an action that finds nothing left to undo is content.
+
+    {"journal": 1, "description": …, "pid": …, "start_ticks": …, "boot": …}
+    {"begin": 1, "action": "unmount", "args": {…}}      before the change
+    {"add": 1, "args": {…}}                             what was only known after it (a process id)
+    {"end": 1}                                          undone, or no longer needed
+
+A run that ends well leaves no file. A file whose owner is dead is a run that crashed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.system.identity import boot_id, start_ticks
+
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One change that may have been made: how to undo it."""
+
+    number: int
+    action: str
+    args: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class UndoResult:
+    """What became of one entry."""
+
+    action: str
+    args: dict[str, Any]
+    done: bool
+    """True when nothing of the change is left."""
+    text: str
+    """What was done, or why it could not be: one clause for people."""
+
+
+@dataclass(frozen=True)
+class PendingJournal:
+    """The journal of a run that is no more."""
+
+    file: Path
+    description: str
+    started_utc: str
+    pid: int
+    same_boot: bool
+    """False when the machine was started anew since: mounts, loops and settings of that run are gone with it."""
+    entries: tuple[Entry, ...]
+    """What is still to be undone, oldest first."""
+
+
+def journal_directory() -> Path:
+    """Where journals lie: `/var/lib/headrace/journal` for root, `$XDG_STATE_HOME/headrace/journal` for others.
+
+    `HEADRACE_JOURNAL_DIR` names another place (a machine whose /var is read-only; tests).
+    """
+    if given := os.environ.get("HEADRACE_JOURNAL_DIR"):
+        return Path(given)
+    if os.geteuid() == 0:
+        return Path("/var/lib/headrace/journal")
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "headrace" / "journal"
+
+
+def _flush_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Journal:
+    """The journal of this run. Use it as a context manager: leaving it undoes what is left.
+
+    Belongs to the process that opened it: a forked child that writes to it is a defect and raises RuntimeError.
+    Threads may share it.
+    """
+
+    def __init__(self, file: Path, handle: int) -> None:
+        self.file = file
+        self._handle = handle
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._last = 0
+        self._open: dict[int, Entry] = {}
+
+    @classmethod
+    def open(cls, description: str, directory: Path | None = None) -> Journal:
+        """Starts a journal. `description` is what people are told when it is found later (the study's title).
+
+        Raises HeadraceError when the place for journals cannot be written to.
+        """
+        place = directory or journal_directory()
+        pid = os.getpid()
+        name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{pid}-{os.urandom(3).hex()}"
+        header = {
+            "journal": _SCHEMA,
+            "description": description,
+            "pid": pid,
+            "start_ticks": start_ticks(pid),
+            "boot": boot_id(),
+            "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        try:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Whole or not there: a journal without a header could not be told from one that is just being made.
+            unfinished = place / f"{name}.new"
+            handle = os.open(
+                unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
+            os.write(handle, json.dumps(header).encode() + b"\n")
+            os.fsync(handle)
+            file = place / f"{name}.jsonl"
+            unfinished.rename(file)
+            _flush_directory(place)
+        except OSError as error:
+            raise HeadraceError(
+                f"the undo journal cannot be kept in {place}: {error.strerror}",
+                hint="name another place by the environment variable HEADRACE_JOURNAL_DIR",
+            ) from error
+        return cls(file, handle)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if os.getpid() != self._pid:
+            raise RuntimeError("a journal is written by the process that opened it alone")
+        try:
+            os.write(self._handle, json.dumps(line).encode() + b"\n")
+            os.fsync(self._handle)
+        except OSError as error:
+            raise HeadraceError(
+                f"the undo journal {self.file} cannot be written: {error.strerror}"
+            ) from error
+
+    def begin(self, action: str, **args: Any) -> Entry:
+        """Writes, to disk, that a change is about to be made which `action` with `args` undoes. Then make the change."""
+        from headrace.system.undo_actions import ACTIONS
+
+        if action not in ACTIONS:
+            raise RuntimeError(f"no undo action {action!r}")
+        with self._lock:
+            entry = Entry(self._last + 1, action, args)
+            self._write({"begin": entry.number, "action": action, "args": args})
+            self._last = entry.number
+            self._open[entry.number] = entry
+        return entry
+
+    def add(self, entry: Entry, **args: Any) -> None:
+        """Adds to an entry what was known only once the change was made."""
+        with self._lock:
+            if entry.number in self._open:
+                self._write({"add": entry.number, "args": args})
+                self._open[entry.number] = Entry(
+                    entry.number, entry.action, {**self._open[entry.number].args, **args}
+                )
+
+    def end(self, entry: Entry) -> None:
+        """Says that an entry is undone, or no longer needed. Safe to call twice."""
+        with self._lock:
+            if entry.number in self._open:
+                self._write({"end": entry.number})
+                del self._open[entry.number]
+
+    def undo(self, entry: Entry) -> UndoResult:
+        """Undoes one entry now; it stays in the journal when that fails. Content when it is undone already."""
+        with self._lock:
+            current = self._open.get(entry.number)
+        if current is None:
+            return UndoResult(entry.action, entry.args, True, "undone before")
+        result = _perform(current, same_boot=True)
+        if result.done:
+            self.end(entry)
+        return result
+
+    @contextmanager
+    def change(self, action: str, **args: Any) -> Generator[Entry]:
+        """A change that lasts as long as the block: journalled before it, undone after it.
+
+        Raises HeadraceError when it cannot be undone (the entry then stays for `headrace undo`).
+        """
+        entry = self.begin(action, **args)
+        try:
+            yield entry
+        finally:
+            result = self.undo(entry)
+        if not result.done:
+            raise HeadraceError(f"could not put back: {result.text}", hint="try again with `headrace undo`")
+
+    @property
+    def open_entries(self) -> tuple[Entry, ...]:
+        """What is not undone yet, oldest first."""
+        with self._lock:
+            return tuple(self._open[number] for number in sorted(self._open))
+
+    def undo_all(self) -> list[UndoResult]:
+        """Undoes everything that is left, last change first. Never raises; what fails stays in the journal."""
+        return [self.undo(entry) for entry in reversed(self.open_entries)]
+
+    def close(self) -> list[UndoResult]:
+        """Undoes what is left and removes the journal when nothing is. Safe to call twice."""
+        if self._handle < 0 or os.getpid() != self._pid:
+            return []
+        results = self.undo_all()
+        if not self._open:
+            self.file.unlink(missing_ok=True)
+        os.close(self._handle)
+        self._handle = -1
+        return results
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        failed = [result.text for result in self.close() if not result.done]
+        if failed and error is None:
+            raise HeadraceError(
+                "could not put back: " + "; ".join(failed), hint="try again with `headrace undo`"
+            )
+
+
+def _perform(entry: Entry, *, same_boot: bool) -> UndoResult:
+    from headrace.system.undo_actions import ACTIONS
+
+    action = ACTIONS.get(entry.action)
+    if action is None:
+        return UndoResult(
+            entry.action, entry.args, False, f"{entry.action} is not known to this version of Headrace"
+        )
+    if not same_boot and not action.survives_boot:
+        return UndoResult(
+            entry.action,
+            entry.args,
+            True,
+            f"{action.subject(entry.args)}: gone since the machine was restarted",
+        )
+    try:
+        text = action.undo(entry.args, same_boot)
+    except (OSError, HeadraceError, KeyError, ValueError) as error:
+        return UndoResult(entry.action, entry.args, False, f"{action.subject(entry.args)}: {error}")
+    return UndoResult(entry.action, entry.args, True, f"{action.subject(entry.args)}: {text}")
+
+
+def _read(file: Path) -> tuple[dict[str, Any], dict[int, Entry]] | None:
+    """Header and open entries of a journal, or None when it is none. A torn last line was never acted upon."""
+    lines: list[dict[str, Any]] = []
+    for text in file.read_bytes().split(b"\n"):
+        with contextlib.suppress(ValueError):
+            line: Any = json.loads(text) if text else None
+            if isinstance(line, dict):
+                lines.append(line)
+    if not lines or lines[0].get("journal") != _SCHEMA:
+        return None
+    entries: dict[int, Entry] = {}
+    for line in lines[1:]:
+        if "begin" in line:
+            entries[line["begin"]] = Entry(line["begin"], line["action"], line["args"])
+        elif "add" in line and line["add"] in entries:
+            old = entries[line["add"]]
+            entries[old.number] = Entry(old.number, old.action, {**old.args, **line["args"]})
+        elif "end" in line:
+            entries.pop(line["end"], None)
+    return lines[0], entries
+
+
+def pending_journals(directory: Path | None = None) -> list[PendingJournal]:
+    """Journals whose run is dead and that may hold something to undo, oldest first. Removes those that hold nothing."""
+    place = directory or journal_directory()
+    found: list[PendingJournal] = []
+    boot = boot_id()
+    try:
+        files = sorted(place.iterdir()) if place.is_dir() else []
+    except OSError:
+        return []  # another user's, which we could not undo either
+    for file in files:
+        if file.suffix == ".new" and start_ticks(int(file.name.split("-")[1])) is None:
+            file.unlink(missing_ok=True)  # its run died before it had changed anything
+        if file.suffix != ".jsonl":
+            continue
+        try:
+            read = _read(file)
+        except FileNotFoundError:
+            continue  # its run has just ended well
+        if read is None:
+            continue
+        header, entries = read
+        same_boot = header["boot"] == boot
+        if same_boot and start_ticks(header["pid"]) == header["start_ticks"]:
+            continue
+        if not entries:
+            file.unlink(missing_ok=True)
+            continue
+        found.append(
+            PendingJournal(
+                file=file,
+                description=header["description"],
+                started_utc=header["started_utc"],
+                pid=header["pid"],
+                same_boot=same_boot,
+                entries=tuple(entries[number] for number in sorted(entries)),
+            )
+        )
+    return found
+
+
+def undo(file: Path) -> list[UndoResult]:
+    """Undoes a pending journal, last change first, and removes it when nothing is left.
+
+    Raises HeadraceError when another command is at it, or its run is still alive.
+    """
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise HeadraceError(f"the undo journal {file} cannot be read: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise HeadraceError(f"another command is undoing {file} already") from error
+        read = _read(file)
+        if read is None:
+            raise HeadraceError(f"{file} is no undo journal that this version of Headrace reads")
+        header, entries = read
+        same_boot = header["boot"] == boot_id()
+        if same_boot and start_ticks(header["pid"]) == header["start_ticks"]:
+            raise HeadraceError(f"the run of {file} is still going on (process {header['pid']})")
+        results: list[UndoResult] = []
+        for number in sorted(entries, reverse=True):
+            result = _perform(entries[number], same_boot=same_boot)
+            results.append(result)
+            if result.done:
+                os.write(
+                    handle, b"\n" + json.dumps({"end": number}).encode() + b"\n"
+                )  # the last line may be torn
+        if all(result.done for result in results):
+            file.unlink(missing_ok=True)
+        return results
+    finally:
+        os.close(handle)
+
+
+def undo_pending(directory: Path | None = None) -> list[tuple[PendingJournal, list[UndoResult]]]:
+    """Undoes every pending journal, newest first: what `headrace undo` does once the user has agreed."""
+    return [(journal, undo(journal.file)) for journal in reversed(pending_journals(directory))]

@@ -1,0 +1,167 @@
+"""Ground: loop devices, a file as a block device (loop(4)), with direct I/O so that its bytes are not cached twice.
+
+Attached by one LOOP_CONFIGURE call (Linux 5.8), so that there is no moment with a half-made device.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError, MissingError
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Entry, Journal
+
+# linux/loop.h
+_LOOP_CLR_FD = 0x4C01
+_LOOP_GET_STATUS64 = 0x4C05
+_LOOP_CONFIGURE = 0x4C0A
+_LOOP_CTL_GET_FREE = 0x4C82
+_LO_FLAGS_DIRECT_IO = 16
+_INFO = struct.Struct("=QQQQQIIII64s64s32sQQ")  # struct loop_info64
+_CONFIG = struct.Struct(f"=II{_INFO.size}s64s")  # struct loop_config
+
+
+@dataclass(frozen=True)
+class Loop:
+    """An attached loop device."""
+
+    name: str
+    """Kernel name, such as `loop0`."""
+    file: Path
+    direct_io: bool
+    """False when the file system of the file does not allow it: the page cache then holds the bytes twice."""
+    entry: Entry
+
+    @property
+    def device(self) -> Path:
+        """Its device file."""
+        return Path("/dev") / self.name
+
+
+def _backing_inode(name: str) -> tuple[int, int] | None:
+    """(device number as the kernel encodes it, inode) of the file behind a loop device, or None when it has none."""
+    try:
+        handle = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        info = _INFO.unpack(fcntl.ioctl(handle, _LOOP_GET_STATUS64, bytes(_INFO.size)))
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return info[0], info[1]
+
+
+def attached() -> dict[str, Path]:
+    """Loop devices that have a file behind them, by kernel name."""
+    found: dict[str, Path] = {}
+    for device in Path("/sys/block").glob("loop*"):
+        try:
+            text = (device / "loop" / "backing_file").read_text().rstrip("\n")
+        except OSError:
+            continue
+        found[device.name] = Path(text.removesuffix(" (deleted)"))
+    return found
+
+
+def backed_by(file: Path, inode: int) -> list[str]:
+    """Kernel names of the loop devices behind which this very file stands."""
+    names: list[str] = []
+    for name, path in attached().items():
+        if path == file:
+            backing = _backing_inode(name)
+            if backing is not None and backing[1] == inode:
+                names.append(name)
+    return names
+
+
+def detach_backed_by(file: Path, inode: int, patience_s: float = 8.0) -> list[str]:
+    """Detaches every loop device of this very file; returns their names.
+
+    A device that someone still has open goes only when they close it: this waits, and raises HeadraceError when it
+    takes longer than `patience_s`.
+    """
+    names = backed_by(file, inode)
+    for name in names:
+        handle = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(handle, _LOOP_CLR_FD)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # let go of already
+                raise
+        finally:
+            os.close(handle)
+    deadline = time.monotonic() + patience_s
+    while left := backed_by(file, inode):
+        if time.monotonic() > deadline:
+            raise HeadraceError(f"/dev/{left[0]} is still in use")
+        time.sleep(0.02)
+    return names
+
+
+def attach(journal: Journal, file: Path, *, direct_io: bool = True) -> Loop:
+    """Makes a file a block device; `journal.undo` of its entry detaches it.
+
+    Raises MissingError without loop devices in the kernel or the right to use them, HeadraceError for anything else.
+    """
+    file = file.resolve()
+    try:
+        control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise MissingError("this kernel has no loop devices", hint="modprobe loop") from error
+    except PermissionError as error:
+        raise MissingError("making a loop device needs root", hint="run as root") from error
+    backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    entry = journal.begin("detach_loop", file=str(file), inode=os.fstat(backing).st_ino)
+    try:
+        name = _configure(control, backing, file, _LO_FLAGS_DIRECT_IO if direct_io else 0)
+    except BaseException:
+        journal.end(entry)
+        raise
+    finally:
+        os.close(backing)
+        os.close(control)
+    reached = Path(f"/sys/block/{name}/loop/dio").read_text().strip() == "1"
+    return Loop(name, file, reached, entry)
+
+
+def _configure(control: int, backing: int, file: Path, flags: int) -> str:
+    label = os.fsencode(file)[:63]
+    info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, flags, label, b"", b"", 0, 0)
+    config = _CONFIG.pack(backing, 0, info, b"")
+    for _ in range(100):
+        name = f"loop{fcntl.ioctl(control, _LOOP_CTL_GET_FREE)}"
+        device = _open_when_there(name)
+        try:
+            fcntl.ioctl(device, _LOOP_CONFIGURE, config)
+        except OSError as error:
+            if error.errno == errno.EBUSY:  # another program was quicker: take the next one
+                continue
+            if error.errno == errno.EINVAL and flags:
+                flags, config = 0, _CONFIG.pack(backing, 0, _INFO.pack(*[0] * 9, label, b"", b"", 0, 0), b"")
+                continue
+            raise HeadraceError(f"{file} cannot be made a loop device: {error.strerror}") from error
+        finally:
+            os.close(device)
+        return name
+    raise HeadraceError(f"no free loop device for {file}")
+
+
+def _open_when_there(name: str) -> int:
+    deadline = time.monotonic() + 5.0
+    while True:
+        try:
+            return os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError as error:  # udev has not made the new device's file yet
+            if time.monotonic() > deadline:
+                raise HeadraceError(f"/dev/{name} does not come to be") from error
+            time.sleep(0.01)

@@ -1,0 +1,70 @@
+"""Ground: which programs Headrace calls, what each is for, and how a user comes to have it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+from headrace.errors import MissingError, Problem
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One program and where it comes from."""
+
+    program: str
+    package: str
+    """Debian package that holds it."""
+    purpose: str
+
+
+REQUIREMENTS: dict[str, Requirement] = {
+    requirement.program: requirement
+    for requirement in (
+        Requirement("mkfs.ext3", "e2fsprogs", "making an ext3 file system"),
+        Requirement("mkfs.ext4", "e2fsprogs", "making an ext4 file system"),
+        Requirement("mkfs.xfs", "xfsprogs", "making an xfs file system"),
+        Requirement("mkfs.btrfs", "btrfs-progs", "making a btrfs file system"),
+        Requirement("mount", "mount", "mounting file systems"),
+        Requirement("blkid", "util-linux", "seeing what a device holds before it is formatted"),
+        Requirement("setpriv", "util-linux", "ending started programs together with Headrace"),
+        Requirement("ip", "iproute2", "network namespaces and links"),
+        Requirement("fio", "fio", "the workloads `sequential` and `random`"),
+        Requirement("lfs", "lustre-client-utils", "reading the stripe layout of a Lustre directory"),
+        Requirement("beegfs-ctl", "beegfs-utils", "reading the stripe layout of a BeeGFS directory"),
+        Requirement("mmlsattr", "gpfs.base", "reading the layout of a GPFS directory"),
+        Requirement("pvfs2-viewdist", "orangefs", "reading the layout of an OrangeFS directory"),
+        Requirement("gluster", "glusterfs-cli", "reading the layout of a GlusterFS volume"),
+    )
+}
+"""Every program by its name."""
+
+_SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def find_program(name: str) -> str | None:
+    """Full path of a program; also looked for in the system folders that a user's PATH leaves out. None when missing."""
+    return shutil.which(name) or shutil.which(name, path=_SYSTEM_FOLDERS)
+
+
+def remedy(name: str) -> str:
+    """What to do to have this program."""
+    known = REQUIREMENTS.get(name)
+    return f"apt-get install {known.package}" if known else f"install {name}"
+
+
+def require_program(name: str) -> str:
+    """Full path of a program. Raises MissingError with the package that holds it."""
+    path = find_program(name)
+    if path is None:
+        raise MissingError(f"the program {name} is not installed", hint=remedy(name))
+    return path
+
+
+def missing_program(name: str, needed_by: str, *, fatal: bool = True, without: str = "") -> Problem | None:
+    """The problem that this program is missing, or None when it is there."""
+    if find_program(name) is not None:
+        return None
+    return Problem(
+        f"the program {name} is not installed", needed_by, remedy(name), fatal=fatal, without=without
+    )

@@ -1,0 +1,129 @@
+"""Ground: what a block device or image file holds, and whether someone uses it. Asked before anything is formatted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.system import loops
+from headrace.system.mounts import read_mounts
+from headrace.system.requirements import require_program
+
+_EDGE = 1 << 20
+"""Bytes at both ends of a device that are looked at, and blanked after us: every primary superblock lies in them."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What libblkid recognises on a device."""
+
+    type: str
+    """`ext4`, `gpt`, `LVM2_member` …"""
+    uuid: str
+    label: str
+    usage: str
+    """`filesystem`, `raid`, `crypto`, `other`, or `partition table`."""
+
+    def __str__(self) -> str:
+        name = f' named "{self.label}"' if self.label else ""
+        return f"a partition table ({self.type})" if self.usage == "partition table" else f"{self.type}{name}"
+
+
+def device_size(path: Path) -> int:
+    """Bytes of a block device or file."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.lseek(handle, 0, os.SEEK_END)
+    finally:
+        os.close(handle)
+
+
+def read_signature(path: Path) -> Signature | None:
+    """What is recognised on a device or image file, or None. Raises MissingError without blkid, OSError when unreadable."""
+    with path.open("rb"):
+        pass  # blkid says "nothing found" for a device that it may not read
+    argv = [require_program("blkid"), "-p", "-o", "export", "--", str(path)]
+    found = subprocess.run(argv, capture_output=True, text=True)
+    fields = dict(line.split("=", 1) for line in found.stdout.splitlines() if "=" in line)
+    if found.returncode == 8:  # several signatures that contradict each other
+        return Signature("several file systems", "", "", "ambivalent")
+    if "TYPE" in fields:
+        return Signature(
+            fields["TYPE"], fields.get("UUID", ""), fields.get("LABEL", ""), fields.get("USAGE", "other")
+        )
+    if "PTTYPE" in fields:
+        return Signature(fields["PTTYPE"], fields.get("PTUUID", ""), "", "partition table")
+    return None
+
+
+def contents(path: Path) -> str | None:
+    """What would be lost by formatting a device or image file, in words; None when it is blank.
+
+    Blank is: nothing is recognised and the first and last MiB hold zeros alone.
+    """
+    signature = read_signature(path)
+    if signature is not None:
+        return str(signature)
+    with path.open("rb") as file:
+        head = file.read(_EDGE)
+        file.seek(max(0, device_size(path) - _EDGE))
+        if any(head) or any(file.read(_EDGE)):
+            return "data of no known kind"
+    return None
+
+
+def blank(path: Path) -> None:
+    """Overwrites the first and last MiB with zeros, so that nothing is recognised any more. Only for what we formatted."""
+    size = device_size(path)
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_EXCL if path.is_block_device() else 0))
+    try:
+        for start in {0, max(0, size - _EDGE)}:
+            os.pwrite(handle, bytes(min(_EDGE, size - start)), start)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def holders(path: Path) -> list[str]:
+    """Who uses a block device or image file now, in words: mounts, swap, other devices on top, an exclusive opener."""
+    path = path.resolve()
+    found = path.stat()
+    if not stat.S_ISBLK(found.st_mode):
+        return [f"the loop device /dev/{name}" for name in loops.backed_by(path, found.st_ino)]
+    number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+    folder = Path("/sys/dev/block") / number
+    numbers = {
+        number,
+        *((part / "dev").read_text().strip() for part in folder.glob("*/") if (part / "partition").exists()),
+    }
+    said: list[str] = []
+    for mount in read_mounts():
+        if mount.device_number in numbers or _number_of(mount.source) in numbers:
+            said.append(f"mounted on {mount.directory}")
+    for line in Path("/proc/swaps").read_text().splitlines()[1:]:
+        if _number_of(line.split()[0]) in numbers:
+            said.append("swap space")
+    for holder in sorted({*folder.glob("holders/*"), *folder.glob("*/holders/*")}):
+        said.append(f"part of {holder.name}")
+    if not said:
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            said.append("another program")
+    return list(dict.fromkeys(said))
+
+
+def _number_of(source: str) -> str | None:
+    if not source.startswith("/"):
+        return None
+    try:
+        found = Path(source).stat()
+    except OSError:
+        return None
+    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else None

@@ -1,0 +1,215 @@
+"""Ground: how each kind of change is undone. The table that the undo journal names its actions from.
+
+Every action takes data alone, can be repeated, and touches a thing only when it is surely ours: the mount of our
+source, the loop device that is backed by our file, the file with our inode, the process with our mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.system import block_queue, loops, mounts, processes, signatures
+from headrace.system.identity import disk_sequence, start_ticks
+
+Args = dict[str, Any]
+
+OWNER_FILE = ".headrace-owner"
+"""A directory tree of ours holds this file with our token in it."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One way to undo."""
+
+    undo: Callable[[Args, bool], str]
+    """Given the arguments and whether the machine is still in the same boot; returns what was done, as a clause.
+    Raises OSError or HeadraceError when something of the change is left."""
+    subject: Callable[[Args], str]
+    """What it is about, for people."""
+    survives_boot: bool = False
+    """True when the change is still there after the machine was restarted (files, file systems)."""
+
+
+def _write_setting(args: Args, same_boot: bool) -> str:
+    path, value = Path(args["path"]), str(args["value"])
+    if not path.exists():
+        return "gone"
+    with contextlib.suppress(OSError):  # some settings can be written only
+        if path.read_text().strip() == value:
+            return f"stands at {value} as before"
+    path.write_text(value)
+    return f"set back to {value}"
+
+
+def _restore_queue(args: Args, same_boot: bool) -> str:
+    # The queue of a loop device outlives its detaching, so it is put back whoever has it now.
+    if not args["disk"].startswith("loop") and disk_sequence(args["disk"]) != args["disk_sequence"]:
+        return "the device is gone"
+    block_queue.restore(args["disk"], block_queue.QueueState(**args["state"]))
+    return "set back"
+
+
+def _unmount(args: Args, same_boot: bool) -> str:
+    count = mounts.unmount(Path(args["directory"]), args["source"], lazy=bool(args.get("lazy")))
+    return "unmounted" if count else "not mounted"
+
+
+def _detach_loop(args: Args, same_boot: bool) -> str:
+    detached = loops.detach_backed_by(Path(args["file"]), args["inode"])
+    return f"detached {', '.join(detached)}" if detached else "not attached"
+
+
+def _is_same_file(found: os.stat_result, args: Args, same_boot: bool) -> bool:
+    # Device numbers are given anew at each boot; the inode number stays.
+    return found.st_ino == args["inode"] and (not same_boot or found.st_dev == args["device"])
+
+
+def _remove_file(args: Args, same_boot: bool) -> str:
+    path = Path(args["path"])
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return "not there"
+    if not stat.S_ISREG(found.st_mode):
+        return "left alone: another thing has its name"
+    if "inode" in args and not _is_same_file(found, args, same_boot):
+        return "left alone: another file has its name"
+    if "inode" not in args and args["token"] not in path.name:
+        raise ValueError("an unnamed file")
+    path.unlink()
+    return "removed"
+
+
+def _remove_directory(args: Args, same_boot: bool) -> str:
+    try:
+        Path(args["path"]).rmdir()
+    except FileNotFoundError:
+        return "not there"
+    except OSError:
+        if not any(Path(args["path"]).iterdir()):
+            raise
+        return "left alone: it is not empty"
+    return "removed"
+
+
+def _remove_tree(args: Args, same_boot: bool) -> str:
+    path = Path(args["path"])
+    if not path.is_dir() or path.is_symlink():
+        return "not there"
+    owner = path / OWNER_FILE
+    entries = list(path.iterdir())
+    if not entries:
+        path.rmdir()
+        return "removed"
+    if not owner.is_file() or owner.read_text() != args["token"]:
+        return "left alone: it does not carry our mark"
+    if beneath := [mount.directory for mount in mounts.read_mounts() if mount.directory.is_relative_to(path)]:
+        raise HeadraceError(f"{beneath[0]} is still mounted in it")
+    for entry in entries:  # the mark goes last, so that a removal that was cut short can be repeated
+        if entry == owner:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    owner.unlink()
+    path.rmdir()
+    return "removed"
+
+
+def _remove_cgroup(args: Args, same_boot: bool) -> str:
+    path = Path(args["path"])
+    if not path.is_dir():
+        return "not there"
+    for child in sorted((entry for entry in path.rglob("*") if entry.is_dir()), reverse=True):
+        _leave_cgroup(child, path.parent)
+    _leave_cgroup(path, path.parent)
+    return "removed"
+
+
+def _leave_cgroup(group: Path, parent: Path) -> None:
+    deadline = time.monotonic() + 5.0
+    while True:
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError):
+                (parent / "cgroup.procs").write_text(pid)
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _end_process(args: Args, same_boot: bool) -> str:
+    ours = {pid: start_ticks(pid) for pid in processes.marked(args["mark"])}
+    if "pid" in args:
+        ours[args["pid"]] = args["start_ticks"]
+    ended: list[str] = []
+    for pid, ticks in ours.items():
+        if ticks is not None and start_ticks(pid) == ticks:
+            if not processes.end(pid, ticks):
+                raise HeadraceError(f"process {pid} does not end (state {processes.state(pid)})")
+            ended.append(str(pid))
+    return f"ended {', '.join(ended)}" if ended else "not running"
+
+
+def _delete_netns(args: Args, same_boot: bool) -> str:
+    name = args["name"]
+    if not Path("/run/netns", name).exists():
+        return "not there"
+    subprocess.run(["ip", "netns", "delete", name], check=True, capture_output=True)
+    return "deleted"
+
+
+def _blank_device(args: Args, same_boot: bool) -> str:
+    device = Path(args["device"])
+    if not device.is_block_device():
+        return "not there"
+    if signatures.device_size(device) != args["size"]:
+        return "left alone: it is another device"
+    found = signatures.read_signature(device)
+    if found is None:
+        return "blank"
+    if found.uuid != args["uuid"]:
+        return f"left alone: it holds another file system ({found.type})"
+    if signatures.holders(device):
+        raise HeadraceError("still in use")
+    signatures.blank(device)
+    return "blanked again"
+
+
+def _path_subject(noun: str, key: str = "path") -> Callable[[Args], str]:
+    return lambda args: f"{noun} {args[key]}"
+
+
+ACTIONS: dict[str, Action] = {
+    "write_setting": Action(_write_setting, _path_subject("setting")),
+    "restore_queue": Action(_restore_queue, _path_subject("queue of", "disk")),
+    "unmount": Action(_unmount, _path_subject("mount", "directory")),
+    "detach_loop": Action(_detach_loop, _path_subject("loop device of", "file")),
+    "remove_file": Action(_remove_file, _path_subject("file"), survives_boot=True),
+    "remove_directory": Action(_remove_directory, _path_subject("directory"), survives_boot=True),
+    "remove_tree": Action(_remove_tree, _path_subject("directory"), survives_boot=True),
+    "remove_cgroup": Action(_remove_cgroup, _path_subject("control group")),
+    "end_process": Action(
+        _end_process, lambda args: f"process {args.get('pid', '(of mark ' + args['mark'] + ')')}"
+    ),
+    "delete_netns": Action(_delete_netns, _path_subject("network namespace", "name")),
+    "blank_device": Action(_blank_device, _path_subject("file system on", "device"), survives_boot=True),
+}
+"""Every undo action by its name in the journal. A name, once used, stays: journals outlive versions."""
