@@ -4,6 +4,13 @@
 //! allocates in steady state, so that the simulator (virtual time) and the emulator (the monotonic
 //! clock) run the very same objects.
 
+pub mod completions;
+pub mod drive;
+pub mod hdd;
+pub mod histogram;
 pub mod request;
+pub mod scheduler;
+pub mod spec;
+pub mod stream;
 
 pub use request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};

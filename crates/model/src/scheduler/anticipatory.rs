@@ -1,0 +1,201 @@
+//! The anticipatory scheduler: after a read it holds the drive idle for a moment when the process that read is
+//! likely to ask for something near. After `block/as-iosched.c` (Iyer and Druschel, SOSP 2001; removed in 2.6.33).
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::requests::{Queued, Requests, Sorted};
+use super::thinking::Processes;
+use super::{Choice, Elevator};
+use crate::request::{Nanos, Op};
+
+/// Tunables under the names of sysfs, times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AnticipatoryTunables {
+    /// The longest wait for a process's next read.
+    pub antic_expire_ns: u64,
+    pub read_expire_ns: u64,
+    pub write_expire_ns: u64,
+    pub read_batch_expire_ns: u64,
+    pub write_batch_expire_ns: u64,
+}
+
+impl Default for AnticipatoryTunables {
+    fn default() -> Self {
+        AnticipatoryTunables {
+            antic_expire_ns: 6_000_000,
+            read_expire_ns: 125_000_000,
+            write_expire_ns: 250_000_000,
+            read_batch_expire_ns: 500_000_000,
+            write_batch_expire_ns: 125_000_000,
+        }
+    }
+}
+
+/// Sectors that the elevator may go back (1 MiB), at twice the cost of going forward.
+const MAX_BACK_SECTORS: u64 = 2048;
+
+#[derive(Debug)]
+pub(super) struct Anticipatory {
+    tunables: AnticipatoryTunables,
+    sorted: [Sorted; 2],
+    fifo: [VecDeque<(Nanos, u32)>; 2],
+    position: [u64; 2],
+    direction: usize,
+    batch_ends: Nanos,
+    processes: Processes,
+    /// The process whose next read is awaited, and until when (`None`: its last read is still in the drive).
+    awaited: Option<(u32, Option<Nanos>)>,
+}
+
+impl Anticipatory {
+    pub(super) fn new(tunables: AnticipatoryTunables) -> Self {
+        Anticipatory {
+            tunables,
+            sorted: Default::default(),
+            fifo: Default::default(),
+            position: [0; 2],
+            direction: 0,
+            batch_ends: 0,
+            processes: Processes::default(),
+            awaited: None,
+        }
+    }
+
+    /// The nearest request of a direction: forward, or a little back.
+    fn nearest(&self, direction: usize, table: &Requests) -> Option<u32> {
+        let sorted = &self.sorted[direction];
+        let position = self.position[direction];
+        let forward = sorted.at_or_after(position);
+        let back = sorted.before(position).filter(|&i| position - table.get(i).sector <= MAX_BACK_SECTORS);
+        match (forward, back) {
+            (Some(f), Some(b)) => {
+                let ahead = table.get(f).sector - position;
+                let behind = 2 * (position - table.get(b).sector);
+                Some(if ahead <= behind { f } else { b })
+            }
+            (Some(f), None) => Some(f),
+            (None, Some(b)) => Some(b),
+            (None, None) => sorted.first(),
+        }
+    }
+
+    /// Is waiting for the awaited process in vain, given that request as the alternative?
+    fn breaks(&mut self, now: Nanos, candidate: &Queued) -> bool {
+        let Some((process, until)) = self.awaited else { return true };
+        if candidate.process == process || until.is_some_and(|until| now >= until) {
+            return true;
+        }
+        let expire = self.tunables.antic_expire_ns;
+        let habits = self.processes.of(process);
+        if habits.queued > 0 {
+            return true;
+        }
+        let Some(think_ns) = habits.think_ns() else {
+            // Unknown habits: the kernel waits for a process at first.
+            return false;
+        };
+        if think_ns > expire as f64 {
+            return true;
+        }
+        // As near as the process itself would land: no reason to wait for it.
+        let distance = candidate.sector.abs_diff(habits.position()) as f64;
+        distance <= habits.seek_sectors()
+    }
+
+    fn take(&mut self, now: Nanos, direction: usize, index: u32, table: &Requests) -> Choice {
+        let request = table.get(index);
+        self.sorted[direction].remove(request.sector, index);
+        let fifo = &mut self.fifo[direction];
+        let at = fifo.iter().position(|&(_, i)| i == index).expect("a sorted request is in its fifo too");
+        fifo.remove(at);
+        self.position[direction] = request.end();
+        if direction != self.direction || now >= self.batch_ends {
+            let length =
+                [self.tunables.read_batch_expire_ns, self.tunables.write_batch_expire_ns][direction];
+            self.direction = direction;
+            self.batch_ends = now + length;
+        }
+        self.awaited = None;
+        if request.sync {
+            self.processes.of(request.process).dispatched();
+            if request.op == Op::Read {
+                self.awaited = Some((request.process, None));
+            }
+        }
+        Choice::Dispatch(index)
+    }
+}
+
+impl Elevator for Anticipatory {
+    fn insert(&mut self, now: Nanos, index: u32, table: &Requests) {
+        let request = table.get(index);
+        let direction = request.direction();
+        let expire = [self.tunables.read_expire_ns, self.tunables.write_expire_ns][direction];
+        self.sorted[direction].insert(request.sector, index);
+        self.fifo[direction].push_back((now + expire, index));
+        if request.sync {
+            let cap = 2 * self.tunables.antic_expire_ns;
+            self.processes.of(request.process).arrived(now, request.sector, request.end(), cap);
+        }
+    }
+
+    fn moved(&mut self, index: u32, old_sector: u64, table: &Requests) {
+        let request = table.get(index);
+        let sorted = &mut self.sorted[request.direction()];
+        sorted.remove(old_sector, index);
+        sorted.insert(request.sector, index);
+    }
+
+    fn next(&mut self, now: Nanos, in_drive: u32, table: &Requests) -> Choice {
+        let has = [!self.sorted[0].is_empty(), !self.sorted[1].is_empty()];
+        if !has[0] && !has[1] {
+            return Choice::Empty;
+        }
+        // A batch runs until its time is over or it is empty; then the other direction has its turn.
+        let other = 1 - self.direction;
+        let expired = now >= self.batch_ends;
+        let direction = if has[self.direction] && !(expired && has[other]) { self.direction } else { other };
+        let direction = if has[direction] { direction } else { 1 - direction };
+        if direction != self.direction && in_drive > 0 {
+            return Choice::Empty;
+        }
+        let &(expiry, oldest) = self.fifo[direction].front().expect("the direction holds requests");
+        let Some(nearest) = self.nearest(direction, table) else { return Choice::Empty };
+        if expiry <= now {
+            return self.take(now, direction, oldest, table);
+        }
+        let mut index = nearest;
+        if let Some((process, until)) = self.awaited {
+            let own = self.fifo[0].iter().find(|&&(_, i)| table.get(i).process == process);
+            if let (0, Some(&(_, own))) = (direction, own) {
+                let near = table.get(nearest).sector.abs_diff(self.position[0]);
+                let mine = table.get(own).sector.abs_diff(self.position[0]);
+                if mine <= near {
+                    index = own;
+                }
+            } else {
+                let candidate = *table.get(nearest);
+                if !self.breaks(now, &candidate) {
+                    // While its read is in the drive the completion asks again.
+                    return until.map_or(Choice::Empty, Choice::Idle);
+                }
+            }
+        }
+        self.take(now, direction, index, table)
+    }
+
+    fn completed(&mut self, now: Nanos, request: &Queued) {
+        if !request.sync {
+            return;
+        }
+        self.processes.of(request.process).completed(now);
+        if let Some((process, until @ None)) = &mut self.awaited {
+            if *process == request.process {
+                *until = Some(now + self.tunables.antic_expire_ns);
+            }
+        }
+    }
+}

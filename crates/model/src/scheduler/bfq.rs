@@ -1,0 +1,255 @@
+//! bfq: a budget of sectors a process in turn, the turns ordered by B-WF2Q+ on sectors served, and a pause at the
+//! end of a budget. After `block/bfq-iosched.c` (Valente and Checconi 2010), without cgroups and weight raising.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::requests::{Queued, Requests, Sorted};
+use super::thinking::Processes;
+use super::{Choice, Elevator};
+use crate::request::Nanos;
+
+/// Tunables under the names of sysfs, times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BfqTunables {
+    pub slice_idle_ns: u64,
+    pub slice_idle_seeky_ns: u64,
+    /// The time a budget may take at most.
+    pub timeout_sync_ns: u64,
+    pub timeout_async_ns: u64,
+    pub fifo_expire_sync_ns: u64,
+    pub fifo_expire_async_ns: u64,
+    pub max_budget_sectors: u64,
+    /// How much dearer a sector of an asynchronous request is.
+    pub async_charge_factor: u64,
+    /// Whether the drive rotates: a pause for a seeking process pays only there.
+    pub rotational: bool,
+}
+
+impl Default for BfqTunables {
+    fn default() -> Self {
+        BfqTunables {
+            slice_idle_ns: 8_000_000,
+            slice_idle_seeky_ns: 2_000_000,
+            timeout_sync_ns: 125_000_000,
+            timeout_async_ns: 40_000_000,
+            fifo_expire_sync_ns: 125_000_000,
+            fifo_expire_async_ns: 250_000_000,
+            max_budget_sectors: 16 * 1024,
+            async_charge_factor: 3,
+            rotational: true,
+        }
+    }
+}
+
+const SEEKY_SECTORS: f64 = 16_384.0;
+
+#[derive(Debug, Default)]
+struct ProcessQueue {
+    sorted: Sorted,
+    fifo: VecDeque<(Nanos, u32)>,
+    in_drive: u32,
+    budget: u64,
+    /// Virtual start and finish (sectors served a unit of weight).
+    start: u64,
+    finish: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Bfq {
+    tunables: BfqTunables,
+    /// Queue 0 is the asynchronous one; process p has queue p + 1.
+    queues: Vec<ProcessQueue>,
+    busy: Vec<u32>,
+    virtual_time: u64,
+    active: Option<u32>,
+    served: u64,
+    budget_ends: Nanos,
+    idle_until: Option<Nanos>,
+    position: u64,
+    processes: Processes,
+}
+
+impl Bfq {
+    pub(super) fn new(tunables: BfqTunables) -> Self {
+        Bfq {
+            tunables,
+            queues: vec![ProcessQueue::default()],
+            busy: Vec::new(),
+            virtual_time: 0,
+            active: None,
+            served: 0,
+            budget_ends: 0,
+            idle_until: None,
+            position: 0,
+            processes: Processes::default(),
+        }
+    }
+
+    fn queue_of(request: &Queued) -> u32 {
+        if request.sync {
+            request.process + 1
+        } else {
+            0
+        }
+    }
+
+    fn activate(&mut self, queue: u32) {
+        let max = self.tunables.max_budget_sectors;
+        let entry = &mut self.queues[queue as usize];
+        if entry.budget == 0 {
+            entry.budget = max / 2;
+        }
+        entry.start = self.virtual_time.max(entry.finish);
+        entry.finish = entry.start + entry.budget;
+        self.busy.push(queue);
+    }
+
+    /// Ends the active budget. A queue that used it up gets a larger one, one that went quiet a smaller.
+    fn expire(&mut self, used_up: bool) {
+        let Some(queue) = self.active.take() else { return };
+        let max = self.tunables.max_budget_sectors;
+        let served = self.served;
+        let entry = &mut self.queues[queue as usize];
+        // Charge what was served, not what was granted.
+        entry.finish = entry.start + served.max(1);
+        entry.budget = if used_up { (entry.budget * 2).min(max) } else { served.clamp(max / 32, max) };
+        self.virtual_time += served / (self.busy.len() as u64 + 1);
+        if !self.queues[queue as usize].sorted.is_empty() {
+            self.activate(queue);
+        }
+        self.idle_until = None;
+        self.served = 0;
+    }
+
+    fn pause_ns(&mut self, queue: u32) -> u64 {
+        if queue == 0 {
+            return 0;
+        }
+        let idle = self.tunables.slice_idle_ns;
+        let habits = self.processes.of(queue - 1);
+        if habits.think_ns().is_some_and(|think| think > idle as f64) {
+            return 0;
+        }
+        if habits.seek_sectors() > SEEKY_SECTORS {
+            return if self.tunables.rotational { idle.min(self.tunables.slice_idle_seeky_ns) } else { 0 };
+        }
+        idle
+    }
+
+    fn take(&mut self, now: Nanos, queue: u32, table: &Requests) -> Choice {
+        let entry = &self.queues[queue as usize];
+        let &(expiry, oldest) = entry.fifo.front().expect("the queue holds requests");
+        let index = if expiry <= now {
+            oldest
+        } else {
+            let sorted = &entry.sorted;
+            sorted.at_or_after(self.position).or_else(|| sorted.first()).expect("the queue holds requests")
+        };
+        let request = table.get(index);
+        let entry = &mut self.queues[queue as usize];
+        entry.sorted.remove(request.sector, index);
+        let at = entry.fifo.iter().position(|&(_, i)| i == index).expect("a sorted request is in its fifo");
+        entry.fifo.remove(at);
+        entry.in_drive += 1;
+        self.position = request.end();
+        self.served += request.sectors * if queue == 0 { self.tunables.async_charge_factor } else { 1 };
+        self.idle_until = None;
+        if queue > 0 {
+            self.processes.of(queue - 1).dispatched();
+        }
+        Choice::Dispatch(index)
+    }
+
+    /// B-WF2Q+: among the queues that have started in virtual time, the one that finishes first.
+    fn choose(&mut self) -> Option<u32> {
+        let first_start = self.busy.iter().map(|&q| self.queues[q as usize].start).min()?;
+        self.virtual_time = self.virtual_time.max(first_start);
+        let eligible = |&&q: &&u32| self.queues[q as usize].start <= self.virtual_time;
+        let queue = *self.busy.iter().filter(eligible).min_by_key(|&&q| (self.queues[q as usize].finish, q))?;
+        self.busy.retain(|&q| q != queue);
+        Some(queue)
+    }
+}
+
+impl Elevator for Bfq {
+    fn insert(&mut self, now: Nanos, index: u32, table: &Requests) {
+        let request = table.get(index);
+        let queue = Self::queue_of(request);
+        if queue as usize >= self.queues.len() {
+            self.queues.resize_with(queue as usize + 1, ProcessQueue::default);
+        }
+        if queue > 0 {
+            let cap = 2 * self.tunables.slice_idle_ns.max(1);
+            self.processes.of(queue - 1).arrived(now, request.sector, request.end(), cap);
+        }
+        let expire =
+            if request.sync { self.tunables.fifo_expire_sync_ns } else { self.tunables.fifo_expire_async_ns };
+        let entry = &mut self.queues[queue as usize];
+        let idle = entry.sorted.is_empty();
+        entry.sorted.insert(request.sector, index);
+        entry.fifo.push_back((now + expire, index));
+        if idle && self.active != Some(queue) {
+            self.activate(queue);
+        }
+    }
+
+    fn moved(&mut self, index: u32, old_sector: u64, table: &Requests) {
+        let request = table.get(index);
+        let sorted = &mut self.queues[Self::queue_of(request) as usize].sorted;
+        sorted.remove(old_sector, index);
+        sorted.insert(request.sector, index);
+    }
+
+    fn next(&mut self, now: Nanos, _in_drive: u32, table: &Requests) -> Choice {
+        if let Some(queue) = self.active {
+            let entry = &self.queues[queue as usize];
+            let (empty, in_drive) = (entry.sorted.is_empty(), entry.in_drive);
+            let used_up = self.served >= entry.budget;
+            if used_up || now >= self.budget_ends {
+                self.expire(used_up);
+            } else if !empty {
+                return self.take(now, queue, table);
+            } else if let Some(until) = self.idle_until.filter(|&until| now < until) {
+                return Choice::Idle(until);
+            } else if in_drive > 0 && self.idle_until.is_none() && self.pause_ns(queue) > 0 {
+                return Choice::Empty;
+            } else {
+                self.expire(false);
+            }
+        }
+        let Some(queue) = self.choose() else { return Choice::Empty };
+        self.active = Some(queue);
+        self.served = 0;
+        let timeout = if queue > 0 { self.tunables.timeout_sync_ns } else { self.tunables.timeout_async_ns };
+        self.budget_ends = now + timeout;
+        self.take(now, queue, table)
+    }
+
+    fn completed(&mut self, now: Nanos, request: &Queued) {
+        let queue = Self::queue_of(request);
+        if queue as usize >= self.queues.len() {
+            return;
+        }
+        let entry = &mut self.queues[queue as usize];
+        entry.in_drive = entry.in_drive.saturating_sub(1);
+        let quiet = entry.sorted.is_empty() && entry.in_drive == 0;
+        if queue > 0 {
+            self.processes.of(queue - 1).completed(now);
+        }
+        if self.active == Some(queue) && quiet {
+            let pause = self.pause_ns(queue);
+            if pause > 0 {
+                self.idle_until = Some(now + pause);
+            } else {
+                self.expire(false);
+            }
+        }
+    }
+
+    fn may_merge(&self, request: &Queued, process: u32, sync: bool) -> bool {
+        request.sync == sync && (!sync || request.process == process)
+    }
+}

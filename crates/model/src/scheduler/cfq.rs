@@ -1,0 +1,303 @@
+//! cfq: a queue a process for synchronous requests, one for asynchronous ones, time slices in turn, and a pause at
+//! the end of a slice in case the process has more. After `block/cfq-iosched.c` (2.6.18 to 4.x), without cgroups.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::requests::{Queued, Requests, Sorted};
+use super::thinking::Processes;
+use super::{Choice, Elevator};
+use crate::request::Nanos;
+
+/// Tunables under the names of sysfs, times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CfqTunables {
+    pub slice_sync_ns: u64,
+    pub slice_async_ns: u64,
+    /// Requests of the asynchronous queue that one slice may send.
+    pub slice_async_rq: u32,
+    pub slice_idle_ns: u64,
+    /// The pause for a process that seeks.
+    pub slice_idle_seeky_ns: u64,
+    pub fifo_expire_sync_ns: u64,
+    pub fifo_expire_async_ns: u64,
+    pub back_seek_max_sectors: u64,
+    pub back_seek_penalty: u64,
+    /// Requests of one queue that may be in the drive.
+    pub quantum: u32,
+    /// Kernels from 2.6.29 on do not pause for a seeking process on a drive that queues, nor on one that does not
+    /// rotate: false for those.
+    pub idle_for_seeky: bool,
+}
+
+impl Default for CfqTunables {
+    fn default() -> Self {
+        CfqTunables {
+            slice_sync_ns: 100_000_000,
+            slice_async_ns: 40_000_000,
+            slice_async_rq: 2,
+            slice_idle_ns: 8_000_000,
+            slice_idle_seeky_ns: 2_000_000,
+            fifo_expire_sync_ns: 125_000_000,
+            fifo_expire_async_ns: 250_000_000,
+            back_seek_max_sectors: 32_768,
+            back_seek_penalty: 2,
+            quantum: 8,
+            idle_for_seeky: true,
+        }
+    }
+}
+
+/// Mean distance above which a process counts as seeking (`CFQQ_SEEK_THR`, 8 MiB in sectors of 512 B).
+const SEEKY_SECTORS: f64 = 16_384.0;
+
+#[derive(Debug, Default)]
+struct ProcessQueue {
+    sorted: Sorted,
+    fifo: VecDeque<(Nanos, u32)>,
+    in_drive: u32,
+    listed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Cfq {
+    tunables: CfqTunables,
+    /// Queue 0 is the asynchronous one; process p has queue p + 1.
+    queues: Vec<ProcessQueue>,
+    /// Queues with requests, in turn.
+    turn: VecDeque<u32>,
+    active: Option<u32>,
+    slice_ends: Option<Nanos>,
+    idle_until: Option<Nanos>,
+    sent_in_slice: u32,
+    sync_in_drive: u32,
+    position: u64,
+    processes: Processes,
+}
+
+impl Cfq {
+    pub(super) fn new(tunables: CfqTunables) -> Self {
+        Cfq {
+            tunables,
+            queues: vec![ProcessQueue::default()],
+            turn: VecDeque::new(),
+            active: None,
+            slice_ends: None,
+            idle_until: None,
+            sent_in_slice: 0,
+            sync_in_drive: 0,
+            position: 0,
+            processes: Processes::default(),
+        }
+    }
+
+    fn queue_of(request: &Queued) -> u32 {
+        if request.sync {
+            request.process + 1
+        } else {
+            0
+        }
+    }
+
+    fn list(&mut self, queue: u32, front: bool) {
+        let entry = &mut self.queues[queue as usize];
+        if entry.listed {
+            return;
+        }
+        entry.listed = true;
+        if front {
+            self.turn.push_front(queue);
+        } else {
+            self.turn.push_back(queue);
+        }
+    }
+
+    /// Ends the active slice; a queue with requests left goes to the end of the line.
+    fn expire(&mut self) {
+        if let Some(queue) = self.active.take() {
+            if !self.queues[queue as usize].sorted.is_empty() {
+                self.list(queue, false);
+            }
+        }
+        self.slice_ends = None;
+        self.idle_until = None;
+        self.sent_in_slice = 0;
+    }
+
+    /// How long to hold the drive for the active process; 0: not at all.
+    fn pause_ns(&mut self, queue: u32) -> u64 {
+        if queue == 0 || self.tunables.slice_idle_ns == 0 {
+            return 0;
+        }
+        let idle = self.tunables.slice_idle_ns;
+        let habits = self.processes.of(queue - 1);
+        if habits.think_ns().is_some_and(|think| think > idle as f64) {
+            return 0;
+        }
+        if habits.seek_sectors() > SEEKY_SECTORS {
+            return if self.tunables.idle_for_seeky { idle.min(self.tunables.slice_idle_seeky_ns) } else { 0 };
+        }
+        idle
+    }
+
+    fn nearest(&self, queue: u32, table: &Requests) -> Option<u32> {
+        let sorted = &self.queues[queue as usize].sorted;
+        let forward = sorted.at_or_after(self.position);
+        let back = sorted
+            .before(self.position)
+            .filter(|&i| self.position - table.get(i).sector <= self.tunables.back_seek_max_sectors);
+        match (forward, back) {
+            (Some(f), Some(b)) => {
+                let ahead = table.get(f).sector - self.position;
+                let behind = self.tunables.back_seek_penalty * (self.position - table.get(b).sector);
+                Some(if ahead <= behind { f } else { b })
+            }
+            (f, b) => f.or(b).or_else(|| sorted.first()),
+        }
+    }
+
+    fn take(&mut self, now: Nanos, queue: u32, table: &Requests) -> Choice {
+        let entry = &self.queues[queue as usize];
+        let &(expiry, oldest) = entry.fifo.front().expect("the queue holds requests");
+        // Expiry times are looked at once a slice.
+        let index = if self.sent_in_slice == 0 && expiry <= now {
+            oldest
+        } else {
+            self.nearest(queue, table).expect("the queue holds requests")
+        };
+        let request = table.get(index);
+        let entry = &mut self.queues[queue as usize];
+        entry.sorted.remove(request.sector, index);
+        let at = entry.fifo.iter().position(|&(_, i)| i == index).expect("a sorted request is in its fifo");
+        entry.fifo.remove(at);
+        entry.in_drive += 1;
+        self.position = request.end();
+        self.sent_in_slice += 1;
+        self.idle_until = None;
+        if queue > 0 {
+            self.sync_in_drive += 1;
+            self.processes.of(queue - 1).dispatched();
+        }
+        Choice::Dispatch(index)
+    }
+}
+
+impl Elevator for Cfq {
+    fn insert(&mut self, now: Nanos, index: u32, table: &Requests) {
+        let request = table.get(index);
+        let queue = Self::queue_of(request);
+        if queue as usize >= self.queues.len() {
+            self.queues.resize_with(queue as usize + 1, ProcessQueue::default);
+        }
+        if queue > 0 {
+            let cap = 2 * self.tunables.slice_idle_ns.max(1);
+            self.processes.of(queue - 1).arrived(now, request.sector, request.end(), cap);
+        }
+        let expire =
+            if request.sync { self.tunables.fifo_expire_sync_ns } else { self.tunables.fifo_expire_async_ns };
+        let entry = &mut self.queues[queue as usize];
+        entry.sorted.insert(request.sector, index);
+        entry.fifo.push_back((now + expire, index));
+        if self.active == Some(0) && queue > 0 {
+            // Synchronous requests pre-empt the asynchronous queue.
+            self.expire();
+            self.list(queue, true);
+        } else if self.active != Some(queue) {
+            self.list(queue, false);
+        }
+    }
+
+    fn moved(&mut self, index: u32, old_sector: u64, table: &Requests) {
+        let request = table.get(index);
+        let sorted = &mut self.queues[Self::queue_of(request) as usize].sorted;
+        sorted.remove(old_sector, index);
+        sorted.insert(request.sector, index);
+    }
+
+    fn next(&mut self, now: Nanos, _in_drive: u32, table: &Requests) -> Choice {
+        if let Some(queue) = self.active {
+            let entry = &self.queues[queue as usize];
+            let over = self.slice_ends.is_some_and(|end| now >= end);
+            let spent = queue == 0 && self.sent_in_slice >= self.tunables.slice_async_rq.max(1) * 4;
+            if over || spent {
+                self.expire();
+            } else if !entry.sorted.is_empty() {
+                if entry.in_drive >= self.tunables.quantum && self.turn.is_empty() {
+                    return self.take(now, queue, table);
+                }
+                if entry.in_drive >= self.tunables.quantum {
+                    return Choice::Empty;
+                }
+                return self.take(now, queue, table);
+            } else if let Some(until) = self.idle_until.filter(|&until| now < until) {
+                return Choice::Idle(until);
+            } else if entry.in_drive > 0 && queue > 0 && self.idle_until.is_none() {
+                // Its completion decides whether to pause.
+                return if self.pause_ns(queue) > 0 { Choice::Empty } else { self.after_expiry(now, table) };
+            } else {
+                self.expire();
+            }
+        }
+        self.after_expiry(now, table)
+    }
+
+    fn completed(&mut self, now: Nanos, request: &Queued) {
+        let queue = Self::queue_of(request);
+        if queue as usize >= self.queues.len() {
+            return;
+        }
+        let entry = &mut self.queues[queue as usize];
+        entry.in_drive = entry.in_drive.saturating_sub(1);
+        let (empty, rest) = (entry.sorted.is_empty(), entry.in_drive);
+        if queue > 0 {
+            self.sync_in_drive = self.sync_in_drive.saturating_sub(1);
+            self.processes.of(queue - 1).completed(now);
+        }
+        if self.active != Some(queue) {
+            return;
+        }
+        if self.slice_ends.is_none() {
+            // The slice starts with its first completion: the seek to get there is not charged.
+            let slice = if queue > 0 { self.tunables.slice_sync_ns } else { self.tunables.slice_async_ns };
+            self.slice_ends = Some(now + slice);
+        }
+        if empty && rest == 0 {
+            let pause = self.pause_ns(queue);
+            let end = self.slice_ends.unwrap_or(now);
+            if pause > 0 && now < end {
+                self.idle_until = Some((now + pause).min(end));
+            } else {
+                self.expire();
+            }
+        }
+    }
+
+    fn may_merge(&self, request: &Queued, process: u32, sync: bool) -> bool {
+        request.sync == sync && (!sync || request.process == process)
+    }
+}
+
+impl Cfq {
+    /// Gives the next queue in line its slice.
+    fn after_expiry(&mut self, now: Nanos, table: &Requests) -> Choice {
+        self.expire();
+        for _ in 0..self.turn.len() {
+            let Some(queue) = self.turn.pop_front() else { break };
+            let entry = &mut self.queues[queue as usize];
+            entry.listed = false;
+            if entry.sorted.is_empty() {
+                continue;
+            }
+            if queue == 0 && self.sync_in_drive > 0 {
+                // Writes nobody waits for do not go between reads that are under way.
+                self.list(queue, false);
+                continue;
+            }
+            self.active = Some(queue);
+            return self.take(now, queue, table);
+        }
+        Choice::Empty
+    }
+}

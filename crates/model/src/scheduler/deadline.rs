@@ -1,0 +1,128 @@
+//! deadline and mq-deadline: batches in sector order, an expiry time a request, reads before writes but not
+//! forever. After `block/deadline-iosched.c` (2.6 to 4.x) and `block/mq-deadline.c`.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::requests::{Requests, Sorted};
+use super::{Choice, Elevator};
+use crate::request::Nanos;
+
+/// Tunables under the names of sysfs, times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeadlineTunables {
+    pub read_expire_ns: u64,
+    pub write_expire_ns: u64,
+    /// How often reads may pass waiting writes.
+    pub writes_starved: u32,
+    /// Requests dispatched in sector order before the expiry times are looked at.
+    pub fifo_batch: u32,
+}
+
+impl Default for DeadlineTunables {
+    fn default() -> Self {
+        DeadlineTunables {
+            read_expire_ns: 500_000_000,
+            write_expire_ns: 5_000_000_000,
+            writes_starved: 2,
+            fifo_batch: 16,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Deadline {
+    tunables: DeadlineTunables,
+    sorted: [Sorted; 2],
+    /// (expiry, request) in order of arrival; a request that left by the other way is skipped.
+    fifo: [VecDeque<(Nanos, u32)>; 2],
+    /// Where the batch goes on.
+    next_sector: [Option<u64>; 2],
+    direction: usize,
+    batching: u32,
+    starved: u32,
+}
+
+impl Deadline {
+    pub(super) fn new(tunables: DeadlineTunables) -> Self {
+        Deadline {
+            tunables,
+            sorted: Default::default(),
+            fifo: Default::default(),
+            next_sector: [None; 2],
+            direction: 0,
+            batching: 0,
+            starved: 0,
+        }
+    }
+
+    fn continued(&self, direction: usize) -> Option<u32> {
+        self.next_sector[direction].and_then(|sector| self.sorted[direction].at_or_after(sector))
+    }
+
+    fn take(&mut self, direction: usize, index: u32, table: &Requests) -> Choice {
+        let request = table.get(index);
+        self.sorted[direction].remove(request.sector, index);
+        let fifo = &mut self.fifo[direction];
+        let at = fifo.iter().position(|&(_, i)| i == index).expect("a sorted request is in its fifo too");
+        fifo.remove(at);
+        self.next_sector = [None; 2];
+        self.next_sector[direction] = Some(request.end());
+        self.batching += 1;
+        Choice::Dispatch(index)
+    }
+}
+
+impl Elevator for Deadline {
+    fn insert(&mut self, now: Nanos, index: u32, table: &Requests) {
+        let request = table.get(index);
+        let direction = request.direction();
+        let expire = [self.tunables.read_expire_ns, self.tunables.write_expire_ns][direction];
+        self.sorted[direction].insert(request.sector, index);
+        self.fifo[direction].push_back((now + expire, index));
+    }
+
+    fn moved(&mut self, index: u32, old_sector: u64, table: &Requests) {
+        let request = table.get(index);
+        let sorted = &mut self.sorted[request.direction()];
+        sorted.remove(old_sector, index);
+        sorted.insert(request.sector, index);
+    }
+
+    fn next(&mut self, now: Nanos, _in_drive: u32, table: &Requests) -> Choice {
+        if self.batching < self.tunables.fifo_batch {
+            if let Some(index) = self.continued(self.direction) {
+                let direction = self.direction;
+                return self.take(direction, index, table);
+            }
+        }
+        let (reads, writes) = (!self.sorted[0].is_empty(), !self.sorted[1].is_empty());
+        let direction = match (reads, writes) {
+            (false, false) => return Choice::Empty,
+            (true, true) => {
+                let turn = self.starved >= self.tunables.writes_starved;
+                if turn {
+                    self.starved = 0;
+                } else {
+                    self.starved += 1;
+                }
+                usize::from(turn)
+            }
+            (true, false) => 0,
+            (false, true) => {
+                self.starved = 0;
+                1
+            }
+        };
+        let &(expiry, oldest) = self.fifo[direction].front().expect("the direction holds requests");
+        let index = match self.continued(direction) {
+            Some(index) if expiry > now => index,
+            _ => oldest,
+        };
+        self.direction = direction;
+        self.batching = 0;
+        self.take(direction, index, table)
+    }
+}

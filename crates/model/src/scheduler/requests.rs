@@ -1,0 +1,161 @@
+//! The table of requests a block queue holds: slab of requests, chains of the I/Os merged into each, and an
+//! index by sector that merging and the elevators walk.
+
+use crate::request::{Nanos, Op};
+
+/// No index: the end of a chain, an empty slot.
+pub const NONE: u32 = u32::MAX;
+
+/// A request as the schedulers see it: one or more merged I/Os with adjoining sectors.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued {
+    pub op: Op,
+    pub sector: u64,
+    pub sectors: u64,
+    pub fua: bool,
+    /// Someone waits for it (a read, or a synchronous write).
+    pub sync: bool,
+    /// Metadata of a filesystem, which cfq lets go first within its process's queue.
+    pub process: u32,
+    /// When it entered the scheduler.
+    pub entered: Nanos,
+    /// When it went to the drive.
+    pub dispatched: Nanos,
+    pub(super) first_io: u32,
+    pub(super) last_io: u32,
+}
+
+impl Queued {
+    /// The first sector after it.
+    pub fn end(&self) -> u64 {
+        self.sector + self.sectors
+    }
+
+    /// 0 for reads, 1 for everything else.
+    pub fn direction(&self) -> usize {
+        usize::from(self.op != Op::Read)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ChainedIo {
+    tag: u64,
+    next: u32,
+}
+
+/// Slab of requests, and of the I/Os merged into them.
+#[derive(Debug, Default)]
+pub struct Requests {
+    queued: Vec<Queued>,
+    free: Vec<u32>,
+    ios: Vec<ChainedIo>,
+    free_ios: Vec<u32>,
+}
+
+impl Requests {
+    pub fn get(&self, index: u32) -> &Queued {
+        &self.queued[index as usize]
+    }
+
+    pub fn get_mut(&mut self, index: u32) -> &mut Queued {
+        &mut self.queued[index as usize]
+    }
+
+    fn new_io(&mut self, tag: u64) -> u32 {
+        let io = ChainedIo { tag, next: NONE };
+        match self.free_ios.pop() {
+            Some(index) => {
+                self.ios[index as usize] = io;
+                index
+            }
+            None => {
+                self.ios.push(io);
+                (self.ios.len() - 1) as u32
+            }
+        }
+    }
+
+    /// A new request of one I/O.
+    pub fn insert(&mut self, tag: u64, mut request: Queued) -> u32 {
+        let io = self.new_io(tag);
+        request.first_io = io;
+        request.last_io = io;
+        match self.free.pop() {
+            Some(index) => {
+                self.queued[index as usize] = request;
+                index
+            }
+            None => {
+                self.queued.push(request);
+                (self.queued.len() - 1) as u32
+            }
+        }
+    }
+
+    /// One more I/O in a request.
+    pub fn chain(&mut self, index: u32, tag: u64) {
+        let io = self.new_io(tag);
+        let last = self.queued[index as usize].last_io;
+        self.ios[last as usize].next = io;
+        self.queued[index as usize].last_io = io;
+    }
+
+    /// Frees a request, handing each merged I/O's tag to `each` in the order of submission.
+    pub fn remove(&mut self, index: u32, mut each: impl FnMut(u64)) {
+        let mut io = self.queued[index as usize].first_io;
+        while io != NONE {
+            let ChainedIo { tag, next } = self.ios[io as usize];
+            each(tag);
+            self.free_ios.push(io);
+            io = next;
+        }
+        self.free.push(index);
+    }
+}
+
+/// Requests in order of their first sector (ties in order of arrival). A queue holds some hundreds at most, so
+/// a sorted vector beats a tree.
+#[derive(Debug, Default)]
+pub struct Sorted {
+    entries: Vec<(u64, u32)>,
+}
+
+impl Sorted {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn insert(&mut self, sector: u64, index: u32) {
+        let at = self.entries.partition_point(|&(s, _)| s <= sector);
+        self.entries.insert(at, (sector, index));
+    }
+
+    pub fn remove(&mut self, sector: u64, index: u32) {
+        let mut at = self.entries.partition_point(|&(s, _)| s < sector);
+        while self.entries[at].1 != index {
+            at += 1;
+        }
+        self.entries.remove(at);
+    }
+
+    /// The first request at or after `sector`.
+    pub fn at_or_after(&self, sector: u64) -> Option<u32> {
+        let at = self.entries.partition_point(|&(s, _)| s < sector);
+        self.entries.get(at).map(|&(_, index)| index)
+    }
+
+    /// The last request that starts before `sector`.
+    pub fn before(&self, sector: u64) -> Option<u32> {
+        let at = self.entries.partition_point(|&(s, _)| s < sector);
+        at.checked_sub(1).map(|at| self.entries[at].1)
+    }
+
+    /// The request with the lowest sector.
+    pub fn first(&self) -> Option<u32> {
+        self.entries.first().map(|&(_, index)| index)
+    }
+}

@@ -1,0 +1,81 @@
+//! What anticipatory, cfq and bfq learn about a process: how long it thinks between requests, how far it seeks.
+//! Decaying means as in `block/as-iosched.c` and `block/cfq-iosched.c`: new = 7/8 old + 1/8 sample.
+
+use crate::request::Nanos;
+
+/// Statistics of one process's requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Habits {
+    samples: f64,
+    think_total_ns: f64,
+    seek_samples: f64,
+    seek_total: f64,
+    last_end: u64,
+    last_completion: Option<Nanos>,
+    pub(super) in_drive: u32,
+    pub(super) queued: u32,
+}
+
+impl Habits {
+    /// A synchronous request arrived. `cap_ns` bounds a sample (the kernel: twice the idle time), so that one
+    /// long pause does not spoil the mean for ever.
+    pub(super) fn arrived(&mut self, now: Nanos, sector: u64, end: u64, cap_ns: u64) {
+        if let Some(completed) = self.last_completion {
+            if self.in_drive == 0 && self.queued == 0 {
+                let think = (now - completed.min(now)).min(cap_ns) as f64;
+                self.samples = (7.0 * self.samples + 1.0) / 8.0;
+                self.think_total_ns = (7.0 * self.think_total_ns + think) / 8.0;
+            }
+            let distance = sector.abs_diff(self.last_end) as f64;
+            self.seek_samples = (7.0 * self.seek_samples + 1.0) / 8.0;
+            self.seek_total = (7.0 * self.seek_total + distance) / 8.0;
+        }
+        self.last_end = end;
+        self.queued += 1;
+    }
+
+    pub(super) fn dispatched(&mut self) {
+        self.queued = self.queued.saturating_sub(1);
+        self.in_drive += 1;
+    }
+
+    pub(super) fn completed(&mut self, now: Nanos) {
+        self.in_drive = self.in_drive.saturating_sub(1);
+        self.last_completion = Some(now);
+    }
+
+    /// Mean time from a completion to the next request; `None` before there are enough samples.
+    pub(super) fn think_ns(&self) -> Option<f64> {
+        (self.samples > 0.3).then(|| self.think_total_ns / self.samples)
+    }
+
+    /// Mean distance between requests, sectors; 0 before any is known.
+    pub(super) fn seek_sectors(&self) -> f64 {
+        if self.seek_samples > 0.0 {
+            self.seek_total / self.seek_samples
+        } else {
+            0.0
+        }
+    }
+
+    /// Where its last request ended.
+    pub(super) fn position(&self) -> u64 {
+        self.last_end
+    }
+}
+
+/// The habits of each process, by a dense process number.
+#[derive(Debug, Default)]
+pub(super) struct Processes {
+    habits: Vec<Habits>,
+}
+
+impl Processes {
+    pub(super) fn of(&mut self, process: u32) -> &mut Habits {
+        let index = process as usize;
+        if index >= self.habits.len() {
+            self.habits.resize(index + 1, Habits::default());
+        }
+        &mut self.habits[index]
+    }
+}

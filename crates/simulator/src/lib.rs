@@ -1,0 +1,1 @@
+//! Virtual time: a scenario of nodes, drives, servers and jobs in, an outcome out.
