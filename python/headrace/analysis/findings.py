@@ -24,6 +24,8 @@ class Estimate:
     """How value and interval were had, such as `mean, t interval` or `median, bootstrap`."""
     trials: tuple[str, ...]
     """Their ids."""
+    provenance: str = ""
+    """Where it is not that of its point: `modelled` for a computed watt, `stated` for a price of the study file (law 6)."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Point:
     target: str
     workload: str
     levels: dict[str, Any]
-    """Every factor's level, `slots` too."""
+    """Every factor's level, `slots` too; without `target` and `workload`, which stand beside it. None where a factor does not
+    apply."""
     slots: int
     metrics: dict[str, Estimate]
     """By metric name, unit last: events_per_s, efficiency, throughput_jobs, uncompressed_bytes_per_s, asked_bytes_per_s,
@@ -55,6 +58,10 @@ class Point:
     provenance: str
     invalid: int
     failed: int
+    cell: str = ""
+    """The plan's name for it."""
+    trials: tuple[str, ...] = ()
+    """Ids of its valid trials, in the order of their repeats."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +99,13 @@ class Curve:
     target: str
     workload: str
     levels: dict[str, Any]
-    """Without `slots`."""
+    """Without `slots`, `target` and `workload`."""
     points: tuple[Point, ...]
     """By rising slots."""
     knee: Knee | None
     slots_fed: SlotsFed | None
+    """None for a workload that does not compute, whose efficiency says nothing."""
+    provenance: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,13 @@ class FactorEffect:
     p_value: float | None
     error_term: str
     """`trials` or `whole plots`, or why there is none."""
+    less_is_better: bool = False
+    targets: tuple[str, ...] = ()
+    """Targets that it rests on: those to which the factor applies."""
+    provenance: str = ""
+    """`measured`, or several joined by ` + ` where the levels themselves differ in it."""
+    note: str = ""
+    """What was averaged over, and what was left out for want of a partner."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +149,14 @@ class Combined:
     slots: int
     metric: str
     best: dict[str, Any]
+    """Every factor's level that applies; `target` too where several are compared."""
     worst: dict[str, Any]
     cost: Estimate
+    best_value: float = 0.0
+    worst_value: float = 0.0
+    cells: int = 0
+    """Cells that were compared."""
+    provenance: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,3 +185,57 @@ class Findings:
     warnings: tuple[str, ...] = ()
     extra_tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, "list[dict[str, Any]]"])
     """Tables of single workloads: fio's percentiles, merged physics results."""
+    headline: dict[str, str] = field(default_factory=dict[str, str])
+    """Workload -> the metric that 'best' means for it."""
+    confidence: float = 0.95
+    """Of all intervals."""
+    study_hash: str = ""
+
+
+@dataclass(frozen=True)
+class EnvironmentDifference:
+    """Something of the machines that is not the same in both result sets."""
+
+    name: str
+    """Dotted path in the environment: `kernel`, `cpu.model`, `location.filesystem`."""
+    a: tuple[str, ...]
+    """Every value that occurs in A."""
+    b: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One metric of one cell, in both result sets."""
+
+    target: str
+    workload: str
+    levels: dict[str, Any]
+    slots: int
+    metric: str
+    a: Estimate
+    b: Estimate
+    ratio: Estimate
+    """B/A of the means, with its interval (Welch, on the logarithm)."""
+    effect_size: Estimate
+    """Hedges' g of B - A: standard deviations, corrected for few trials."""
+    p_value: float | None
+    different: bool
+    """True when the interval of the ratio leaves out 1."""
+    better: Literal["a", "b", ""] = ""
+    """Which is better, when they are different."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two result sets beside each other."""
+
+    title_a: str
+    title_b: str
+    provenance: str
+    differences: tuple[Difference, ...]
+    only_a: tuple[str, ...]
+    """Cells without a partner, as text."""
+    only_b: tuple[str, ...]
+    environment: tuple[EnvironmentDifference, ...]
+    warnings: tuple[str, ...] = ()
+    confidence: float = 0.95
