@@ -40,6 +40,8 @@ class JobEnd:
     """Since the release."""
     output: JobOutput | None
     ledger: Any
+    absolute_start_s: float
+    """On the monotonic clock, the job's own phases' one."""
     peak_rss_bytes: int = 0
 
 
@@ -130,7 +132,9 @@ class Crew:
             self._dismiss()
         ends = [member.end for member in self._members if member.end is not None]
         last = max((end.end_s for end in ends), default=0.0)
-        stonewall = self._stonewall if self._stonewall is not None else min((end.end_s for end in ends), default=0.0)
+        stonewall = (
+            self._stonewall if self._stonewall is not None else min((end.end_s for end in ends), default=0.0)
+        )
         return CrewResult(sorted(ends, key=lambda end: end.job), self._release, stonewall, last)
 
     # -- one job --------------------------------------------------------------------------------------------
@@ -144,7 +148,11 @@ class Crew:
             task.adopt(pid)
         member = _Member(job, slot, pid, channel, given)
         log = task.log_dir / f"job-{job:04d}.log"
-        channel.send(JobOrder(task.kind, task.name, task.options, job, given, task.packets is not None, task.network, log))
+        channel.send(
+            JobOrder(
+                task.kind, task.name, task.options, job, given, task.packets is not None, task.network, log
+            )
+        )
         self._members.append(member)
         self._selector.register(channel, selectors.EVENT_READ, member)
         return member
@@ -154,7 +162,9 @@ class Crew:
         while not all(member.ready or member.end for member in members):
             self._turn(1.0)
             if time.monotonic() > deadline:
-                raise HeadraceError(f"jobs of workload {self._task.name} did not get ready within {_READY_PATIENCE_S:.0f} s")
+                raise HeadraceError(
+                    f"jobs of workload {self._task.name} did not get ready within {_READY_PATIENCE_S:.0f} s"
+                )
 
     def _go(self, member: _Member) -> None:
         member.released_at = time.monotonic()
@@ -179,7 +189,11 @@ class Crew:
             self._turn(0.25)
             now = time.monotonic()
             for member in running:
-                if member.end is None and member.released_at and now - member.released_at > self._task.timeout_s:
+                if (
+                    member.end is None
+                    and member.released_at
+                    and now - member.released_at > self._task.timeout_s
+                ):
                     self._kill(member, "timeout")
             if now - shown > 0.5:
                 shown = now
@@ -190,7 +204,9 @@ class Crew:
         events = sum(end.output.events for end in ends if end.output is not None)
         if self._task.packets is not None:
             events = max(events, self._task.packets.events_done)
-        self._task.progress(len(ends), len(self._members) - len(ends), events / max(now - self._release, 1e-9))
+        self._task.progress(
+            len(ends), len(self._members) - len(ends), events / max(now - self._release, 1e-9)
+        )
 
     def _turn(self, patience_s: float) -> None:
         """Takes what has come in; waits at most `patience_s`."""
@@ -242,10 +258,21 @@ class Crew:
                 other.waiting_for_packet = False
                 self._serve_packet(other)
 
-    def _finish(self, member: _Member, exit_word: str, cause: str | None, start: float, end: float, output: Any, ledger: Any) -> None:
+    def _finish(
+        self,
+        member: _Member,
+        exit_word: str,
+        cause: str | None,
+        start: float,
+        end: float,
+        output: Any,
+        ledger: Any,
+    ) -> None:
         file = member.input.files[0] if member.input.files else None
         base = self._release or start
-        member.end = JobEnd(member.job, member.slot, file, exit_word, cause, start - base, end - base, output, ledger)
+        member.end = JobEnd(
+            member.job, member.slot, file, exit_word, cause, start - base, end - base, output, ledger, start
+        )
         if member.gone is not None:
             member.end.peak_rss_bytes = member.gone.peak_rss_bytes
         if self._task.packets is not None:

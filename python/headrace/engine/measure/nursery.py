@@ -95,9 +95,15 @@ class Nursery:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "headrace.engine.measure.nursery", str(theirs.fileno())]
         # One thread a job: a numerical library that starts a pool a process would measure itself.
-        single = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")}
+        single = dict.fromkeys(
+            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+        )
         self._process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env={**os.environ, **single}, start_new_session=True
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **single},
+            start_new_session=True,
         )
         theirs.close()
         self._channel = Channel(ours)

@@ -52,7 +52,9 @@ class Packetiser:
     ) -> None:
         """`files`: (path, events). `servers`: which file server each lies on; all on one when None."""
         names = list(servers) if servers is not None else [""] * len(files)
-        self._files = [_File(path, server, 0, events) for (path, events), server in zip(files, names, strict=True)]
+        self._files = [
+            _File(path, server, 0, events) for (path, events), server in zip(files, names, strict=True)
+        ]
         self._workers: dict[int, _Worker] = {}
         self._count = workers
         self._limit = workers_per_server
@@ -64,7 +66,7 @@ class Packetiser:
         """Events of packets that their workers have finished."""
         return sum(worker.done_events for worker in self._workers.values())
 
-    def next(self, worker_id: int, now: float) -> Packet | None | str:
+    def next(self, worker_id: int, now: float) -> Packet | str | None:
         """The next packet for a worker that finished its last; None when the query is done for it; `"wait"` when as many
         workers as allowed read every server that has work left: ask again after another worker has finished."""
         worker = self._workers.setdefault(worker_id, _Worker())
@@ -87,7 +89,9 @@ class Packetiser:
             return
         took = max(now - worker.asked_at, 1e-6)
         rate = worker.packet.events / took
-        worker.rate_events_per_s = rate if not worker.rate_events_per_s else 0.5 * (worker.rate_events_per_s + rate)
+        worker.rate_events_per_s = (
+            rate if not worker.rate_events_per_s else 0.5 * (worker.rate_events_per_s + rate)
+        )
         worker.done_events += worker.packet.events
         worker.packet = None
         if worker.file is not None:
@@ -98,7 +102,11 @@ class Packetiser:
         busy: dict[str, int] = {}
         for file in self._files:
             busy[file.server] = busy.get(file.server, 0) + file.readers
-        open_files = [file for file in self._files if file.left and (self._limit is None or busy[file.server] < self._limit)]
+        open_files = [
+            file
+            for file in self._files
+            if file.left and (self._limit is None or busy[file.server] < self._limit)
+        ]
         if worker.file is not None and worker.file in open_files and worker.file.readers == 0:
             return worker.file
         return min(open_files, key=lambda file: (file.readers, -file.left), default=None)

@@ -1,0 +1,81 @@
+"""Shows how a run goes on: a line a finished trial, and below it trials, jobs, rate and time left."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from headrace.cli._console import err
+from headrace.plan.trial import Trial
+from headrace.units import format_seconds
+
+_MARKS = {"done": "green", "invalid": "yellow", "failed": "red", "unsupported": "yellow", "skipped": "dim"}
+
+
+class Display:
+    """An observer of a run for people. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            TimeElapsedColumn(),
+            console=err,
+            transient=True,
+        )
+        self._task = self._progress.add_task("starting", total=None, left="")
+        self._total = 0
+        self._done = 0
+        self._began = time.monotonic()
+        self._done_at_begin = 0
+        self.statuses: dict[str, int] = {}
+
+    def __enter__(self) -> Display:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def started(self, trials_total: int, trials_done: int) -> None:
+        """The run begins."""
+        self._total, self._done, self._done_at_begin = trials_total, trials_done, trials_done
+        self._began = time.monotonic()
+        self._progress.update(self._task, total=trials_total, completed=trials_done)
+        if trials_done:
+            err.print(f"{trials_done} of {trials_total} trials are recorded already", style="dim")
+
+    def phase(self, text: str) -> None:
+        """What is being done now."""
+        self._progress.update(self._task, description=escape(text[:60]))
+
+    def trial_started(self, trial: Trial, jobs: int) -> None:
+        """A trial's jobs are about to be released."""
+        number = f"{jobs} job{'s' if jobs != 1 else ''}" if jobs else "jobs"
+        self._progress.update(self._task, description=escape(f"{trial.workload} on {trial.target}: {number}"))
+
+    def jobs(self, done: int, running: int, events_per_s: float) -> None:
+        """Now and then while jobs run."""
+        rate = f", {events_per_s:,.0f} events/s" if events_per_s else ""
+        self._progress.update(self._task, description=f"{running} jobs running, {done} done{rate}")
+
+    def trial_finished(self, trial: Trial, status: str, reasons: list[str], summary: str) -> None:
+        """A record is there."""
+        self._done += 1
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        made = self._done - self._done_at_begin
+        left_s = (time.monotonic() - self._began) / made * (self._total - self._done)
+        self._progress.update(self._task, completed=self._done, left=f"{format_seconds(left_s)} left" if self._done < self._total else "")
+        own = {factor: level for factor, level in trial.levels.items() if factor not in ("target", "workload") and level is not None}
+        point = " ".join([trial.target, trial.workload, *(f"{factor}={level}" for factor, level in own.items())])
+        colour = _MARKS.get(status, "white")
+        line = f"[{colour}]{status:>11}[/{colour}]  {trial.index + 1:>4}/{self._total}  {escape(point)}  repeat {trial.repeat + 1}  {escape(summary)}"
+        err.print(line)
+        for reason in reasons:
+            err.print(f"             {escape(reason)}", style="yellow" if status != "failed" else "red")

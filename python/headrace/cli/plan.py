@@ -1,0 +1,43 @@
+"""`headrace plan STUDY`: the trials in order, what they will take, and what needs root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from headrace.cli._console import out
+from headrace.units import format_bytes, format_seconds
+
+
+def plan(
+    study: Annotated[Path, typer.Argument(help="the study file")],
+    all: Annotated[bool, typer.Option("--all", help="list every trial, not the first 40")] = False,
+) -> None:
+    """Show the trials in order, the time and disk they will take, and what needs root. Nothing is started."""
+    from headrace.library import load_study
+    from headrace.plan.estimate import estimate
+
+    loaded = load_study(study)
+    made = loaded.plan()
+    shown = made.trials if all else made.trials[:40]
+    factors = [name for name in loaded.study.factors if name not in ("target", "workload")]
+    table = Table("trial", "whole plot", "target", "workload", *factors, "repeat", title=loaded.study.title)
+    for trial in shown:
+        levels = ["" if trial.levels.get(name) is None else str(trial.levels[name]) for name in factors]
+        table.add_row(str(trial.index + 1), str(trial.whole_plot + 1), trial.target, trial.workload, *levels, str(trial.repeat + 1))
+    out.print(table)
+    if len(shown) < len(made.trials):
+        out.print(f"... and {len(made.trials) - len(shown)} more; --all lists them")
+    guess = estimate(loaded.study, made)
+    out.print(f"{len(made.trials)} trials at most, about {format_seconds(guess.seconds)} (an estimate: {guess.rests_on})")
+    for name, size in guess.target_bytes.items():
+        out.print(f"  {name}: up to {format_bytes(size)} on the target")
+    if guess.cache_bytes:
+        out.print(f"  data sets: {format_bytes(guess.cache_bytes)} in the cache of generated data")
+    for text in guess.needs_root:
+        out.print(f"  needs root: {text}")
+    for text in guess.warnings:
+        out.print(f"  [yellow]{text}[/yellow]")

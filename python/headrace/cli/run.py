@@ -1,0 +1,32 @@
+"""`headrace run STUDY`: real jobs on real storage, from a study file to a report."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli._finish import finish
+
+
+def run(
+    study: Annotated[Path, typer.Argument(help="the study file")],
+    results: Annotated[Path | None, typer.Option(help="new folder for the records; results/NAME-TIME when not given")] = None,
+    force_device: Annotated[
+        list[str] | None, typer.Option(help="a block device of the study that may be overwritten though it is not empty (repeatable)")
+    ] = None,
+    cache_dir: Annotated[Path | None, typer.Option(help="where generated data sets are kept; ~/.cache/headrace when not given")] = None,
+) -> None:
+    """Run a study on real storage and report it. Ctrl-C stops cleanly; `headrace resume` goes on."""
+    from headrace.cli._progress import Display
+    from headrace.library import default_results, load_study, stopping_on_signals
+
+    loaded = load_study(study, forced_devices=force_device or [])
+    root = results or default_results(study)
+    stop = threading.Event()
+    with stopping_on_signals(stop), finish(root) as ending:
+        with Display() as display:
+            loaded.run(root, observer=display, cache_dir=cache_dir, stop=stop)
+        ending.completed()

@@ -1,0 +1,35 @@
+"""`headrace undo`: puts back what a crashed run had changed on the machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headrace.cli._console import out
+from headrace.errors import ExitCode
+
+
+def undo(
+    show: Annotated[bool, typer.Option("--show", help="only list what would be undone")] = False,
+) -> None:
+    """Put back what crashed runs have changed: mounts, loop devices, settings, processes, folders."""
+    from headrace.system.journal import pending_journals
+    from headrace.system.journal import undo as undo_journal
+
+    pending = pending_journals()
+    if not pending:
+        out.print("nothing to undo")
+        return
+    failed = False
+    for journal in pending:
+        out.print(f"{journal.description}, begun {journal.started_utc}, process {journal.pid}:")
+        if show:
+            for entry in reversed(journal.entries):
+                out.print(f"  {entry.action} {entry.args}", markup=False)
+            continue
+        for result in undo_journal(journal.file):
+            out.print(f"  {'done  ' if result.done else 'FAILED'}  {result.action}: {result.text}", markup=False)
+            failed = failed or not result.done
+    if failed:
+        raise typer.Exit(int(ExitCode.RUN_FAILED))

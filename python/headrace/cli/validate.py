@@ -1,0 +1,30 @@
+"""`headrace validate STUDY`: every fault of a study file at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli._console import out
+
+
+def validate(
+    study: Annotated[Path | None, typer.Argument(help="the study file")] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="print the JSON Schema of study files, for editors")] = False,
+) -> None:
+    """Check a study file: each fault with file, line, field, what was given and what is allowed."""
+    if schema:
+        from headrace.study.schema import study_schema
+
+        typer.echo(json.dumps(study_schema(), indent=1))
+        return
+    if study is None:
+        raise typer.BadParameter("name a study file, or --schema")
+    from headrace.library import load_study
+
+    loaded = load_study(study)
+    trials = loaded.plan().trials
+    out.print(f"{study} is good: {len(loaded.study.targets)} target(s), {len(loaded.study.workloads)} workload(s), {len(trials)} trials")

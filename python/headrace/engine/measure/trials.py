@@ -1,0 +1,399 @@
+"""One measured trial, from a prepared target to a record: settings, cache, jobs, probes, validity."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace import faults as fault_room
+from headrace import probes as probe_room
+from headrace import workloads as workload_room
+from headrace.engine import Run, base_record
+from headrace.engine.measure import validity
+from headrace.engine.measure.crew import Crew, CrewResult, CrewTask, JobEnd
+from headrace.engine.measure.nursery import Nursery
+from headrace.engine.measure.packets import Packetiser
+from headrace.engine.measure.placing import OURS, dataset_files
+from headrace.engine.measure.watching import Watching
+from headrace.errors import HeadraceError
+from headrace.plan.trial import Trial
+from headrace.probes import Totals, Watch
+from headrace.probes.block import competing_io
+from headrace.probes.cpu import clients_saturated
+from headrace.records.store import PartialRecord
+from headrace.study.resolve import Resolved
+from headrace.system import pagecache
+from headrace.system.memory_limit import MemoryLimit
+from headrace.targets import Location, Setting, Target, TargetContext
+from headrace.workloads import JobInput, Workload
+
+
+@dataclass
+class Stage:
+    """What the trials of one whole plot share."""
+
+    run: Run
+    target: Target
+    context: TargetContext
+    location: Location
+    nursery: Nursery
+    environment: dict[str, Any]
+    slots_max: int
+    work_dir: Path
+
+
+@dataclass
+class _Outcome:
+    """What a trial leaves, before it is a record."""
+
+    settings: list[Setting]
+    crew: CrewResult
+    totals: dict[str, Totals]
+    series: dict[str, list[dict[str, Any]]]
+    resident_bytes: int | None
+    injected: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRecord) -> dict[str, Any]:
+    """Runs the jobs of one trial and fills its record; returns trial.json. Raises HeadraceError when jobs could not be run."""
+    started = datetime.datetime.now(datetime.UTC)
+    begin = time.monotonic()
+    workload = workload_room.kinds()[resolved.workload_kind](trial.workload, resolved.workload_options)
+    outcome = _run(stage, trial, resolved, workload, record)
+    rows = [_job_row(trial, job, stage.location) for job in outcome.crew.jobs]
+    record.jobs(rows)
+    for kind, series in outcome.series.items():
+        record.series(kind, series)
+    good = [job for job in outcome.crew.jobs if job.output is not None]
+    status, cause, results = "done", None, {}
+    if not good:
+        status, cause = "failed", next((job.cause for job in outcome.crew.jobs if job.cause), "no job ended")
+    else:
+        results = workload.merge([job.output.results for job in good if job.output is not None])
+    values = {kind: totals.values for kind, totals in outcome.totals.items()}
+    reasons = _reasons(stage, resolved, workload, outcome, values)
+    return {
+        **base_record(stage.run, trial, "measure", stage.environment),
+        "provenance": stage.location.provenance,
+        "status": status,
+        "cause": cause,
+        "target": {
+            "name": trial.target,
+            "kind": resolved.target_kind,
+            "options": resolved.target_options.model_dump(mode="json"),
+        },
+        "workload": {
+            "name": trial.workload,
+            "kind": resolved.workload_kind,
+            "options": resolved.workload_options.model_dump(mode="json"),
+        },
+        "run": resolved.run.model_dump(mode="json"),
+        "started_utc": started.isoformat(timespec="milliseconds"),
+        "duration_s": time.monotonic() - begin,
+        "stonewall_s": outcome.crew.stonewall_s,
+        "last_done_s": outcome.crew.last_done_s,
+        "totals": {
+            name: sum(int(row.get(name) or 0) for row in rows)
+            for name in (
+                "events",
+                "bytes_uncompressed",
+                "bytes_asked",
+                "bytes_served",
+                "bytes_device",
+                "bytes_written",
+            )
+        },
+        "settings": [setting.as_dict() for setting in outcome.settings],
+        "settings_after": stage.target.read_settings(),
+        "location": {**stage.location.description, "devices": list(stage.location.device_names)},
+        "device": values.pop("block", None),
+        "cpu": values.pop("cpu", None),
+        "probes": values,
+        "results": results,
+        "validity": {"valid": status == "done" and not reasons, "reasons": reasons},
+        "faults": outcome.injected,
+        "clock": {"release_monotonic_s": outcome.crew.release_monotonic_s},
+    }
+
+
+def _run(
+    stage: Stage, trial: Trial, resolved: Resolved, workload: Workload, record: PartialRecord
+) -> _Outcome:
+    run, observer = resolved.run, stage.run.observer
+    directory = stage.location.directory
+    scratch_root = (directory or stage.work_dir) / OURS / "scratch"
+    shutil.rmtree(scratch_root, ignore_errors=True)
+    scratch_root.mkdir(parents=True)
+    files, events = _files(stage, resolved, workload, trial, directory)
+    applied = stage.target.apply(resolved.target_options, stage.context)
+    limit = MemoryLimit(stage.context.journal, run.memory_limit) if run.memory_limit is not None else None
+    watching = Watching(_probes(), run.series_interval)
+    striking = _Striking(stage.run.study.faults, trial.target, stage)
+    packets = _packetiser(run, files, events)
+    watched = False
+    try:
+        resident = _prepare_cache(run.cache, [Path(file) for file in files if "://" not in file], observer)
+        observer.trial_started(trial, 0 if run.load == "sustained" else run.slots)
+
+        def released(pids: list[int]) -> None:
+            nonlocal watched
+            watching.start(Watch(stage.location.device_names, tuple(pids), directory, record.keep))
+            watched = True
+            striking.start()
+
+        crew = Crew(
+            stage.nursery,
+            CrewTask(
+                kind=resolved.workload_kind,
+                name=trial.workload,
+                options=resolved.workload_options.model_dump(mode="json"),
+                slots=run.slots,
+                network=stage.location.network,
+                make_input=_inputs(
+                    workload,
+                    files,
+                    directory,
+                    scratch_root,
+                    run.slots,
+                    trial.seed,
+                    record,
+                    packets is not None,
+                ),
+                log_dir=record.keep,
+                timeout_s=run.timeout,
+                packets=packets,
+                duration_s=(run.duration or 30.0) if run.load == "sustained" and run.jobs is None else None,
+                jobs_total=run.jobs if run.load == "sustained" else None,
+                adopt=limit.add if limit is not None else None,
+                out_of_memory=limit.out_of_memory_kills if limit is not None else None,
+                released=released,
+                progress=observer.jobs,
+            ),
+            stage.run.stop.is_set,
+        ).run()
+    except BaseException:
+        if watched:
+            watching.finish()
+        raise
+    finally:
+        injected = striking.finish()
+        if limit is not None:
+            limit.release()
+        shutil.rmtree(scratch_root, ignore_errors=True)
+        _drop_empty_logs(record.keep)
+    series, totals = watching.finish()
+    return _Outcome(applied, crew, totals, series, resident, injected)
+
+
+def _files(
+    stage: Stage, resolved: Resolved, workload: Workload, trial: Trial, directory: Path | None
+) -> tuple[list[str], list[int]]:
+    """The files that jobs read, on the target, and the events in each (none known for files that are no data set)."""
+    spec = workload.dataset(stage.slots_max)
+    say, stop = stage.run.observer.phase, stage.run.stop
+    if spec is not None:
+        if directory is None:
+            raise HeadraceError(f"target {trial.target} has no directory to put a data set in")
+        paths, events = dataset_files(spec, stage.run.cache_dir, directory, say, stop)
+        return [str(path) for path in paths], events
+    if directory is None:
+        return [], []
+    say(f"laying out files for {trial.workload}")
+    return workload.lay_out(directory / OURS, resolved.run.slots, trial.seed), []
+
+
+def _packetiser(run: Any, files: list[str], events: list[int]) -> Packetiser | None:
+    if run.feed != "packets":
+        return None
+    if not events:
+        raise HeadraceError("packets need a data set whose files and events are known")
+    return Packetiser(
+        list(zip(files, events, strict=True)),
+        workers=run.slots,
+        first_events=run.packet_events,
+        workers_per_server=run.workers_per_server,
+    )
+
+
+def _inputs(
+    workload: Workload,
+    files: list[str],
+    directory: Path | None,
+    scratch: Path,
+    slots: int,
+    seed: int,
+    record: PartialRecord,
+    packets: bool,
+) -> Any:
+    def make(job: int, slot: int) -> JobInput:
+        own = scratch / f"job-{job:04d}"
+        own.mkdir()
+        given = () if packets or not files else workload.cut(files, job, slots)
+        return JobInput(
+            files=given,
+            directory=directory,
+            scratch=own,
+            slot=slot,
+            slots=slots,
+            seed=seed + job,
+            keep=record.keep,
+        )
+
+    return make
+
+
+def _prepare_cache(wanted: str, files: list[Path], observer: Any) -> int | None:
+    """Brings the page cache into the wanted state. Returns the bytes of the files that are in it afterwards when cold was
+    asked, None otherwise."""
+    if wanted == "cold":
+        observer.phase("dropping caches")
+        pagecache.drop(files)
+        return pagecache.resident_bytes(files)
+    if wanted == "warm":
+        observer.phase("warming the cache")
+        pagecache.warm(files)
+    return None
+
+
+def _probes() -> dict[str, probe_room.Probe]:
+    return {kind: part() for kind, part in probe_room.kinds().items() if part.default and not part().check()}
+
+
+def _job_row(trial: Trial, job: JobEnd, location: Location) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "trial": trial.id,
+        "job": job.job,
+        "slot": job.slot,
+        "node": 0,
+        "file": job.file,
+        "exit": job.exit,
+        "cause": job.cause,
+        "start_s": job.start_s,
+        "end_s": job.end_s,
+        "wall_s": job.end_s - job.start_s,
+        "peak_rss_bytes": job.peak_rss_bytes,
+        "events": 0,
+    }
+    if job.ledger is not None:
+        row.update(job.ledger.as_row())
+    output = job.output
+    if output is not None:
+        row.update(
+            events=output.events,
+            bytes_uncompressed=output.bytes_uncompressed,
+            bytes_asked=output.bytes_asked,
+            bytes_unique=output.bytes_unique,
+            bytes_written=output.bytes_written,
+            read_calls=output.read_calls,
+            phases=[
+                {
+                    "name": name,
+                    "start_s": start - (job.absolute_start_s - job.start_s),
+                    "end_s": end - (job.absolute_start_s - job.start_s),
+                }
+                for name, start, end in output.phases
+            ],
+            results=json.dumps(output.results),
+        )
+        if not row.get("bytes_served"):
+            row["bytes_served"] = output.bytes_asked
+    if not location.device_names:
+        row["bytes_device"] = None
+    return row
+
+
+def _reasons(
+    stage: Stage, resolved: Resolved, workload: Workload, outcome: _Outcome, values: dict[str, dict[str, Any]]
+) -> list[validity.Reason]:
+    crew, run = outcome.crew, resolved.run
+    reasons = validity.failed_jobs(crew.jobs)
+    reasons += validity.settings(
+        [setting.as_dict() for setting in outcome.settings], stage.target.read_settings()
+    )
+    if not reasons:
+        reasons += validity.cold(run, crew.jobs, values.get("block"), outcome.resident_bytes)
+    reasons += validity.too_short(run, crew.last_done_s)
+    reasons += validity.steady(run, crew.jobs, crew.last_done_s)
+    reasons += validity.faults(outcome.injected)
+    for totals in outcome.totals.values():
+        reasons += [validity.reason(code, text) for code, text in totals.invalid]
+    if (
+        workload.bound_by_storage
+        and "cpu" in values
+        and (text := clients_saturated(values["cpu"], crew.last_done_s)) is not None
+    ):
+        reasons.append(validity.reason("clients-saturated", text))
+    ledgers = [job.ledger for job in crew.jobs if job.ledger is not None]
+    if values.get("block") and ledgers and all(ledger.bytes_device is not None for ledger in ledgers):
+        found = competing_io(
+            values["block"], sum(ledger.bytes_device for ledger in ledgers), crew.last_done_s
+        )
+        if found is not None:
+            reasons.append(validity.reason(*found))
+    return reasons
+
+
+def _drop_empty_logs(keep: Path) -> None:
+    for log in keep.glob("job-*.log"):
+        if log.stat().st_size == 0:
+            log.unlink()
+
+
+class _Striking:
+    """Strikes the study's faults at their times, in a thread of its own, and lifts them."""
+
+    def __init__(self, options: list[Any], target: str, stage: Stage) -> None:
+        kinds = fault_room.kinds()
+        self._faults = [kinds[each.what](each) for each in options if each.target in (None, target)]
+        self._stage = stage
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._errors: dict[int, str] = {}
+
+    def start(self) -> None:
+        """At the release of the jobs."""
+        if self._faults:
+            self._thread = threading.Thread(target=self._loop, name="headrace-faults", daemon=True)
+            self._thread.start()
+
+    def _loop(self) -> None:
+        begin = time.monotonic()
+        due: list[tuple[float, int, bool]] = []
+        for index, fault in enumerate(self._faults):
+            due.append((fault.options.at, index, True))
+            if fault.options.duration is not None:
+                due.append((fault.options.at + fault.options.duration, index, False))
+        for at, index, strike in sorted(due):
+            if self._stop.wait(max(0.0, at - (time.monotonic() - begin))):
+                return
+            try:
+                if strike:
+                    self._faults[index].strike(self._stage.location, self._stage.context.journal)
+                else:
+                    self._faults[index].lift()
+            except HeadraceError as error:
+                self._errors[index] = error.message
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Lifts all; what each did."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        for fault in self._faults:
+            fault.lift()
+        return [
+            {
+                "what": type(fault).kind,
+                "at_s": fault.options.at,
+                "duration_s": fault.options.duration,
+                "fired": fault.fired,
+                "error": self._errors.get(index),
+            }
+            for index, fault in enumerate(self._faults)
+        ]
