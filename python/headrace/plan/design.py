@@ -1,0 +1,140 @@
+"""Which of the cells are tried: all, a balanced fraction, or a screen of two levels a factor.
+
+Each pair of target and workload is a group with factors of its own (a scheduler means nothing to a file server's client), so
+each group gets a design of its own; in a fraction, the groups take different fractions in turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import StudyError
+from headrace.plan.cells import Cell, all_cells, group_factors, groups
+from headrace.plan.mistakes import fault
+from headrace.plan.rules import Rules
+from headrace.study.model import Study
+from headrace.units import parse_bytes, parse_bytes_per_s, parse_seconds
+
+
+def chosen_cells(study: Study, rules: Rules) -> list[Cell]:
+    """The cells that the study's design picks, in a fixed order, before anything is excluded.
+
+    Raises StudyError when a fraction is asked that could not tell the factors' main effects apart in any group.
+    """
+    design = study.plan_options.design
+    cells: list[Cell] = []
+    fractioned = 0
+    for number, (target, workload) in enumerate(groups(study)):
+        factors = group_factors(study, rules, target, workload)
+        if design == "full":
+            cells += all_cells(study, target, workload, factors)
+        elif design == "screen":
+            cells += _screen(study, target, workload, factors)
+        else:
+            picked = _fraction(factors, study.plan_options.fraction, number)
+            fractioned += picked is not None
+            cells += (
+                all_cells(study, target, workload, factors)
+                if picked is None
+                else [
+                    cell
+                    for cell in all_cells(study, target, workload, factors)
+                    if _point(cell, factors) in picked
+                ]
+            )
+    if design == "fractional" and not fractioned:
+        raise StudyError(
+            [
+                fault(
+                    study,
+                    ("plan", "fraction"),
+                    str(study.plan_options.fraction),
+                    "too few cells would be left to tell the factors apart",
+                    'a smaller fraction, more factors, or design = "full"',
+                )
+            ]
+        )
+    return cells
+
+
+def _point(cell: Cell, factors: Mapping[str, list[Any]]) -> tuple[int, ...]:
+    return tuple(levels.index(cell[factor]) for factor, levels in factors.items())
+
+
+def _fraction(factors: Mapping[str, list[Any]], fraction: int, turn: int) -> set[tuple[int, ...]] | None:
+    """One in `fraction` of the cells, as level numbers, or None when these factors cannot bear it.
+
+    The fraction is that of a defining relation: the level numbers sum to the same remainder modulo `fraction`
+    (Montgomery, Design and Analysis of Experiments, 8th ed., ch. 8 and 9). It is taken only when the main effects of all factors can
+    still be told apart (their model matrix has full rank). Slots stay whole where the other factors alone bear the
+    fraction: rate against slots is what a study is read by.
+    """
+    ways: list[set[str]] = [set(factors)]
+    if "slots" in factors:
+        ways.insert(0, set(factors) - {"slots"})
+    points = np.array(
+        list(itertools.product(*(range(len(levels)) for levels in factors.values()))), dtype=np.int64
+    )
+    for summed in ways:
+        columns = [number for number, factor in enumerate(factors) if factor in summed]
+        if not columns:
+            continue
+        picked = points[points[:, columns].sum(axis=1) % fraction == turn % fraction]
+        if _separates([len(levels) for levels in factors.values()], picked):
+            return {tuple(int(level) for level in point) for point in picked}
+    return None
+
+
+def _separates(counts: list[int], points: NDArray[np.int64]) -> bool:
+    """Whether the main effects of factors with so many levels each can be estimated from these points."""
+    columns = [np.ones(len(points))]
+    for factor, count in enumerate(counts):
+        columns += [(points[:, factor] == level).astype(np.float64) for level in range(1, count)]
+    matrix = np.column_stack(columns)
+    return len(points) > 0 and int(np.linalg.matrix_rank(matrix)) == matrix.shape[1]
+
+
+def quantity(level: Any) -> float | None:
+    """A level as a number in its base unit, or None when it is none: 65536 for `"64 KiB"`, None for `"ext4"`."""
+    if isinstance(level, bool):
+        return None
+    if isinstance(level, (int, float)):
+        return float(level)
+    if isinstance(level, str):
+        parsers: tuple[Callable[[object], float], ...] = (parse_bytes, parse_bytes_per_s, parse_seconds)
+        for parse in parsers:
+            try:
+                return float(parse(level))
+            except ValueError:
+                continue
+    return None
+
+
+def extremes(levels: list[Any]) -> list[Any]:
+    """The lowest and the highest level; the first and the last as written when they are no quantities."""
+    if len(levels) < 2:
+        return list(levels)
+    sizes = [quantity(level) for level in levels]
+    if any(size is None for size in sizes):
+        return [levels[0], levels[-1]]
+    order = sorted(range(len(levels)), key=lambda number: sizes[number] or 0.0)
+    return [levels[order[0]], levels[order[-1]]]
+
+
+def _screen(study: Study, target: str, workload: str, factors: Mapping[str, list[Any]]) -> list[Cell]:
+    """A Plackett-Burman design over the two extreme levels of each factor: main effects only, next multiple of 4 runs."""
+    pair = {factor: extremes(levels) for factor, levels in factors.items()}
+    varied = [factor for factor, levels in pair.items() if len(levels) == 2]
+    cells = all_cells(study, target, workload, pair)
+    if len(varied) < 3:  # the whole product is as small as any design
+        return cells
+    from pyDOE3 import pbdesign
+
+    runs = {tuple(int(sign > 0) for sign in row) for row in pbdesign(len(varied))}
+    varied_pair = {factor: pair[factor] for factor in varied}
+    return [cell for cell in cells if _point(cell, varied_pair) in runs]

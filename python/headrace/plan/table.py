@@ -1,0 +1,79 @@
+"""The plan as a file, `RESULTS/plan.parquet`: a row a trial, levels as JSON text, study hash and seed beside the schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import HeadraceError
+from headrace.plan.trial import Plan, Trial
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = pa.schema(
+    [
+        ("index", pa.int32()),
+        ("id", pa.string()),
+        ("cell", pa.string()),
+        ("target", pa.string()),
+        ("workload", pa.string()),
+        ("levels", pa.string()),
+        ("repeat", pa.int32()),
+        ("seed", pa.int64()),
+        ("whole_plot", pa.int32()),
+    ]
+)
+
+
+def plan_to_table(plan: Plan) -> pa.Table:  # pyright: ignore[reportUnknownParameterType]
+    """The plan as an Arrow table, one row a trial in the order of the plan."""
+    rows = [
+        {
+            "index": trial.index,
+            "id": trial.id,
+            "cell": trial.cell,
+            "target": trial.target,
+            "workload": trial.workload,
+            "levels": json.dumps(trial.levels),
+            "repeat": trial.repeat,
+            "seed": trial.seed,
+            "whole_plot": trial.whole_plot,
+        }
+        for trial in plan.trials
+    ]
+    about = {"schema": SCHEMA_VERSION, "study_hash": plan.study_hash, "seed": plan.seed}
+    return pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata({"headrace.plan": json.dumps(about)}))
+
+
+def write_plan(plan: Plan, path: Path) -> None:
+    """Writes the plan. Whoever calls makes it durable and atomic (records/store)."""
+    pq.write_table(plan_to_table(plan), path)
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan that `write_plan` wrote. Raises HeadraceError when the file is missing, damaged or of another version."""
+    try:
+        table = pq.read_table(path)
+        about = json.loads((table.schema.metadata or {})[b"headrace.plan"])
+        if about["schema"] != SCHEMA_VERSION:
+            raise HeadraceError(
+                f"{path}: a plan of version {about['schema']}, this Headrace reads {SCHEMA_VERSION}"
+            )
+        trials = tuple(
+            Trial(
+                index=row["index"],
+                target=row["target"],
+                workload=row["workload"],
+                levels=json.loads(row["levels"]),
+                repeat=row["repeat"],
+                seed=row["seed"],
+                whole_plot=row["whole_plot"],
+            )
+            for row in table.to_pylist()
+        )
+        return Plan(trials=trials, study_hash=about["study_hash"], seed=about["seed"])
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise HeadraceError(f"{path}: cannot read the plan: {error}") from error
