@@ -1,0 +1,242 @@
+//! On-demand read-ahead: which pages to read when a page is missing or a mark is reached.
+//!
+//! The kernel's rules since 2.6.23 (`mm/readahead.c`, Wu Fengguang): a first window from the size of the read, doubled
+//! or quadrupled while reading goes on in sequence, the next one started when its mark is reached; a small random
+//! read reads itself alone. Mapped files read around the fault (`mm/filemap.c`).
+
+/// Pages to read, and where to set the mark (a page of the window) if anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub start: u32,
+    pub pages: u32,
+    pub mark: Option<u32>,
+}
+
+/// The read-ahead state of one open file (`struct file_ra_state`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadAhead {
+    start: u32,
+    size: u32,
+    async_size: u32,
+    /// The last page read, plus one; 0 before the first read.
+    previous: u32,
+    mmap_miss: u32,
+}
+
+/// Faults that found their page missing before read-around is given up (`MMAP_LOTSAMISS`).
+const MMAP_LOTS_A_MISS: u32 = 100;
+
+fn initial_size(request: u32, max: u32) -> u32 {
+    let size = request.next_power_of_two();
+    if size <= max / 32 {
+        size * 4
+    } else if size <= max / 4 {
+        size * 2
+    } else {
+        max
+    }
+}
+
+impl ReadAhead {
+    fn next_size(&self, max: u32) -> u32 {
+        if self.size < max / 16 {
+            4 * self.size
+        } else if self.size <= max / 2 {
+            2 * self.size
+        } else {
+            max
+        }
+    }
+
+    /// Remembers where a read ended (`prev_pos`).
+    pub fn finished(&mut self, last_page: u32) {
+        self.previous = last_page + 1;
+    }
+
+    fn window(&self) -> Window {
+        let mark = (self.async_size > 0 && self.size >= self.async_size)
+            .then(|| self.start + (self.size - self.async_size));
+        Window { start: self.start, pages: self.size, mark }
+    }
+
+    /// `page` is missing and `request` pages from it on are wanted. `max` is the window's limit in pages, 0 for none
+    /// at all; `history` tells how many pages right before `page` are in the cache (it is asked rarely).
+    pub fn missing(&mut self, page: u32, request: u32, max: u32, history: impl FnOnce(u32) -> u32) -> Window {
+        if max == 0 {
+            return Window { start: page, pages: 1, mark: None };
+        }
+        self.on_demand(page, request, max, None, history)
+    }
+
+    /// The mark on `page` was reached. `next_missing` is the first page after it that is not in the cache.
+    pub fn marked(&mut self, page: u32, request: u32, max: u32, next_missing: u32) -> Option<Window> {
+        if max == 0 || next_missing - page > max {
+            return None;
+        }
+        Some(self.on_demand(page, request, max, Some(next_missing), |_| 0))
+    }
+
+    fn on_demand(
+        &mut self,
+        page: u32,
+        request: u32,
+        max: u32,
+        next_missing: Option<u32>,
+        history: impl FnOnce(u32) -> u32,
+    ) -> Window {
+        let hit_mark = next_missing.is_some();
+        if page == 0 && !hit_mark {
+            self.initial(page, request, max);
+        } else if self.size > 0
+            && (page == self.start + self.size - self.async_size || page == self.start + self.size)
+        {
+            // In sequence: the next window, twice or four times as large.
+            self.start += self.size;
+            self.size = self.next_size(max);
+            self.async_size = self.size;
+        } else if let Some(next) = next_missing {
+            // A mark that this state did not set: interleaved streams. Go on behind what is there.
+            self.start = next;
+            self.size = next - page + request;
+            self.size = self.next_size(max);
+            self.async_size = self.size;
+        } else if request > max || page <= self.previous {
+            // Too large for one window, or right behind the previous read (or in its last page).
+            if page < self.previous.saturating_sub(1) {
+                return self.from_history(page, request, max, history);
+            }
+            self.initial(page, request, max);
+        } else {
+            return self.from_history(page, request, max, history);
+        }
+        // The read will reach the mark at once: start the window behind it too.
+        if page == self.start && self.size == self.async_size {
+            let next = self.next_size(max);
+            self.async_size = next;
+            self.size = (self.size + next).min(2 * max);
+        }
+        self.window()
+    }
+
+    fn initial(&mut self, page: u32, request: u32, max: u32) {
+        self.start = page;
+        self.size = initial_size(request, max);
+        self.async_size = if self.size > request { self.size - request } else { self.size };
+    }
+
+    /// Pages cached right before it show a stream that this state does not know; else it is a lone random read.
+    fn from_history(&mut self, page: u32, request: u32, max: u32, history: impl FnOnce(u32) -> u32) -> Window {
+        let before = history(max);
+        if before > request {
+            let size = if before >= page { before * 2 } else { before };
+            self.start = page;
+            self.size = (size + request).min(max);
+            self.async_size = 1;
+            return self.window();
+        }
+        Window { start: page, pages: request.min(max), mark: None }
+    }
+
+    /// A page fault on a mapped file missed: read around it.
+    pub fn fault_missing(&mut self, page: u32, max: u32, file_pages: u32) -> Window {
+        if max == 0 {
+            return Window { start: page, pages: 1, mark: None };
+        }
+        self.mmap_miss = (self.mmap_miss + 1).min(MMAP_LOTS_A_MISS * 10);
+        if self.mmap_miss > MMAP_LOTS_A_MISS {
+            return Window { start: page, pages: 1, mark: None };
+        }
+        self.start = page.saturating_sub(max / 2);
+        self.size = max.min(file_pages.saturating_sub(self.start)).max(1);
+        self.async_size = max / 4;
+        self.window()
+    }
+
+    /// A page fault on a mapped file found its page.
+    pub fn fault_hit(&mut self) {
+        self.mmap_miss = self.mmap_miss.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows that reading `file_pages` in sequence, `request` pages at a time, submits.
+    fn sequential(request: u32, max: u32, file_pages: u32) -> Vec<Window> {
+        let mut ra = ReadAhead::default();
+        let (mut cached, mut mark) = (0, None);
+        let mut windows = Vec::new();
+        let mut page = 0;
+        while page < file_pages {
+            let left = request - page % request;
+            if mark == Some(page) {
+                let window = ra.marked(page, left, max, cached).expect("a window behind the mark");
+                windows.push(window);
+                cached = window.start + window.pages;
+                mark = window.mark;
+            }
+            if page >= cached {
+                let window = ra.missing(page, left, max, |_| 0);
+                windows.push(window);
+                cached = window.start + window.pages;
+                mark = window.mark;
+                continue;
+            }
+            ra.finished(page);
+            page += 1;
+        }
+        windows
+    }
+
+    #[test]
+    fn window_doubles_to_its_limit_as_in_the_kernel() {
+        // 4 KiB reads, 128 KiB limit: 4 pages, then 8, 16, 32, 32 (mm/readahead.c).
+        let sizes: Vec<_> = sequential(1, 32, 200).iter().map(|w| w.pages).collect();
+        assert_eq!(&sizes[..5], &[4, 8, 16, 32, 32]);
+        let windows = sequential(1, 32, 200);
+        assert_eq!(windows[0], Window { start: 0, pages: 4, mark: Some(1) });
+        assert_eq!(windows[1], Window { start: 4, pages: 8, mark: Some(4) });
+    }
+
+    #[test]
+    fn a_large_first_read_fills_the_window() {
+        let windows = sequential(32, 32, 128);
+        // The first window is all mark, so that the second comes with it.
+        assert_eq!(windows[0], Window { start: 0, pages: 64, mark: Some(32) });
+    }
+
+    #[test]
+    fn a_random_read_reads_itself_alone() {
+        let mut ra = ReadAhead::default();
+        ra.finished(9);
+        let window = ra.missing(5000, 3, 32, |_| 0);
+        assert_eq!(window, Window { start: 5000, pages: 3, mark: None });
+    }
+
+    #[test]
+    fn a_seek_resets_the_window() {
+        let mut ra = ReadAhead::default();
+        ra.missing(0, 1, 32, |_| 0);
+        ra.finished(3);
+        assert_eq!(ra.missing(1000, 1, 32, |_| 0).pages, 1);
+        ra.finished(1000);
+        // The page after it starts again small.
+        assert_eq!(ra.missing(1001, 1, 32, |_| 1).pages, 4);
+    }
+
+    #[test]
+    fn no_read_ahead_reads_single_pages() {
+        assert_eq!(ReadAhead::default().missing(7, 5, 0, |_| 0).pages, 1);
+    }
+
+    #[test]
+    fn faults_read_around_and_give_up_on_many_misses() {
+        let mut ra = ReadAhead::default();
+        assert_eq!(ra.fault_missing(100, 32, 10_000), Window { start: 84, pages: 32, mark: Some(108) });
+        (0..100).for_each(|i| {
+            ra.fault_missing(1000 + i * 100, 32, 100_000);
+        });
+        assert_eq!(ra.fault_missing(50_000, 32, 100_000).pages, 1);
+    }
+}

@@ -1,0 +1,98 @@
+//! The page cache against its own laws: pages are counted right, and reclaim takes the right ones.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn read(cache: &mut PageCache, file: u32, start: u32, pages: u32) {
+    let mut page = start;
+    while page < start + pages {
+        if let Some(extent) = cache.find(file, page) {
+            let to = cache.extent(extent).end().min(start + pages);
+            cache.touch(extent, page, to);
+            page = to;
+        } else {
+            let missing = cache.next_cached(file, page, start + pages) - page;
+            let piece = PageCache::piece(page, missing);
+            let extent = cache.start_reading(file, page, piece, 0);
+            cache.finish_reading(extent);
+        }
+    }
+}
+
+#[test]
+fn sequential_pages_become_few_extents() {
+    let mut cache = PageCache::new(1 << 30);
+    let file = cache.add_file();
+    for page in (0..8192).step_by(32) {
+        read(&mut cache, file, page, 32);
+    }
+    assert_eq!(cache.used_pages(), 8192);
+    assert!(cache.extents.len() - cache.free_extents.len() <= 8);
+}
+
+#[test]
+fn pages_used_twice_outlive_pages_used_once() {
+    let mut cache = PageCache::new(1000 * PAGE_BYTES);
+    let hot = cache.add_file();
+    let cold = cache.add_file();
+    read(&mut cache, hot, 0, 100);
+    read(&mut cache, hot, 0, 100);
+    for page in (0..5000).step_by(50) {
+        read(&mut cache, cold, page, 50);
+    }
+    assert!(cache.used_pages() <= 1000);
+    assert_eq!(cache.next_missing(hot, 0, 100), 100);
+    assert!(cache.find(cold, 0).is_none());
+    assert!(cache.find(cold, 4999).is_some());
+}
+
+#[test]
+fn writing_dirties_and_write_back_cleans() {
+    let mut cache = PageCache::new(1 << 30);
+    let file = cache.add_file();
+    read(&mut cache, file, 0, 64);
+    assert_eq!(cache.write(file, 16, 100), 100);
+    assert_eq!(cache.write(file, 16, 100), 0);
+    assert_eq!((cache.dirty_pages(), cache.file_dirty_pages(file)), (100, 100));
+    while let Some(extent) = cache.next_dirty(file, 0) {
+        cache.start_writeback(extent, 1);
+        cache.finish_writeback(extent);
+    }
+    assert_eq!((cache.dirty_pages(), cache.writeback_pages(), cache.used_pages()), (0, 0, 116));
+}
+
+proptest! {
+    #[test]
+    fn counts_hold_under_any_use(steps in prop::collection::vec((0..3u8, 0..2u32, 0..9000u32, 1..600u32), 1..80)) {
+        let mut cache = PageCache::new(3000 * PAGE_BYTES);
+        let files = [cache.add_file(), cache.add_file()];
+        for (kind, file, start, pages) in steps {
+            let file = files[file as usize];
+            match kind {
+                0 => read(&mut cache, file, start, pages),
+                1 => { cache.write(file, start, pages); }
+                _ => while let Some(extent) = cache.next_dirty(file, start) {
+                    cache.start_writeback(extent, 0);
+                    cache.finish_writeback(extent);
+                },
+            }
+            let mut listed = 0u64;
+            let mut dirty = 0u64;
+            for f in files {
+                let mut end = 0;
+                for &(start, extent) in cache.files[f as usize].regions.iter().flatten() {
+                    let e = cache.extent(extent);
+                    prop_assert_eq!(e.start, start);
+                    prop_assert!(e.start >= end, "extents overlap");
+                    end = e.end();
+                    listed += u64::from(e.pages);
+                    dirty += if e.state == PageState::Dirty { u64::from(e.pages) } else { 0 };
+                }
+            }
+            prop_assert_eq!(listed, cache.used_pages());
+            prop_assert_eq!(dirty, cache.dirty_pages());
+            prop_assert!(cache.used_pages() <= 3000 + cache.dirty_pages());
+        }
+    }
+}
