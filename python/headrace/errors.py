@@ -94,7 +94,9 @@ class StudyError(HeadraceError):
 
     def __init__(self, faults: list[Fault]) -> None:
         count = len(faults)
-        super().__init__(f"{count} fault{'s' if count != 1 else ''} in {faults[0].file if faults else 'the study'}")
+        super().__init__(
+            f"{count} fault{'s' if count != 1 else ''} in {faults[0].file if faults else 'the study'}"
+        )
         self.faults = faults
 
 

@@ -26,7 +26,9 @@ def parts(room: str, base: type[Part]) -> dict[str, type[Part]]:
     parts claim one kind: that is a defect, not a user's mistake.
     """
     package = importlib.import_module(room)
-    modules = [importlib.import_module(f"{room}.{found.name}") for found in pkgutil.iter_modules(package.__path__)]
+    modules = [
+        importlib.import_module(f"{room}.{found.name}") for found in pkgutil.iter_modules(package.__path__)
+    ]
     classes: list[type[Part]] = []
     for module in modules:
         for _, item in inspect.getmembers(module, inspect.isclass):

@@ -36,7 +36,9 @@ def parse_bytes(value: object) -> int:
         number, unit = _split(value, '"64 KiB", "1 GB" or 65536')
         unit = unit or "B"
     if not unit.endswith("B") or unit[:-1] not in _PREFIXES:
-        raise ValueError(f'"{unit}" is no unit of size; write it like "64 KiB" (binary), "64 KB" (decimal) or 65536')
+        raise ValueError(
+            f'"{unit}" is no unit of size; write it like "64 KiB" (binary), "64 KB" (decimal) or 65536'
+        )
     size = number * _PREFIXES[unit[:-1]]
     if size < 0:
         raise ValueError("a size cannot be negative")
@@ -84,14 +86,24 @@ def _quantity(parse: Callable[[object], Any], kind: str, examples: list[Any]) ->
         BeforeValidator(parse),
         PlainSerializer(lambda value: value),
         WithJsonSchema(
-            {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}], "description": kind, "examples": examples}
+            {
+                "anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}],
+                "description": kind,
+                "examples": examples,
+            }
         ),
     ]
 
 
-Bytes = Annotated[int, *_quantity(parse_bytes, "a size: a number of bytes or text with a unit", ["64 KiB", "1 GB", 65536])]
-BytesPerS = Annotated[float, *_quantity(parse_bytes_per_s, "a rate: bytes/s or text with a unit", ["120 MB/s", "1 Gb/s"])]
-Seconds = Annotated[float, *_quantity(parse_seconds, "a time: seconds or text with a unit", ["8.5 ms", "30 s", "2 min"])]
+Bytes = Annotated[
+    int, *_quantity(parse_bytes, "a size: a number of bytes or text with a unit", ["64 KiB", "1 GB", 65536])
+]
+BytesPerS = Annotated[
+    float, *_quantity(parse_bytes_per_s, "a rate: bytes/s or text with a unit", ["120 MB/s", "1 Gb/s"])
+]
+Seconds = Annotated[
+    float, *_quantity(parse_seconds, "a time: seconds or text with a unit", ["8.5 ms", "30 s", "2 min"])
+]
 
 
 def _scaled(value: float, units: list[str], step: float) -> str:
@@ -99,7 +111,9 @@ def _scaled(value: float, units: list[str], step: float) -> str:
     while abs(value) >= step and index < len(units) - 1:
         value /= step
         index += 1
-    digits = 0 if index == 0 and value == int(value) else (2 if abs(value) < 10 else 1 if abs(value) < 100 else 0)
+    digits = (
+        0 if index == 0 and value == int(value) else (2 if abs(value) < 10 else 1 if abs(value) < 100 else 0)
+    )
     return f"{value:.{digits}f} {units[index]}"
 
 

@@ -6,7 +6,14 @@ import time
 from types import TracebackType
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from headrace.cli._console import err
 from headrace.plan.trial import Trial
@@ -40,7 +47,9 @@ class Display:
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._progress.stop()
 
     def started(self, trials_total: int, trials_done: int) -> None:
@@ -71,9 +80,19 @@ class Display:
         self.statuses[status] = self.statuses.get(status, 0) + 1
         made = self._done - self._done_at_begin
         left_s = (time.monotonic() - self._began) / made * (self._total - self._done)
-        self._progress.update(self._task, completed=self._done, left=f"{format_seconds(left_s)} left" if self._done < self._total else "")
-        own = {factor: level for factor, level in trial.levels.items() if factor not in ("target", "workload") and level is not None}
-        point = " ".join([trial.target, trial.workload, *(f"{factor}={level}" for factor, level in own.items())])
+        self._progress.update(
+            self._task,
+            completed=self._done,
+            left=f"{format_seconds(left_s)} left" if self._done < self._total else "",
+        )
+        own = {
+            factor: level
+            for factor, level in trial.levels.items()
+            if factor not in ("target", "workload") and level is not None
+        }
+        point = " ".join(
+            [trial.target, trial.workload, *(f"{factor}={level}" for factor, level in own.items())]
+        )
         colour = _MARKS.get(status, "white")
         line = f"[{colour}]{status:>11}[/{colour}]  {trial.index + 1:>4}/{self._total}  {escape(point)}  repeat {trial.repeat + 1}  {escape(summary)}"
         err.print(line)

@@ -14,7 +14,9 @@ def compare(
     a: Annotated[Path, typer.Argument(help="a results folder")],
     b: Annotated[Path, typer.Argument(help="another one, compared with the first")],
     html: Annotated[Path | None, typer.Option(help="also write the comparison as an HTML page")] = None,
-    force: Annotated[bool, typer.Option("--force", help="compare although the environments differ in what matters")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="compare although the environments differ in what matters")
+    ] = False,
 ) -> None:
     """Compare two result sets cell by cell; refuses or warns where they are not comparable."""
     from headrace.library import compare as make_comparison

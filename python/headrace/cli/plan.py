@@ -27,12 +27,21 @@ def plan(
     table = Table("trial", "whole plot", "target", "workload", *factors, "repeat", title=loaded.study.title)
     for trial in shown:
         levels = ["" if trial.levels.get(name) is None else str(trial.levels[name]) for name in factors]
-        table.add_row(str(trial.index + 1), str(trial.whole_plot + 1), trial.target, trial.workload, *levels, str(trial.repeat + 1))
+        table.add_row(
+            str(trial.index + 1),
+            str(trial.whole_plot + 1),
+            trial.target,
+            trial.workload,
+            *levels,
+            str(trial.repeat + 1),
+        )
     out.print(table)
     if len(shown) < len(made.trials):
         out.print(f"... and {len(made.trials) - len(shown)} more; --all lists them")
     guess = estimate(loaded.study, made)
-    out.print(f"{len(made.trials)} trials at most, about {format_seconds(guess.seconds)} (an estimate: {guess.rests_on})")
+    out.print(
+        f"{len(made.trials)} trials at most, about {format_seconds(guess.seconds)} (an estimate: {guess.rests_on})"
+    )
     for name, size in guess.target_bytes.items():
         out.print(f"  {name}: up to {format_bytes(size)} on the target")
     if guess.cache_bytes:

@@ -24,5 +24,7 @@ def resume(
     stop = threading.Event()
     with stopping_on_signals(stop), finish(results) as ending:
         with Display() as display:
-            go_on(results, forced_devices=force_device or [], observer=display, cache_dir=cache_dir, stop=stop)
+            go_on(
+                results, forced_devices=force_device or [], observer=display, cache_dir=cache_dir, stop=stop
+            )
         ending.completed()

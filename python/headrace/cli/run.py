@@ -13,11 +13,18 @@ from headrace.cli._finish import finish
 
 def run(
     study: Annotated[Path, typer.Argument(help="the study file")],
-    results: Annotated[Path | None, typer.Option(help="new folder for the records; results/NAME-TIME when not given")] = None,
-    force_device: Annotated[
-        list[str] | None, typer.Option(help="a block device of the study that may be overwritten though it is not empty (repeatable)")
+    results: Annotated[
+        Path | None, typer.Option(help="new folder for the records; results/NAME-TIME when not given")
     ] = None,
-    cache_dir: Annotated[Path | None, typer.Option(help="where generated data sets are kept; ~/.cache/headrace when not given")] = None,
+    force_device: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a block device of the study that may be overwritten though it is not empty (repeatable)"
+        ),
+    ] = None,
+    cache_dir: Annotated[
+        Path | None, typer.Option(help="where generated data sets are kept; ~/.cache/headrace when not given")
+    ] = None,
 ) -> None:
     """Run a study on real storage and report it. Ctrl-C stops cleanly; `headrace resume` goes on."""
     from headrace.cli._progress import Display

@@ -29,7 +29,9 @@ def undo(
                 out.print(f"  {entry.action} {entry.args}", markup=False)
             continue
         for result in undo_journal(journal.file):
-            out.print(f"  {'done  ' if result.done else 'FAILED'}  {result.action}: {result.text}", markup=False)
+            out.print(
+                f"  {'done  ' if result.done else 'FAILED'}  {result.action}: {result.text}", markup=False
+            )
             failed = failed or not result.done
     if failed:
         raise typer.Exit(int(ExitCode.RUN_FAILED))

@@ -13,7 +13,9 @@ from headrace.cli._console import out
 
 def validate(
     study: Annotated[Path | None, typer.Argument(help="the study file")] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="print the JSON Schema of study files, for editors")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="print the JSON Schema of study files, for editors")
+    ] = False,
 ) -> None:
     """Check a study file: each fault with file, line, field, what was given and what is allowed."""
     if schema:
@@ -27,4 +29,6 @@ def validate(
 
     loaded = load_study(study)
     trials = loaded.plan().trials
-    out.print(f"{study} is good: {len(loaded.study.targets)} target(s), {len(loaded.study.workloads)} workload(s), {len(trials)} trials")
+    out.print(
+        f"{study} is good: {len(loaded.study.targets)} target(s), {len(loaded.study.workloads)} workload(s), {len(trials)} trials"
+    )

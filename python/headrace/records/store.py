@@ -94,11 +94,17 @@ class PartialRecord:
     def series(self, kind: str, rows: list[dict[str, Any]]) -> None:
         """Writes `series/KIND.parquet`."""
         if rows:
-            pq.write_table(pa.Table.from_pylist(rows), self.directory / "series" / f"{kind}.parquet", compression="zstd")
+            pq.write_table(
+                pa.Table.from_pylist(rows), self.directory / "series" / f"{kind}.parquet", compression="zstd"
+            )
 
     def jobs(self, rows: list[dict[str, Any]]) -> None:
         """Writes `jobs.parquet`; columns that a row lacks are null."""
-        pq.write_table(pa.Table.from_pylist(rows, schema=JOB_COLUMNS), self.directory / "jobs.parquet", compression="zstd")
+        pq.write_table(
+            pa.Table.from_pylist(rows, schema=JOB_COLUMNS),
+            self.directory / "jobs.parquet",
+            compression="zstd",
+        )
 
     def commit(self, trial: dict[str, Any]) -> Path:
         """Writes `trial.json`, forces everything to the disk and renames the directory into place."""
@@ -126,12 +132,20 @@ class ResultStore:
         self._done = {path.name for path in (root / "trials").iterdir()}
 
     @classmethod
-    def create(cls, root: Path, study_text: str, header: ResultsHeader, plan_table: pa.Table, environment: dict[str, Any]) -> ResultStore:
+    def create(
+        cls,
+        root: Path,
+        study_text: str,
+        header: ResultsHeader,
+        plan_table: pa.Table,
+        environment: dict[str, Any],
+    ) -> ResultStore:
         """Makes a new results folder. Raises RefusedError when something else stands there."""
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             if (root / "results.json").exists():
                 raise RefusedError(
-                    f"{root} holds results already", hint=f"headrace resume {root} goes on with them; --results names another folder"
+                    f"{root} holds results already",
+                    hint=f"headrace resume {root} goes on with them; --results names another folder",
                 )
             raise RefusedError(f"{root} is not empty", hint="name a new folder with --results")
         with disk_full(root):
@@ -152,7 +166,9 @@ class ResultStore:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.close()
-            raise RefusedError(f"another headrace is writing to {root}", hint="wait for it, or stop it first") from None
+            raise RefusedError(
+                f"another headrace is writing to {root}", hint="wait for it, or stop it first"
+            ) from None
         (root / "trials").mkdir(exist_ok=True)
         for left in root.glob(".making-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -192,7 +208,9 @@ def read_header(root: Path) -> ResultsHeader:
     """What a results folder is of. Raises RefusedError when it is none or was written by another version."""
     path = root / "results.json"
     if not path.exists():
-        raise RefusedError(f"{root} is no results folder (it has no results.json)", hint="headrace run STUDY makes one")
+        raise RefusedError(
+            f"{root} is no results folder (it has no results.json)", hint="headrace run STUDY makes one"
+        )
     try:
         values = json.loads(path.read_text())
         if values.get("schema") != RECORD_SCHEMA:
@@ -217,7 +235,9 @@ def disk_full(root: Path) -> Iterator[None]:
                 hint=f"free some space, then: headrace resume {root}",
             ) from None
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and str(root) in str(error.filename):
-            raise HeadraceError(f"records cannot be written to {root}: {error.strerror}", hint="name a folder with --results") from None
+            raise HeadraceError(
+                f"records cannot be written to {root}: {error.strerror}", hint="name a folder with --results"
+            ) from None
         raise
 
 

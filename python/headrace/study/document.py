@@ -63,7 +63,9 @@ def read_document(file: Path) -> Document:
     try:
         raw = file.read_bytes()
     except FileNotFoundError:
-        raise _unreadable(file, "there is no such file", hint="headrace init writes a first study file") from None
+        raise _unreadable(
+            file, "there is no such file", hint="headrace init writes a first study file"
+        ) from None
     except IsADirectoryError:
         raise _unreadable(file, "it is a directory, not a study file") from None
     except OSError as error:
@@ -87,7 +89,9 @@ def parse_document(raw: bytes, file: Path) -> Document:
         raise StudyError([Fault(file, line, "file", "", "is not UTF-8 text")]) from None
     except tomllib.TOMLDecodeError as error:
         problem, line = _syntax_fault(str(error), text)
-        raise StudyError([Fault(file, line, "file", _line_of(text, line), f"is no TOML: {problem}")]) from None
+        raise StudyError(
+            [Fault(file, line, "file", _line_of(text, line), f"is no TOML: {problem}")]
+        ) from None
     tree = tree_sitter.Parser(_grammar()).parse(raw)
     lines: dict[FieldPath, int] = {}
     _collect(tree.root_node, lines)

@@ -21,7 +21,19 @@ from headrace.study.model import Part, PlanOptions, ReportOptions, RunOptions, S
 VERSION = 1
 """Version of the study file that this Headrace reads."""
 
-_TABLES = ("headrace", "title", "target", "workload", "factors", "exclude", "plan", "run", "site", "fault", "report")
+_TABLES = (
+    "headrace",
+    "title",
+    "target",
+    "workload",
+    "factors",
+    "exclude",
+    "plan",
+    "run",
+    "site",
+    "fault",
+    "report",
+)
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -62,9 +74,16 @@ class _Loader:
                 self.unknown((name,), name, list(_TABLES))
         version = values.get("headrace")
         if version is None:
-            self.fault(("headrace",), "the version of the study file is missing", allowed=f"headrace = {VERSION}")
+            self.fault(
+                ("headrace",), "the version of the study file is missing", allowed=f"headrace = {VERSION}"
+            )
         elif version != VERSION:
-            self.fault(("headrace",), "this version of the study file is not known", given=version, allowed=str(VERSION))
+            self.fault(
+                ("headrace",),
+                "this version of the study file is not known",
+                given=version,
+                allowed=str(VERSION),
+            )
         title = values.get("title", self.document.file.stem)
         if not isinstance(title, str) or not title.strip():
             self.fault(("title",), "must be text", given=title)
@@ -118,7 +137,9 @@ class _Loader:
         table = self.table((name,), self.document.values.get(name, {}))
         return None if table is None else self.validated((name,), table, model)
 
-    def validated(self, path: FieldPath, table: dict[str, Any], model: type[Model], *, at: FieldPath | None = None) -> Model | None:
+    def validated(
+        self, path: FieldPath, table: dict[str, Any], model: type[Model], *, at: FieldPath | None = None
+    ) -> Model | None:
         """Validates a table; faults are placed at `path` + their own place, or all at `at`."""
         try:
             return model.model_validate(table)
@@ -131,7 +152,9 @@ class _Loader:
                 if (place, problem) not in seen:
                     seen.add((place, problem))
                     given = "" if item["type"] in ("missing", "extra_forbidden") else item["input"]
-                    self.fault(place, problem, given="" if isinstance(given, dict) else given, allowed=allowed)
+                    self.fault(
+                        place, problem, given="" if isinstance(given, dict) else given, allowed=allowed
+                    )
             return None
 
     @staticmethod
@@ -140,10 +163,9 @@ class _Loader:
         place: list[str | int] = []
         inner = table
         for index, part in enumerate(loc):
-            if isinstance(inner, dict) and part in inner:
-                inner = inner[part]
-                place.append(part)
-            elif isinstance(inner, list) and isinstance(part, int) and part < len(inner):  # pyright: ignore[reportUnknownArgumentType]
+            if (isinstance(inner, dict) and part in inner) or (
+                isinstance(inner, list) and isinstance(part, int) and part < len(inner)
+            ):
                 inner = inner[part]
                 place.append(part)
             elif index == len(loc) - 1 and isinstance(inner, dict) and isinstance(part, str):
@@ -164,7 +186,11 @@ class _Loader:
         if kind in ("literal_error", "enum"):
             allowed = str(context.get("expected", "")).replace(" or ", ", ").replace("'", '"')
             near = nearest(str(item["input"]), [word.strip(' "') for word in allowed.split(",")])
-            return (f'not one of the allowed values; did you mean "{near}"?' if near else "not one of the allowed values"), allowed
+            return (
+                f'not one of the allowed values; did you mean "{near}"?'
+                if near
+                else "not one of the allowed values"
+            ), allowed
         message = str(item["msg"])
         message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
         return (message[:1].lower() + message[1:]).replace("input should be", "must be"), ""
@@ -272,12 +298,18 @@ class _Loader:
         if not addresses:
             known = factor_names(study)
             near = nearest(name, known)
-            problem = "no target, workload or run field has this name" + (f'; did you mean "{near}"?' if near else "")
+            problem = "no target, workload or run field has this name" + (
+                f'; did you mean "{near}"?' if near else ""
+            )
             self.fault(path, problem, given=name, allowed=", ".join(known))
             return
         if len(rooms) > 1:
-            both = ", ".join(sorted(f"{a.room}.{a.part}.{a.field}" if a.part else f"{a.room}.{a.field}" for a in addresses))
-            self.fault(path, "the name fits more than one field; name one of them whole", given=name, allowed=both)
+            both = ", ".join(
+                sorted(f"{a.room}.{a.part}.{a.field}" if a.part else f"{a.room}.{a.field}" for a in addresses)
+            )
+            self.fault(
+                path, "the name fits more than one field; name one of them whole", given=name, allowed=both
+            )
             return
         for index, level in enumerate(levels):
             before = len(self.faults)
@@ -317,7 +349,12 @@ class _Loader:
                 wanted: list[Any] = levels if isinstance(levels, list) else [levels]
                 for level in wanted:
                     if level not in factors[name]:
-                        self.fault(path, "the factor has no such level", given=level, allowed=", ".join(map(str, factors[name])))
+                        self.fault(
+                            path,
+                            "the factor has no such level",
+                            given=level,
+                            allowed=", ".join(map(str, factors[name])),
+                        )
                 cell[name] = wanted
             if table is not None and not cell:
                 self.fault(("exclude", index), "excludes everything: it names no factor")

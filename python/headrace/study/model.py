@@ -19,10 +19,17 @@ class Section(BaseModel):
 class Repeats(Section):
     """How often each cell is tried."""
 
-    min: int = Field(3, ge=1, description="repeats of every cell; at least 3 for an interval, 6 for the interval of a median")
+    min: int = Field(
+        3,
+        ge=1,
+        description="repeats of every cell; at least 3 for an interval, 6 for the interval of a median",
+    )
     max: int | None = Field(None, ge=1, description="repeats at most; `min` when not given")
     interval: float | None = Field(
-        None, gt=0, lt=1, description="stop repeating a cell once the interval of its events/s is this narrow (half width / mean)"
+        None,
+        gt=0,
+        lt=1,
+        description="stop repeating a cell once the interval of its events/s is this narrow (half width / mean)",
     )
     statistic: Literal["mean", "median"] = Field("mean", description="whose interval")
 
@@ -44,12 +51,15 @@ class PlanOptions(Section):
     """`[plan]`: which cells, how often, in which order."""
 
     design: Literal["full", "fractional", "screen"] = Field(
-        "full", description="full: every cell; fractional: a balanced fraction; screen: two levels a factor, main effects only"
+        "full",
+        description="full: every cell; fractional: a balanced fraction; screen: two levels a factor, main effects only",
     )
     fraction: int = Field(2, ge=2, description="fractional: one in this many cells")
     repeats: Repeats = Field(default_factory=Repeats)
     seed: int = Field(1, ge=0, description="seed of order, data and jobs")
-    budget: Seconds | None = Field(None, description="no new repeat is started after this time; the first `min` are always made")
+    budget: Seconds | None = Field(
+        None, description="no new repeat is started after this time; the first `min` are always made"
+    )
 
 
 class RunOptions(Section):
@@ -57,19 +67,35 @@ class RunOptions(Section):
 
     on: str = Field("local", description="where jobs run: local")
     slots: int = Field(1, ge=1, description="jobs that run at once on a node")
-    load: Literal["batch", "sustained"] = Field("batch", description="batch: one job a slot, all at once; sustained: slots kept full")
-    feed: Literal["files", "packets"] = Field("files", description="files: one job, one file of its own; packets: workers pull events of one query")
-    duration: Seconds | None = Field(None, description="sustained: how long slots are kept full (default 30 s)")
+    load: Literal["batch", "sustained"] = Field(
+        "batch", description="batch: one job a slot, all at once; sustained: slots kept full"
+    )
+    feed: Literal["files", "packets"] = Field(
+        "files", description="files: one job, one file of its own; packets: workers pull events of one query"
+    )
+    duration: Seconds | None = Field(
+        None, description="sustained: how long slots are kept full (default 30 s)"
+    )
     jobs: int | None = Field(None, ge=1, description="sustained: stop after this many jobs instead")
-    timeout: Seconds = Field(600.0, gt=0, description="a job that takes longer is killed and recorded as hung")
+    timeout: Seconds = Field(
+        600.0, gt=0, description="a job that takes longer is killed and recorded as hung"
+    )
     cache: Literal["cold", "warm", "as-is"] = Field(
         "cold", description="page cache before the jobs: cold (dropped), warm (files read once), as-is"
     )
-    memory_limit: Bytes | None = Field(None, description="memory for the jobs of a node and their page cache (needs root)")
-    packet_events: int | None = Field(None, ge=1, description="packets: events of the first packet; adaptive after it")
-    workers_per_server: int | None = Field(None, ge=1, description="packets: workers that read one file server at once, at most")
+    memory_limit: Bytes | None = Field(
+        None, description="memory for the jobs of a node and their page cache (needs root)"
+    )
+    packet_events: int | None = Field(
+        None, ge=1, description="packets: events of the first packet; adaptive after it"
+    )
+    workers_per_server: int | None = Field(
+        None, ge=1, description="packets: workers that read one file server at once, at most"
+    )
     nodes: int = Field(1, ge=1, description="nodes that run jobs")
-    series_interval: Seconds = Field(1.0, ge=0.05, description="time between samples of device, CPU and memory")
+    series_interval: Seconds = Field(
+        1.0, ge=0.05, description="time between samples of device, CPU and memory"
+    )
     shortest: Seconds = Field(0.5, ge=0, description="a trial shorter than this is invalid")
     verify: bool = Field(False, description="check what jobs read against what was written")
 
@@ -87,9 +113,12 @@ class ReportOptions(Section):
     """`[report]`: what is compared."""
 
     metric: Literal["events_per_s", "bytes_per_s", "efficiency", "throughput", "iops"] | None = Field(
-        None, description="what 'best' means; events/s, or bytes/s for a workload without events, when not given"
+        None,
+        description="what 'best' means; events/s, or bytes/s for a workload without events, when not given",
     )
-    efficiency: float = Field(0.9, gt=0, le=1, description="job efficiency down to which a slot counts as fed")
+    efficiency: float = Field(
+        0.9, gt=0, le=1, description="job efficiency down to which a slot counts as fed"
+    )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="confidence of all intervals")
     price: dict[str, Price] = Field(default_factory=dict[str, Price], description="price of each target")
 

@@ -31,7 +31,10 @@ def applies(study: Study, factor: str, target: str, workload: str) -> bool:
     if factor in ("target", "workload"):
         return True
     wanted = {"target": target, "workload": workload}
-    return any(address.part is None or address.part == wanted.get(address.room) for address in find_factor(study, factor))
+    return any(
+        address.part is None or address.part == wanted.get(address.room)
+        for address in find_factor(study, factor)
+    )
 
 
 def hard_to_change(study: Study, factor: str, target: str) -> bool:
@@ -64,7 +67,9 @@ def resolve(study: Study, target: str, workload: str, levels: Mapping[str, Any])
             continue
         for address in find_factor(study, factor):
             if address.part is None or address.part == names.get(address.room):
-                tables[address.room] = with_level(tables[address.room], tuple(address.field.split(".")), level)
+                tables[address.room] = with_level(
+                    tables[address.room], tuple(address.field.split(".")), level
+                )
     for name in getattr(target_model, "path_fields", ()):
         if isinstance(tables["target"].get(name), str):
             path = study.file.resolve().parent / Path(tables["target"][name]).expanduser()

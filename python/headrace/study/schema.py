@@ -47,7 +47,11 @@ def study_schema() -> dict[str, Any]:
         "site": reference(Site, "site"),
         "fault": {
             "type": "array",
-            "items": {"anyOf": [reference(part.Options, f"fault-{kind}") for kind, part in fault_room.kinds().items()]},
+            "items": {
+                "anyOf": [
+                    reference(part.Options, f"fault-{kind}") for kind, part in fault_room.kinds().items()
+                ]
+            },
         }
         if fault_room.kinds()
         else {"type": "array"},

@@ -46,7 +46,7 @@ def serve(channel: Channel) -> int:
     part = workloads.kinds()[order.kind]
     workload = part(order.name, part.Options.model_validate(order.options))
     given = replace(order.input, packets=(lambda: _pull(channel)) if order.packets else None)
-    meter = LedgerMeter(os.getpid(), network=order.network)
+    meter = LedgerMeter(network=order.network)
     channel.send(("ready",))
     channel.receive()
     start = time.monotonic()

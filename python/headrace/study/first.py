@@ -1,0 +1,44 @@
+"""The study file that `headrace init` writes: a first question to the storage at a path, every word of it explained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+_TEXT = """\
+# A Headrace study. `headrace validate` checks it, `headrace plan` shows what it does, `headrace run` does it.
+headrace = 1
+title = "How many slots does this storage feed?"
+
+# The storage under test: any directory. It gets a folder .headrace for generated data, and keeps it for the next study.
+[target.storage]
+kind = "path"
+path = {path}
+# scheduler = "mq-deadline"     # set for the study and put back afterwards (root)
+# read_ahead = "128 KiB"
+
+# What runs in the slots: a Higgs to four leptons search over generated collision events, every collection read.
+# Other kinds: scan (one variable), skim (reads half the events, writes them), sequential and random (fio), command (your own program).
+[workload.analysis]
+kind = "analysis"
+data = {{ shape = "bench", events = 200_000, files = {files}, format = "ttree", codec = "zlib" }}
+
+# What is varied. Any field of a target, a workload or the run may stand here with a list of levels.
+[factors]
+slots = {slots}
+# codec = ["zlib", "zstd", "lz4"]
+# read_ahead = ["16 KiB", "128 KiB", "1 MiB"]
+
+[plan]
+repeats = {{ min = 3 }}           # at least 3 for an interval
+
+[run]
+cache = "cold"                  # cold, warm or as-is
+timeout = "10 min"              # a job that takes longer is killed and recorded
+"""
+
+
+def first_study(path: Path, cores: int) -> str:
+    """Text of a study of the storage at `path` for a machine with that many cores."""
+    slots = sorted({1, max(1, cores // 2), cores, 2 * cores})
+    return _TEXT.format(path=json.dumps(str(path)), files=max(slots), slots=slots)

@@ -1,0 +1,105 @@
+"""The house's own laws, checked by a program: imports run one way, units stand last and whole, files say what they are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "headrace"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# A room may import itself and the rooms named here (law 2). `engine` stands beside the way: records, plan, study, parts, ground.
+GROUND = {"system", "catalog", "published", "units", "errors", "registry", "_core"}
+PARTS = {"targets", "workloads", "probes", "faults", "datasets"}
+ALLOWED: dict[str, set[str]] = {
+    **{name: {"errors", "registry", "units"} for name in ("units", "errors", "registry")},
+    **{name: GROUND for name in ("system", "catalog", "published")},
+    **{name: GROUND | PARTS for name in PARTS},
+    "study": GROUND | PARTS,
+    "plan": GROUND | PARTS | {"study"},
+    "records": GROUND | {"plan", "study"},
+    "engine": GROUND | PARTS | {"study", "plan", "records"},
+    "analysis": GROUND | {"records", "plan", "study"},
+    "report": GROUND | {"analysis", "records", "plan", "study"},
+    "reproduce": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report"},
+    "library": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report"},
+    "cli": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report", "library", "reproduce"},
+    "__init__": {"library"},
+}
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module] if node.module != "headrace" else [f"headrace.{alias.name}" for alias in node.names]
+        rooms |= {name.split(".")[1] for name in names if name.startswith("headrace.")}
+    return rooms
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_one_way(path: Path) -> None:
+    room = room_of(path)
+    assert room in ALLOWED, f"{room} is no room of the house: add it to ARCHITECTURE.md and here"
+    astray = imported_rooms(path) - ALLOWED[room] - {room}
+    assert not astray, f"{room} may not import {sorted(astray)}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_says_what_it_is(path: Path) -> None:
+    doc = ast.get_docstring(ast.parse(path.read_text()))
+    assert doc, f"{path} has no docstring"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_names_that_say_nothing(path: Path) -> None:
+    for part in path.relative_to(PACKAGE).with_suffix("").parts:
+        assert not re.search(r"util|manager|helper|misc|common", part), part
+
+
+def names_with_units(path: Path) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.append(node.target.id)
+        elif isinstance(node, ast.arg):
+            found.append(node.arg)
+    return found
+
+
+# Spellings of units that the house does not use, and the one that it does (law 8).
+MISSPELT = {
+    r"_(sec|secs|second|msec|millis)$": "_s, _ms, _us or _ns",
+    r"_(byte|mbytes|kb|mb|gb)$": "_bytes",
+    r"_(bps|mbps|bytes_s|bytes_sec)$": "_bytes_per_s",
+    r"^(ns|ms|us|sec)_": "the unit last",
+    r"_(watt|watts)$": "_w",
+    r"_(joule|joules)$": "_j",
+}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_units_are_spelt_one_way(path: Path) -> None:
+    for name in names_with_units(path):
+        for pattern, right in MISSPELT.items():
+            assert not re.search(pattern, name), f"{name}: write {right}"
+
+
+def test_every_room_stands_in_the_architecture() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    for room in sorted({room_of(path) for path in MODULES} - {"__init__"}):
+        assert re.search(rf"\b{re.escape(room)}\b", text), f"ARCHITECTURE.md does not name {room}"
+    for crate in sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml")):
+        assert f"{crate}/" in text, f"ARCHITECTURE.md does not name crate {crate}"
