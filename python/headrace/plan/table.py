@@ -53,15 +53,9 @@ def write_plan(plan: Plan, path: Path) -> None:
     pq.write_table(plan_to_table(plan), path)
 
 
-def read_plan(path: Path) -> Plan:
-    """The plan that `write_plan` wrote. Raises HeadraceError when the file is missing, damaged or of another version."""
+def plan_from_table(table: pa.Table, study_hash: str, seed: int) -> Plan:  # pyright: ignore[reportUnknownParameterType]
+    """The plan of a table that `plan_to_table` made. Raises HeadraceError when it is none."""
     try:
-        table = pq.read_table(path)
-        about = json.loads((table.schema.metadata or {})[b"headrace.plan"])
-        if about["schema"] != SCHEMA_VERSION:
-            raise HeadraceError(
-                f"{path}: a plan of version {about['schema']}, this Headrace reads {SCHEMA_VERSION}"
-            )
         trials = tuple(
             Trial(
                 index=row["index"],
@@ -74,6 +68,20 @@ def read_plan(path: Path) -> Plan:
             )
             for row in table.to_pylist()
         )
-        return Plan(trials=trials, study_hash=about["study_hash"], seed=about["seed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise HeadraceError(f"plan.parquet holds no plan: {error!r}") from error
+    return Plan(trials=trials, study_hash=study_hash, seed=seed)
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan that `write_plan` wrote. Raises HeadraceError when the file is missing, damaged or of another version."""
+    try:
+        table = pq.read_table(path)
+        about = json.loads((table.schema.metadata or {})[b"headrace.plan"])
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise HeadraceError(f"{path}: cannot read the plan: {error}") from error
+    if about.get("schema") != SCHEMA_VERSION:
+        raise HeadraceError(
+            f"{path}: a plan of version {about.get('schema')}, this Headrace reads {SCHEMA_VERSION}"
+        )
+    return plan_from_table(table, about["study_hash"], about["seed"])
