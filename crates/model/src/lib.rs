@@ -6,8 +6,11 @@
 
 pub mod completions;
 pub mod drive;
+pub mod drive_run;
+pub mod filesystem;
 pub mod hdd;
 pub mod histogram;
+pub mod pagecache;
 pub mod request;
 pub mod scheduler;
 pub mod spec;

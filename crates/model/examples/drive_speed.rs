@@ -1,0 +1,64 @@
+//! How many requests a second of CPU the drive models serve: `cargo run --release --example drive_speed`.
+//!
+//! Takes drive tables as JSON files, or measures a disk and an SSD of its own. CPU time of the thread, so that
+//! other load on the machine does not count.
+
+use std::time::Duration;
+
+use headrace_model::drive_run::{run, FioLike, Rw};
+use headrace_model::spec::DriveSpec;
+
+const DISK: &str = r#"{"kind": "hdd", "name": "disk", "capacity_bytes": 750156374016, "rotation_rpm": 7200,
+    "heads": 8, "rates": {"outer_bytes_per_s": 78e6}, "link_bytes_per_s": 300e6,
+    "seek": {"curve": "sheet", "track_to_track_ms": 0.8, "average_ms": 8.5},
+    "queue": {"depth": 32, "reordering": 1.0}}"#;
+
+fn thread_cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+fn measure(spec: &DriveSpec, rw: Rw, iodepth: u32, requests: u64) {
+    let load = FioLike {
+        rw,
+        bs_bytes: 4096,
+        iodepth,
+        numjobs: 1,
+        runtime_s: 1e8,
+        ramp_time_s: 0.0,
+        offset_bytes: 0,
+        offset_increment_bytes: 0,
+        size_bytes: None,
+        rwmixread: 50,
+        fsync: 0,
+        number_ios: Some(requests),
+        seed: 1,
+    };
+    let start = thread_cpu();
+    let result = run(spec, &load).expect("a drive that can be built");
+    let cpu_s = (thread_cpu() - start).as_secs_f64();
+    println!(
+        "{:24} {:9} depth {iodepth:3}: {:6.2} M requests per CPU second ({:.0} IOPS modelled)",
+        spec.name(),
+        format!("{rw:?}").to_lowercase(),
+        requests as f64 / cpu_s / 1e6,
+        result.iops(),
+    );
+}
+
+fn main() {
+    let files: Vec<String> = std::env::args().skip(1).collect();
+    let texts: Vec<String> = if files.is_empty() {
+        vec![DISK.into()]
+    } else {
+        files.iter().map(|file| std::fs::read_to_string(file).expect("a readable file")).collect()
+    };
+    for text in texts {
+        let spec = DriveSpec::from_json(&text).expect("a drive table");
+        for (rw, iodepth) in
+            [(Rw::RandRead, 1), (Rw::RandRead, 2), (Rw::RandRead, 32), (Rw::Read, 1), (Rw::RandWrite, 32)]
+        {
+            measure(&spec, rw, iodepth, 4_000_000);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A drive of either kind, built from its table.
+
+use crate::hdd::Hdd;
+use crate::request::{Completion, Device, Nanos, Request};
+use crate::spec::{DriveSpec, SpecError};
+
+/// A drive model.
+pub enum Drive {
+    Hdd(Box<Hdd>),
+}
+
+/// Builds the model of a drive, or says which field cannot be true.
+pub fn build(spec: &DriveSpec, seed: u64) -> Result<Drive, SpecError> {
+    Ok(match spec {
+        DriveSpec::Hdd(spec) => Drive::Hdd(Box::new(Hdd::new(spec, seed)?)),
+    })
+}
+
+impl Drive {
+    /// Ranges (first sector, sectors) acknowledged but not on stable storage at `now`: what a loss of
+    /// power at that moment loses.
+    pub fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
+        match self {
+            Drive::Hdd(drive) => drive.unflushed(now),
+        }
+    }
+}
+
+impl Device for Drive {
+    fn capacity_sectors(&self) -> u64 {
+        match self {
+            Drive::Hdd(drive) => drive.capacity_sectors(),
+        }
+    }
+
+    #[inline]
+    fn submit(&mut self, now: Nanos, request: Request) {
+        match self {
+            Drive::Hdd(drive) => drive.submit(now, request),
+        }
+    }
+
+    #[inline]
+    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        match self {
+            Drive::Hdd(drive) => drive.wake(now, out),
+        }
+    }
+
+    #[inline]
+    fn next_wake(&self) -> Option<Nanos> {
+        match self {
+            Drive::Hdd(drive) => drive.next_wake(),
+        }
+    }
+
+    #[inline]
+    fn in_flight(&self) -> usize {
+        match self {
+            Drive::Hdd(drive) => drive.in_flight(),
+        }
+    }
+
+    fn energy_j(&self, now: Nanos) -> f64 {
+        match self {
+            Drive::Hdd(drive) => drive.energy_j(now),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A drive by itself under a closed-loop load, with fio's words and meanings.
+//!
+//! Each of `numjobs` jobs keeps `iodepth` requests of `bs_bytes` in flight over `size_bytes` from
+//! `offset_bytes` on, until `runtime_s` of virtual time is over (as with `--time_based`) or `number_ios`
+//! requests are issued. Unlike fio's default, random offsets may repeat (`norandommap`).
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::drive::build;
+use crate::request::{Device, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::spec::{refuse, within, within_int, DriveSpec, SpecError};
+use crate::stream::Stream;
+
+/// What is done: fio's `rw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rw {
+    Read,
+    Write,
+    RandRead,
+    RandWrite,
+    /// Sequential, reads and writes mixed.
+    #[serde(alias = "readwrite")]
+    Rw,
+    /// Random, reads and writes mixed.
+    RandRw,
+}
+
+impl Rw {
+    fn random(self) -> bool {
+        matches!(self, Rw::RandRead | Rw::RandWrite | Rw::RandRw)
+    }
+}
+
+/// The load: fio's options by fio's names, units last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FioLike {
+    pub rw: Rw,
+    pub bs_bytes: u64,
+    #[serde(default = "one")]
+    pub iodepth: u32,
+    #[serde(default = "one")]
+    pub numjobs: u32,
+    pub runtime_s: f64,
+    /// Time before the measured one.
+    #[serde(default)]
+    pub ramp_time_s: f64,
+    #[serde(default)]
+    pub offset_bytes: u64,
+    /// Distance between the offsets of one job and the next.
+    #[serde(default)]
+    pub offset_increment_bytes: u64,
+    /// The rest of the drive if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Share of reads in a mixed load, percent.
+    #[serde(default = "fifty")]
+    pub rwmixread: u32,
+    /// A flush after that many writes of a job; 0: never.
+    #[serde(default)]
+    pub fsync: u32,
+    /// The load ends after that many requests, if the time is not over before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number_ios: Option<u64>,
+    #[serde(default)]
+    pub seed: u64,
+}
+
+fn one() -> u32 {
+    1
+}
+fn fifty() -> u32 {
+    50
+}
+
+/// One direction's results.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Direction {
+    pub requests: u64,
+    pub bytes: u64,
+    pub iops: f64,
+    pub bytes_per_s: f64,
+    pub latency_ns_mean: f64,
+    pub latency_ns_min: u64,
+    pub latency_ns_p50: u64,
+    pub latency_ns_p90: u64,
+    pub latency_ns_p99: u64,
+    pub latency_ns_p999: u64,
+    pub latency_ns_max: u64,
+}
+
+/// What the drive did under the load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DriveRun {
+    pub read: Direction,
+    pub write: Direction,
+    /// Measured time, without the ramp.
+    pub elapsed_s: f64,
+    pub failed: u64,
+    pub flushes: u64,
+    pub energy_j: f64,
+    pub power_w_mean: f64,
+}
+
+impl DriveRun {
+    pub fn iops(&self) -> f64 {
+        self.read.iops + self.write.iops
+    }
+
+    pub fn bytes_per_s(&self) -> f64 {
+        self.read.bytes_per_s + self.write.bytes_per_s
+    }
+}
+
+struct Job {
+    random: Stream,
+    first_block: u64,
+    blocks: u64,
+    next_block: u64,
+    writes_since_flush: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    submitted: Nanos,
+    op: Op,
+}
+
+/// Latencies of one direction.
+struct Tally {
+    histogram: Histogram<u64>,
+}
+
+impl Tally {
+    fn new() -> Result<Self, SpecError> {
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        match Histogram::new_with_bounds(1, HOUR_NS, 3) {
+            Ok(histogram) => Ok(Tally { histogram }),
+            Err(error) => refuse("latency", error, "1 ns to one hour"),
+        }
+    }
+
+    fn direction(&self, bs_bytes: u64, elapsed_s: f64) -> Direction {
+        let h = &self.histogram;
+        if h.is_empty() {
+            return Direction::default();
+        }
+        let requests = h.len();
+        Direction {
+            requests,
+            bytes: requests * bs_bytes,
+            iops: requests as f64 / elapsed_s,
+            bytes_per_s: (requests * bs_bytes) as f64 / elapsed_s,
+            latency_ns_mean: h.mean(),
+            latency_ns_min: h.min(),
+            latency_ns_p50: h.value_at_quantile(0.5),
+            latency_ns_p90: h.value_at_quantile(0.9),
+            latency_ns_p99: h.value_at_quantile(0.99),
+            latency_ns_p999: h.value_at_quantile(0.999),
+            latency_ns_max: h.max(),
+        }
+    }
+}
+
+impl FioLike {
+    fn check(&self, capacity_bytes: u64) -> Result<u64, SpecError> {
+        within_int("bs_bytes", self.bs_bytes, SECTOR_BYTES, 1 << 30)?;
+        if !self.bs_bytes.is_multiple_of(SECTOR_BYTES) {
+            return refuse("bs_bytes", self.bs_bytes, "a multiple of 512");
+        }
+        within_int("iodepth", u64::from(self.iodepth), 1, 1 << 20)?;
+        within_int("numjobs", u64::from(self.numjobs), 1, 1 << 16)?;
+        within("runtime_s", self.runtime_s, 1e-6, 1e8)?;
+        within("ramp_time_s", self.ramp_time_s, 0.0, 1e8)?;
+        within_int("rwmixread", u64::from(self.rwmixread), 0, 100)?;
+        let last_offset = u64::from(self.numjobs - 1)
+            .checked_mul(self.offset_increment_bytes)
+            .and_then(|offset| offset.checked_add(self.offset_bytes));
+        let Some(room) = last_offset.and_then(|offset| capacity_bytes.checked_sub(offset)) else {
+            return refuse("offset_bytes", self.offset_bytes, &format!("offsets below {capacity_bytes}"));
+        };
+        let size = self.size_bytes.unwrap_or(room);
+        within_int("size_bytes", size, self.bs_bytes, room)
+    }
+}
+
+/// Runs a fresh model of the drive under the load.
+pub fn run(spec: &DriveSpec, load: &FioLike) -> Result<DriveRun, SpecError> {
+    run_device(&mut build(spec, load.seed)?, load)
+}
+
+/// Runs a device that has done nothing yet under the load.
+pub fn run_device<D: Device>(device: &mut D, load: &FioLike) -> Result<DriveRun, SpecError> {
+    let size_bytes = load.check(device.capacity_sectors() * SECTOR_BYTES)?;
+    let block_sectors = (load.bs_bytes / SECTOR_BYTES) as u32;
+    let mut jobs: Vec<Job> = (0..u64::from(load.numjobs))
+        .map(|number| Job {
+            random: Stream::numbered(load.seed, "drive-run/job", number),
+            first_block: (load.offset_bytes + number * load.offset_increment_bytes) / SECTOR_BYTES,
+            blocks: size_bytes / load.bs_bytes,
+            next_block: 0,
+            writes_since_flush: 0,
+        })
+        .collect();
+    let ramp = (load.ramp_time_s * 1e9) as Nanos;
+    let end = ramp + (load.runtime_s * 1e9) as Nanos;
+    let total = jobs.len() * load.iodepth as usize;
+    let mut slots = vec![Slot { submitted: 0, op: Op::Read }; total];
+    let (mut reads, mut writes) = (Tally::new()?, Tally::new()?);
+    let (mut failed, mut flushes) = (0, 0);
+    let mut left = load.number_ios.unwrap_or(u64::MAX);
+    let mut out = Vec::with_capacity(total);
+    let mut energy_ramp_j = None;
+    let mut now = 0;
+
+    let mut issue = |device: &mut D, now: Nanos, tag: usize, slots: &mut [Slot]| {
+        if left == 0 {
+            return;
+        }
+        let job = &mut jobs[tag / load.iodepth as usize];
+        let request = job.next(load, block_sectors, tag as u64);
+        if request.op != Op::Flush {
+            left -= 1;
+        }
+        slots[tag] = Slot { submitted: now, op: request.op };
+        device.submit(now, request);
+    };
+    for tag in 0..total {
+        issue(device, 0, tag, &mut slots);
+    }
+    while let Some(next) = device.next_wake() {
+        if next > end {
+            break;
+        }
+        now = next;
+        if energy_ramp_j.is_none() && now >= ramp {
+            energy_ramp_j = Some(device.energy_j(ramp));
+        }
+        device.wake(now, &mut out);
+        for completion in out.drain(..) {
+            let tag = completion.tag as usize;
+            let slot = slots[tag];
+            if completion.time >= ramp {
+                let latency = completion.time - slot.submitted;
+                match (completion.status, slot.op) {
+                    (Status::Failed(_), _) => failed += 1,
+                    (_, Op::Flush) => flushes += 1,
+                    (_, Op::Read) => reads.histogram.saturating_record(latency),
+                    _ => writes.histogram.saturating_record(latency),
+                }
+            }
+            issue(device, now, tag, &mut slots);
+        }
+    }
+    let stop = if load.number_ios.is_some() && device.in_flight() == 0 { now } else { end };
+    let elapsed_s = (stop.saturating_sub(ramp).max(1)) as f64 * 1e-9;
+    let energy_j = device.energy_j(stop) - energy_ramp_j.unwrap_or(0.0);
+    Ok(DriveRun {
+        read: reads.direction(load.bs_bytes, elapsed_s),
+        write: writes.direction(load.bs_bytes, elapsed_s),
+        elapsed_s,
+        failed,
+        flushes,
+        energy_j,
+        power_w_mean: energy_j / elapsed_s,
+    })
+}
+
+impl Job {
+    fn next(&mut self, load: &FioLike, block_sectors: u32, tag: u64) -> Request {
+        let write = match load.rw {
+            Rw::Read | Rw::RandRead => false,
+            Rw::Write | Rw::RandWrite => true,
+            Rw::Rw | Rw::RandRw => self.random.below(100) >= u64::from(load.rwmixread),
+        };
+        if write && load.fsync > 0 {
+            if self.writes_since_flush == load.fsync {
+                self.writes_since_flush = 0;
+                return Request { tag, op: Op::Flush, sector: 0, sectors: 0, fua: false };
+            }
+            self.writes_since_flush += 1;
+        }
+        let block = if load.rw.random() {
+            self.random.below(self.blocks)
+        } else {
+            let block = self.next_block;
+            self.next_block = if block + 1 == self.blocks { 0 } else { block + 1 };
+            block
+        };
+        Request {
+            tag,
+            op: if write { Op::Write } else { Op::Read },
+            sector: self.first_block + block * u64::from(block_sectors),
+            sectors: block_sectors,
+            fua: false,
+        }
+    }
+}

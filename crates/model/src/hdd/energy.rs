@@ -1,0 +1,65 @@
+//! The energy of a disk: the integral over its states.
+
+use super::spec::PowerSpec;
+use crate::request::Nanos;
+
+/// Time spent in each state so far; what an access adds may lie in the future and is cut off when asked.
+pub struct Meter {
+    power: PowerSpec,
+    seek_ns: u64,
+    transfer_ns: u64,
+    standby_ns: u64,
+    spin_up_ns: u64,
+    last: Access,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Access {
+    begin: Nanos,
+    sought: Nanos,
+    media: Nanos,
+    end: Nanos,
+}
+
+impl Meter {
+    pub fn new(power: &PowerSpec) -> Self {
+        Meter {
+            power: *power,
+            seek_ns: 0,
+            transfer_ns: 0,
+            standby_ns: 0,
+            spin_up_ns: 0,
+            last: Access::default(),
+        }
+    }
+
+    /// An access: the arm moves from `begin` to `sought`, the platter turns, the head works from `media` to `end`.
+    #[inline]
+    pub fn access(&mut self, begin: Nanos, sought: Nanos, media: Nanos, end: Nanos) {
+        self.seek_ns += sought - begin;
+        self.transfer_ns += end - media;
+        self.last = Access { begin, sought, media, end };
+    }
+
+    /// The spindle stood still and then came up to speed.
+    pub fn standby(&mut self, standing: Nanos, spinning_up: Nanos) {
+        self.standby_ns += standing;
+        self.spin_up_ns += spinning_up;
+    }
+
+    /// Joules from 0 to `now`, with the spindle standing still since `standing_since` if given.
+    pub fn joules(&self, now: Nanos, standing_since: Option<Nanos>) -> f64 {
+        let last = &self.last;
+        let future = |from: Nanos, to: Nanos| to.saturating_sub(from.max(now));
+        let seek = self.seek_ns - future(last.begin, last.sought);
+        let transfer = self.transfer_ns - future(last.media, last.end);
+        let standby = self.standby_ns + standing_since.map_or(0, |since| now.saturating_sub(since));
+        let p = &self.power;
+        let seconds = |ns: u64| ns as f64 * 1e-9;
+        p.idle_w * seconds(now)
+            + (p.seek_w - p.idle_w) * seconds(seek)
+            + (p.transfer_w - p.idle_w) * seconds(transfer)
+            + (p.standby_w - p.idle_w) * seconds(standby)
+            + (p.spin_up_w - p.idle_w) * seconds(self.spin_up_ns)
+    }
+}

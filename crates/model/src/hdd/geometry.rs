@@ -1,0 +1,304 @@
+//! Where a sector lies: zones, tracks, cylinders, and the angle under which it comes by.
+//!
+//! One number carries it all: `along`, the nanoseconds that a head reading the whole drive in order from
+//! sector 0 needs to come to a place, skews included. Its remainder by one turn is the angle; its
+//! quotient by a cylinder's share is the cylinder; the difference of two is the media time between them.
+
+use super::spec::{HddSpec, HeadOrder, SeekSpec};
+use crate::request::{Nanos, SECTOR_BYTES};
+use crate::spec::{refuse, within, within_int, SpecError};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Zone {
+    pub first_sector: u64,
+    pub first_track: u64,
+    pub first_cylinder: u32,
+    pub sectors_per_track: u32,
+    per_track: f64,
+    /// Nanoseconds under the head a sector.
+    pub sector_ns: f64,
+}
+
+/// Where a run of sectors begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub along: Nanos,
+    pub along_end: Nanos,
+    pub cylinder: u32,
+    pub zone: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Geometry {
+    zones: Vec<Zone>,
+    /// Zone in which each stretch of `1 << stretch_shift` sectors begins.
+    stretches: Vec<u16>,
+    stretch_shift: u32,
+    pub capacity_sectors: u64,
+    /// Where the last sector ends.
+    pub along_end: Nanos,
+    pub heads: u32,
+    pub cylinders: u32,
+    pub turn_ns: Nanos,
+    per_turn: f64,
+    /// A turn and the skew to the next track of the cylinder.
+    pub track_ns: Nanos,
+    /// All tracks of a cylinder and the skew to the next cylinder.
+    pub cylinder_ns: Nanos,
+    per_cylinder: f64,
+    pub cylinder_skew_ns: Nanos,
+    /// What the last track of a cylinder adds beyond `track_ns`.
+    step_ns: i64,
+}
+
+impl Geometry {
+    pub fn build(spec: &HddSpec) -> Result<Self, SpecError> {
+        let turn_ns = (60e9 / spec.rotation_rpm).round() as Nanos;
+        let track_skew = (spec.track_skew_ms.unwrap_or(spec.head_switch_ms) * 1e6) as Nanos;
+        let shortest = match &spec.seek {
+            SeekSpec::Sheet { track_to_track_ms, .. } => *track_to_track_ms,
+            SeekSpec::TwoPiece { short_base_ms, short_root_ms, .. } => short_base_ms + short_root_ms,
+            SeekSpec::Table { time_ms, .. } => time_ms.first().copied().unwrap_or(0.0),
+        };
+        let step_ms = match spec.head_order {
+            HeadOrder::Cylinder => shortest.max(spec.head_switch_ms),
+            HeadOrder::Serpentine => shortest,
+        };
+        let cylinder_skew = (spec.cylinder_skew_ms.unwrap_or(step_ms) * 1e6) as Nanos;
+        if track_skew < (spec.head_switch_ms * 1e6) as Nanos {
+            return refuse("track_skew_ms", track_skew as f64 / 1e6, "at least head_switch_ms");
+        }
+        if cylinder_skew < (step_ms * 1e6) as Nanos {
+            return refuse(
+                "cylinder_skew_ms",
+                cylinder_skew as f64 / 1e6,
+                &format!("at least the step to the next cylinder, {step_ms}"),
+            );
+        }
+        let cylinder_ns =
+            u64::from(spec.heads) * turn_ns + u64::from(spec.heads - 1) * track_skew + cylinder_skew;
+        let capacity_sectors = spec.capacity_bytes / SECTOR_BYTES;
+
+        let layout = zone_layout(spec, cylinder_ns, capacity_sectors)?;
+        let mut zones = Vec::with_capacity(layout.len());
+        let (mut sector, mut cylinder) = (0u64, 0u32);
+        for (cylinders, sectors_per_track) in layout {
+            if sector >= capacity_sectors {
+                break;
+            }
+            zones.push(Zone {
+                first_sector: sector,
+                first_track: u64::from(cylinder) * u64::from(spec.heads),
+                first_cylinder: cylinder,
+                sectors_per_track,
+                per_track: 1.0 / f64::from(sectors_per_track),
+                sector_ns: turn_ns as f64 / f64::from(sectors_per_track),
+            });
+            sector += u64::from(cylinders) * u64::from(spec.heads) * u64::from(sectors_per_track);
+            cylinder += cylinders;
+        }
+        if sector < capacity_sectors {
+            return refuse(
+                "zone",
+                format!("zones of {} bytes", sector * SECTOR_BYTES),
+                &format!("zones that hold capacity_bytes = {}", spec.capacity_bytes),
+            );
+        }
+
+        let stretch_shift = (64 - capacity_sectors.leading_zeros()).saturating_sub(10);
+        let mut stretches = Vec::new();
+        let mut zone = 0;
+        for stretch in 0..=(capacity_sectors >> stretch_shift) {
+            while zone + 1 < zones.len() && zones[zone + 1].first_sector <= stretch << stretch_shift {
+                zone += 1;
+            }
+            stretches.push(zone as u16);
+        }
+        let mut geometry = Geometry {
+            zones,
+            stretches,
+            stretch_shift,
+            capacity_sectors,
+            along_end: 0,
+            heads: spec.heads,
+            cylinders: cylinder,
+            turn_ns,
+            per_turn: 1.0 / turn_ns as f64,
+            track_ns: turn_ns + track_skew,
+            cylinder_ns,
+            per_cylinder: 1.0 / cylinder_ns as f64,
+            cylinder_skew_ns: cylinder_skew,
+            step_ns: cylinder_skew as i64 - track_skew as i64,
+        };
+        geometry.along_end = geometry.place(capacity_sectors - 1, 1).along_end;
+        Ok(geometry)
+    }
+
+    pub fn zones(&self) -> &[Zone] {
+        &self.zones
+    }
+
+    #[inline]
+    fn zone_of(&self, sector: u64) -> usize {
+        let mut zone = self.stretches[(sector >> self.stretch_shift) as usize] as usize;
+        while zone + 1 < self.zones.len() && self.zones[zone + 1].first_sector <= sector {
+            zone += 1;
+        }
+        zone
+    }
+
+    /// Track, cylinder and sector within the track.
+    #[inline]
+    fn track_of(&self, zone: &Zone, sector: u64) -> (u64, u32, u32) {
+        let rest = sector - zone.first_sector;
+        let per_track = u64::from(zone.sectors_per_track);
+        let track = quotient(rest, per_track, zone.per_track);
+        let cylinder = zone.first_cylinder + track as u32 / self.heads;
+        (zone.first_track + track, cylinder, (rest - track * per_track) as u32)
+    }
+
+    #[inline]
+    fn track_along(&self, track: u64, cylinder: u32) -> Nanos {
+        (track * self.track_ns).wrapping_add_signed(i64::from(cylinder) * self.step_ns)
+    }
+
+    /// Where `sectors` (at least one) from `sector` on lie.
+    #[inline]
+    pub fn place(&self, sector: u64, sectors: u32) -> Place {
+        let index = self.zone_of(sector);
+        let zone = &self.zones[index];
+        let (track, cylinder, first) = self.track_of(zone, sector);
+        let base = self.track_along(track, cylinder);
+        let along = base + (f64::from(first) * zone.sector_ns) as Nanos;
+        let along_end = if first + sectors <= zone.sectors_per_track {
+            base + (f64::from(first + sectors) * zone.sector_ns) as Nanos
+        } else {
+            let last_sector = sector + u64::from(sectors) - 1;
+            let zone = &self.zones[self.zone_of(last_sector)];
+            let (track, cylinder, last) = self.track_of(zone, last_sector);
+            self.track_along(track, cylinder) + (f64::from(last + 1) * zone.sector_ns) as Nanos
+        };
+        Place { along, along_end, cylinder, zone: index as u32 }
+    }
+
+    /// The part of a turn that has gone by at `along` (or at a time), nanoseconds.
+    #[inline]
+    pub fn angle_ns(&self, along: Nanos) -> Nanos {
+        along - quotient(along, self.turn_ns, self.per_turn) * self.turn_ns
+    }
+
+    #[inline]
+    pub fn cylinder_at(&self, along: Nanos) -> u32 {
+        quotient(along, self.cylinder_ns, self.per_cylinder) as u32
+    }
+
+    /// The track within its cylinder; equal numbers in one cylinder mean equal heads.
+    pub fn track_in_cylinder(&self, along: Nanos) -> u32 {
+        let within = along - u64::from(self.cylinder_at(along)) * self.cylinder_ns;
+        ((within / self.track_ns) as u32).min(self.heads - 1)
+    }
+
+    /// Media time of `bytes` in a zone, without skews.
+    #[inline]
+    pub fn span_ns(&self, zone: u32, bytes: u64) -> Nanos {
+        ((bytes / SECTOR_BYTES) as f64 * self.zones[zone as usize].sector_ns) as Nanos
+    }
+
+    /// Sustained rate in a zone, bytes a second: what its tracks hold over turns and skews.
+    pub fn zone_rate_bytes_per_s(&self, zone: usize) -> f64 {
+        let bytes = u64::from(self.zones[zone].sectors_per_track) * u64::from(self.heads) * SECTOR_BYTES;
+        bytes as f64 / (self.cylinder_ns as f64 * 1e-9)
+    }
+
+    /// Mean of the square root of the distance in cylinders between two random sectors.
+    pub fn mean_root_distance(&self) -> f64 {
+        const CELLS: u64 = 384;
+        let edge = |i: u64| {
+            let sector = (u128::from(self.capacity_sectors - 1) * u128::from(i) / u128::from(CELLS)) as u64;
+            let zone = &self.zones[self.zone_of(sector)];
+            let per_cylinder = f64::from(zone.sectors_per_track) * f64::from(self.heads);
+            f64::from(zone.first_cylinder) + (sector - zone.first_sector) as f64 / per_cylinder
+        };
+        let edges: Vec<f64> = (0..=CELLS).map(edge).collect();
+        let middles: Vec<f64> = edges.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
+        // Two places in one cell: the mean root of a uniform distance is 8/15 of the root of its width.
+        let mut sum: f64 = edges.windows(2).map(|pair| (pair[1] - pair[0]).sqrt() * 8.0 / 15.0).sum();
+        for (i, from) in middles.iter().enumerate() {
+            sum += 2.0 * middles[i + 1..].iter().map(|to| (to - from).sqrt()).sum::<f64>();
+        }
+        sum / (CELLS * CELLS) as f64
+    }
+}
+
+/// `value / divisor` by the reciprocal, made exact: far quicker than an integer division.
+#[inline]
+fn quotient(value: u64, divisor: u64, reciprocal: f64) -> u64 {
+    let guess = (value as f64 * reciprocal) as u64;
+    let back = guess * divisor;
+    if back > value {
+        guess - 1
+    } else if value - back >= divisor {
+        guess + 1
+    } else {
+        guess
+    }
+}
+
+/// (cylinders, sectors a track) of each zone, outermost first.
+fn zone_layout(
+    spec: &HddSpec,
+    cylinder_ns: Nanos,
+    capacity_sectors: u64,
+) -> Result<Vec<(u32, u32)>, SpecError> {
+    match (&spec.rates, spec.zone.is_empty()) {
+        (None, true) => refuse("zone", "no zone and no rates", "one of the two"),
+        (Some(_), false) => refuse("rates", "zone and rates", "one of the two"),
+        (None, false) => {
+            for zone in &spec.zone {
+                within_int("zone.cylinders", u64::from(zone.cylinders), 1, 1 << 24)?;
+                within_int("zone.sectors_per_track", u64::from(zone.sectors_per_track), 1, 1 << 20)?;
+            }
+            let fastest = spec.zone.iter().map(|zone| zone.sectors_per_track).max().unwrap_or(1);
+            let turns_per_s = spec.rotation_rpm / 60.0;
+            check_link(spec, f64::from(fastest) * SECTOR_BYTES as f64 * turns_per_s)?;
+            Ok(spec.zone.iter().map(|zone| (zone.cylinders, zone.sectors_per_track)).collect())
+        }
+        (Some(rates), true) => {
+            let outer = within("rates.outer_bytes_per_s", rates.outer_bytes_per_s, 1e4, 1e11)?;
+            let inner = rates.inner_bytes_per_s.unwrap_or(outer / 2.0);
+            within("rates.inner_bytes_per_s", inner, 1e4, outer)?;
+            within_int("rates.zones", u64::from(rates.zones), 1, 1024)?;
+            check_link(spec, outer)?;
+            let cylinder_s = cylinder_ns as f64 * 1e-9;
+            let per_track = |rate: f64| {
+                let sectors = rate * cylinder_s / f64::from(spec.heads) / SECTOR_BYTES as f64;
+                (sectors.round() as u32).max(1)
+            };
+            let zones = rates.zones;
+            let share = |zone: u32| f64::from(zone) / f64::from((zones - 1).max(1));
+            let tracks: Vec<u32> =
+                (0..zones).map(|zone| per_track(outer + (inner - outer) * share(zone))).collect();
+            let row: u64 = tracks.iter().map(|&sectors| u64::from(sectors) * u64::from(spec.heads)).sum();
+            let cylinders = capacity_sectors.div_ceil(row);
+            if cylinders * u64::from(zones) > 1 << 24 {
+                return refuse(
+                    "capacity_bytes",
+                    spec.capacity_bytes,
+                    "a capacity that its heads and rates can reach with 16 million cylinders",
+                );
+            }
+            Ok(tracks.into_iter().map(|sectors| (cylinders as u32, sectors)).collect())
+        }
+    }
+}
+
+fn check_link(spec: &HddSpec, media_bytes_per_s: f64) -> Result<(), SpecError> {
+    if spec.link_bytes_per_s < media_bytes_per_s {
+        return refuse(
+            "link_bytes_per_s",
+            spec.link_bytes_per_s,
+            &format!("at least the rate of the outermost zone, {media_bytes_per_s:.0}"),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! What describes a hard disk. Everything but capacity, speed of rotation, rates and seek has a default,
+//! so that a data sheet is enough; what the defaults assume is said here.
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{refuse, within, within_int, Price, Sheet, Sources, SpecError};
+
+/// A hard disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HddSpec {
+    pub name: String,
+    #[serde(default)]
+    pub about: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    pub capacity_bytes: u64,
+    pub rotation_rpm: f64,
+    /// Surfaces that hold data. Assumed 4 where the sheet is silent.
+    #[serde(default = "four")]
+    pub heads: u32,
+    #[serde(default)]
+    pub head_order: HeadOrder,
+    /// The zones, outermost first, where they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zone: Vec<ZoneSpec>,
+    /// Else: the rates, from which zones are derived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<RatesSpec>,
+    pub seek: SeekSpec,
+    #[serde(default = "head_switch")]
+    pub head_switch_ms: f64,
+    /// What a write waits longer than a read after the arm moved.
+    #[serde(default)]
+    pub write_settle_ms: f64,
+    /// Angle by which each track starts later than the one before it; a head switch if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub track_skew_ms: Option<f64>,
+    /// The same from cylinder to cylinder; the shortest seek if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cylinder_skew_ms: Option<f64>,
+    #[serde(default = "overhead")]
+    pub controller_overhead_us: f64,
+    pub link_bytes_per_s: f64,
+    #[serde(default)]
+    pub queue: QueueSpec,
+    #[serde(default)]
+    pub buffer: BufferSpec,
+    #[serde(default)]
+    pub power: PowerSpec,
+    #[serde(default, skip_serializing_if = "Sheet::is_empty")]
+    pub sheet: Sheet,
+    #[serde(default, skip_serializing_if = "Sources::is_empty")]
+    pub source: Sources,
+}
+
+/// In which order the heads of a cylinder are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadOrder {
+    /// Head 0 first in every cylinder: going on to the next cylinder also changes the head.
+    #[default]
+    Cylinder,
+    /// Every other cylinder backwards: the head stays while the arm steps.
+    Serpentine,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneSpec {
+    pub cylinders: u32,
+    pub sectors_per_track: u32,
+}
+
+/// Sustained rates at the outer and the inner edge.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RatesSpec {
+    pub outer_bytes_per_s: f64,
+    /// Half the outer rate where it is not known: the usual ratio of the radii.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_bytes_per_s: Option<f64>,
+    #[serde(default = "sixteen")]
+    pub zones: u32,
+}
+
+/// How long the arm takes over a distance in cylinders.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "curve", rename_all = "snake_case", deny_unknown_fields)]
+pub enum SeekSpec {
+    /// From a data sheet: a square-root curve through the track-to-track time with the average stated.
+    Sheet { track_to_track_ms: f64, average_ms: f64 },
+    /// `short_base + short_root * sqrt(d)` below the boundary, `long_base + long_slope * d` from it on.
+    TwoPiece {
+        short_base_ms: f64,
+        short_root_ms: f64,
+        boundary_cylinders: u32,
+        long_base_ms: f64,
+        long_slope_ms: f64,
+    },
+    /// Points of a measured curve, straight between them.
+    Table { distance_cylinders: Vec<u32>, time_ms: Vec<f64> },
+}
+
+/// Command queuing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueSpec {
+    /// Commands the drive holds (SATA: 32).
+    #[serde(default = "thirty_two")]
+    pub depth: u32,
+    /// Share of the queue behind the oldest command that the drive really chooses from: 0 serves in
+    /// order, 1 takes the shortest access of all. Real drives lie between.
+    #[serde(default = "reordering")]
+    pub reordering: f64,
+    /// A command older than this is served next.
+    #[serde(default = "age_limit")]
+    pub age_limit_ms: f64,
+}
+
+/// The drive's own memory.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BufferSpec {
+    #[serde(default = "sixteen")]
+    pub segments: u32,
+    #[serde(default = "segment_bytes")]
+    pub segment_bytes: u64,
+    /// How far the idle drive reads on behind the last read; 0: not at all.
+    #[serde(default = "segment_bytes")]
+    pub read_ahead_bytes: u64,
+    /// How far it reads on behind a sequential read even if other commands wait.
+    #[serde(default)]
+    pub read_ahead_min_bytes: u64,
+    /// Memory for writes that are acknowledged before they are on the platter; 0: write-through.
+    #[serde(default = "write_cache_bytes")]
+    pub write_cache_bytes: u64,
+    /// Separate ranges the write cache can hold.
+    #[serde(default = "write_cache_extents")]
+    pub write_cache_extents: u32,
+    /// Idle time after which cached writes go to the platter.
+    #[serde(default = "destage_idle")]
+    pub destage_idle_ms: f64,
+    /// Share of the write cache (bytes or ranges) above which they go even while reads wait, in turn with them.
+    #[serde(default = "destage_threshold")]
+    pub destage_threshold: f64,
+}
+
+/// Watts in each state; seek and transfer are totals, not additions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PowerSpec {
+    pub idle_w: f64,
+    pub seek_w: f64,
+    pub transfer_w: f64,
+    #[serde(default)]
+    pub standby_w: f64,
+    #[serde(default)]
+    pub spin_up_w: f64,
+    #[serde(default)]
+    pub spin_up_s: f64,
+    /// Idle time after which the spindle stops; never if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby_after_s: Option<f64>,
+}
+
+fn four() -> u32 {
+    4
+}
+fn sixteen() -> u32 {
+    16
+}
+fn thirty_two() -> u32 {
+    32
+}
+fn head_switch() -> f64 {
+    0.8
+}
+fn overhead() -> f64 {
+    100.0
+}
+fn reordering() -> f64 {
+    0.3
+}
+fn age_limit() -> f64 {
+    1000.0
+}
+fn segment_bytes() -> u64 {
+    512 << 10
+}
+fn write_cache_bytes() -> u64 {
+    8 << 20
+}
+fn write_cache_extents() -> u32 {
+    64
+}
+fn destage_idle() -> f64 {
+    10.0
+}
+fn destage_threshold() -> f64 {
+    0.5
+}
+
+impl Default for QueueSpec {
+    fn default() -> Self {
+        QueueSpec { depth: thirty_two(), reordering: reordering(), age_limit_ms: age_limit() }
+    }
+}
+
+impl Default for BufferSpec {
+    fn default() -> Self {
+        BufferSpec {
+            segments: sixteen(),
+            segment_bytes: segment_bytes(),
+            read_ahead_bytes: segment_bytes(),
+            read_ahead_min_bytes: 0,
+            write_cache_bytes: write_cache_bytes(),
+            write_cache_extents: write_cache_extents(),
+            destage_idle_ms: destage_idle(),
+            destage_threshold: destage_threshold(),
+        }
+    }
+}
+
+/// A 3.5 inch drive of 7200 rpm, as data sheets of the last twenty years have it.
+impl Default for PowerSpec {
+    fn default() -> Self {
+        PowerSpec {
+            idle_w: 6.0,
+            seek_w: 10.0,
+            transfer_w: 8.5,
+            standby_w: 1.0,
+            spin_up_w: 24.0,
+            spin_up_s: 10.0,
+            standby_after_s: None,
+        }
+    }
+}
+
+impl HddSpec {
+    /// Checks each field by itself; geometry and seek curve check what hangs together.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if self.name.is_empty() {
+            return refuse("name", "\"\"", "a name");
+        }
+        within_int("capacity_bytes", self.capacity_bytes, 1 << 20, 1 << 50)?;
+        within("rotation_rpm", self.rotation_rpm, 60.0, 60_000.0)?;
+        within_int("heads", u64::from(self.heads), 1, 256)?;
+        within("head_switch_ms", self.head_switch_ms, 0.0, 100.0)?;
+        within("write_settle_ms", self.write_settle_ms, 0.0, 100.0)?;
+        let turn_ms = 60_000.0 / self.rotation_rpm;
+        for (field, skew) in
+            [("track_skew_ms", self.track_skew_ms), ("cylinder_skew_ms", self.cylinder_skew_ms)]
+        {
+            if let Some(skew) = skew {
+                within(field, skew, 0.0, turn_ms)?;
+            }
+        }
+        within("controller_overhead_us", self.controller_overhead_us, 0.001, 1e6)?;
+        within("link_bytes_per_s", self.link_bytes_per_s, 1e5, 1e12)?;
+        within_int("queue.depth", u64::from(self.queue.depth), 1, 1024)?;
+        within("queue.reordering", self.queue.reordering, 0.0, 1.0)?;
+        within("queue.age_limit_ms", self.queue.age_limit_ms, 0.0, 1e7)?;
+        let buffer = &self.buffer;
+        within_int("buffer.segments", u64::from(buffer.segments), 1, 4096)?;
+        within_int("buffer.segment_bytes", buffer.segment_bytes, 4096, 1 << 32)?;
+        within_int("buffer.read_ahead_bytes", buffer.read_ahead_bytes, 0, buffer.segment_bytes)?;
+        within_int("buffer.read_ahead_min_bytes", buffer.read_ahead_min_bytes, 0, buffer.read_ahead_bytes)?;
+        within_int("buffer.write_cache_bytes", buffer.write_cache_bytes, 0, 1 << 34)?;
+        within_int("buffer.write_cache_extents", u64::from(buffer.write_cache_extents), 1, 4096)?;
+        within("buffer.destage_idle_ms", buffer.destage_idle_ms, 0.0, 1e6)?;
+        within("buffer.destage_threshold", buffer.destage_threshold, 0.0, 1.0)?;
+        let power = &self.power;
+        for (field, watts) in [
+            ("power.idle_w", power.idle_w),
+            ("power.seek_w", power.seek_w),
+            ("power.transfer_w", power.transfer_w),
+            ("power.standby_w", power.standby_w),
+            ("power.spin_up_w", power.spin_up_w),
+        ] {
+            within(field, watts, 0.0, 1000.0)?;
+        }
+        within("power.spin_up_s", power.spin_up_s, 0.0, 600.0)?;
+        if let Some(after) = power.standby_after_s {
+            within("power.standby_after_s", after, 0.1, 1e7)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! What waits for the arm, and the choice of what it serves next.
+//!
+//! Places lie in arrays of their own, so that scoring a queue of 32 is a short run of vector instructions.
+
+use super::geometry::{Geometry, Place};
+use super::seek::SeekCurve;
+use crate::request::Nanos;
+
+/// Things that wait, oldest first.
+pub struct Waiting<T> {
+    cylinders: Vec<f32>,
+    /// Angle in turns.
+    angles: Vec<f32>,
+    costs: Vec<f32>,
+    places: Vec<Place>,
+    since: Vec<Nanos>,
+    things: Vec<T>,
+}
+
+/// How freely a drive reorders.
+#[derive(Clone, Copy)]
+pub struct Order {
+    pub reordering: f64,
+    pub age_limit_ns: Nanos,
+}
+
+/// Angles this close in front of the head count as reached: rounding must not cost a turn.
+const GRACE_TURNS: f32 = 1e-5;
+
+impl<T> Waiting<T> {
+    pub fn with_capacity(capacity: usize) -> Self {
+        Waiting {
+            cylinders: Vec::with_capacity(capacity),
+            angles: Vec::with_capacity(capacity),
+            costs: vec![0.0; capacity],
+            places: Vec::with_capacity(capacity),
+            since: Vec::with_capacity(capacity),
+            things: Vec::with_capacity(capacity),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    #[inline]
+    pub fn push(&mut self, geometry: &Geometry, place: Place, since: Nanos, thing: T) {
+        self.cylinders.push(place.cylinder as f32);
+        self.angles.push((geometry.angle_ns(place.along) as f64 / geometry.turn_ns as f64) as f32);
+        self.places.push(place);
+        self.since.push(since);
+        self.things.push(thing);
+    }
+
+    #[inline]
+    pub fn remove(&mut self, index: usize) -> (Place, T) {
+        self.cylinders.remove(index);
+        self.angles.remove(index);
+        self.since.remove(index);
+        (self.places.remove(index), self.things.remove(index))
+    }
+
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    pub fn things(&self) -> &[T] {
+        &self.things
+    }
+
+    pub fn thing_mut(&mut self, index: usize) -> &mut T {
+        &mut self.things[index]
+    }
+
+    /// Makes a waiting range longer at its end.
+    pub fn extend(&mut self, index: usize, along_end: Nanos) {
+        self.places[index].along_end = along_end;
+    }
+
+    pub fn oldest_since(&self) -> Option<Nanos> {
+        self.since.first().copied()
+    }
+
+    /// How many of the oldest the drive chooses from at `now`: `1 + reordering * (n - 1)`, or the oldest
+    /// alone once it is older than the limit. There must be one.
+    #[inline]
+    pub fn seen(&self, now: Nanos, order: &Order) -> usize {
+        if now.saturating_sub(self.since[0]) > order.age_limit_ns {
+            1
+        } else {
+            1 + (order.reordering * (self.len() - 1) as f64) as usize
+        }
+    }
+
+    /// Among the `seen` oldest the one with the shortest seek and rotational wait, with the arm over
+    /// `cylinder` and the platter turned by `angle_ns`.
+    #[inline]
+    pub fn choose(
+        &mut self,
+        seen: usize,
+        angle_ns: Nanos,
+        cylinder: u32,
+        geometry: &Geometry,
+        seek: &SeekCurve,
+    ) -> usize {
+        if seen == 1 {
+            return 0;
+        }
+        let per_turn = 1.0 / geometry.turn_ns as f32;
+        let phase = (angle_ns as f64 / geometry.turn_ns as f64) as f32;
+        let at = cylinder as f32;
+        let places = self.cylinders[..seen].iter().zip(&self.angles[..seen]);
+        match seek {
+            SeekCurve::TwoPiece(curve) => {
+                let short_base = curve.short_base_ns as f32 * per_turn;
+                let short_root = curve.short_root_ns as f32 * per_turn;
+                let boundary = curve.boundary as f32;
+                let long_base = curve.long_base_ns as f32 * per_turn;
+                let long_slope = curve.long_slope_ns as f32 * per_turn;
+                for ((&to, &angle), cost) in places.zip(&mut self.costs) {
+                    let d = (to - at).abs();
+                    let short = short_base + short_root * d.sqrt();
+                    let long = long_base + long_slope * d;
+                    let moving = if d < boundary { short } else { long };
+                    *cost = with_wait(if d < 0.5 { 0.0 } else { moving }, angle - phase);
+                }
+            }
+            SeekCurve::Table(_) => {
+                for ((&to, &angle), cost) in places.zip(&mut self.costs) {
+                    let moving = seek.time_ns((to - at).abs() as u32) as f32 * per_turn;
+                    *cost = with_wait(moving, angle - phase);
+                }
+            }
+        }
+        let mut best = 0;
+        let mut least = self.costs[0];
+        for (index, &cost) in self.costs[1..seen].iter().enumerate() {
+            if cost < least {
+                least = cost;
+                best = index + 1;
+            }
+        }
+        best
+    }
+}
+
+/// Seek plus rotational wait, in turns.
+#[inline]
+fn with_wait(seek: f32, ahead: f32) -> f32 {
+    // Many turns ahead, so that the cast below rounds down; a seek takes less than 64 turns.
+    let turns = ahead - seek + (64.0 + GRACE_TURNS);
+    seek + (turns - (turns as i32) as f32)
+}

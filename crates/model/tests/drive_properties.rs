@@ -1,0 +1,176 @@
+//! What must hold for every device model, whatever the load.
+
+use headrace_model::drive::build;
+use headrace_model::request::{Completion, Device, Fault, Nanos, Op, Request, Status};
+use headrace_model::spec::DriveSpec;
+use proptest::prelude::*;
+
+const CAPACITY_SECTORS: u64 = 2_000_000;
+
+/// Small devices of each kind, with every mechanism switched on.
+fn specs() -> Vec<DriveSpec> {
+    let disk = |extra: &str| {
+        format!(
+            r#"{{"kind": "hdd", "name": "disk", "capacity_bytes": {}, "rotation_rpm": 7200, "heads": 2,
+            "rates": {{"outer_bytes_per_s": 78e6}}, "link_bytes_per_s": 150e6, "write_settle_ms": 0.5,
+            "seek": {{"curve": "sheet", "track_to_track_ms": 0.8, "average_ms": 8.5}}{extra}}}"#,
+            CAPACITY_SECTORS * 512
+        )
+    };
+    [
+        disk(""),
+        disk(r#", "queue": {"depth": 4, "reordering": 1.0, "age_limit_ms": 50.0}"#),
+        disk(r#", "buffer": {"write_cache_bytes": 0, "read_ahead_bytes": 0}"#),
+        disk(
+            r#", "buffer": {"write_cache_bytes": 65536, "write_cache_extents": 4, "destage_idle_ms": 1.0,
+            "segments": 2, "segment_bytes": 262144, "read_ahead_bytes": 131072, "read_ahead_min_bytes": 65536},
+            "power": {"idle_w": 5, "seek_w": 10, "transfer_w": 8, "standby_after_s": 0.2, "spin_up_s": 0.1}"#,
+        ),
+    ]
+    .iter()
+    .map(|text| DriveSpec::from_json(text).unwrap())
+    .collect()
+}
+
+/// A request and how long after the one before it comes.
+#[derive(Clone, Debug)]
+struct Step {
+    gap: Nanos,
+    op: Op,
+    sector: u64,
+    sectors: u32,
+    fua: bool,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let op = prop_oneof![
+        4 => Just(Op::Read), 4 => Just(Op::Write), 1 => Just(Op::Flush), 1 => Just(Op::Discard), 1 => Just(Op::WriteZeroes)
+    ];
+    let gap = prop_oneof![Just(0u64), 1u64..200_000, 1u64..30_000_000, 1u64..600_000_000];
+    // Some requests near each other, some anywhere, some beyond the end.
+    let sector =
+        prop_oneof![0u64..4096, 0u64..CAPACITY_SECTORS, CAPACITY_SECTORS - 64..CAPACITY_SECTORS + 64];
+    let step = (gap, op, sector, 0u32..600, any::<bool>());
+    prop::collection::vec(step, 1..120).prop_map(|list| {
+        list.into_iter()
+            .map(|(gap, op, sector, sectors, fua)| Step { gap, op, sector, sectors, fua })
+            .collect()
+    })
+}
+
+/// When the driver looks: at every wake, only at submissions, or now and then.
+#[derive(Clone, Copy)]
+enum Waking {
+    Punctual,
+    AtSubmissions,
+    Late(Nanos),
+}
+
+fn drive(spec: &DriveSpec, seed: u64, steps: &[Step], waking: Waking) -> (Vec<Completion>, f64) {
+    let mut device = build(spec, seed).unwrap();
+    let mut out = Vec::new();
+    let mut now = 0;
+    let mut looked: Nanos = 0;
+    for (tag, step) in steps.iter().enumerate() {
+        let then = now + step.gap;
+        match waking {
+            Waking::Punctual => {
+                while let Some(next) = device.next_wake().filter(|&next| next <= then) {
+                    device.wake(next.max(now), &mut out);
+                }
+            }
+            Waking::AtSubmissions => {}
+            Waking::Late(every) => {
+                if then - looked > every {
+                    device.wake(then, &mut out);
+                    looked = then;
+                }
+            }
+        }
+        now = then;
+        let Step { op, sector, sectors, fua, .. } = *step;
+        device.submit(now, Request { tag: tag as u64, op, sector, sectors, fua });
+    }
+    let mut turns = 0;
+    while let Some(next) = device.next_wake() {
+        let late = if let Waking::Late(every) = waking { every } else { 0 };
+        now = now.max(next) + late;
+        device.wake(now, &mut out);
+        turns += 1;
+        assert!(turns < 1_000_000, "the device never comes to an end");
+    }
+    assert_eq!(device.in_flight(), 0);
+    let end = 1_000_000_000_000;
+    device.wake(end, &mut out);
+    (out, device.energy_j(end))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn each_request_ends_once_and_never_before_it_can(steps in steps(), seed in 0u64..4) {
+        for spec in specs() {
+            let (out, _) = drive(&spec, seed, &steps, Waking::Punctual);
+            let mut ended = vec![0; steps.len()];
+            let mut at = 0;
+            let mut submitted = Vec::new();
+            for step in &steps {
+                at += step.gap;
+                submitted.push(at);
+            }
+            for completion in &out {
+                let tag = completion.tag as usize;
+                ended[tag] += 1;
+                let step = &steps[tag];
+                let beyond = step.op != Op::Flush
+                    && (step.sectors == 0 || step.sector + u64::from(step.sectors) > CAPACITY_SECTORS);
+                let expected = if beyond { Status::Failed(Fault::OutOfRange) } else { Status::Done };
+                prop_assert_eq!(completion.status, expected);
+                let mut least = submitted[tag] + 1000;
+                if matches!(step.op, Op::Read | Op::Write) && !beyond {
+                    // Nothing is faster than the link.
+                    let link = if spec.rotational() { 150e6 } else { 600e6 };
+                    least += (f64::from(step.sectors) * 512.0 / link * 1e9) as Nanos - 1;
+                }
+                prop_assert!(completion.time >= least, "{:?} ended at {} of {}", step, completion.time, least);
+            }
+            prop_assert!(ended.iter().all(|&times| times == 1), "{:?}", ended);
+            prop_assert!(out.windows(2).all(|pair| pair[0].time <= pair[1].time));
+        }
+    }
+
+    #[test]
+    fn a_late_wake_changes_nothing(steps in steps(), every in 1u64..400_000_000) {
+        for spec in specs() {
+            let punctual = drive(&spec, 1, &steps, Waking::Punctual);
+            prop_assert_eq!(&punctual, &drive(&spec, 1, &steps, Waking::Punctual));
+            prop_assert_eq!(&punctual, &drive(&spec, 1, &steps, Waking::AtSubmissions));
+            prop_assert_eq!(&punctual, &drive(&spec, 1, &steps, Waking::Late(every)));
+        }
+    }
+
+    #[test]
+    fn a_flush_leaves_nothing_that_was_written_before(steps in steps()) {
+        for spec in specs() {
+            let mut device = build(&spec, 1).unwrap();
+            let mut now = 0;
+            for (tag, step) in steps.iter().enumerate() {
+                now += step.gap;
+                let Step { sector, sectors, .. } = *step;
+                device.submit(now, Request { tag: tag as u64, op: Op::Write, sector, sectors, fua: false });
+            }
+            let mut out = Vec::new();
+            while let Some(next) = device.next_wake() {
+                now = now.max(next);
+                device.wake(now, &mut out);
+            }
+            device.submit(now, Request { tag: u64::MAX, op: Op::Flush, sector: 0, sectors: 0, fua: false });
+            while let Some(next) = device.next_wake() {
+                now = now.max(next);
+                device.wake(now, &mut out);
+            }
+            prop_assert_eq!(device.unflushed(now), vec![]);
+        }
+    }
+}
