@@ -1,0 +1,174 @@
+"""Probe `block`: rate, IOPS, queue and latency of the devices behind the target, from their `stat` files in sysfs.
+
+Fields as in the kernel's Documentation/block/stat.rst; a sector there is always 512 bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headrace.probes import Probe, Totals, Watch
+from headrace.system.accounting import CounterFile
+from headrace.units import format_bytes
+
+_SECTOR_BYTES = 512
+_CLASS = Path("/sys/class/block")
+
+_BACKGROUND_BYTES = 16 << 20
+_BACKGROUND_BYTES_PER_S = 1 << 20
+_COMPETING_SHARE = 0.10
+
+
+@dataclass(frozen=True)
+class _Counters:
+    requests_read: int
+    sectors_read: int
+    read_ms: int
+    requests_write: int
+    sectors_write: int
+    write_ms: int
+    in_flight: int
+    busy_ms: int
+
+
+def _parse(text: bytes) -> _Counters:
+    field = text.split()
+    return _Counters(
+        requests_read=int(field[0]),
+        sectors_read=int(field[2]),
+        read_ms=int(field[3]),
+        requests_write=int(field[4]),
+        sectors_write=int(field[6]),
+        write_ms=int(field[7]),
+        in_flight=int(field[8]),
+        busy_ms=int(field[9]),
+    )
+
+
+class _Device:
+    """One device: its counters at the start and at the last sample."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.file = CounterFile(_CLASS / name / "stat", 512)
+        self.first = self.last = _parse(self.file.read())
+        self.last_s = time.monotonic()
+
+    def row(self) -> dict[str, Any]:
+        """What happened since the last sample. Raises OSError when the device has gone."""
+        now, before, now_s = _parse(self.file.read()), self.last, time.monotonic()
+        span_s = max(now_s - self.last_s, 1e-6)
+        self.last, self.last_s = now, now_s
+        reads = now.requests_read - before.requests_read
+        writes = now.requests_write - before.requests_write
+        return {
+            "device": self.name,
+            "read_bytes_per_s": (now.sectors_read - before.sectors_read) * _SECTOR_BYTES / span_s,
+            "write_bytes_per_s": (now.sectors_write - before.sectors_write) * _SECTOR_BYTES / span_s,
+            "read_iops": reads / span_s,
+            "write_iops": writes / span_s,
+            "in_flight": now.in_flight,
+            "read_latency_ms": (now.read_ms - before.read_ms) / reads if reads else None,
+            "write_latency_ms": (now.write_ms - before.write_ms) / writes if writes else None,
+            "busy": min(1.0, (now.busy_ms - before.busy_ms) / 1000 / span_s),
+        }
+
+
+class BlockProbe(Probe):
+    """Series a device; totals over the uppermost devices of the target, so that no byte counts twice in a stack."""
+
+    kind: ClassVar[str] = "block"
+
+    def __init__(self) -> None:
+        self._devices: list[_Device] = []
+        self._gone: list[str] = []
+
+    def start(self, watch: Watch) -> None:
+        """Opens the counters. A device that is not there is told of in the totals."""
+        self._gone = []
+        self._devices = []
+        for name in watch.device_names:
+            try:
+                self._devices.append(_Device(name))
+            except OSError:
+                self._gone.append(name)
+
+    def sample(self) -> list[dict[str, Any]]:
+        """One row a device."""
+        rows: list[dict[str, Any]] = []
+        for device in self._devices:
+            try:
+                rows.append(device.row())
+            except OSError:
+                if device.name not in self._gone:
+                    self._gone.append(device.name)
+        return rows
+
+    def finish(self) -> Totals:
+        """The `device` mapping of docs/records.md, and `devices` that it is summed over; empty without a device."""
+        self.sample()
+        summed = [
+            device for device in self._devices if device.name in uppermost([d.name for d in self._devices])
+        ]
+        for device in self._devices:
+            device.file.close()
+        self._devices = []
+        if not summed:
+            return Totals()
+        grown = [(device.first, device.last) for device in summed]
+        return Totals(
+            {
+                "devices": [device.name for device in summed],
+                "gone": self._gone,
+                "bytes_read": sum(b.sectors_read - a.sectors_read for a, b in grown) * _SECTOR_BYTES,
+                "bytes_written": sum(b.sectors_write - a.sectors_write for a, b in grown) * _SECTOR_BYTES,
+                "requests_read": sum(b.requests_read - a.requests_read for a, b in grown),
+                "requests_write": sum(b.requests_write - a.requests_write for a, b in grown),
+                "busy_s": sum(b.busy_ms - a.busy_ms for a, b in grown) / 1000,
+                "read_latency_s": sum(b.read_ms - a.read_ms for a, b in grown) / 1000,
+                "write_latency_s": sum(b.write_ms - a.write_ms for a, b in grown) / 1000,
+            }
+        )
+
+
+def uppermost(names: list[str]) -> set[str]:
+    """Those of the devices on which no other of them is built (a RAID, a mapping, a partition)."""
+    return {
+        name
+        for name in names
+        if not any(
+            other != name
+            and ((_CLASS / name / "holders" / other).exists() or (_CLASS / name / other).exists())
+            for other in names
+        )
+    }
+
+
+def competing_io(
+    device: dict[str, Any], jobs_read_bytes: int, duration_s: float, jobs_written_bytes: int | None = None
+) -> tuple[str, str] | None:
+    """(code, sentence) when others than the jobs moved data on the device in a trial; pure.
+
+    `device`: the totals above; `jobs_read_bytes`: what the jobs' processes made devices read (`bytes_device`);
+    `jobs_written_bytes`: what they wrote, None to look at reads alone. Filesystems read and write metadata and a
+    machine has its background, so it takes more than 1 MiB/s (and 16 MiB) and more than 10 % of all that moved.
+    """
+    moved, caused = device["bytes_read"], jobs_read_bytes
+    if jobs_written_bytes is not None:
+        moved += device["bytes_written"]
+        # What is still dirty in the page cache did not move yet.
+        caused += min(jobs_written_bytes, device["bytes_written"])
+    foreign = moved - caused
+    if (
+        foreign <= max(_BACKGROUND_BYTES, _BACKGROUND_BYTES_PER_S * duration_s)
+        or foreign <= _COMPETING_SHARE * moved
+    ):
+        return None
+    return (
+        "competing-io",
+        f"the device moved {format_bytes(moved)}, of which the jobs caused {format_bytes(caused)}: "
+        f"{100 * foreign / moved:.0f} % was other I/O",
+    )

@@ -1,0 +1,193 @@
+"""Ground: runs a program inside a job and waits for it, with everything that it starts. fio and `command` jobs use it.
+
+Unlike `processes.py`, whose daemons a journal must end, a child here lives inside a job's process: same process group,
+killed by the kernel when the job's process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import HeadraceError, MissingError
+from headrace.system.accounting import Times, descendants, thread_times
+from headrace.system.taskstats import listening_socket
+
+_PR_SET_CHILD_SUBREAPER = 36
+_POLL_S = 0.05
+"""Between two looks at a running tree, where the kernel does not tell of ended processes by itself."""
+_TAIL_BYTES = 2000
+
+
+class ChildFailedError(HeadraceError):
+    """A program that a job ran did not end well. `exit` is the word of the record (docs/records.md)."""
+
+    exit: str = "failed"
+
+
+class ChildKilledError(ChildFailedError):
+    """A signal ended it."""
+
+    exit = "killed"
+
+
+class ChildOutOfMemoryError(ChildFailedError):
+    """The kernel killed it for memory."""
+
+    exit = "out-of-memory"
+
+
+@dataclass(frozen=True)
+class ChildEnd:
+    """How a program ended."""
+
+    program: str
+    exit_code: int
+    """Negative: the number of the signal that ended it, as `subprocess` has it."""
+    killed_for_memory: bool
+    left_running: int
+    """Processes that it had started and left behind; they have been killed."""
+    last_words: str
+    """The end of its standard error, or of its output when it had nothing to say there."""
+
+    def check(self) -> None:
+        """Raises the error that fits unless the program ended with exit code 0."""
+        said = f": {self.last_words}" if self.last_words else ""
+        if self.killed_for_memory:
+            raise ChildOutOfMemoryError(
+                f"{self.program} was killed by the kernel because memory ran out",
+                hint="fewer slots, a higher memory_limit, or smaller jobs",
+            )
+        if self.exit_code < 0:
+            raise ChildKilledError(f"{self.program} was ended by {_signal_name(-self.exit_code)}{said}")
+        if self.exit_code > 0:
+            raise ChildFailedError(f"{self.program} ended with exit code {self.exit_code}{said}")
+
+
+_polled = Times()
+"""Sum over all trees that `run` has watched by polling; grows like RUSAGE_CHILDREN."""
+
+
+def polled_times() -> Times:
+    """Waits of all children so far that `run` has watched in this process by polling."""
+    return _polled
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    directory: Path,
+    stdout: Path,
+    stderr: Path,
+    environment: Mapping[str, str] | None = None,
+) -> ChildEnd:
+    """Runs a program to its end and whatever it leaves behind into the grave. No shell; standard input is empty.
+
+    Where the kernel does not tell of ended processes (taskstats, root), its tree is looked at every 50 ms for the
+    ledger (`polled_times`). Raises MissingError when there is no such program, HeadraceError when it does not start.
+    """
+    program = shutil.which(argv[0], path=(environment or os.environ).get("PATH"))
+    if program is None:
+        raise MissingError(
+            f"the program {argv[0]} is not there", hint=f"install {argv[0]}, or give its full path"
+        )
+    command = [program, *argv[1:]]
+    if setpriv := shutil.which("setpriv"):
+        command = [setpriv, "--pdeathsig", "KILL", "--", *command]
+    # Orphans of the program become ours instead of init's, so that they are counted and cannot run on.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    told = listening_socket()
+    if told is not None:
+        told.close()
+    before = set(descendants(os.getpid()))
+    kills_before = _memory_kills()
+    with stdout.open("wb") as out, stderr.open("wb") as err:
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=directory,
+                env=None if environment is None else dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        except OSError as error:
+            raise HeadraceError(f"{argv[0]} does not start: {error.strerror}") from error
+    try:
+        if told is None:
+            _wait_polling(process)
+        exit_code = process.wait()
+    finally:
+        left = _end_all(set(descendants(os.getpid())) - before)
+    killed = exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL) and _memory_kills() > kills_before
+    return ChildEnd(argv[0], exit_code, killed, left, _tail(stderr) or _tail(stdout))
+
+
+def _wait_polling(process: subprocess.Popen[bytes]) -> None:
+    global _polled
+    seen: dict[tuple[int, int], Times] = {}
+    while True:
+        # WNOWAIT leaves the ended program a zombie, whose own times can be read exactly, one last time.
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        for pid in (process.pid, *descendants(process.pid)):
+            for thread, times in thread_times(pid).items():
+                seen[pid, thread] = times
+        if ended is not None:
+            break
+        time.sleep(_POLL_S)
+    _polled = sum(seen.values(), _polled)
+
+
+def _end_all(pids: set[int]) -> int:
+    """Kills and reaps our own descendants that the program left behind; how many they were."""
+    count = 0
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            count += 1
+    deadline = time.monotonic() + 5
+    waiting = set(pids)
+    while waiting and time.monotonic() < deadline:
+        for pid in tuple(waiting):
+            try:
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    waiting.discard(pid)
+            except ChildProcessError:
+                # Not (yet) ours: its own parent is still to die and leave it to us.
+                if not Path(f"/proc/{pid}").exists():
+                    waiting.discard(pid)
+        if waiting:
+            time.sleep(0.002)
+    return count
+
+
+def _memory_kills() -> int:
+    """Processes that the kernel has killed for memory since boot, in whatever cgroup."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    return " | ".join(line.strip() for line in lines[-3:])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

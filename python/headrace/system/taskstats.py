@@ -1,0 +1,271 @@
+"""The kernel's taskstats: what each process waited for, in nanoseconds. Read by the job ledger (probes/ledger.py).
+
+Asked over generic netlink (Documentation/accounting/taskstats.rst and delay-accounting.rst of the kernel). It needs
+root in the first user and process namespace, and `kernel.task_delayacct = 1` since before the process was started for
+its block I/O delays. A netlink library would do, but the slot process reads this around every job, so it is kept to a
+socket, two requests and one structure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_NETLINK_GENERIC = 16
+_GENL_ID_CTRL = 16
+_CTRL_CMD_GETFAMILY = 3
+_CTRL_ATTR_FAMILY_ID = 1
+_CTRL_ATTR_FAMILY_NAME = 2
+_NLM_F_REQUEST = 1
+_NLMSG_ERROR = 2
+_SO_RCVBUFFORCE = 33
+
+_CMD_GET = 1
+_ATTR_PID, _ATTR_TGID, _ATTR_REGISTER_CPUMASK = 1, 2, 3
+_TYPE_PID, _TYPE_TGID, _TYPE_STATS, _TYPE_AGGR_PID, _TYPE_AGGR_TGID = 1, 2, 3, 4, 5
+
+_EVENT_BUFFER_BYTES = 8 << 20
+"""Some ten thousand exits of processes fit between two reads."""
+
+
+class _Taskstats(ctypes.Structure):
+    """`struct taskstats` of linux/taskstats.h up to version 12; later fields are appended and not needed.
+
+    Kernels 6.14 and 6.15 (version 15) moved fields; `TaskstatsSocket` notices and refuses.
+    """
+
+    _fields_ = (
+        ("version", ctypes.c_uint16),
+        ("ac_exitcode", ctypes.c_uint32),
+        ("ac_flag", ctypes.c_uint8),
+        ("ac_nice", ctypes.c_uint8),
+        ("cpu_count", ctypes.c_uint64),
+        ("cpu_delay_total", ctypes.c_uint64),
+        ("blkio_count", ctypes.c_uint64),
+        ("blkio_delay_total", ctypes.c_uint64),
+        ("swapin_count", ctypes.c_uint64),
+        ("swapin_delay_total", ctypes.c_uint64),
+        ("cpu_run_real_total", ctypes.c_uint64),
+        ("cpu_run_virtual_total", ctypes.c_uint64),
+        ("ac_comm", ctypes.c_char * 32),
+        ("ac_sched", ctypes.c_uint64),
+        ("ac_uid", ctypes.c_uint32),
+        ("ac_gid", ctypes.c_uint32),
+        ("ac_pid", ctypes.c_uint32),
+        ("ac_ppid", ctypes.c_uint32),
+        ("ac_btime", ctypes.c_uint32),
+        ("ac_etime", ctypes.c_uint64),
+        ("ac_utime", ctypes.c_uint64),
+        ("ac_stime", ctypes.c_uint64),
+        ("ac_minflt", ctypes.c_uint64),
+        ("ac_majflt", ctypes.c_uint64),
+        ("coremem", ctypes.c_uint64),
+        ("virtmem", ctypes.c_uint64),
+        ("hiwater_rss", ctypes.c_uint64),
+        ("hiwater_vm", ctypes.c_uint64),
+        ("read_char", ctypes.c_uint64),
+        ("write_char", ctypes.c_uint64),
+        ("read_syscalls", ctypes.c_uint64),
+        ("write_syscalls", ctypes.c_uint64),
+        ("read_bytes", ctypes.c_uint64),
+        ("write_bytes", ctypes.c_uint64),
+        ("cancelled_write_bytes", ctypes.c_uint64),
+        ("later_than_io", ctypes.c_uint64 * 9),
+        ("ac_btime64", ctypes.c_uint64),
+        ("compact", ctypes.c_uint64 * 2),
+        ("ac_tgid", ctypes.c_uint32),
+    )
+
+
+@dataclass(frozen=True)
+class TaskDelays:
+    """What a process (all its threads, also finished ones) or one finished thread has used and waited for, ns."""
+
+    pid: int
+    """The thread of an exit event; 0 in the answer for a whole process."""
+    process: int
+    """The process that the thread was of; 0 where the kernel does not say (older than 5.19)."""
+    parent: int
+    """0 in the answer for a whole process."""
+    run_ns: int
+    wait_cpu_ns: int
+    wait_block_ns: int
+    """Block I/O, swap-in not counted; 0 when delay accounting was off when the process started."""
+    peak_rss_bytes: int
+    """0 in the answer for a whole process."""
+
+
+class TaskstatsSocket:
+    """One netlink socket: asks for a process, and hears of every thread that ends once `listen` was called.
+
+    Raises OSError (EPERM, EINVAL, ENOENT, ENOSYS) where this process may not or the kernel cannot.
+    """
+
+    def __init__(self) -> None:
+        self._requests = _generic_socket()
+        self._events: socket.socket | None = None
+        self._version_ok = False
+        try:
+            self._family = _family_id(self._requests)
+            # A layout other than the one above shows itself here: the kernel's own pid would stand elsewhere.
+            mine = self._ask(_ATTR_PID, os.getpid())
+            if mine.pid != os.getpid():
+                raise OSError(0, "the kernel's struct taskstats has another layout")
+        except OSError:
+            self.close()
+            raise
+
+    def of_process(self, pid: int) -> TaskDelays:
+        """The process with all its threads, also those that have ended. Raises OSError (ESRCH) when it is gone."""
+        return self._ask(_ATTR_TGID, pid)
+
+    def listen(self) -> None:
+        """From now on, every thread that ends on any CPU is kept for `ended`."""
+        if self._events is not None:
+            return
+        events = _generic_socket()
+        try:
+            try:
+                events.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _EVENT_BUFFER_BYTES)
+            except OSError:
+                events.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _EVENT_BUFFER_BYTES)
+            cpus = _possible_cpus().encode() + b"\0"
+            events.send(_message(self._family, _CMD_GET, _attribute(_ATTR_REGISTER_CPUMASK, cpus)))
+            events.setblocking(False)
+            with contextlib.suppress(BlockingIOError):  # the kernel says nothing when all is well
+                _check_error(events.recv(65536))
+        except OSError:
+            events.close()
+            raise
+        self._events = events
+
+    def ended(self) -> tuple[list[TaskDelays], bool]:
+        """Every thread on the machine that ended since the last call, and whether none was lost."""
+        found: list[TaskDelays] = []
+        complete = True
+        while self._events is not None:
+            try:
+                data = self._events.recv(65536)
+            except BlockingIOError:
+                break
+            except OSError:  # ENOBUFS: the kernel dropped some
+                complete = False
+                continue
+            found.extend(delays for kind, delays in _parse(data) if kind == _TYPE_AGGR_PID)
+        return found, complete
+
+    def close(self) -> None:
+        """Closes the sockets; the kernel forgets the listener with them."""
+        self._requests.close()
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    def _ask(self, attribute: int, pid: int) -> TaskDelays:
+        self._requests.send(_message(self._family, _CMD_GET, _attribute(attribute, struct.pack("=I", pid))))
+        data = self._requests.recv(65536)
+        _check_error(data)
+        for _, delays in _parse(data):
+            return delays
+        raise OSError(0, "the kernel's answer held no taskstats")
+
+
+def listening_socket() -> TaskstatsSocket | None:
+    """A socket that hears of ended threads, or None where this process may not have one."""
+    try:
+        made = TaskstatsSocket()
+    except OSError:
+        return None
+    try:
+        made.listen()
+    except OSError:
+        made.close()
+        return None
+    return made
+
+
+def _generic_socket() -> socket.socket:
+    made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_GENERIC)
+    made.bind((0, 0))
+    return made
+
+
+def _attribute(kind: int, payload: bytes) -> bytes:
+    length = 4 + len(payload)
+    return struct.pack("=HH", length, kind) + payload + b"\0" * (-length % 4)
+
+
+def _message(kind: int, command: int, attributes: bytes) -> bytes:
+    body = struct.pack("=BBH", command, 1, 0) + attributes
+    return struct.pack("=IHHII", 16 + len(body), kind, _NLM_F_REQUEST, 0, 0) + body
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    offset = 0
+    while offset + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, offset)
+        if length < 4:
+            return
+        yield kind & 0x3FFF, data[offset + 4 : offset + length]
+        offset += length + (-length % 4)
+
+
+def _check_error(data: bytes) -> None:
+    kind = struct.unpack_from("=H", data, 4)[0]
+    if kind == _NLMSG_ERROR:
+        code = -struct.unpack_from("=i", data, 16)[0]
+        if code:
+            raise OSError(code, os.strerror(code))
+
+
+def _family_id(requests: socket.socket) -> int:
+    requests.send(
+        _message(_GENL_ID_CTRL, _CTRL_CMD_GETFAMILY, _attribute(_CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0"))
+    )
+    data = requests.recv(65536)
+    _check_error(data)
+    for kind, payload in _attributes(data[20:]):
+        if kind == _CTRL_ATTR_FAMILY_ID:
+            return int(struct.unpack_from("=H", payload)[0])
+    raise OSError(0, "the kernel has no taskstats")
+
+
+def _parse(data: bytes) -> Iterator[tuple[int, TaskDelays]]:
+    """(aggregate kind, delays) of each message in `data`."""
+    offset = 0
+    while offset + 16 <= len(data):
+        length = struct.unpack_from("=I", data, offset)[0]
+        if length < 16:
+            return
+        for kind, payload in _attributes(data[offset + 20 : offset + length]):
+            if kind not in (_TYPE_AGGR_PID, _TYPE_AGGR_TGID):
+                continue
+            inner = dict(_attributes(payload))
+            raw = inner.get(_TYPE_STATS)
+            if raw is not None:
+                yield kind, _delays(raw)
+        offset += length + (-length % 4)
+
+
+def _delays(raw: bytes) -> TaskDelays:
+    size = ctypes.sizeof(_Taskstats)
+    stats = _Taskstats.from_buffer_copy(raw if len(raw) >= size else raw + b"\0" * (size - len(raw)))
+    return TaskDelays(
+        pid=stats.ac_pid,
+        process=stats.ac_tgid if stats.version >= 12 else 0,
+        parent=stats.ac_ppid,
+        run_ns=stats.cpu_run_virtual_total,
+        wait_cpu_ns=stats.cpu_delay_total,
+        wait_block_ns=stats.blkio_delay_total,
+        peak_rss_bytes=stats.hiwater_rss * 1024,
+    )
+
+
+def _possible_cpus() -> str:
+    with open("/sys/devices/system/cpu/possible", encoding="ascii") as file:  # noqa: PTH123
+        return file.read().strip()

@@ -1,0 +1,64 @@
+"""The ledger adds up, whatever was counted."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.probes.ledger import ended_descendants, share_out
+from headrace.system.taskstats import TaskDelays
+from hypothesis import given
+from hypothesis import strategies as st
+
+SECONDS = st.floats(0, 1000)
+
+
+@given(
+    wall=st.floats(1e-3, 1000),
+    cpu=SECONDS,
+    runnable=SECONDS,
+    block=SECONDS,
+    reads=SECONDS,
+    network=st.booleans(),
+    counted=st.booleans(),
+)
+def test_shares_add_up_to_the_wall_time(
+    wall: float, cpu: float, runnable: float, block: float, reads: float, network: bool, counted: bool
+) -> None:
+    shares = share_out(wall, cpu, runnable, block, reads, network=network, block_counted=counted)
+    parts = (shares.on_cpu_s, shares.wait_cpu_s, shares.wait_block_s, shares.wait_network_s, shares.other_s)
+    assert all(part >= 0 for part in parts)
+    assert sum(parts) == pytest.approx(wall)
+    assert (shares.wait_block_s == 0) if network else (shares.wait_network_s == 0)
+    # Time in read calls never makes a ledger overflow by itself: only what the kernel counted can.
+    assert shares.residue_s == pytest.approx(max(0.0, cpu + runnable + block - wall), abs=1e-9)
+
+
+@given(st.data())
+def test_every_ended_process_below_the_job_is_found_in_any_order(data: st.DataObject) -> None:
+    # A forest: process n has a parent among 1 … n-1, or is a stranger's child (parent 0). The job is process 1.
+    size = data.draw(st.integers(2, 30))
+    parents = {pid: data.draw(st.integers(0, pid - 1)) for pid in range(2, size + 1)}
+    ended = [
+        TaskDelays(
+            pid=pid, process=pid, parent=parent, run_ns=1, wait_cpu_ns=0, wait_block_ns=0, peak_rss_bytes=0
+        )
+        for pid, parent in parents.items()
+    ]
+
+    def below(pid: int) -> bool:
+        return pid == 1 or (pid != 0 and below(parents[pid]))
+
+    shuffled = data.draw(st.permutations(ended))
+    assert {task.pid for task in ended_descendants(1, [1], [1], shuffled)} == {
+        pid for pid in parents if below(pid)
+    }
+
+
+def test_without_counted_waits_only_sleep_inside_reads_is_block_io() -> None:
+    shares = share_out(10, 6, 1, 0, 8, network=False, block_counted=False)
+    assert (shares.wait_block_s, shares.other_s) == (3, 0)
+
+
+def test_asynchronous_waits_count_beyond_what_cpu_and_run_queue_explain() -> None:
+    shares = share_out(10, 1, 1, 0.5, 9.5, network=False, block_counted=True)
+    assert shares.wait_block_s == 7.5
+    assert shares.other_s == 0.5

@@ -1,0 +1,93 @@
+"""Jobs for test_ledger.py: each takes its own ledger and prints it as JSON. Started as programs, one process each."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from headrace.probes.ledger import LedgerMeter
+
+SPIN = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: sum(range(1000))"
+
+
+def spin(cpu_s: float) -> None:
+    """Computes until the process has used this much more CPU time."""
+    end = time.process_time() + cpu_s
+    while time.process_time() < end:
+        sum(range(1000))
+
+
+def read_cached(path: str, wall_s: float) -> float:
+    """Reads a cached file over and over, and computes on what it read; seconds inside read calls."""
+    inside, end = 0.0, time.monotonic() + wall_s
+    handle = os.open(path, os.O_RDONLY)
+    while time.monotonic() < end:
+        for offset in range(0, os.fstat(handle).st_size, 1 << 16):
+            before = time.monotonic()
+            data = os.pread(handle, 1 << 16, offset)
+            inside += time.monotonic() - before
+            sum(data[::16])
+    os.close(handle)
+    return inside
+
+
+def read_scattered(path: str, reads: int, size_bytes: int) -> float:
+    """Reads 4 KiB pieces here and there; seconds inside read calls."""
+    chosen, inside = random.Random(1), 0.0
+    handle = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+    for _ in range(reads):
+        before = time.monotonic()
+        os.pread(handle, 4096, chosen.randrange(size_bytes // 4096) * 4096)
+        inside += time.monotonic() - before
+    os.close(handle)
+    return inside
+
+
+def in_thread(work: object, *arguments: object) -> float:
+    """Does it in a thread that has ended before the ledger is read; what it returned."""
+    results: list[float] = []
+    thread = threading.Thread(target=lambda: results.append(work(*arguments)))  # type: ignore[operator]
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def main() -> None:
+    kind, *arguments = sys.argv[1:]
+    # A cgroup of version 1 or 2 to work in, joined before the meter looks where it is.
+    if group := os.environ.get("TEST_CGROUP"):
+        (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
+    meter = LedgerMeter(network="network" in kind)
+    meter.begin()
+    inside = 0.0
+    match kind:
+        case "spin":
+            spin(float(arguments[0]))
+        case "sleep":
+            time.sleep(float(arguments[0]))
+        case "cached":
+            inside = read_cached(arguments[0], float(arguments[1]))
+        case "scattered" | "scattered-network":
+            inside = read_scattered(arguments[0], int(arguments[1]), int(arguments[2]))
+        case "scattered-thread":
+            inside = in_thread(read_scattered, arguments[0], int(arguments[1]), int(arguments[2]))
+        case "children":
+            # A grandchild each: the shell does not replace itself, as it has something to do afterwards.
+            program = [sys.executable, "-c", SPIN.format(seconds=arguments[0])]
+            shells = [subprocess.Popen(["sh", "-c", '"$@"; true', "sh", *program]) for _ in range(2)]
+            for shell in shells:
+                shell.wait()
+        case _:
+            raise SystemExit(f"no job {kind}")
+    print(json.dumps(meter.end(inside).as_row()))
+
+
+if __name__ == "__main__":
+    main()
