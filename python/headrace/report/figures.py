@@ -1,0 +1,280 @@
+"""The page's interactive figures, with Bokeh. Skeletons with named sources: templates/report.js fills them from the
+page's data and refills them when the reader picks other curves, metrics or trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bokeh.embed import json_item
+from bokeh.models import (
+    BoxZoomTool,
+    ColumnDataSource,
+    FixedTicker,
+    HoverTool,
+    Range1d,
+    ResetTool,
+    SaveTool,
+    Span,
+    TeeHead,
+    Whisker,
+)
+from bokeh.plotting import figure
+from headrace.analysis.findings import FactorEffect
+from headrace.report.metrics import Metric, digits_for, interval_text, metric, number, value_text
+from headrace.report.palette import BLACK, CURVE_COLOURS, CURVE_DASHES, CURVE_MARKERS, GREY
+from headrace.report.select import DRAWN_AT_ONCE
+from headrace.report.wording import factor_text, level_text
+
+_CURVE_TIP = """<div class="tip"><strong>@label</strong><br>@slots slots: <strong>@text</strong> @mark<br>
+<span>@interval</span><br>@limit<br><span>@trials</span></div>"""
+_BYTE_TIP = """<div class="tip"><strong>$name</strong><br>@slots slots: <strong>@text</strong> @mark<br>
+<span>@interval</span><br><span>@trials</span></div>"""
+_SERIES_TIP = (
+    """<div class="tip"><strong>$name</strong><br>@time_s{0.0} s: <strong>@$name{0,0.[000]}</strong></div>"""
+)
+_EFFECT_TIP = """<div class="tip"><strong>@level</strong><br>@text<br><span>@interval</span><br><span>@trials</span></div>"""
+
+
+def _figure(title: str, x_title: str, y_title: str, height: int = 330, **options: Any) -> Any:
+    plot = figure(
+        height=height,
+        sizing_mode="stretch_width",
+        tools=[BoxZoomTool(), ResetTool(), SaveTool()],
+        active_drag=None,
+        toolbar_location="above",
+        title=title,
+        x_axis_label=x_title,
+        y_axis_label=y_title,
+        min_border_right=14,
+        **options,
+    )
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+    plot.title.text_font_size = "14px"
+    plot.title.text_color = "#1a1a1a"
+    plot.outline_line_color = None
+    plot.background_fill_color = None
+    plot.border_fill_color = None
+    for axis in plot.axis:
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_label_text_font_size = "13px"
+        axis.axis_label_text_color = "#333333"
+        axis.major_label_text_font_size = "12px"
+        axis.major_label_text_color = "#333333"
+        axis.axis_line_color = "#888888"
+        axis.major_tick_line_color = "#888888"
+        axis.minor_tick_line_color = None
+    plot.grid.grid_line_color = "#e6e6e6"
+    return plot
+
+
+def _whisker(source: ColumnDataSource, colour: str, **where: str) -> Whisker:
+    return Whisker(
+        source=source,
+        line_color=colour,
+        line_width=1.5,
+        upper_head=TeeHead(size=8, line_color=colour),
+        lower_head=TeeHead(size=8, line_color=colour),
+        **where,
+    )
+
+
+def _item(plot: Any, element: str) -> dict[str, Any]:
+    return dict(json_item(plot, element))
+
+
+def curve_figure(element: str, title: str, slots: list[int], bound: float | None = None) -> dict[str, Any]:
+    """A metric against slots: room for eight curves with intervals (`curve-0` … `curve-7`), their knees ringed
+    (`knees`), and the wanted efficiency as a line when `bound` (in per cent) is given."""
+    most = max(slots, default=1)
+    plot = _figure(title, "Job slots in use", "", x_range=Range1d(0, most * 1.06), y_range=Range1d(0, 1))
+    plot.xaxis.ticker = FixedTicker(ticks=_ticks(slots))
+    knees = ColumnDataSource({"slots": [], "value": [], "colour": []}, name="knees")
+    plot.scatter("slots", "value", source=knees, size=18, fill_color=None, line_color="colour", line_width=2)
+    lines: list[Any] = []
+    for index in range(DRAWN_AT_ONCE):
+        empty: dict[str, list[Any]] = {
+            name: []
+            for name in (
+                "slots",
+                "value",
+                "low",
+                "high",
+                "label",
+                "text",
+                "interval",
+                "limit",
+                "trials",
+                "mark",
+            )
+        }
+        source = ColumnDataSource(empty, name=f"curve-{index}")
+        colour = CURVE_COLOURS[index]
+        plot.add_layout(_whisker(source, colour, base="slots", lower="low", upper="high"))
+        plot.line("slots", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
+        lines.append(
+            plot.scatter("slots", "value", source=source, marker=CURVE_MARKERS[index], size=9, color=colour)
+        )
+    if bound is not None:
+        plot.add_layout(
+            Span(location=bound, dimension="width", line_color=BLACK, line_dash="dashed", line_width=1)
+        )
+    plot.add_tools(HoverTool(renderers=lines, tooltips=_CURVE_TIP, mode="mouse"))
+    return _item(plot, element)
+
+
+def _ticks(slots: list[int]) -> list[int]:
+    """The numbers tried, thinned so that their labels stay apart on a phone."""
+    most = max(slots, default=1)
+    kept: list[int] = []
+    for slot in sorted(set(slots), reverse=True):
+        if not kept or kept[-1] - slot >= most / 12:
+            kept.append(slot)
+    return sorted(kept)
+
+
+def byte_figure(element: str, names: list[Metric], slots: list[int]) -> dict[str, Any]:
+    """The byte rates of one curve against slots; sources are named by their metric."""
+    unit = names[0].unit if names else "B/s"
+    plot = _figure(
+        "Bytes a second at each boundary",
+        "Job slots in use",
+        f"Rate ({unit})",
+        x_range=Range1d(0, max(slots, default=1) * 1.06),
+        y_range=Range1d(0, 1),
+    )
+    plot.xaxis.ticker = FixedTicker(ticks=_ticks(slots))
+    lines: list[Any] = []
+    for index, shown in enumerate(names):
+        empty: dict[str, list[Any]] = {
+            name: [] for name in ("slots", "value", "low", "high", "text", "interval", "trials", "mark")
+        }
+        source = ColumnDataSource(empty, name=shown.name)
+        colour = CURVE_COLOURS[index]
+        plot.add_layout(_whisker(source, colour, base="slots", lower="low", upper="high"))
+        plot.line("slots", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
+        lines.append(
+            plot.scatter(
+                "slots",
+                "value",
+                source=source,
+                marker=CURVE_MARKERS[index],
+                size=9,
+                color=colour,
+                name=shown.title,
+            )
+        )
+    plot.add_tools(HoverTool(renderers=lines, tooltips=_BYTE_TIP, mode="mouse"))
+    return _item(plot, element)
+
+
+def effect_figure(element: str, workload: str, name: str, effects: list[FactorEffect]) -> dict[str, Any]:
+    """Mean of the metric at every level of every factor, the other factors averaged over."""
+    estimates = [level.estimate for effect in effects for level in effect.levels]
+    shown = metric(name, max((abs(e.value) for e in estimates), default=0.0))
+    rows: dict[str, list[Any]] = {
+        key: [] for key in ("level", "value", "low", "high", "text", "interval", "trials", "colour")
+    }
+    for index, effect in enumerate(effects):
+        for level in effect.levels:
+            estimate = level.estimate
+            value = estimate.value / shown.divisor
+            rows["level"].append(f"{factor_text(effect.factor)} {level_text(level.level)}")
+            rows["value"].append(value)
+            rows["low"].append(estimate.low / shown.divisor if estimate.low is not None else value)
+            rows["high"].append(estimate.high / shown.divisor if estimate.high is not None else value)
+            rows["text"].append(f"{value_text(estimate, shown)} {shown.unit}")
+            rows["interval"].append(interval_text(estimate, shown) or "no interval")
+            rows["trials"].append(f"{estimate.n} trials, {estimate.method}")
+            rows["colour"].append(CURVE_COLOURS[index % 4])
+    source = ColumnDataSource(rows)
+    low, high = min(rows["low"], default=0.0), max(rows["high"], default=1.0)
+    room = (high - low) * 0.08 or 1.0
+    plot = _figure(
+        f"{shown.title} of {workload}, by level",
+        shown.heading,
+        "",
+        height=90 + 26 * len(rows["level"]),
+        y_range=list(reversed(rows["level"])),
+        x_range=Range1d(low - room, high + room),
+    )
+    plot.ygrid.grid_line_dash = "dotted"
+    plot.add_layout(
+        Whisker(source=source, base="level", lower="low", upper="high", dimension="width", line_color=GREY, line_width=2,
+                upper_head=TeeHead(size=8, line_color=GREY), lower_head=TeeHead(size=8, line_color=GREY))
+    )  # fmt: skip
+    dots = plot.scatter("value", "level", source=source, size=10, color="colour")
+    plot.add_tools(HoverTool(renderers=[dots], tooltips=_EFFECT_TIP, mode="mouse"))
+    return _item(plot, element)
+
+
+SERIES_FIGURES: tuple[tuple[str, str, str, float, tuple[tuple[str, str], ...]], ...] = (
+    (
+        "block",
+        "Device rate",
+        "Rate (MB/s)",
+        1e6,
+        (("read_bytes_per_s", "read"), ("write_bytes_per_s", "written")),
+    ),
+    ("block", "Device requests", "Requests (1/s)", 1.0, (("read_iops", "read"), ("write_iops", "write"))),
+    (
+        "block",
+        "Request latency",
+        "Latency (ms)",
+        1.0,
+        (("read_latency_ms", "read"), ("write_latency_ms", "write")),
+    ),
+    ("block", "Requests in flight", "Requests", 1.0, (("in_flight", "in flight"),)),
+    (
+        "cpu",
+        "CPU of the whole machine",
+        "Share (%)",
+        0.01,
+        (("user", "user"), ("system", "system"), ("iowait", "I/O wait")),
+    ),
+    ("memory", "Page cache", "Size (GB)", 1e9, (("cached_bytes", "cached"), ("dirty_bytes", "dirty"))),
+    (
+        "pressure",
+        "Pressure stall",
+        "Share of time (%)",
+        0.01,
+        (("cpu_some", "CPU"), ("io_some", "I/O"), ("memory_some", "memory")),
+    ),
+)
+"""Probe, title, axis, divisor, and the columns drawn with their names."""
+
+
+def series_figure(element: str, title: str, y_title: str, names: list[str]) -> dict[str, Any]:
+    """Samples of one trial against time; one source, `series`, with `time_s` and a column for each name."""
+    source = ColumnDataSource({"time_s": [], **{name: [] for name in names}}, name="series")
+    plot = _figure(
+        title,
+        "Time since the jobs' release (s)",
+        y_title,
+        height=230,
+        x_range=Range1d(0, 1),
+        y_range=Range1d(0, 1),
+    )
+    lines = [
+        plot.line(
+            "time_s",
+            name,
+            source=source,
+            color=CURVE_COLOURS[index],
+            width=1.8,
+            dash=CURVE_DASHES[index],
+            name=name,
+        )
+        for index, name in enumerate(names)
+    ]
+    plot.add_tools(HoverTool(renderers=lines, tooltips=_SERIES_TIP, mode="mouse"))
+    return _item(plot, element)
+
+
+def effect_rows_text(effect: FactorEffect) -> str:
+    """All levels of a factor with their means, as one text."""
+    shown = metric(effect.metric, max((abs(level.estimate.value) for level in effect.levels), default=0.0))
+    return "; ".join(
+        f"{level_text(level.level)} {number(level.estimate.value / shown.divisor, digits_for(level.estimate))} {shown.unit}".strip()
+        for level in effect.levels
+    )

@@ -1,0 +1,169 @@
+// Draws the page's figures from its data, and redraws them when the reader picks other curves, metrics or trials.
+// Everything it needs stands in the page: it asks the network for nothing.
+"use strict";
+(async () => {
+  const page = JSON.parse(document.getElementById("headrace-data").textContent);
+  const colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A7A7A"];
+  const signs = ["●", "■", "▲", "◆", "▼", "⬢", "★", "✚"];
+  const plots = {};
+  for (const item of [...page.figures, ...page.series_figures.map((entry) => entry.item)]) {
+    const target = document.getElementById(item.target_id);
+    if (!target) continue;
+    const view = await Bokeh.embed.embed_item(item, item.target_id);
+    // What came back is the view of the plot, or (by version) a manager of views that holds it.
+    plots[item.target_id] = view.model ?? view.roots[0].model;
+  }
+
+  // On a phone rows become blocks (report.css); roles keep them a table for those who hear the page.
+  const roles = { TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TD: "cell" };
+  for (const table of document.querySelectorAll("table.stack")) {
+    for (const element of [table, ...table.querySelectorAll("thead, tbody, tr, td, th")]) {
+      const header = element.scope === "col" ? "columnheader" : "rowheader";
+      element.setAttribute("role", roles[element.tagName] ?? header);
+    }
+  }
+
+  const source = (plot, name) => plot.document.get_model_by_name(name);
+  const mark = (word) => word.split(", ").map((one) => page.marks[one] ?? one).join(" ");
+
+  // Which curve each of the eight colours draws; null when it is free.
+  const seats = new Array(colours.length).fill(null);
+  const boxes = [...document.querySelectorAll("input[data-curve]")];
+  const seat = (curve) => seats.indexOf(curve);
+
+  function columns(curve, rows) {
+    const out = { slots: [], value: [], low: [], high: [], text: [], interval: [], mark: [], label: [], limit: [], trials: [] };
+    rows.forEach((row, index) => {
+      if (row === null) return;
+      const [value, low, high, text, interval, provenance] = row;
+      out.slots.push(curve.slots[index]);
+      out.value.push(value);
+      out.low.push(low ?? value);
+      out.high.push(high ?? value);
+      out.text.push(text);
+      out.interval.push(interval ? `interval ${interval}` : "no interval");
+      out.mark.push(provenance);
+      out.label.push(curve.label);
+      out.limit.push(curve.limit[index]);
+      out.trials.push(curve.trials[index]);
+    });
+    return out;
+  }
+
+  function legend(element, entries) {
+    document.getElementById(element)?.replaceChildren(...entries.map(([seatNumber, text]) => {
+      const entry = document.createElement("span");
+      const sign = document.createElement("b");
+      sign.textContent = signs[seatNumber];
+      sign.style.color = colours[seatNumber];
+      entry.append(sign, text);
+      return entry;
+    }));
+  }
+
+  function drawCurves(plot, metric) {
+    const shown = page.metrics[metric];
+    let top = 0, bottom = 0;
+    const knees = { slots: [], value: [], colour: [] };
+    seats.forEach((curveIndex, index) => {
+      const curve = curveIndex === null ? null : page.curves[curveIndex];
+      const rows = curve?.values[metric] ?? [];
+      const data = columns(curve, rows);
+      source(plot, `curve-${index}`).data = data;
+      top = Math.max(top, ...data.high, ...data.value);
+      bottom = Math.min(bottom, ...data.low);
+      if (curve?.knee && curve.knee.metric === metric) {
+        const at = data.slots.indexOf(curve.knee.slots);
+        if (at >= 0) {
+          knees.slots.push(data.slots[at]);
+          knees.value.push(data.value[at]);
+          knees.colour.push(colours[index]);
+        }
+      }
+    });
+    source(plot, "knees").data = knees;
+    if (metric === "efficiency") top = Math.max(top, 100);
+    plot.y_range.start = bottom * 1.06;
+    plot.y_range.end = top > 0 ? top * 1.06 : 1;
+    plot.left[0].axis_label = shown.heading;
+    plot.title.text = `${shown.title} against slots`;
+  }
+
+  function drawAll() {
+    const picked = document.getElementById("pick-metric")?.value;
+    if (plots["figure-rate"] && picked) drawCurves(plots["figure-rate"], picked);
+    if (plots["figure-efficiency"]) drawCurves(plots["figure-efficiency"], "efficiency");
+    for (const box of boxes) {
+      const at = seat(Number(box.dataset.curve));
+      const sign = document.querySelector(`[data-sign="${box.dataset.curve}"]`);
+      box.checked = at >= 0;
+      box.disabled = at < 0 && !seats.includes(null);
+      sign.textContent = at >= 0 ? signs[at] : "";
+      sign.style.color = at >= 0 ? colours[at] : "";
+    }
+    legend("legend-curves", seats.flatMap((curve, at) => (curve === null ? [] : [[at, page.curves[curve].label]])));
+    const only = document.querySelector("input.only")?.checked ?? false;
+    for (const body of document.querySelectorAll("tbody[data-of]")) body.hidden = only && seat(Number(body.dataset.of)) < 0;
+  }
+
+  for (const curve of page.drawn) if (seats.includes(null)) seats[seats.indexOf(null)] = curve;
+  for (const box of boxes) {
+    box.addEventListener("change", () => {
+      const curve = Number(box.dataset.curve);
+      if (box.checked && seats.includes(null)) seats[seats.indexOf(null)] = curve;
+      if (!box.checked && seat(curve) >= 0) seats[seat(curve)] = null;
+      drawAll();
+    });
+  }
+  const onlyBoxes = [...document.querySelectorAll("input.only")];
+  for (const box of onlyBoxes) {
+    box.addEventListener("change", () => {
+      for (const other of onlyBoxes) other.checked = box.checked;
+      drawAll();
+    });
+  }
+  document.getElementById("pick-metric")?.addEventListener("change", drawAll);
+  drawAll();
+
+  const byteNames = ["uncompressed_bytes_per_s", "asked_bytes_per_s", "served_bytes_per_s", "device_bytes_per_s"].filter((name) => page.metrics[name]);
+  function drawBytes() {
+    const plot = plots["figure-bytes"];
+    const picker = document.getElementById("pick-bytes");
+    if (!plot || !picker) return;
+    const curve = page.curves[Number(picker.value)];
+    let top = 0;
+    for (const name of byteNames) {
+      const data = columns(curve, curve.values[name] ?? []);
+      source(plot, name).data = data;
+      top = Math.max(top, ...data.high, ...data.value);
+    }
+    plot.y_range.end = top > 0 ? top * 1.06 : 1;
+    legend("legend-bytes", byteNames.map((name, index) => [index, page.metrics[name].title]));
+  }
+  document.getElementById("pick-bytes")?.addEventListener("change", drawBytes);
+  drawBytes();
+
+  function drawSeries() {
+    const picker = document.getElementById("pick-trial");
+    if (!picker) return;
+    const trial = page.series[picker.value];
+    document.getElementById("trial-link").href = `trials/${encodeURIComponent(picker.value)}/`;
+    for (const entry of page.series_figures) {
+      const plot = plots[entry.element];
+      const samples = trial[entry.probe];
+      const data = { time_s: samples?.time_s ?? [] };
+      let top = 0;
+      entry.columns.forEach((name, index) => {
+        const values = (samples?.[name] ?? data.time_s.map(() => null)).map((value) => (value === null ? NaN : value / entry.divisor));
+        for (const value of values) if (value > top) top = value;
+        data[entry.names[index]] = values;
+      });
+      source(plot, "series").data = data;
+      plot.x_range.end = Math.max(1e-3, data.time_s.at(-1) ?? 1);
+      plot.y_range.end = top > 0 ? top * 1.08 : 1;
+    }
+  }
+  document.getElementById("pick-trial")?.addEventListener("change", drawSeries);
+  drawSeries();
+  document.documentElement.dataset.drawn = Object.keys(plots).length;
+})();

@@ -1,0 +1,269 @@
+"""Sentences: what the findings answer, in plain words. Used by every format, so that all say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from headrace.analysis.findings import Combined, Curve, FactorEffect, Findings, LimitKind, Point
+from headrace.report.metrics import metric, percent
+
+LEDGER = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "other")
+LEDGER_TITLES = {
+    "on_cpu": "On CPU",
+    "wait_cpu": "Waiting for a CPU",
+    "wait_block": "Waiting for block I/O",
+    "wait_network": "Waiting for the network",
+    "other": "Other",
+}
+PROVENANCE_MARKS = {
+    "measured": "m",
+    "emulated": "e",
+    "simulated": "s",
+    "modelled": "mod",
+    "published": "p",
+    "stated": "st",
+}
+PROVENANCE_MEANING = {
+    "measured": "real jobs on real storage",
+    "emulated": "real jobs under the real kernel, on a modelled drive",
+    "simulated": "modelled jobs on modelled storage, in virtual time",
+    "modelled": "computed from a model, not observed",
+    "published": "taken from a publication",
+    "stated": "taken from the study file",
+}
+_LIMITS: dict[str, str] = {
+    "cpu": "jobs keep their CPUs busy",
+    "cpu contention": "jobs wait for a CPU",
+    "device latency": "jobs wait for device latency",
+    "device bandwidth": "jobs share a device at its full bandwidth",
+    "network": "jobs wait for the network",
+    "cache": "jobs are fed by the page cache",
+    "idle": "slots stand idle",
+    "unknown": "what jobs wait for is not known",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one storage and workload can do: the best of its curves, in words."""
+
+    target: str
+    workload: str
+    big: str
+    """The number of slots fed as a short text: `6`, `≥ 8`, `0`; `–` without efficiency."""
+    sentence: str
+    best: Curve
+    others: int
+    """Curves of the same storage and workload that are not better."""
+    provenance: str
+
+
+def level_text(level: object) -> str:
+    """A level as people write it."""
+    if level is None:
+        return "–"
+    if isinstance(level, bool):
+        return "yes" if level else "no"
+    if isinstance(level, (list, tuple, dict)):
+        return json.dumps(level, default=str)
+    return str(level)
+
+
+def factor_text(factor: str) -> str:
+    """A factor's name for people: `read_ahead` is `read-ahead`."""
+    return factor.replace("_", "-")
+
+
+def levels_text(levels: Mapping[str, Any], only: Iterable[str] | None = None) -> str:
+    """`filesystem xfs, read-ahead 128 KiB`; factors that do not apply are left away."""
+    names = list(levels) if only is None else [name for name in only if name in levels]
+    return ", ".join(
+        f"{factor_text(name)} {level_text(levels[name])}" for name in names if levels[name] is not None
+    )
+
+
+def plural(count: int, word: str) -> str:
+    """`1 slot`, `2 slots`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def beyond_text(why: str) -> str:
+    """What limits the next slot, as a clause; `why` is a kind of limit or a sentence of the analysis."""
+    if why in get_args(LimitKind):
+        return _LIMITS[why]
+    return why.rstrip(".")
+
+
+def varied(curves: Iterable[Curve]) -> list[str]:
+    """Factors (without target and workload) that have more than one level over these curves."""
+    seen: dict[str, set[str]] = {}
+    for curve in curves:
+        for name, level in curve.levels.items():
+            if name not in ("target", "workload", "slots"):
+                seen.setdefault(name, set()).add(level_text(level))
+    return [name for name, levels in seen.items() if len(levels) > 1]
+
+
+def main_metric(findings: Findings) -> str | None:
+    """The metric that 'best' is about: that of the effects, else of the knees, else the first rate there is."""
+    for effect in findings.effects:
+        return effect.metric
+    for curve in findings.curves:
+        if curve.knee is not None:
+            return curve.knee.metric
+    present = {name for curve in findings.curves for point in curve.points for name in point.metrics}
+    for name in (
+        "events_per_s",
+        "asked_bytes_per_s",
+        "device_bytes_per_s",
+        "iops",
+        "throughput_jobs",
+        "efficiency",
+    ):
+        if name in present:
+            return name
+    return min(present) if present else None
+
+
+def peak(curve: Curve, name: str | None) -> float:
+    """Highest value of a metric over the curve's slots; minus infinity without it."""
+    return (
+        max((p.metrics[name].value for p in curve.points if name in p.metrics), default=float("-inf"))
+        if name
+        else 0.0
+    )
+
+
+def rank(curve: Curve, name: str | None) -> tuple[float, float, float]:
+    """Sort key, greatest best: slots fed first, then where exactly, then the highest rate."""
+    fed = curve.slots_fed
+    if fed is None:
+        return (-1.0, -1.0, peak(curve, name))
+    return (
+        float(fed.slots),
+        fed.interpolated if fed.interpolated is not None else float(fed.slots),
+        peak(curve, name),
+    )
+
+
+def _sentence(curve: Curve, rate: str | None, condition: str) -> tuple[str, str]:
+    fed = curve.slots_fed
+    where = f"{curve.target} feeds"
+    verb_note = "" if not condition else f" with {condition}"
+    if fed is None:
+        if rate is None or not curve.points:
+            return "–", f"{curve.target} has no valid trial of {curve.workload}."
+        best = max(curve.points, key=lambda p: p.metrics[rate].value if rate in p.metrics else float("-inf"))
+        if rate not in best.metrics:
+            return "–", f"{curve.target} has no valid trial of {curve.workload}."
+        shown = metric(rate, best.metrics[rate].value)
+        value = f"{best.metrics[rate].value / shown.divisor:.4g} {shown.unit}".strip()
+        return (
+            "–",
+            f"{curve.target} gives {curve.workload} {value} at {plural(best.slots, 'slot')}{verb_note}.",
+        )
+    bound = percent(fed.efficiency)
+    if fed.censored:
+        return f"≥{fed.slots}", (
+            f"{where} at least {plural(fed.slots, 'slot')} of {curve.workload} at {bound} job efficiency{verb_note}; "
+            "more were not tried."
+        )
+    if fed.slots == 0:
+        first = curve.points[0] if curve.points else None
+        reached = ""
+        if first is not None and "efficiency" in first.metrics:
+            reached = f" even at {plural(first.slots, 'slot')} jobs reach {percent(first.metrics['efficiency'].value)}:"
+        return (
+            "0",
+            f"{where} no slot of {curve.workload} at {bound} job efficiency{verb_note};{reached} {beyond_text(fed.why)}.",
+        )
+    return str(fed.slots), (
+        f"{where} {plural(fed.slots, 'slot')} of {curve.workload} at {bound} job efficiency{verb_note}; "
+        f"beyond, {beyond_text(fed.why)}."
+    )
+
+
+def provenance_of(curve: Curve) -> str:
+    """The provenance of a curve's points: one word, or several when they differ."""
+    return ", ".join(sorted({point.provenance for point in curve.points})) or "measured"
+
+
+def answers(findings: Findings) -> list[Answer]:
+    """One answer for each storage and workload, best storage first within a workload."""
+    rate = main_metric(findings)
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for curve in findings.curves:
+        groups.setdefault((curve.workload, curve.target), []).append(curve)
+    found: list[Answer] = []
+    for (workload, target), curves in groups.items():
+        best = max(curves, key=lambda c: rank(c, rate))
+        big, sentence = _sentence(
+            best, rate, levels_text(best.levels, varied(curves)) if len(curves) > 1 else ""
+        )
+        found.append(Answer(target, workload, big, sentence, best, len(curves) - 1, provenance_of(best)))
+    order = {workload: index for index, workload in enumerate(dict.fromkeys(a.workload for a in found))}
+    return sorted(found, key=lambda a: (order[a.workload], tuple(-x for x in rank(a.best, rate))))
+
+
+def _strength(effect: FactorEffect) -> float:
+    return effect.cost_of_wrong.value
+
+
+def choice_sentences(findings: Findings) -> list[str]:
+    """What a wrong choice costs: the strongest factor of each workload and metric, and all of them together."""
+    sentences: list[str] = []
+    for combined in findings.combined:
+        sentences.append(combined_sentence(combined))
+    groups: dict[tuple[str, str], list[FactorEffect]] = {}
+    for effect in findings.effects:
+        if effect.factor != "slots":
+            groups.setdefault((effect.workload, effect.metric), []).append(effect)
+    for (workload, name), effects in groups.items():
+        strongest = max(effects, key=_strength)
+        if strongest.cost_of_wrong.low is not None and strongest.cost_of_wrong.low <= 0:
+            sentences.append(
+                f"No single factor is seen to change the {metric(name).title.lower()} of {workload}: all intervals include zero."
+            )
+            continue
+        sentences.append(
+            f"What matters most for the {metric(name).title.lower()} of {workload} is {factor_text(strongest.factor)}: "
+            f"{level_text(strongest.worst)} instead of {level_text(strongest.best)} costs {percent(strongest.cost_of_wrong.value)}."
+        )
+    return sentences
+
+
+def differing(combined: Combined) -> list[str]:
+    """Factors in which best and worst differ."""
+    return [name for name in combined.best if combined.best[name] != combined.worst.get(name)]
+
+
+def combined_sentence(combined: Combined) -> str:
+    """Best against worst over all factors together."""
+    differ = differing(combined)
+    where = f" on {combined.target}" if combined.target else ""
+    return (
+        f"For {combined.workload}{where} at {plural(combined.slots, 'slot')}, the worst choice "
+        f"({levels_text(combined.worst, differ) or 'same levels'}) against the best ({levels_text(combined.best, differ) or 'same levels'}) "
+        f"costs {percent(combined.cost.value)} of the {metric(combined.metric).title.lower()}."
+    )
+
+
+def trials_sentence(findings: Findings) -> str:
+    """How much of the plan these findings rest on."""
+    text = f"{findings.trials_done} of {findings.trials_planned} planned trials done"
+    counts = {
+        status: sum(1 for left in findings.left_out if left.status == status)
+        for status in ("invalid", "failed", "unsupported")
+    }
+    parts = [f"{count} {status}" for status, count in counts.items() if count]
+    return (
+        f"{text}; left out of every finding: {', '.join(parts)}." if parts else f"{text}; all of them count."
+    )
+
+
+def limit_text(point: Point) -> str:
+    """Kind and share: `device latency, 61 %`."""
+    return f"{point.limit.kind} ({percent(point.limit.share)})"
