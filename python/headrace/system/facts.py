@@ -1,0 +1,146 @@
+"""Ground: what machine this is, for the record: kernel, CPU, memory, virtualization, versions, settings that matter."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from headrace.system.cgroups import hierarchy
+from headrace.system.identity import boot_id
+from headrace.system.requirements import find_program
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Entry, Journal
+
+_PACKAGES = ("headrace", "awkward", "numpy", "uproot", "pyarrow", "duckdb", "root")
+_PROGRAMS = {
+    "fio": ("--version",),
+    "mkfs.ext4": ("-V",),
+    "mkfs.xfs": ("-V",),
+    "mkfs.btrfs": ("-V",),
+    "root-config": ("--version",),
+}
+_VM_SETTINGS = (
+    "dirty_background_bytes",
+    "dirty_background_ratio",
+    "dirty_bytes",
+    "dirty_expire_centisecs",
+    "dirty_ratio",
+    "dirty_writeback_centisecs",
+    "swappiness",
+    "vfs_cache_pressure",
+)
+_DELAY_ACCOUNTING = Path("/proc/sys/kernel/task_delayacct")
+
+
+def _text(path: str) -> str | None:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace").strip() or None
+    return None
+
+
+def _cpu_model() -> str:
+    for line in (_text("/proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model", "cpu model", "Processor"):
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def virtualization() -> str:
+    """What the machine runs in: `none`, or the hypervisor's or container's name as far as it can be told."""
+    program = find_program("systemd-detect-virt")
+    if program is not None:
+        said = subprocess.run([program], capture_output=True, text=True).stdout.strip()
+        if said:
+            return said
+    found: list[str] = []
+    if " hypervisor" in (_text("/proc/cpuinfo") or ""):
+        maker = _text("/sys/class/dmi/id/sys_vendor") or _text("/sys/hypervisor/type")
+        found.append(f"virtual machine ({maker})" if maker else "virtual machine")
+    if Path("/.dockerenv").exists():
+        found.append("docker")
+    return ", ".join(found) or "none"
+
+
+def _program_version(name: str, arguments: tuple[str, ...]) -> str | None:
+    program = find_program(name)
+    if program is None:
+        return None
+    found = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=10)
+    lines = (found.stdout or found.stderr).strip().splitlines()
+    return lines[0].strip() if lines else None
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python, of the packages that jobs run on, and of the programs that Headrace calls, where they are there."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    for name, arguments in _PROGRAMS.items():
+        if said := _program_version(name, arguments):
+            found[name] = said
+    return found
+
+
+def facts() -> dict[str, Any]:
+    """The environment of a record, JSON-able. Two machines on which a job behaves alike have equal facts but for
+    `hostname` and `boot_id`."""
+    memory = psutil.virtual_memory()
+    memory_group = hierarchy("memory")
+    release = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
+    return {
+        "hostname": platform.node(),
+        "boot_id": boot_id(),
+        "os": release.get("PRETTY_NAME", platform.system()),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpu_model": _cpu_model(),
+        "cores": psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
+        "cpus": psutil.cpu_count() or 1,
+        "cpus_usable": len(os.sched_getaffinity(0)),
+        "cpu_governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "clock_source": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "memory_bytes": memory.total,
+        "swap_bytes": psutil.swap_memory().total,
+        "virtualization": virtualization(),
+        "cgroup_version": memory_group.version if memory_group else None,
+        "transparent_hugepages": _text("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "vm": {
+            name: int(value) for name in _VM_SETTINGS if (value := _text(f"/proc/sys/vm/{name}")) is not None
+        },
+        "root": os.geteuid() == 0,
+        "versions": versions(),
+    }
+
+
+def enable_delay_accounting(journal: Journal) -> Entry | None:
+    """Has the kernel count how long each process waits for block I/O (`kernel.task_delayacct`, off since Linux 5.14).
+
+    Counted for processes that start afterwards only. Returns the entry that switches it off again, None when it was on
+    already or cannot be had (see `delay_accounting`).
+    """
+    if delay_accounting() or not os.access(_DELAY_ACCOUNTING, os.W_OK):
+        return None
+    entry = journal.begin("write_setting", path=str(_DELAY_ACCOUNTING), value="0")
+    _DELAY_ACCOUNTING.write_text("1")
+    return entry
+
+
+def delay_accounting() -> bool:
+    """True when processes that start now have their waits for block I/O counted. Kernels before 5.14 always did,
+    unless they were started with `nodelayacct`."""
+    setting = _text(str(_DELAY_ACCOUNTING))
+    if setting is None:
+        return "nodelayacct" not in (_text("/proc/cmdline") or "")
+    return setting == "1"

@@ -1,0 +1,133 @@
+"""Ground: the page cache: emptying it, filling it, and counting what of a file lies in it."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from headrace.errors import HeadraceError, MissingError
+
+_CACHESTAT = 451  # Linux 6.5, the same number on every architecture
+_PAGE = mmap.PAGESIZE
+_DROP = Path("/proc/sys/vm/drop_caches")
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (("offset", ctypes.c_uint64), ("length", ctypes.c_uint64))
+
+
+class _CacheStat(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_uint64) for name in ("cached", "dirty", "writeback", "evicted", "recently_evicted")
+    )
+
+
+def can_drop_all() -> bool:
+    """True when this process may empty the whole page cache."""
+    return os.access(_DROP, os.W_OK)
+
+
+def drop_all() -> None:
+    """Writes every dirty page of the machine to its device, then drops all clean pages, directory entries and inodes.
+
+    Raises MissingError without root: use `drop_files` then.
+    """
+    os.sync()
+    try:
+        _DROP.write_text("3")
+    except OSError as error:
+        raise MissingError("emptying the whole page cache needs root", hint="run as root") from error
+
+
+def drop_files(paths: Iterable[Path | str]) -> int:
+    """Drops the pages of these files, dirty ones written first; needs no root. Returns the bytes that stayed resident
+    (pages that a process has mapped or that are being written). Raises HeadraceError for a file that cannot be read."""
+    left = 0
+    for path in paths:
+        handle = _open(path)
+        try:
+            os.fsync(handle)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            left += _resident(handle)
+        finally:
+            os.close(handle)
+    return left
+
+
+def resident_bytes(paths: Iterable[Path | str]) -> int:
+    """Bytes of these files that lie in the page cache, in whole pages. Raises HeadraceError for an unreadable file."""
+    total = 0
+    for path in paths:
+        handle = _open(path)
+        try:
+            total += _resident(handle)
+        finally:
+            os.close(handle)
+    return total
+
+
+def warm(paths: Iterable[Path | str]) -> int:
+    """Reads these files once, whole, so that they lie in the page cache; returns the bytes that do afterwards
+    (fewer than their size when memory is short). Raises HeadraceError for an unreadable file."""
+    buffer = bytearray(1 << 20)
+    names = list(paths)
+    for path in names:
+        handle = _open(path)
+        try:
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            while os.readv(handle, [buffer]):
+                pass
+        except OSError as error:
+            raise HeadraceError(f"{path} cannot be read: {error.strerror}") from error
+        finally:
+            os.close(handle)
+    return resident_bytes(names)
+
+
+def _open(path: Path | str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise HeadraceError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _resident(handle: int) -> int:
+    span, found = _Range(0, 0), _CacheStat()
+    if _libc.syscall(_CACHESTAT, handle, ctypes.byref(span), ctypes.byref(found), 0) == 0:
+        return found.cached * _PAGE
+    if ctypes.get_errno() not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return _resident_by_mincore(handle)
+
+
+def _resident_by_mincore(handle: int) -> int:
+    """The older way: maps the file and asks which of its pages are in memory (kernels before 6.5)."""
+    size = os.fstat(handle).st_size
+    if size == 0:
+        return 0
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, handle, 0)
+    if address is None or address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "mmap")
+    try:
+        pages = ctypes.create_string_buffer((size + _PAGE - 1) // _PAGE)
+        if _libc.mincore(address, size, pages) != 0:
+            raise OSError(ctypes.get_errno(), "mincore")
+        return sum(byte & 1 for byte in pages.raw) * _PAGE
+    finally:
+        _libc.munmap(address, size)
