@@ -1,0 +1,173 @@
+//! The free space of a filesystem: groups of blocks, each with a pointer that moves on and extents that came back.
+
+use super::{FilesystemKind, FilesystemSpec, NoSpace, BLOCK_BYTES};
+use crate::stream::Stream;
+
+/// Blocks in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    pub block: u64,
+    pub blocks: u64,
+}
+
+#[derive(Debug)]
+struct Group {
+    start: u64,
+    end: u64,
+    /// Metadata at its beginning: bitmaps and inode table.
+    table: u64,
+    /// The free extent that is being handed out.
+    open: Run,
+    /// Extents given back, in order of address.
+    returned: Vec<Run>,
+    holes: Stream,
+}
+
+#[derive(Debug)]
+pub(super) struct Space {
+    groups: Vec<Group>,
+    directory_groups: Vec<usize>,
+    free_extent_blocks: f64,
+    used_extent_blocks: f64,
+    free: u64,
+    inode_slots: Vec<u64>,
+}
+
+impl Space {
+    pub(super) fn new(spec: &FilesystemSpec, blocks: u64, seed: u64) -> Self {
+        // Block groups of 128 MiB, their metadata in front (ext4 packs that of 16 groups: flex_bg), against four
+        // large allocation groups, at most 1 TiB each.
+        let (group_blocks, table_blocks) = match spec.kind {
+            FilesystemKind::Ext3 => (32_768, 514),
+            FilesystemKind::Ext4 => (32_768 * 16, 514 * 16),
+            FilesystemKind::Xfs => ((blocks / 4).clamp(4096, 1 << 28), 16),
+            FilesystemKind::Btrfs => (262_144, 0),
+        };
+        let free_extent_blocks = (spec.free_extent_bytes / BLOCK_BYTES) as f64;
+        let used = spec.used_fraction.clamp(0.0, 0.98);
+        let aged = spec.free_extent_bytes > 0;
+        let mut groups = Vec::new();
+        let mut start = 0;
+        while start + table_blocks + 64 < blocks {
+            let end = (start + group_blocks).min(blocks);
+            let holes = Stream::numbered(seed, "filesystem/holes", groups.len() as u64);
+            groups.push(Group {
+                start,
+                end,
+                table: table_blocks,
+                open: Run { block: start + table_blocks, blocks: if aged { 0 } else { end - start - table_blocks } },
+                returned: Vec::new(),
+                holes,
+            });
+            start = end;
+        }
+        let directories = spec.directories.max(1) as usize;
+        let first = (spec.start_fraction.clamp(0.0, 0.999) * groups.len() as f64) as usize;
+        // Directories spread over the groups that are left (Orlov; XFS rotates over its allocation groups).
+        let directory_groups =
+            (0..directories).map(|d| first + d * (groups.len() - first) / directories).collect();
+        let free = groups.iter().map(|g| g.end - g.start - g.table).sum::<u64>();
+        let free = if aged { (free as f64 * (1.0 - used)) as u64 } else { free };
+        Space {
+            groups,
+            directory_groups,
+            free_extent_blocks,
+            used_extent_blocks: free_extent_blocks * used / (1.0 - used),
+            free,
+            inode_slots: vec![0; directories],
+        }
+    }
+
+    pub(super) fn free_blocks(&self) -> u64 {
+        self.free
+    }
+
+    /// Where the inode table of a directory's group has its `number`-th block.
+    pub(super) fn inode_block(&mut self, directory: u32, number: u64) -> u64 {
+        let directory = directory as usize % self.directory_groups.len();
+        self.inode_slots[directory] = self.inode_slots[directory].max(number + 1);
+        let group = &self.groups[self.directory_groups[directory]];
+        group.start + 2 + number % group.table.max(3).saturating_sub(2)
+    }
+
+    /// Up to `wanted` blocks in a row: at `goal` if it is free, else in the directory's group, else behind it.
+    pub(super) fn take(&mut self, directory: u32, wanted: u64, goal: Option<u64>) -> Result<Run, NoSpace> {
+        let home = match goal {
+            Some(block) => self.groups.partition_point(|g| g.start <= block).saturating_sub(1),
+            None => self.directory_groups[directory as usize % self.directory_groups.len()],
+        };
+        for step in 0..self.groups.len() {
+            let number = (home + step) % self.groups.len();
+            if let Some(run) = self.take_in(number, wanted, goal.filter(|_| step == 0)) {
+                self.free = self.free.saturating_sub(run.blocks);
+                return Ok(run);
+            }
+        }
+        Err(NoSpace)
+    }
+
+    fn take_in(&mut self, number: usize, wanted: u64, goal: Option<u64>) -> Option<Run> {
+        let group = &mut self.groups[number];
+        if let Some(goal) = goal {
+            if group.open.blocks > 0 && group.open.block == goal {
+                return Some(take_front(&mut group.open, wanted));
+            }
+            if let Some(at) = group.returned.iter().position(|r| r.block == goal) {
+                return Some(take_returned(&mut group.returned, at, wanted));
+            }
+        }
+        // First fit among what came back, if it holds the whole; else the untouched space; else the largest piece.
+        if let Some(at) = group.returned.iter().position(|r| r.blocks >= wanted) {
+            return Some(take_returned(&mut group.returned, at, wanted));
+        }
+        while group.open.blocks == 0 && self.free_extent_blocks > 0.0 && group.open.block < group.end {
+            let gap = group.holes.exponential(self.used_extent_blocks.max(1.0)) as u64 + 1;
+            let length = group.holes.exponential(self.free_extent_blocks) as u64 + 1;
+            let block = group.open.block + gap;
+            let blocks = length.min(group.end.saturating_sub(block));
+            group.open = Run { block: block.min(group.end), blocks };
+        }
+        if group.open.blocks > 0 {
+            return Some(take_front(&mut group.open, wanted));
+        }
+        let (at, _) = group.returned.iter().enumerate().max_by_key(|(_, r)| r.blocks)?;
+        Some(take_returned(&mut group.returned, at, wanted))
+    }
+
+    /// Blocks come back; they join what they adjoin.
+    pub(super) fn release(&mut self, run: Run) {
+        self.free += run.blocks;
+        let number = self.groups.partition_point(|g| g.start <= run.block).saturating_sub(1);
+        let group = &mut self.groups[number];
+        if run.block + run.blocks == group.open.block && group.open.blocks > 0 {
+            group.open = Run { block: run.block, blocks: run.blocks + group.open.blocks };
+            return;
+        }
+        let list = &mut group.returned;
+        let at = list.partition_point(|r| r.block < run.block);
+        list.insert(at, run);
+        if at + 1 < list.len() && list[at].block + list[at].blocks == list[at + 1].block {
+            list[at].blocks += list[at + 1].blocks;
+            list.remove(at + 1);
+        }
+        if at > 0 && list[at - 1].block + list[at - 1].blocks == list[at].block {
+            list[at - 1].blocks += list[at].blocks;
+            list.remove(at);
+        }
+    }
+}
+
+fn take_front(run: &mut Run, wanted: u64) -> Run {
+    let taken = Run { block: run.block, blocks: wanted.min(run.blocks) };
+    run.block += taken.blocks;
+    run.blocks -= taken.blocks;
+    taken
+}
+
+fn take_returned(list: &mut Vec<Run>, at: usize, wanted: u64) -> Run {
+    let taken = take_front(&mut list[at], wanted);
+    if list[at].blocks == 0 {
+        list.remove(at);
+    }
+    taken
+}

@@ -1,0 +1,248 @@
+//! The cores of a host, shared fairly among the tasks that can run.
+//!
+//! A fair scheduler with short time slices is processor sharing: with r runnable tasks on c cores each runs at
+//! min(1, c/r) of a core. Two clocks say it all in closed form: work done a task, and CPU time had a task; a task
+//! is done when the work clock reaches its mark, whoever came and went meanwhile.
+
+use headrace_model::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// What sharing a core costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SharingSpec {
+    /// Time slice of the scheduler while tasks wait (CFS: about 6 ms on 8 cores).
+    pub timeslice_ns: u64,
+    /// Lost at each switch: the switch itself and the caches it cools.
+    pub switch_ns: u64,
+    /// Share of a core's speed lost when all cores are busy (memory bandwidth, shared caches, turbo); linear between.
+    pub busy_core_slowdown: f64,
+}
+
+impl Default for SharingSpec {
+    fn default() -> Self {
+        SharingSpec { timeslice_ns: 6_000_000, switch_ns: 5_000, busy_core_slowdown: 0.0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    work_mark: f64,
+    sequence: u64,
+    task: u32,
+    cpu_mark: f64,
+}
+
+/// The cores of one host.
+#[derive(Debug)]
+pub struct Cpu {
+    cores: u32,
+    speed: f64,
+    sharing: SharingSpec,
+    /// Binary heap by (work mark, sequence).
+    heap: Vec<Running>,
+    work_clock: f64,
+    cpu_clock: f64,
+    /// Progress of the two clocks a nanosecond.
+    work_rate: f64,
+    cpu_rate: f64,
+    last: Nanos,
+    sequence: u64,
+    busy_core_ns: f64,
+    awake_ns: u64,
+}
+
+impl Cpu {
+    pub fn new(cores: u32, speed: f64, sharing: SharingSpec) -> Self {
+        Cpu {
+            cores: cores.max(1),
+            speed,
+            sharing,
+            heap: Vec::new(),
+            work_clock: 0.0,
+            cpu_clock: 0.0,
+            work_rate: speed,
+            cpu_rate: 1.0,
+            last: 0,
+            sequence: 0,
+            busy_core_ns: 0.0,
+            awake_ns: 0,
+        }
+    }
+
+    pub fn runnable(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Integral over time of the busy cores, to the last change.
+    pub fn busy_core_ns(&self) -> u64 {
+        self.busy_core_ns as u64
+    }
+
+    /// Time with at least one busy core.
+    pub fn awake_ns(&self) -> u64 {
+        self.awake_ns
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        let span = now - self.last;
+        if span > 0 {
+            self.last = now;
+            if !self.heap.is_empty() {
+                let span_f = span as f64;
+                self.work_clock += span_f * self.work_rate;
+                self.cpu_clock += span_f * self.cpu_rate;
+                self.busy_core_ns += span_f * (self.heap.len() as f64).min(f64::from(self.cores));
+                self.awake_ns += span;
+            }
+        }
+    }
+
+    fn set_rates(&mut self) {
+        let runnable = self.heap.len() as f64;
+        let cores = f64::from(self.cores);
+        let busy = runnable.min(cores);
+        self.cpu_rate = if runnable > cores { cores / runnable } else { 1.0 };
+        let mut rate = self.cpu_rate * self.speed;
+        if runnable > cores {
+            let slice = self.sharing.timeslice_ns as f64;
+            rate *= slice / (slice + self.sharing.switch_ns as f64);
+        }
+        if self.cores > 1 && self.sharing.busy_core_slowdown > 0.0 {
+            rate *= 1.0 - self.sharing.busy_core_slowdown * (busy - 1.0).max(0.0) / (cores - 1.0);
+        }
+        self.work_rate = rate;
+    }
+
+    /// A task starts work of `cpu_ns` (nanoseconds of an idle core of speed 1).
+    pub fn start(&mut self, now: Nanos, task: u32, cpu_ns: u64) {
+        self.advance(now);
+        if self.heap.is_empty() {
+            // Nobody runs: the clocks may start over, which keeps their precision.
+            self.work_clock = 0.0;
+            self.cpu_clock = 0.0;
+        }
+        self.sequence += 1;
+        let entry = Running {
+            work_mark: self.work_clock + cpu_ns as f64,
+            sequence: self.sequence,
+            task,
+            cpu_mark: self.cpu_clock,
+        };
+        self.heap.push(entry);
+        self.up(self.heap.len() - 1);
+        self.set_rates();
+    }
+
+    /// When the next task is done, if nobody else comes or goes.
+    pub fn next_done(&self) -> Option<Nanos> {
+        let first = self.heap.first()?;
+        let left = (first.work_mark - self.work_clock).max(0.0) / self.work_rate;
+        Some(self.last + left.ceil() as u64)
+    }
+
+    /// Takes the task that is done at `now` (which is `next_done`), with the CPU time it had.
+    pub fn finish(&mut self, now: Nanos) -> (u32, u64) {
+        self.advance(now);
+        let first = self.heap[0];
+        // The clock may stand a rounding short of the mark.
+        self.work_clock = self.work_clock.max(first.work_mark);
+        let last = self.heap.len() - 1;
+        self.heap.swap(0, last);
+        self.heap.pop();
+        if !self.heap.is_empty() {
+            self.down();
+        }
+        self.set_rates();
+        (first.task, (self.cpu_clock - first.cpu_mark).round() as u64)
+    }
+
+    /// Brings the integrals up to `now`.
+    pub fn settle(&mut self, now: Nanos) {
+        self.advance(now);
+    }
+
+    fn before(a: &Running, b: &Running) -> bool {
+        (a.work_mark, a.sequence) < (b.work_mark, b.sequence)
+    }
+
+    fn up(&mut self, mut position: usize) {
+        while position > 0 {
+            let parent = (position - 1) / 2;
+            if !Self::before(&self.heap[position], &self.heap[parent]) {
+                break;
+            }
+            self.heap.swap(position, parent);
+            position = parent;
+        }
+    }
+
+    fn down(&mut self) {
+        let mut position = 0;
+        loop {
+            let mut least = position;
+            for child in [2 * position + 1, 2 * position + 2] {
+                if child < self.heap.len() && Self::before(&self.heap[child], &self.heap[least]) {
+                    least = child;
+                }
+            }
+            if least == position {
+                break;
+            }
+            self.heap.swap(position, least);
+            position = least;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(cpu: &mut Cpu) -> Vec<(Nanos, u32, u64)> {
+        let mut done = Vec::new();
+        while let Some(time) = cpu.next_done() {
+            let (task, cpu_ns) = cpu.finish(time);
+            done.push((time, task, cpu_ns));
+        }
+        done
+    }
+
+    const FREE: SharingSpec = SharingSpec { timeslice_ns: 6_000_000, switch_ns: 0, busy_core_slowdown: 0.0 };
+
+    #[test]
+    fn tasks_share_cores_fairly() {
+        let mut cpu = Cpu::new(2, 1.0, FREE);
+        for task in 0..4 {
+            cpu.start(0, task, 1_000_000 * u64::from(task + 1));
+        }
+        // 4 on 2 cores: half speed until the first is done at 2 ms, then 3 on 2: 1.5 ms for the next 1 ms of work …
+        let done = run(&mut cpu);
+        let times: Vec<_> = done.iter().map(|d| d.0).collect();
+        assert_eq!(times, vec![2_000_000, 3_500_000, 4_500_000, 5_500_000]);
+        assert_eq!(done.iter().map(|d| d.2).collect::<Vec<_>>(), vec![1_000_000, 2_000_000, 3_000_000, 4_000_000]);
+        assert_eq!(cpu.busy_core_ns(), 10_000_000);
+    }
+
+    #[test]
+    fn switching_costs_only_when_tasks_wait() {
+        let sharing = SharingSpec { timeslice_ns: 1_000_000, switch_ns: 10_000, busy_core_slowdown: 0.0 };
+        let mut alone = Cpu::new(1, 1.0, sharing);
+        alone.start(0, 0, 1_000_000);
+        assert_eq!(run(&mut alone)[0].0, 1_000_000);
+        let mut shared = Cpu::new(1, 1.0, sharing);
+        shared.start(0, 0, 1_000_000);
+        shared.start(0, 1, 1_000_000);
+        assert_eq!(run(&mut shared)[1].0, 2_020_000);
+    }
+
+    #[test]
+    fn a_faster_core_and_busy_neighbours_change_the_time_of_work() {
+        let sharing = SharingSpec { busy_core_slowdown: 0.2, ..FREE };
+        let mut cpu = Cpu::new(2, 2.0, sharing);
+        cpu.start(0, 0, 1_000_000);
+        cpu.start(0, 1, 1_000_000);
+        // Both cores busy: 2.0 x 0.8.
+        assert_eq!(run(&mut cpu)[0].0, 625_000);
+    }
+}
