@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.document import FieldPath, dotted, read_document
 from headrace.errors import Fault, HeadraceError
-from headrace.study.document import FieldPath, dotted, read_document
 from headrace.study.model import Study
 
 

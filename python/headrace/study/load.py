@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 from headrace import faults as fault_room
 from headrace import targets as target_room
 from headrace import workloads as workload_room
+from headrace.document import Document, FieldPath, parse_document, read_document
 from headrace.errors import Fault, StudyError
 from headrace.registry import nearest
-from headrace.study.document import Document, FieldPath, parse_document, read_document
 from headrace.study.fields import Address, field_paths, find_field, with_level
 from headrace.study.model import Part, PlanOptions, ReportOptions, RunOptions, Site, Study
 

@@ -1,4 +1,4 @@
-"""Step 1a of the way: a TOML file -> its values, and the line of every field, so that a fault can name it.
+"""Ground: a TOML file (a study, a catalog entry) -> its values, and the line of every field, so that a fault can name it.
 
 Values come from the standard library's parser, lines from the TOML grammar of tree-sitter.
 """
