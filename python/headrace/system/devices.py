@@ -1,0 +1,132 @@
+"""Ground: block devices and what they are made of (sysfs): partition on disk, dm, md, bcache and loop on others."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.system import block_queue, loops
+from headrace.system.mounts import Mount
+
+_CLASS = Path("/sys/class/block")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device and those below it, as they stand now."""
+
+    name: str
+    """Kernel name, such as `vda1`, `dm-0`."""
+    kind: str
+    """`disk`, `partition`, `loop`, `dm` (with `label`), `md` (with `level`), `bcache` …"""
+    size_bytes: int
+    model: str
+    rotational: bool | None
+    scheduler: str | None
+    queue_depth: int | None
+    logical_block_bytes: int | None
+    physical_block_bytes: int | None
+    write_cache: str | None
+    detail: str
+    """RAID level of an md device, name of a dm device, file behind a loop device."""
+    below: tuple[Device, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-able mapping for the record; facts that the kernel does not give are left out."""
+        own = {key: value for key, value in vars(self).items() if key != "below" and value not in (None, "")}
+        return {**own, "below": [device.as_dict() for device in self.below]} if self.below else own
+
+
+def _attribute(name: str, attribute: str) -> str:
+    with contextlib.suppress(OSError):
+        return (_CLASS / name / attribute).read_text(errors="replace").strip()
+    return ""
+
+
+def name_of(number: str) -> str | None:
+    """Kernel name of the block device with this `major:minor`; None when there is none (an anonymous number)."""
+    folder = Path("/sys/dev/block") / number
+    return folder.resolve().name if folder.exists() else None
+
+
+def parent_disk(name: str) -> str | None:
+    """The disk that a partition is part of; None for a device that is no partition."""
+    folder = (_CLASS / name).resolve()
+    return folder.parent.name if (folder / "partition").exists() else None
+
+
+def parts_below(name: str) -> list[str]:
+    """Kernel names of what a device directly lies on: its disk, or the members of an array or map."""
+    if (disk := parent_disk(name)) is not None:
+        return [disk]
+    return sorted(found.name for found in (_CLASS / name).glob("slaves/*"))
+
+
+def whole_disks(name: str) -> list[str]:
+    """The devices at the bottom, whose queues have schedulers: a loop device counts as one."""
+    below = parts_below(name)
+    return sorted({disk for part in below for disk in whole_disks(part)}) if below else [name]
+
+
+def _kind(name: str) -> tuple[str, str]:
+    folder = _CLASS / name
+    if parent_disk(name) is not None:
+        return "partition", ""
+    if (folder / "loop").is_dir():
+        return "loop", str(loops.attached().get(name, ""))
+    if (folder / "dm").is_dir():
+        return "dm", _attribute(name, "dm/name")
+    if (folder / "md").is_dir():
+        return "md", _attribute(name, "md/level")
+    if (folder / "bcache").is_dir():
+        return "bcache", ""
+    return ("zram" if name.startswith("zram") else "disk"), ""
+
+
+def describe(name: str) -> Device:
+    """A device with everything below it."""
+    kind, detail = _kind(name)
+    disk = parent_disk(name) or name
+    rotational = block_queue.read_number(disk, "rotational")
+    maker, model = _attribute(disk, "device/vendor"), _attribute(disk, "device/model")
+    return Device(
+        name=name,
+        kind=kind,
+        size_bytes=int(_attribute(name, "size") or 0) * 512,
+        model=" ".join(word for word in (maker if not maker.startswith("0x") else "", model) if word),
+        rotational=bool(rotational) if rotational is not None else None,
+        scheduler=block_queue.read_scheduler(disk),
+        queue_depth=block_queue.read_depth(disk),
+        logical_block_bytes=block_queue.read_number(disk, "logical_block_size"),
+        physical_block_bytes=block_queue.read_number(disk, "physical_block_size"),
+        write_cache=_attribute(disk, "queue/write_cache") or None,
+        detail=detail,
+        below=tuple(describe(part) for part in parts_below(name)),
+    )
+
+
+def devices_of(mount: Mount) -> list[str]:
+    """Kernel names of the block devices that a file system lies on directly; empty when it lies on none.
+
+    For overlayfs these are the devices of its upper layer, where this process can see it.
+    """
+    if (name := name_of(mount.device_number)) is not None:
+        return [name]
+    if mount.filesystem == "btrfs":
+        resolved = Path(mount.source).resolve().name
+        for folder in Path("/sys/fs/btrfs").glob("*/devices"):
+            members = sorted(device.name for device in folder.iterdir())
+            if resolved in members:
+                return members
+    if mount.filesystem == "overlay":
+        for option in mount.super_options:
+            key, _, value = option.partition("=")
+            if key == "upperdir":
+                with contextlib.suppress(OSError):
+                    number = Path(value).stat().st_dev
+                    name = name_of(f"{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & ~0xFF}")
+                    return [name] if name else []
+    names = [Path(part).resolve().name for part in mount.source.split(":") if part.startswith("/dev/")]
+    return sorted(name for name in names if (_CLASS / name).exists())

@@ -1,0 +1,172 @@
+"""Ground: file systems behind a network: which they are, their server, what their client is set to, how they stripe."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.system.mounts import Mount
+from headrace.system.requirements import find_program
+
+_KINDS = {
+    "nfs": "nfs",
+    "nfs4": "nfs",
+    "lustre": "lustre",
+    "gpfs": "gpfs",
+    "mmfs": "gpfs",
+    "beegfs": "beegfs",
+    "fhgfs": "beegfs",
+    "ceph": "ceph",
+    "fuse.ceph": "ceph",
+    "fuse.ceph-fuse": "ceph",
+    "glusterfs": "glusterfs",
+    "fuse.glusterfs": "glusterfs",
+    "pvfs2": "orangefs",
+    "orangefs": "orangefs",
+    "fuse.mfs": "moosefs",
+    "fuse.moosefs": "moosefs",
+    "fuse.lizardfs": "lizardfs",
+    "fuse.saunafs": "saunafs",
+    "cifs": "cifs",
+    "smb3": "cifs",
+    "smbfs": "cifs",
+    "afs": "afs",
+    "9p": "9p",
+    "virtiofs": "virtiofs",
+    "panfs": "panfs",
+    "wekafs": "wekafs",
+    "fuse.sshfs": "sshfs",
+    "fuse.s3fs": "s3fs",
+    "fuse.juicefs": "juicefs",
+    "fuse.cvmfs2": "cvmfs",
+    "fuse.xrootdfs": "xrootdfs",
+    "fuse.nfs": "nfs",
+    "fuse.fuse-nfs": "nfs",
+}
+"""File system types in mountinfo, and what they are called here."""
+
+_HIDDEN = ("secret", "password", "pass", "credentials", "cred", "token", "key")
+"""Options whose values never go into a record."""
+
+
+@dataclass(frozen=True)
+class NetworkFilesystem:
+    """A file system that is reached over a network."""
+
+    kind: str
+    server: str
+    """Host or hosts, or what stands for them in the mount's source; empty when the mount does not say."""
+    export: str
+    """What of the server is mounted."""
+    client: dict[str, str] = field(default_factory=dict[str, str])
+    """Settings of the client: mount options with a value, and read-ahead settings where a kernel module shows them."""
+    layout: dict[str, Any] = field(default_factory=dict[str, Any])
+    """How the directory is striped, from the file system's own tool; empty where that is not installed."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-able mapping for the record."""
+        return {key: value for key, value in vars(self).items() if value}
+
+
+def _server_and_export(kind: str, source: str, options: dict[str, str]) -> tuple[str, str]:
+    if kind == "cifs":
+        host, _, share = source.lstrip("/\\").replace("\\", "/").partition("/")
+        return host, share
+    if kind == "lustre":  # mgs1@tcp:mgs2@tcp:/fsname
+        hosts, _, name = source.rpartition(":/")
+        return hosts, name
+    if kind == "orangefs":  # tcp://host:3334/name
+        match = re.match(r"^\w+://([^/]+)/(.*)$", source)
+        return (match.group(1), match.group(2)) if match else ("", source)
+    if kind == "beegfs":
+        settings = Path(options["cfgFile"]) if "cfgFile" in options else None
+        with contextlib.suppress(OSError):
+            for line in settings.read_text().splitlines() if settings else []:
+                key, _, value = line.partition("=")
+                if key.strip() == "sysMgmtdHost":
+                    return value.strip(), source
+        return "", source
+    if kind in ("moosefs", "lizardfs", "saunafs"):  # mfs#host:9421 or host:9421
+        return source.rpartition("#")[2], ""
+    if kind == "gpfs":
+        return "", source
+    if kind in ("9p", "virtiofs"):
+        return "host of this virtual machine", source
+    host, separator, path = source.rpartition(
+        ":/"
+    )  # host:/export; IPv6 hosts and several hosts hold colons too
+    if separator:
+        return host or options.get("addr", ""), f"/{path}"
+    host, separator, path = source.partition(":")
+    return (host, path) if separator else ("", source)
+
+
+_MODULE_SETTINGS = (
+    ("lustre", "/sys/fs/lustre/llite/*/max_read_ahead_mb"),
+    ("lustre", "/sys/fs/lustre/llite/*/max_read_ahead_per_file_mb"),
+    ("lustre", "/sys/fs/lustre/llite/*/max_cached_mb"),
+    ("lustre", "/proc/fs/lustre/llite/*/max_cached_mb"),
+    ("lustre", "/sys/fs/lustre/osc/*/max_rpcs_in_flight"),
+    ("lustre", "/sys/fs/lustre/osc/*/max_pages_per_rpc"),
+    ("beegfs", "/proc/fs/beegfs/*/config"),
+)
+
+_LAYOUT_COMMANDS = {
+    "lustre": ["lfs", "getstripe", "-d"],
+    "beegfs": ["beegfs-ctl", "--getentryinfo"],
+    "gpfs": ["mmlsattr", "-L"],
+    "orangefs": ["pvfs2-viewdist", "-f"],
+}
+_LAYOUT_FIELDS = {
+    "stripe_count": r"stripe_count:\s*(-?\d+)|Number of storage targets:\s*(?:desired:\s*)?(\d+)",
+    "stripe_size_bytes": r"stripe_size:\s*(\d+)",
+    "chunk_size": r"Chunksize:\s*(\S+)",
+    "pattern": r"pattern:\s*(\S+)|Type:\s*(RAID\d+)",
+    "storage_pool": r"storage pool name:\s*(\S+)",
+}
+
+
+def parse_layout(text: str) -> dict[str, Any]:
+    """Stripe count, size and pattern from what `lfs getstripe`, `beegfs-ctl --getentryinfo` or `mmlsattr` print; the
+    text itself is kept, as layouts can be richer than this (progressive layouts, pools)."""
+    found: dict[str, Any] = {}
+    for name, pattern in _LAYOUT_FIELDS.items():
+        match = re.search(pattern, text)
+        if match:
+            value = next(group for group in match.groups() if group is not None)
+            found[name] = int(value) if re.fullmatch(r"-?\d+", value) else value
+    return {**found, "text": text.strip()}
+
+
+def _layout(kind: str, directory: Path) -> dict[str, Any]:
+    argv = _LAYOUT_COMMANDS.get(kind)
+    program = find_program(argv[0]) if argv else None
+    if argv is None or program is None:
+        return {}
+    try:
+        said = subprocess.run(
+            [program, *argv[1:], str(directory)], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"error": str(error)}
+    return parse_layout(said.stdout) if said.returncode == 0 else {"error": said.stderr.strip()}
+
+
+def recognise(mount: Mount, directory: Path | None = None) -> NetworkFilesystem | None:
+    """What network file system a mount is, or None for a local one. `directory` is asked for its stripe layout."""
+    kind = _KINDS.get(mount.filesystem)
+    if kind is None:
+        return None
+    options = {key: value for key, _, value in (option.partition("=") for option in mount.all_options)}
+    server, export = _server_and_export(kind, mount.source, options)
+    client = {key: value for key, value in options.items() if value and key not in _HIDDEN}
+    for owner, pattern in _MODULE_SETTINGS:
+        if owner == kind:
+            for file in Path("/").glob(pattern.lstrip("/")):
+                with contextlib.suppress(OSError):
+                    client[f"{file.parent.name}.{file.name}"] = file.read_text().strip()[:4000]
+    return NetworkFilesystem(kind, server, export, client, _layout(kind, directory) if directory else {})

@@ -1,0 +1,60 @@
+"""Ground: everything there is to say about where a directory lies: mount, file system, devices or server, free space."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.system import block_queue, devices
+from headrace.system.mounts import Mount, mount_of
+from headrace.system.network_filesystems import NetworkFilesystem, recognise
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a directory lies."""
+
+    directory: Path
+    mount: Mount
+    device_names: tuple[str, ...]
+    """Block devices that the file system lies on directly; their counters tell its I/O."""
+    disks: tuple[str, ...]
+    """Whole disks at the bottom of these: their queues have scheduler and depth."""
+    network: NetworkFilesystem | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-able mapping for the record, with the settings and free space of this moment."""
+        found = os.statvfs(self.directory)
+        said: dict[str, Any] = {
+            "directory": str(self.directory),
+            "filesystem": self.mount.filesystem,
+            "mount_source": self.mount.source,
+            "mount_directory": str(self.mount.directory),
+            "mount_root": self.mount.root,
+            "mount_options": list(self.mount.all_options),
+            "size_bytes": found.f_blocks * found.f_frsize,
+            "free_bytes": free_bytes(self.directory),
+            "block_bytes": found.f_bsize,
+            "read_ahead_bytes": block_queue.read_read_ahead(self.mount),
+            "devices": [devices.describe(name).as_dict() for name in self.device_names],
+        }
+        if self.network is not None:
+            said["network"] = self.network.as_dict()
+        return said
+
+
+def storage_of(directory: Path) -> Storage:
+    """What stands behind a directory. Raises HeadraceError when it cannot be reached."""
+    directory = directory.resolve()
+    mount = mount_of(directory)
+    names = tuple(devices.devices_of(mount))
+    disks = tuple(sorted({disk for name in names for disk in devices.whole_disks(name)}))
+    return Storage(directory, mount, names, disks, recognise(mount, directory))
+
+
+def free_bytes(directory: Path) -> int:
+    """Bytes that a process with our rights can still write below a directory: root may use the reserved blocks too."""
+    found = os.statvfs(directory)
+    return (found.f_bfree if os.geteuid() == 0 else found.f_bavail) * found.f_frsize
