@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from headrace.datasets.estimates import estimated_bytes, estimated_seconds
+from headrace.datasets.integrity import Manifest, faults, read_manifest
 from headrace.datasets.spec import DatasetSpec
+from headrace.datasets.store import materialise
 
-__all__ = ["DatasetSpec"]
+__all__ = [
+    "DatasetSpec",
+    "Manifest",
+    "estimated_bytes",
+    "estimated_seconds",
+    "faults",
+    "materialise",
+    "read_manifest",
+]

@@ -24,16 +24,29 @@ class DatasetSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    shape: Shape = Field("bench", description="bench: few branches as PROOF Bench; nano: hundreds; aod: thousands")
+    shape: Shape = Field(
+        "bench", description="bench: few branches as PROOF Bench; nano: hundreds; aod: thousands"
+    )
     events: int = Field(100_000, ge=1, description="events in the whole data set")
     files: int = Field(4, ge=1, description="files that they are spread over, equally")
     format: Format = Field("ttree", description="ROOT TTree or RNTuple")
     codec: Codec = Field("zlib", description="compression algorithm")
-    level: int | None = Field(None, ge=0, le=9, description="compression level; the codec's usual one when not given")
-    order: Order = Field("ordered", description="ordered: the baskets of a cluster lie in the order in which they are read; unordered: scattered")
-    cluster_events: int | None = Field(None, ge=1, description="events a cluster; by the shape's default cluster size when not given")
-    basket_size: Bytes | None = Field(None, description="uncompressed bytes a basket at most; the shape's default when not given")
-    signal_fraction: float = Field(0.01, ge=0, le=1, description="fraction of events that are Higgs to four leptons")
+    level: int | None = Field(
+        None, ge=0, le=9, description="compression level; the codec's usual one when not given"
+    )
+    order: Order = Field(
+        "ordered",
+        description="ordered: the baskets of a cluster lie in the order in which they are read; unordered: scattered",
+    )
+    cluster_events: int | None = Field(
+        None, ge=1, description="events a cluster; by the shape's default cluster size when not given"
+    )
+    basket_size: Bytes | None = Field(
+        None, description="uncompressed bytes a basket at most; the shape's default when not given"
+    )
+    signal_fraction: float = Field(
+        0.01, ge=0, le=1, description="fraction of events that are Higgs to four leptons"
+    )
     seed: int = Field(1, ge=0, description="seed of the events")
 
     @property

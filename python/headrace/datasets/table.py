@@ -1,0 +1,57 @@
+"""Events as columns, free of any file format: what the generator hands to the writers.
+
+A table holds a run of consecutive events. A column has either one value an event or one value an object of a
+collection; the collection's counts say how many objects each event has, as NanoAOD's `nElectron` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of `events` consecutive events. Names are unique over `scalars`, `n<collection>` and `objects`."""
+
+    events: int
+    counts: dict[str, npt.NDArray[np.int32]] = field(default_factory=dict[str, Any])
+    """Objects an event, by collection, shape (events,). Written as a column `n<collection>`."""
+    scalars: dict[str, Array] = field(default_factory=dict[str, Any])
+    """One value an event, shape (events,)."""
+    objects: dict[str, tuple[str, Array]] = field(default_factory=dict[str, Any])
+    """(collection, values) with values of shape (sum of the collection's counts,), event after event."""
+
+    def slice(self, start: int, stop: int) -> Table:
+        """The events `start <= event < stop` of this table; views, no copies."""
+        edges: dict[str, tuple[int, int]] = {}
+        for name, counts in self.counts.items():
+            first = int(counts[:start].sum())
+            edges[name] = (first, first + int(counts[start:stop].sum()))
+        return Table(
+            stop - start,
+            {name: counts[start:stop] for name, counts in self.counts.items()},
+            {name: values[start:stop] for name, values in self.scalars.items()},
+            {name: (of, values[edges[of][0] : edges[of][1]]) for name, (of, values) in self.objects.items()},
+        )
+
+
+def concatenate(tables: list[Table]) -> Table:
+    """One table of the events of all, in order. All have the same columns."""
+    if len(tables) == 1:
+        return tables[0]
+    first = tables[0]
+    return Table(
+        sum(table.events for table in tables),
+        {name: np.concatenate([table.counts[name] for table in tables]) for name in first.counts},
+        {name: np.concatenate([table.scalars[name] for table in tables]) for name in first.scalars},
+        {
+            name: (of, np.concatenate([table.objects[name][1] for table in tables]))
+            for name, (of, _) in first.objects.items()
+        },
+    )

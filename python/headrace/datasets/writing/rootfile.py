@@ -1,0 +1,105 @@
+"""A ROOT file being written: header, directory and free list by uproot, with fixed times and identifiers.
+
+Equal specs must yield equal bytes, so the times and the UUID that ROOT files carry are constants here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uproot
+import uproot.compression
+from uproot.writing import _cascade as cascade
+
+from headrace.datasets.spec import Codec, DatasetSpec
+
+USUAL_LEVELS: dict[Codec, int] = {"zlib": 1, "lz4": 4, "zstd": 5, "lzma": 7}
+"""ROOT's own defaults (ROOT::RCompressionSetting::ELevel in Compression.h)."""
+
+FIXED_DATIME = ((2017 - 1995) << 26) | (6 << 22) | (15 << 17) | (12 << 12)
+"""15 June 2017, 12:00, as a ROOT TDatime."""
+
+
+def compression_of(spec: DatasetSpec) -> Any:
+    """uproot's compression object for this data set; None at level 0."""
+    level = USUAL_LEVELS[spec.codec] if spec.level is None else spec.level
+    if level == 0:
+        return None
+    kind: Any = {
+        "zlib": uproot.compression.ZLIB,
+        "lz4": uproot.compression.LZ4,
+        "zstd": uproot.compression.ZSTD,
+        "lzma": uproot.compression.LZMA,
+    }[spec.codec]
+    return kind(level)
+
+
+class RootFile:
+    """Space in a ROOT file, and what uproot's writer needs to put objects into its directory."""
+
+    def __init__(self, writable: Any, compression: Any) -> None:
+        self.directory: Any = writable._cascading
+        self.compression = compression
+        self._sink: Any = writable.file.sink
+        self._streamers: Any = writable.file._cascading.streamers
+
+    @property
+    def directory_location(self) -> int:
+        """Where the directory's key lies; every key in it says so."""
+        return int(self.directory.key.location)
+
+    @property
+    def free_segments(self) -> Any:
+        """uproot's allocator."""
+        return self.directory.freesegments
+
+    def allocate(self, size: int) -> int:
+        """A contiguous space of `size` bytes; returns its offset."""
+        return int(self.free_segments.allocate(size, dry_run=False))
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Writes at an offset had from `allocate`."""
+        self._sink.write(offset, data)
+
+    def settle(self) -> None:
+        """Brings header and free list up to date with what was allocated."""
+        self.free_segments.write(self._sink)
+        self._sink.set_file_length(self.free_segments.fileheader.end)
+        self._sink.flush()
+
+    def add_object(self, class_name: str, name: str, title: str, data: bytes, size: int, big: bool) -> Any:
+        """Writes an object, `size` bytes when uncompressed, and lists it in the directory. Returns uproot's key."""
+        return self.directory.add_object(self._sink, class_name, name, title, data, size, big=big)
+
+    def add_streamers(self, models: list[Any]) -> None:
+        """Lists these classes' layouts in the file, for readers that do not know them."""
+        raw = {
+            (streamer[-2], streamer[-1]): streamer
+            for model in models
+            for streamer in model.class_rawstreamers
+        }
+        self._streamers.update_streamers(
+            self._sink, [cascade.RawStreamerInfo(*streamer) for streamer in raw.values()]
+        )
+
+
+@contextmanager
+def new_root_file(path: Path, spec: DatasetSpec, number: int) -> Generator[RootFile]:
+    """Creates the ROOT file `path`, file `number` of the data set, and closes it after."""
+    compression = compression_of(spec)
+    identity = uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{spec.key}/{number}")
+    inner: Any = uproot
+    real_code = inner._util.datetime_to_code
+    # uproot stamps every key with the present time and offers no way to say another.
+    inner._util.datetime_to_code = lambda _: FIXED_DATIME
+    try:
+        with uproot.recreate(path, compression=compression, uuid_function=lambda: identity) as writable:
+            file = RootFile(writable, compression)
+            yield file
+            file.settle()
+    finally:
+        inner._util.datetime_to_code = real_code

@@ -1,0 +1,149 @@
+"""The storage as uproot sees it, counted: local files by `pread` or memory map, URLs through fsspec.
+
+uproot takes a class for a source; `counted_source` makes one that counts into a given `ReadCounts`.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from typing import Any, Literal
+
+import numpy as np
+import uproot.source.chunk
+import uproot.source.file
+import uproot.source.fsspec
+from uproot.source.chunk import Chunk
+from uproot.source.futures import TrivialFuture
+
+from headrace.errors import HeadraceError
+from headrace.readers.counts import ReadCounts
+
+Access = Literal["pread", "mmap"]
+
+
+def is_url(file: str) -> bool:
+    """True for `root://…`, `https://…` and the like."""
+    return "://" in file
+
+
+def counted_source(file: str, access: Access, counts: ReadCounts) -> type[Any]:
+    """A class of uproot source for this file whose reads are counted in `counts`.
+
+    A mapped file has no read calls and no wait that could be seen from here (the kernel waits on page faults); the
+    bytes asked are those that uproot took out of the map.
+    """
+    if is_url(file):
+        return type("CountedRemoteSource", (_RemoteSource,), {"counts": counts})
+    kind = _PreadSource if access == "pread" else _MappedSource
+    return type(f"Counted{kind.__name__}", (kind,), {"counts": counts})
+
+
+class _PreadSource(uproot.source.chunk.Source):
+    """One `pread` for each range that uproot asks for, in this thread, nothing read twice or ahead."""
+
+    counts: ReadCounts
+
+    def __init__(self, file_path: str, **options: Any) -> None:
+        super().__init__()
+        self._file_path = file_path
+        self._open()
+
+    def _open(self) -> None:
+        self._descriptor: int = os.open(self._file_path, os.O_RDONLY | os.O_CLOEXEC)
+        self._num_bytes = os.fstat(self._descriptor).st_size
+
+    def chunk(self, start: int, stop: int) -> Chunk:
+        """Reads one range."""
+        return self.chunks([(start, stop)], queue.Queue())[0]
+
+    def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue[Chunk]) -> list[Chunk]:
+        """Reads ranges in the order in which they are asked for."""
+        self._num_requests += 1
+        found: list[Chunk] = []
+        for start, stop in ranges:
+            chunk = Chunk(self, start, stop, TrivialFuture(self._read(start, stop)))
+            found.append(chunk)
+            notifications.put(chunk)
+        return found
+
+    def _read(self, start: int, stop: int) -> Any:
+        self._num_requested_chunks += 1
+        self._num_requested_bytes += stop - start
+        buffer = np.empty(stop - start, np.uint8)
+        view = memoryview(buffer.data)
+        calls, filled = 0, 0
+        begun = time.perf_counter()
+        while filled < len(buffer):
+            got = os.preadv(self._descriptor, [view[filled:]], start + filled)
+            calls += 1
+            filled += got
+            if got == 0:
+                break
+        self.counts.add(self._file_path, start, stop, calls, time.perf_counter() - begun)
+        if filled < len(buffer):
+            raise HeadraceError(
+                f"{self._file_path}: truncated: {self._num_bytes} bytes long, but data are to lie at bytes {start} to {stop}"
+            )
+        return buffer
+
+    @property
+    def closed(self) -> bool:
+        """True when the file is closed."""
+        return self._descriptor < 0
+
+    def __enter__(self) -> _PreadSource:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _MappedSource(uproot.source.file.MemmapSource):
+    """uproot's memory map."""
+
+    counts: ReadCounts
+
+    def __init__(self, file_path: str, **options: Any) -> None:
+        super().__init__(file_path, **{"num_fallback_workers": 1, "use_threads": False, **options})
+
+    def chunk(self, start: int, stop: int) -> Chunk:
+        """One range of the map."""
+        self.counts.add(str(self._file_path), start, stop, 0, 0.0)
+        return super().chunk(start, stop)
+
+    def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue[Chunk]) -> list[Chunk]:
+        """Ranges of the map."""
+        for start, stop in ranges:
+            self.counts.add(str(self._file_path), start, stop, 0, 0.0)
+        return super().chunks(ranges, notifications)
+
+
+class _RemoteSource(uproot.source.fsspec.FSSpecSource):
+    """A URL by fsspec; waits until all that was asked for is there, so that the wait can be counted."""
+
+    counts: ReadCounts
+
+    def chunk(self, start: int, stop: int) -> Chunk:
+        """Fetches one range."""
+        begun = time.perf_counter()
+        chunk = super().chunk(start, stop)
+        chunk.wait(insist=False)
+        self.counts.add(str(self._file_path), start, stop, 1, time.perf_counter() - begun)
+        return chunk
+
+    def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue[Chunk]) -> list[Chunk]:
+        """Fetches ranges in one request, as far as the protocol can."""
+        begun = time.perf_counter()
+        chunks = super().chunks(ranges, notifications)
+        for chunk in chunks:
+            chunk.wait(insist=False)
+        wait_s = time.perf_counter() - begun
+        for index, (start, stop) in enumerate(ranges):
+            self.counts.add(
+                str(self._file_path), start, stop, 1 if index == 0 else 0, wait_s if index == 0 else 0.0
+            )
+        return chunks
