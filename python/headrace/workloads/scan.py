@@ -49,9 +49,10 @@ class Scan(Workload):
 
     def warm(self) -> None:
         """Imports the reader and runs it once over a few events of its own."""
-        from headrace.readers.warming import warm_uproot
+        from headrace.readers.warming import warm_column
 
-        warm_uproot(self.scan.data)
+        # The variable itself may be one that only the study's shape has.
+        warm_column(self.scan, "Muon_pt")
 
     def run(self, job: JobInput) -> JobOutput:
         """Reads and fills. Raises HeadraceError for a file that cannot be read whole."""
@@ -59,22 +60,24 @@ class Scan(Workload):
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The sum of the jobs' histograms."""
-        from headrace.readers.histograms import merged
+        from headrace.higgs.histograms import merged
 
         found = [output["histogram"] for output in outputs if "histogram" in output]
         return {"variable": self.scan.variable, "histogram": merged(found)} if found else {}
 
     def _run_uproot(self, job: JobInput) -> JobOutput:
         import awkward as ak
+        import hist
         import numpy as np
 
-        from headrace.readers.histograms import as_numbers, new_histogram
+        from headrace.higgs.histograms import as_numbers
         from headrace.readers.uproot_reader import UprootReader
         from headrace.readers.verification import verify
 
         counts = ReadCounts()
         reader = UprootReader(self.scan.access, self.scan.step_events, counts)
-        histogram = new_histogram(self.scan.bins, self.scan.low, self.scan.high)
+        axis = hist.axis.Regular(self.scan.bins, self.scan.low, self.scan.high)
+        histogram: Any = hist.Hist(axis, storage=hist.storage.Int64())
         begun = time.monotonic()
         events_by_file: dict[str, int] = {}
         try:

@@ -38,6 +38,10 @@ def compression_of(spec: DatasetSpec) -> Any:
     return kind(level)
 
 
+def _fixed_code(moment: object) -> int:
+    return FIXED_DATIME
+
+
 class RootFile:
     """Space in a ROOT file, and what uproot's writer needs to put objects into its directory."""
 
@@ -95,7 +99,7 @@ def new_root_file(path: Path, spec: DatasetSpec, number: int) -> Generator[RootF
     inner: Any = uproot
     real_code = inner._util.datetime_to_code
     # uproot stamps every key with the present time and offers no way to say another.
-    inner._util.datetime_to_code = lambda _: FIXED_DATIME
+    inner._util.datetime_to_code = _fixed_code
     try:
         with uproot.recreate(path, compression=compression, uuid_function=lambda: identity) as writable:
             file = RootFile(writable, compression)

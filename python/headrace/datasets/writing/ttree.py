@@ -95,6 +95,10 @@ def _counter_of(column: str) -> str:
     return "n" + column.split("_")[0]
 
 
+def _subfield(outer: str, inner: str) -> str:
+    return f"{outer}_{inner}"
+
+
 class TreeWriter:
     """Writes one tree into a ROOT file, cluster after cluster, then `finish`."""
 
@@ -219,7 +223,7 @@ class TreeWriter:
             self._types,
             self._file.free_segments,
             _counter_of,
-            "_".join,
+            _subfield,
             capacity,
             10.0,
         )

@@ -1,0 +1,90 @@
+"""Finds the peaks in the search's histograms: binned extended maximum likelihood with iminuit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from iminuit import Minuit
+from iminuit.cost import ExtendedBinnedNLL
+from scipy.special import ndtr
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A peak over a background, masses in GeV. `width_gev` is the standard deviation of the peak as it is seen."""
+
+    mass_gev: float
+    mass_error_gev: float
+    width_gev: float
+    width_error_gev: float
+    yield_events: float
+    yield_error_events: float
+    background_events: float
+    valid: bool
+    """The minimiser converged with a positive definite covariance."""
+
+
+def _bins(histogram: Mapping[str, Any], low: float, high: float) -> tuple[Floats, Floats]:
+    """Counts and edges of the bins within [low, high]."""
+    counts = np.asarray(histogram["counts"][1:-1], np.float64)
+    edges = np.linspace(histogram["low"], histogram["high"], len(counts) + 1)
+    inside = (edges[:-1] >= low - 1e-9) & (edges[1:] <= high + 1e-9)
+    first, last = int(np.argmax(inside)), len(inside) - int(np.argmax(inside[::-1]))
+    return counts[first:last], edges[first : last + 1]
+
+
+def fit_peak(histogram: Mapping[str, Any], low: float, high: float, mass: float, width: float) -> Peak | None:
+    """Fits a Gaussian over a straight line within [low, high], from these starting values; None with too few events."""
+    counts, edges = _bins(histogram, low, high)
+    total = float(counts.sum())
+    if total < 10:
+        return None
+
+    def expected(
+        x: Floats, signal: float, mean: float, sigma: float, background: float, slope: float
+    ) -> Floats:
+        position = (x - low) / (high - low)
+        return signal * ndtr((x - mean) / sigma) + background * (position + slope * (position**2 - position))
+
+    minimiser: Any = Minuit(
+        ExtendedBinnedNLL(counts, edges, expected),
+        signal=total / 2,
+        mean=mass,
+        sigma=width,
+        background=total / 2,
+        slope=0.0,
+    )
+    minimiser.limits["signal"] = (0, None)
+    minimiser.limits["background"] = (0, None)
+    minimiser.limits["mean"] = (low, high)
+    minimiser.limits["sigma"] = (width / 10, (high - low) / 4)
+    minimiser.limits["slope"] = (-1, 1)
+    minimiser.migrad()
+    minimiser.hesse()
+    value, error = minimiser.values, minimiser.errors
+    return Peak(
+        mass_gev=float(value["mean"]),
+        mass_error_gev=float(error["mean"]),
+        width_gev=float(value["sigma"]),
+        width_error_gev=float(error["sigma"]),
+        yield_events=float(value["signal"]),
+        yield_error_events=float(error["signal"]),
+        background_events=float(value["background"]),
+        valid=bool(minimiser.valid),
+    )
+
+
+def peaks(histograms: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The Higgs boson in the four-lepton mass and the Z boson in the two dilepton masses, where there are enough events."""
+    found = {
+        "higgs": fit_peak(histograms["four_lepton_mass"], 105, 150, 124, 2.0),
+        "z_to_muons": fit_peak(histograms["dimuon_mass"], 80, 102, 91, 2.0),
+        "z_to_electrons": fit_peak(histograms["dielectron_mass"], 80, 102, 91, 2.5),
+    }
+    return {name: asdict(peak) for name, peak in found.items() if peak is not None}

@@ -1,0 +1,64 @@
+"""What the search fills, by name. One histogram is a row of numbers that merges by adding (see docs of `as_numbers`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import hist
+import numpy as np
+
+AXES: dict[str, tuple[int, float, float]] = {
+    "four_lepton_mass": (200, 70.0, 270.0),
+    "four_electron_mass": (100, 70.0, 270.0),
+    "four_muon_mass": (100, 70.0, 270.0),
+    "two_electron_two_muon_mass": (100, 70.0, 270.0),
+    "four_lepton_pt": (60, 0.0, 180.0),
+    "heavier_z_mass": (110, 10.0, 120.0),
+    "lighter_z_mass": (110, 10.0, 120.0),
+    "dimuon_mass": (240, 0.0, 120.0),
+    "dielectron_mass": (240, 0.0, 120.0),
+    "missing_pt": (100, 0.0, 200.0),
+    "jets": (20, 0.0, 20.0),
+    "leading_jet_pt": (100, 0.0, 500.0),
+    "dijet_mass": (100, 0.0, 500.0),
+    "jet_pt_sum": (100, 0.0, 1000.0),
+    "good_tracks": (60, 0.0, 60.0),
+    "muon_track_isolation": (100, 0.0, 2.0),
+    "electron_track_isolation": (100, 0.0, 2.0),
+}
+"""(bins, low, high) of each; energies and masses in GeV."""
+
+
+class Histograms:
+    """All histograms of the search, empty at first."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Any] = {
+            name: hist.Hist(hist.axis.Regular(bins, low, high), storage=hist.storage.Int64())
+            for name, (bins, low, high) in AXES.items()
+        }
+
+    def fill(self, name: str, values: Any) -> None:
+        """Fills numbers, shape (n,), into one."""
+        self._of[name].fill(np.asarray(values, np.float64))
+
+    def numbers(self) -> dict[str, dict[str, Any]]:
+        """All as numbers."""
+        return {name: as_numbers(of) for name, of in self._of.items()}
+
+
+def as_numbers(histogram: Any) -> dict[str, Any]:
+    """`{low, high, counts}`; the first and last count are under- and overflow."""
+    edges = histogram.axes[0].edges
+    return {
+        "low": float(edges[0]),
+        "high": float(edges[-1]),
+        "counts": histogram.values(flow=True).astype(int).tolist(),
+    }
+
+
+def merged(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sum of histograms of one axis."""
+    counts = np.sum([part["counts"] for part in parts], axis=0)
+    return {"low": parts[0]["low"], "high": parts[0]["high"], "counts": counts.astype(int).tolist()}

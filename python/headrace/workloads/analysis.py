@@ -1,0 +1,98 @@
+"""The workload `analysis`: a search for Higgs to four leptons that reads every collection, heavy on CPU."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+from headrace.datasets import DatasetSpec, estimated_bytes
+from headrace.errors import Problem
+from headrace.readers import ReadCounts, spans_of
+from headrace.readers.options import ReadingOptions, finish_counts, reader_problems
+from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
+
+
+class AnalysisOptions(ReadingOptions, WorkloadOptions):
+    """Fields of `[workload.NAME]` with `kind = "analysis"`."""
+
+
+class Analysis(Workload):
+    """Reads all collections, fills the search's histograms, and fits their peaks."""
+
+    kind: ClassVar[str] = "analysis"
+    Options: ClassVar[type[WorkloadOptions]] = AnalysisOptions
+    feeds: ClassVar[frozenset[str]] = frozenset({"files", "packets"})
+    reads_urls: ClassVar[bool] = True
+
+    def __init__(self, name: str, options: AnalysisOptions) -> None:
+        super().__init__(name, options)
+        self.analysis: AnalysisOptions = options
+
+    def check(self) -> list[Problem]:
+        """The reader's library."""
+        return reader_problems(self.analysis, f"workload.{self.name}")
+
+    def dataset(self, slots_max: int) -> DatasetSpec | None:
+        """The data set that is read."""
+        return self.analysis.data
+
+    def target_bytes(self, slots_max: int) -> int:
+        """The data set alone: nothing is written."""
+        return estimated_bytes(self.analysis.data)
+
+    def warm(self) -> None:
+        """Imports the reader and runs the whole search once over a few events of its own."""
+        from headrace.readers.warming import warm_search
+
+        warm_search(self.analysis)
+
+    def run(self, job: JobInput) -> JobOutput:
+        """Reads, fills and fits. Raises HeadraceError for a file that cannot be read whole."""
+        from headrace.higgs.columns import SEARCH_COLUMNS
+        from headrace.higgs.fits import peaks
+        from headrace.higgs.histograms import Histograms
+        from headrace.higgs.selection import search
+        from headrace.readers.uproot_reader import UprootReader
+        from headrace.readers.verification import verify
+
+        counts = ReadCounts()
+        histograms = Histograms()
+        reader = UprootReader(self.analysis.access, self.analysis.step_events, counts)
+        events_by_file: dict[str, int] = {}
+        candidates = 0
+        begun = time.monotonic()
+        try:
+            for span in spans_of(job):
+                events_by_file.setdefault(span.file, 0)
+                for chunk in reader.read(span, SEARCH_COLUMNS):
+                    candidates += search(chunk.columns, histograms)
+                    events_by_file[span.file] += chunk.events
+        finally:
+            reader.close()
+        read = time.monotonic()
+        if self.analysis.verify:
+            verify(events_by_file, whole=job.packets is None)
+        numbers = histograms.numbers()
+        found = peaks(numbers)
+        return JobOutput(
+            events=sum(events_by_file.values()),
+            phases=[("read", begun, read), ("fit", read, time.monotonic())],
+            results={"four_lepton_events": candidates, "peaks": found, "histograms": numbers},
+            **finish_counts(counts),  # pyright: ignore[reportArgumentType]
+        )
+
+    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """The sum of the jobs' histograms, and the peaks fitted in it: mass, width and yield of the Higgs boson."""
+        from headrace.higgs.fits import peaks
+        from headrace.higgs.histograms import merged
+
+        parts = [output for output in outputs if "histograms" in output]
+        if not parts:
+            return {}
+        names = list(parts[0]["histograms"])
+        histograms = {name: merged([part["histograms"][name] for part in parts]) for name in names}
+        return {
+            "four_lepton_events": sum(int(part["four_lepton_events"]) for part in parts),
+            "peaks": peaks(histograms),
+            "histograms": histograms,
+        }
