@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from headrace.errors import Problem
+from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
 from headrace.system.journal import Journal
 
@@ -74,6 +74,21 @@ class TargetContext:
     """Device paths that the user named on the command line as free to be overwritten."""
 
 
+@dataclass(frozen=True)
+class ModelledStorage:
+    """A target as the simulator takes it: parts of a scenario (crates/simulator, `Scenario`), JSON-able."""
+
+    place: Mapping[str, str]
+    """Where files of jobs lie: `{"volume": NAME}` of each node, or `{"service": NAME}`."""
+    node_volumes: tuple[dict[str, Any], ...] = ()
+    """Volumes that every node has for it."""
+    servers: tuple[dict[str, Any], ...] = ()
+    """Hosts without job slots."""
+    services: tuple[dict[str, Any], ...] = ()
+    description: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """For the record: catalog entries that it is made of."""
+
+
 class Target(ABC):
     """One kind of storage. A subclass is one file: `kind`, `Options`, and these methods."""
 
@@ -114,6 +129,12 @@ class Target(ABC):
     @abstractmethod
     def release(self, context: TargetContext) -> None:
         """Puts everything back. Safe to call twice and after a failed `prepare`."""
+
+    def model(self, site: Any) -> ModelledStorage:
+        """The same storage as part of a scenario in virtual time; `site` is the study's Site or None. Pure.
+
+        Raises HeadraceError when these options cannot be modelled, saying what would have to be given."""
+        raise HeadraceError(f"target {self.name}: a target of kind {self.kind!r} has no model yet")
 
 
 def kinds() -> dict[str, type[Target]]:

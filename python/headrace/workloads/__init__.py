@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from headrace.datasets import DatasetSpec
-from headrace.errors import Problem
+from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
 
 
@@ -76,6 +76,28 @@ class JobOutput:
     """True when the work was done by a child process (fio, a user's program) whose usage counts as the job's."""
 
 
+@dataclass(frozen=True)
+class ModelledJob:
+    """A job as the simulator takes it: parts of a scenario (crates/simulator, `Scenario`), JSON-able."""
+
+    steps: list[dict[str, Any]]
+    files: list[dict[str, Any]]
+    """File sets; `on` is `"target"`, `"source"` (the workload's own server) or `"node"` (the node's first drive), `count` is of the
+    whole site."""
+    memory_bytes: int = 0
+    events: int = 0
+    """Of one job."""
+    packets: dict[str, Any] | None = None
+    """How a master would hand out packets of it, when the study feeds packets."""
+    run: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What it says of a run: spread and variation of CPU work, staggered starts, pCache."""
+    servers: tuple[dict[str, Any], ...] = ()
+    services: tuple[dict[str, Any], ...] = ()
+    source: str | None = None
+    """Name of the service that files on `"source"` lie in."""
+    description: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
 class Workload(ABC):
     """One kind of job. A subclass is one file: `kind`, `Options`, and these methods."""
 
@@ -118,6 +140,12 @@ class Workload(ABC):
     @abstractmethod
     def run(self, job: JobInput) -> JobOutput:
         """One job. Raises for failure; the message becomes the job's cause."""
+
+    def profile(self, site: Any) -> ModelledJob:
+        """The same job as a profile in virtual time; `site` is the study's Site or None. Pure.
+
+        Raises HeadraceError when it cannot be modelled."""
+        raise HeadraceError(f"workload {self.name}: a workload of kind {self.kind!r} has no model yet")
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The trial's own result from its jobs' `results` (sum of histograms, a fit over all). JSON-able."""
