@@ -5,25 +5,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from bokeh.embed import json_item
-from bokeh.models import (
-    BoxZoomTool,
-    ColumnDataSource,
-    FixedTicker,
-    HoverTool,
-    Range1d,
-    ResetTool,
-    SaveTool,
-    Span,
-    TeeHead,
-    Whisker,
-)
-from bokeh.plotting import figure
-from headrace.analysis.findings import FactorEffect
-from headrace.report.metrics import Metric, digits_for, interval_text, metric, number, value_text
+import bokeh.embed
+import bokeh.models
+import bokeh.plotting
+
+from headrace.analysis.findings import Estimate, FactorEffect
+from headrace.report.metrics import Metric, interval_text, metric, value_text
 from headrace.report.palette import BLACK, CURVE_COLOURS, CURVE_DASHES, CURVE_MARKERS, GREY
 from headrace.report.select import DRAWN_AT_ONCE
 from headrace.report.wording import factor_text, level_text
+
+# Bokeh's models take properties that its annotations do not know; what comes out of it is Any here.
+models: Any = bokeh.models
+plotting: Any = bokeh.plotting
+embed: Any = bokeh.embed
 
 _CURVE_TIP = """<div class="tip"><strong>@label</strong><br>@slots slots: <strong>@text</strong> @mark<br>
 <span>@interval</span><br>@limit<br><span>@trials</span></div>"""
@@ -36,10 +31,10 @@ _EFFECT_TIP = """<div class="tip"><strong>@level</strong><br>@text<br><span>@int
 
 
 def _figure(title: str, x_title: str, y_title: str, height: int = 330, **options: Any) -> Any:
-    plot = figure(
+    plot = plotting.figure(
         height=height,
         sizing_mode="stretch_width",
-        tools=[BoxZoomTool(), ResetTool(), SaveTool()],
+        tools=[models.BoxZoomTool(), models.ResetTool(), models.SaveTool()],
         active_drag=None,
         toolbar_location="above",
         title=title,
@@ -68,28 +63,47 @@ def _figure(title: str, x_title: str, y_title: str, height: int = 330, **options
     return plot
 
 
-def _whisker(source: ColumnDataSource, colour: str, **where: str) -> Whisker:
-    return Whisker(
+def _whisker(source: Any, colour: str, **where: str) -> Any:
+    return models.Whisker(
         source=source,
         line_color=colour,
         line_width=1.5,
-        upper_head=TeeHead(size=8, line_color=colour),
-        lower_head=TeeHead(size=8, line_color=colour),
+        upper_head=models.TeeHead(size=8, line_color=colour),
+        lower_head=models.TeeHead(size=8, line_color=colour),
         **where,
     )
 
 
+def _row_whisker(source: Any, base: str) -> Any:
+    heads = {
+        "upper_head": models.TeeHead(size=8, line_color=GREY),
+        "lower_head": models.TeeHead(size=8, line_color=GREY),
+    }
+    return models.Whisker(
+        source=source,
+        base=base,
+        lower="low",
+        upper="high",
+        dimension="width",
+        line_color=GREY,
+        line_width=2,
+        **heads,
+    )
+
+
 def _item(plot: Any, element: str) -> dict[str, Any]:
-    return dict(json_item(plot, element))
+    return dict(embed.json_item(plot, element))
 
 
 def curve_figure(element: str, title: str, slots: list[int], bound: float | None = None) -> dict[str, Any]:
     """A metric against slots: room for eight curves with intervals (`curve-0` … `curve-7`), their knees ringed
     (`knees`), and the wanted efficiency as a line when `bound` (in per cent) is given."""
     most = max(slots, default=1)
-    plot = _figure(title, "Job slots in use", "", x_range=Range1d(0, most * 1.06), y_range=Range1d(0, 1))
-    plot.xaxis.ticker = FixedTicker(ticks=_ticks(slots))
-    knees = ColumnDataSource({"slots": [], "value": [], "colour": []}, name="knees")
+    plot = _figure(
+        title, "Job slots in use", "", x_range=models.Range1d(0, most * 1.06), y_range=models.Range1d(0, 1)
+    )
+    plot.xaxis.ticker = models.FixedTicker(ticks=_ticks(slots))
+    knees = models.ColumnDataSource({"slots": [], "value": [], "colour": []}, name="knees")
     plot.scatter("slots", "value", source=knees, size=18, fill_color=None, line_color="colour", line_width=2)
     lines: list[Any] = []
     for index in range(DRAWN_AT_ONCE):
@@ -108,7 +122,7 @@ def curve_figure(element: str, title: str, slots: list[int], bound: float | None
                 "mark",
             )
         }
-        source = ColumnDataSource(empty, name=f"curve-{index}")
+        source = models.ColumnDataSource(empty, name=f"curve-{index}")
         colour = CURVE_COLOURS[index]
         plot.add_layout(_whisker(source, colour, base="slots", lower="low", upper="high"))
         plot.line("slots", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
@@ -117,9 +131,9 @@ def curve_figure(element: str, title: str, slots: list[int], bound: float | None
         )
     if bound is not None:
         plot.add_layout(
-            Span(location=bound, dimension="width", line_color=BLACK, line_dash="dashed", line_width=1)
+            models.Span(location=bound, dimension="width", line_color=BLACK, line_dash="dashed", line_width=1)
         )
-    plot.add_tools(HoverTool(renderers=lines, tooltips=_CURVE_TIP, mode="mouse"))
+    plot.add_tools(models.HoverTool(renderers=lines, tooltips=_CURVE_TIP, mode="mouse"))
     return _item(plot, element)
 
 
@@ -140,16 +154,16 @@ def byte_figure(element: str, names: list[Metric], slots: list[int]) -> dict[str
         "Bytes a second at each boundary",
         "Job slots in use",
         f"Rate ({unit})",
-        x_range=Range1d(0, max(slots, default=1) * 1.06),
-        y_range=Range1d(0, 1),
+        x_range=models.Range1d(0, max(slots, default=1) * 1.06),
+        y_range=models.Range1d(0, 1),
     )
-    plot.xaxis.ticker = FixedTicker(ticks=_ticks(slots))
+    plot.xaxis.ticker = models.FixedTicker(ticks=_ticks(slots))
     lines: list[Any] = []
     for index, shown in enumerate(names):
         empty: dict[str, list[Any]] = {
             name: [] for name in ("slots", "value", "low", "high", "text", "interval", "trials", "mark")
         }
-        source = ColumnDataSource(empty, name=shown.name)
+        source = models.ColumnDataSource(empty, name=shown.name)
         colour = CURVE_COLOURS[index]
         plot.add_layout(_whisker(source, colour, base="slots", lower="low", upper="high"))
         plot.line("slots", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
@@ -164,7 +178,7 @@ def byte_figure(element: str, names: list[Metric], slots: list[int]) -> dict[str
                 name=shown.title,
             )
         )
-    plot.add_tools(HoverTool(renderers=lines, tooltips=_BYTE_TIP, mode="mouse"))
+    plot.add_tools(models.HoverTool(renderers=lines, tooltips=_BYTE_TIP, mode="mouse"))
     return _item(plot, element)
 
 
@@ -187,7 +201,7 @@ def effect_figure(element: str, workload: str, name: str, effects: list[FactorEf
             rows["interval"].append(interval_text(estimate, shown) or "no interval")
             rows["trials"].append(f"{estimate.n} trials, {estimate.method}")
             rows["colour"].append(CURVE_COLOURS[index % 4])
-    source = ColumnDataSource(rows)
+    source = models.ColumnDataSource(rows)
     low, high = min(rows["low"], default=0.0), max(rows["high"], default=1.0)
     room = (high - low) * 0.08 or 1.0
     plot = _figure(
@@ -196,15 +210,46 @@ def effect_figure(element: str, workload: str, name: str, effects: list[FactorEf
         "",
         height=90 + 26 * len(rows["level"]),
         y_range=list(reversed(rows["level"])),
-        x_range=Range1d(low - room, high + room),
+        x_range=models.Range1d(low - room, high + room),
     )
     plot.ygrid.grid_line_dash = "dotted"
-    plot.add_layout(
-        Whisker(source=source, base="level", lower="low", upper="high", dimension="width", line_color=GREY, line_width=2,
-                upper_head=TeeHead(size=8, line_color=GREY), lower_head=TeeHead(size=8, line_color=GREY))
-    )  # fmt: skip
+    plot.add_layout(_row_whisker(source, "level"))
     dots = plot.scatter("value", "level", source=source, size=10, color="colour")
-    plot.add_tools(HoverTool(renderers=[dots], tooltips=_EFFECT_TIP, mode="mouse"))
+    plot.add_tools(models.HoverTool(renderers=[dots], tooltips=_EFFECT_TIP, mode="mouse"))
+    return _item(plot, element)
+
+
+_RATIO_COLOURS = {"a": CURVE_COLOURS[1], "b": CURVE_COLOURS[0], "": GREY}
+
+
+def ratio_figure(element: str, title: str, rows: list[tuple[str, Estimate, str, str]]) -> dict[str, Any]:
+    """Ratios of two result sets with their intervals; rows are (cell, ratio, verdict, better side or nothing)."""
+    data: dict[str, list[Any]] = {
+        "cell": [cell for cell, _, _, _ in rows],
+        "value": [ratio.value for _, ratio, _, _ in rows],
+        "low": [ratio.value if ratio.low is None else ratio.low for _, ratio, _, _ in rows],
+        "high": [ratio.value if ratio.high is None else ratio.high for _, ratio, _, _ in rows],
+        "verdict": [text for _, _, text, _ in rows],
+        "colour": [_RATIO_COLOURS[side] for _, _, _, side in rows],
+    }
+    source = models.ColumnDataSource(data)
+    low, high = min([1.0, *data["low"]]), max([1.0, *data["high"]])
+    room = (high - low) * 0.08 or 0.1
+    plot = _figure(
+        title,
+        "B / A",
+        "",
+        height=90 + 26 * len(rows),
+        y_range=list(reversed(data["cell"])),
+        x_range=models.Range1d(low - room, high + room),
+    )
+    plot.add_layout(
+        models.Span(location=1, dimension="height", line_color=BLACK, line_dash="dashed", line_width=1)
+    )
+    plot.add_layout(_row_whisker(source, "cell"))
+    dots = plot.scatter("value", "cell", source=source, size=10, color="colour")
+    tip = '<div class="tip"><strong>@cell</strong><br>@value{0.000} (@low{0.000} – @high{0.000})<br>@verdict</div>'
+    plot.add_tools(models.HoverTool(renderers=[dots], tooltips=tip, mode="mouse"))
     return _item(plot, element)
 
 
@@ -246,14 +291,14 @@ SERIES_FIGURES: tuple[tuple[str, str, str, float, tuple[tuple[str, str], ...]], 
 
 def series_figure(element: str, title: str, y_title: str, names: list[str]) -> dict[str, Any]:
     """Samples of one trial against time; one source, `series`, with `time_s` and a column for each name."""
-    source = ColumnDataSource({"time_s": [], **{name: [] for name in names}}, name="series")
+    source = models.ColumnDataSource({"time_s": [], **{name: [] for name in names}}, name="series")
     plot = _figure(
         title,
         "Time since the jobs' release (s)",
         y_title,
         height=230,
-        x_range=Range1d(0, 1),
-        y_range=Range1d(0, 1),
+        x_range=models.Range1d(0, 1),
+        y_range=models.Range1d(0, 1),
     )
     lines = [
         plot.line(
@@ -267,14 +312,5 @@ def series_figure(element: str, title: str, y_title: str, names: list[str]) -> d
         )
         for index, name in enumerate(names)
     ]
-    plot.add_tools(HoverTool(renderers=lines, tooltips=_SERIES_TIP, mode="mouse"))
+    plot.add_tools(models.HoverTool(renderers=lines, tooltips=_SERIES_TIP, mode="mouse"))
     return _item(plot, element)
-
-
-def effect_rows_text(effect: FactorEffect) -> str:
-    """All levels of a factor with their means, as one text."""
-    shown = metric(effect.metric, max((abs(level.estimate.value) for level in effect.levels), default=0.0))
-    return "; ".join(
-        f"{level_text(level.level)} {number(level.estimate.value / shown.divisor, digits_for(level.estimate))} {shown.unit}".strip()
-        for level in effect.levels
-    )

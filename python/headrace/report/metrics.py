@@ -29,6 +29,16 @@ class Metric:
         """Title and unit, for a table head or an axis."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
+    @property
+    def within(self) -> str:
+        """The title as it stands within a sentence."""
+        return lowered(self.title)
+
+
+def lowered(title: str) -> str:
+    """A title within a sentence: its first letter small, unless it begins with an abbreviation."""
+    return title if title[1:2].isupper() else title[:1].lower() + title[1:]
+
 
 _TITLES = {
     "events_per_s": "Event rate",

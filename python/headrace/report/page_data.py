@@ -8,22 +8,25 @@ from typing import Any
 
 from headrace.analysis.findings import Curve, Estimate, Findings, Point
 from headrace.report.metrics import Metric, interval_text, metric, value_text
+from headrace.report.palette import CURVE_COLOURS, CURVE_SIGNS
 from headrace.report.select import Shown
-from headrace.report.wording import PROVENANCE_MARKS, limit_text, main_metric
+from headrace.report.wording import limit_text, main_metric, plural
 
 TRIALS_IN_A_TIP = 4
 
 
 def scaled_metrics(curves: Iterable[Curve], findings: Findings) -> dict[str, Metric]:
-    """Every metric of these curves, scaled by its largest value; the main one first, then the usual order."""
+    """Every metric of these curves, scaled by its largest value; main ones first, then the usual order."""
     largest: dict[str, float] = {}
     for curve in curves:
         for point in curve.points:
             for name, estimate in point.metrics.items():
                 largest[name] = max(largest.get(name, 0.0), abs(estimate.value))
     byte_rates = {name: value for name, value in largest.items() if name.endswith("bytes_per_s")}
-    first = main_metric(findings)
-    order = [name for name in (first, "events_per_s", "efficiency", "throughput_jobs") if name in largest]
+    mains = [
+        main_metric(findings, workload) for workload in dict.fromkeys(c.workload for c in findings.curves)
+    ]
+    order = [name for name in (*mains, "events_per_s", "efficiency", "throughput_jobs") if name in largest]
     names = list(dict.fromkeys([*order, *largest]))
     # All byte rates share one unit, so that they can be compared at a glance.
     return {
@@ -42,7 +45,7 @@ def provenance_of_metric(findings: Findings, name: str) -> str:
     marks = {
         mark_of(p.metrics[name], p) for curve in findings.curves for p in curve.points if name in p.metrics
     }
-    return ", ".join(sorted(marks)) or ", ".join(findings.provenance)
+    return " + ".join(sorted(marks)) or " + ".join(findings.provenance)
 
 
 def trial_names(trials: tuple[str, ...], most: int = TRIALS_IN_A_TIP) -> str:
@@ -75,6 +78,7 @@ def _curve(curve: Curve, metrics: dict[str, Metric]) -> dict[str, Any]:
             values[name] = rows
     return {
         "label": curve.label,
+        "workload": curve.workload,
         "slots": [point.slots for point in curve.points],
         "limit": [limit_text(point) for point in curve.points],
         "trials": [_rests_on(point) for point in curve.points],
@@ -84,13 +88,7 @@ def _curve(curve: Curve, metrics: dict[str, Metric]) -> dict[str, Any]:
 
 
 def _rests_on(point: Point) -> str:
-    trials = point_trials(point)
-    return f"{len(trials)} trial{'' if len(trials) == 1 else 's'}: {trial_names(trials)}"
-
-
-def point_trials(point: Point) -> tuple[str, ...]:
-    """Ids of all trials that a point's numbers rest on."""
-    return tuple(dict.fromkeys(trial for estimate in point.metrics.values() for trial in estimate.trials))
+    return f"{plural(len(point.trials), 'trial')}: {trial_names(point.trials)}"
 
 
 def _short(value: float) -> float:
@@ -100,6 +98,7 @@ def _short(value: float) -> float:
 def page_data(
     shown: Shown,
     metrics: dict[str, Metric],
+    mains: dict[str, str | None],
     figures: list[dict[str, Any]],
     series: dict[str, Any],
     series_figures: list[dict[str, Any]],
@@ -107,11 +106,13 @@ def page_data(
     """JSON for a `<script type="application/json">` element; nothing in it can end that element."""
     data = {
         "curves": [_curve(curve, metrics) for curve in shown.curves],
-        "drawn": list(shown.drawn),
+        "drawn": shown.drawn,
+        "mains": mains,
         "metrics": {
             name: {"title": m.title, "unit": m.unit, "heading": m.heading} for name, m in metrics.items()
         },
-        "marks": PROVENANCE_MARKS,
+        "colours": CURVE_COLOURS,
+        "signs": CURVE_SIGNS,
         "figures": figures,
         "series": series,
         "series_figures": series_figures,

@@ -19,20 +19,22 @@ SERIES_TRIALS_AT_MOST = 12
 
 @dataclass(frozen=True)
 class Shown:
-    """Curves in the page, best first within storage and workload; those drawn at first; how many were left away."""
+    """Curves in the page, best first within workload and storage; those drawn at first; how many were left away."""
 
     curves: tuple[Curve, ...]
-    drawn: tuple[int, ...]
-    """Indices into `curves`."""
+    drawn: dict[str, tuple[int, ...]]
+    """Workload -> indices into `curves`."""
     left_away: int
 
 
 def _groups(findings: Findings) -> list[list[Curve]]:
-    rate = main_metric(findings)
     groups: dict[tuple[str, str], list[Curve]] = {}
     for curve in findings.curves:
         groups.setdefault((curve.workload, curve.target), []).append(curve)
-    return [sorted(group, key=lambda c: rank(c, rate), reverse=True) for group in groups.values()]
+    return [
+        sorted(group, key=lambda c: rank(c, main_metric(findings, c.workload)), reverse=True)
+        for group in groups.values()
+    ]
 
 
 def _best_and_worst(group: list[Curve], count: int) -> list[Curve]:
@@ -56,17 +58,21 @@ def shown_curves(findings: Findings) -> Shown:
         chosen.append(taken)
     kept = {id(curve) for group in chosen for curve in group}
     curves = tuple(curve for group in groups for curve in group if id(curve) in kept)
-    return Shown(curves, _drawn(groups, curves), len(findings.curves) - len(curves))
+    drawn = {
+        workload: _drawn(workload, groups, curves) for workload in dict.fromkeys(c.workload for c in curves)
+    }
+    return Shown(curves, drawn, len(findings.curves) - len(curves))
 
 
-def _drawn(groups: list[list[Curve]], curves: tuple[Curve, ...]) -> tuple[int, ...]:
-    """Best and worst of each group, as many as can be told apart; all when they are few."""
-    if len(curves) <= DRAWN_AT_ONCE // 2:
-        return tuple(range(len(curves)))
-    position = {id(curve): index for index, curve in enumerate(curves)}
-    bests = [position[id(group[0])] for group in groups if id(group[0]) in position]
-    worsts = [position[id(group[-1])] for group in groups if len(group) > 1 and id(group[-1]) in position]
-    picked = bests[:DRAWN_AT_ONCE]
+def _drawn(workload: str, groups: list[list[Curve]], curves: tuple[Curve, ...]) -> tuple[int, ...]:
+    """Best and worst of each storage, as many as can be told apart; all when they are few."""
+    position = {id(curve): index for index, curve in enumerate(curves) if curve.workload == workload}
+    if len(position) <= DRAWN_AT_ONCE // 2:
+        return tuple(position.values())
+    mine = [[position[id(curve)] for curve in group if id(curve) in position] for group in groups]
+    mine = [group for group in mine if group]
+    picked = [group[0] for group in mine][:DRAWN_AT_ONCE]
+    worsts = [group[-1] for group in mine if len(group) > 1]
     if len(picked) + len(worsts) <= DRAWN_AT_ONCE:
         picked += worsts
     return tuple(sorted(picked))
@@ -85,13 +91,9 @@ def series_trials(shown: Shown, wanted: tuple[str, ...] = ()) -> list[str]:
     """Trials whose device series stand in the page: those wanted, then for each drawn curve one where the storage
     still feeds all slots and one with the most slots."""
     ids: list[str] = list(dict.fromkeys(wanted))
-    for index in shown.drawn:
+    for index in [index for drawn in shown.drawn.values() for index in drawn]:
         curve = shown.curves[index]
-        fed = knee_point(curve)
-        for point in (fed, curve.points[-1] if curve.points else None):
-            if point is None:
-                continue
-            trials = next((estimate.trials for estimate in point.metrics.values() if estimate.trials), ())
-            if trials and trials[0] not in ids:
-                ids.append(trials[0])
+        for point in (knee_point(curve), curve.points[-1] if curve.points else None):
+            if point is not None and point.trials and point.trials[0] not in ids:
+                ids.append(point.trials[0])
     return ids[: max(SERIES_TRIALS_AT_MOST, len(wanted))]

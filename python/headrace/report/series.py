@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pandas
+
+# The annotations of pandas know too little of frames; they are Any here.
+pd: Any = pandas
 
 SAMPLES_AT_MOST = 400
 
@@ -33,7 +36,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 _BY_REQUESTS = {"read_latency_ms": "read_iops", "write_latency_ms": "write_iops"}
 
 
-def _over_devices(frame: pd.DataFrame) -> pd.DataFrame:
+def _over_devices(frame: Any) -> Any:
     """Rates and requests summed over the devices of a target, latency weighted by requests, the busiest device's busy share."""
     if "device" not in frame.columns or frame["device"].nunique() <= 1:
         return frame
@@ -51,7 +54,7 @@ def _over_devices(frame: pd.DataFrame) -> pd.DataFrame:
     return total
 
 
-def thin(frame: pd.DataFrame, most: int = SAMPLES_AT_MOST) -> pd.DataFrame:
+def thin(frame: Any, most: int = SAMPLES_AT_MOST) -> Any:
     """At most so many samples: means of neighbours, so that rates still add up to what was moved."""
     if len(frame) <= most:
         return frame
@@ -59,7 +62,7 @@ def thin(frame: pd.DataFrame, most: int = SAMPLES_AT_MOST) -> pd.DataFrame:
     return frame.groupby(bins).mean(numeric_only=True)
 
 
-def _rounded(values: pd.Series) -> list[float | None]:
+def _rounded(values: Any) -> list[float | None]:
     return [
         None if not np.isfinite(value) else float(f"{value:.4g}") for value in values.to_numpy(dtype=float)
     ]
@@ -72,7 +75,7 @@ def trial_series(results: Path, trial: str) -> dict[str, dict[str, list[float | 
         path = results / "trials" / trial / "series" / f"{probe}.parquet"
         if not path.is_file():
             continue
-        frame: pd.DataFrame = pd.read_parquet(path)
+        frame = pd.read_parquet(path)
         if frame.empty or "time_s" not in frame.columns:
             continue
         frame = thin(_over_devices(frame))

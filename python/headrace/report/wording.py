@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from headrace.analysis.findings import Combined, Curve, FactorEffect, Findings, LimitKind, Point
-from headrace.report.metrics import metric, percent
+from headrace.report.metrics import less_is_better, metric, percent, value_text
 
 LEDGER = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "other")
 LEDGER_TITLES = {
@@ -107,46 +107,48 @@ def varied(curves: Iterable[Curve]) -> list[str]:
     return [name for name, levels in seen.items() if len(levels) > 1]
 
 
-def main_metric(findings: Findings) -> str | None:
-    """The metric that 'best' is about: that of the effects, else of the knees, else the first rate there is."""
-    for effect in findings.effects:
-        return effect.metric
-    for curve in findings.curves:
-        if curve.knee is not None:
-            return curve.knee.metric
-    present = {name for curve in findings.curves for point in curve.points for name in point.metrics}
-    for name in (
-        "events_per_s",
-        "asked_bytes_per_s",
-        "device_bytes_per_s",
-        "iops",
-        "throughput_jobs",
-        "efficiency",
-    ):
-        if name in present:
-            return name
-    return min(present) if present else None
+_USUAL = ("events_per_s", "asked_bytes_per_s", "device_bytes_per_s", "iops", "throughput_jobs", "efficiency")
 
 
-def peak(curve: Curve, name: str | None) -> float:
-    """Highest value of a metric over the curve's slots; minus infinity without it."""
-    return (
-        max((p.metrics[name].value for p in curve.points if name in p.metrics), default=float("-inf"))
-        if name
-        else 0.0
-    )
+def main_metric(findings: Findings, workload: str) -> str | None:
+    """The metric that 'best' is about for a workload: what the findings say, else the first usual one that it has."""
+    if workload in findings.headline:
+        return findings.headline[workload]
+    present = {
+        name
+        for c in findings.curves
+        if c.workload == workload
+        for point in c.points
+        for name in point.metrics
+    }
+    return next((name for name in _USUAL if name in present), min(present, default=None))
+
+
+def provenances(text: str) -> list[str]:
+    """The words of a provenance that may be several: `measured + emulated`."""
+    return [word.strip() for word in text.replace("+", ",").split(",") if word.strip()]
+
+
+def peak(curve: Curve, name: str | None) -> Point | None:
+    """The point with the best value of a metric; None without it."""
+    having = [point for point in curve.points if name is not None and name in point.metrics]
+    if name is None or not having:
+        return None
+    return (min if less_is_better(name) else max)(having, key=lambda point: point.metrics[name].value)
 
 
 def rank(curve: Curve, name: str | None) -> tuple[float, float, float]:
-    """Sort key, greatest best: slots fed first, then where exactly, then the highest rate."""
+    """Sort key, greatest best: slots fed first, then where exactly, then the best value of the main metric."""
+    at = peak(curve, name)
+    reached = (
+        float("-inf")
+        if at is None or name is None
+        else at.metrics[name].value * (-1 if less_is_better(name) else 1)
+    )
     fed = curve.slots_fed
     if fed is None:
-        return (-1.0, -1.0, peak(curve, name))
-    return (
-        float(fed.slots),
-        fed.interpolated if fed.interpolated is not None else float(fed.slots),
-        peak(curve, name),
-    )
+        return (-1.0, -1.0, reached)
+    return (float(fed.slots), fed.interpolated if fed.interpolated is not None else float(fed.slots), reached)
 
 
 def _sentence(curve: Curve, rate: str | None, condition: str) -> tuple[str, str]:
@@ -154,13 +156,11 @@ def _sentence(curve: Curve, rate: str | None, condition: str) -> tuple[str, str]
     where = f"{curve.target} feeds"
     verb_note = "" if not condition else f" with {condition}"
     if fed is None:
-        if rate is None or not curve.points:
-            return "–", f"{curve.target} has no valid trial of {curve.workload}."
-        best = max(curve.points, key=lambda p: p.metrics[rate].value if rate in p.metrics else float("-inf"))
-        if rate not in best.metrics:
+        best = peak(curve, rate)
+        if best is None or rate is None:
             return "–", f"{curve.target} has no valid trial of {curve.workload}."
         shown = metric(rate, best.metrics[rate].value)
-        value = f"{best.metrics[rate].value / shown.divisor:.4g} {shown.unit}".strip()
+        value = f"{value_text(best.metrics[rate], shown)} {shown.unit}".strip()
         return (
             "–",
             f"{curve.target} gives {curve.workload} {value} at {plural(best.slots, 'slot')}{verb_note}.",
@@ -188,24 +188,27 @@ def _sentence(curve: Curve, rate: str | None, condition: str) -> tuple[str, str]
 
 def provenance_of(curve: Curve) -> str:
     """The provenance of a curve's points: one word, or several when they differ."""
-    return ", ".join(sorted({point.provenance for point in curve.points})) or "measured"
+    return curve.provenance or " + ".join(sorted({point.provenance for point in curve.points}))
 
 
 def answers(findings: Findings) -> list[Answer]:
     """One answer for each storage and workload, best storage first within a workload."""
-    rate = main_metric(findings)
     groups: dict[tuple[str, str], list[Curve]] = {}
     for curve in findings.curves:
         groups.setdefault((curve.workload, curve.target), []).append(curve)
     found: list[Answer] = []
     for (workload, target), curves in groups.items():
+        rate = main_metric(findings, workload)
         best = max(curves, key=lambda c: rank(c, rate))
         big, sentence = _sentence(
             best, rate, levels_text(best.levels, varied(curves)) if len(curves) > 1 else ""
         )
         found.append(Answer(target, workload, big, sentence, best, len(curves) - 1, provenance_of(best)))
     order = {workload: index for index, workload in enumerate(dict.fromkeys(a.workload for a in found))}
-    return sorted(found, key=lambda a: (order[a.workload], tuple(-x for x in rank(a.best, rate))))
+    return sorted(
+        found,
+        key=lambda a: (order[a.workload], tuple(-x for x in rank(a.best, main_metric(findings, a.workload)))),
+    )
 
 
 def _strength(effect: FactorEffect) -> float:
@@ -225,11 +228,11 @@ def choice_sentences(findings: Findings) -> list[str]:
         strongest = max(effects, key=_strength)
         if strongest.cost_of_wrong.low is not None and strongest.cost_of_wrong.low <= 0:
             sentences.append(
-                f"No single factor is seen to change the {metric(name).title.lower()} of {workload}: all intervals include zero."
+                f"No single factor is seen to change the {metric(name).within} of {workload}: all intervals include zero."
             )
             continue
         sentences.append(
-            f"What matters most for the {metric(name).title.lower()} of {workload} is {factor_text(strongest.factor)}: "
+            f"What matters most for the {metric(name).within} of {workload} is {factor_text(strongest.factor)}: "
             f"{level_text(strongest.worst)} instead of {level_text(strongest.best)} costs {percent(strongest.cost_of_wrong.value)}."
         )
     return sentences
@@ -247,7 +250,7 @@ def combined_sentence(combined: Combined) -> str:
     return (
         f"For {combined.workload}{where} at {plural(combined.slots, 'slot')}, the worst choice "
         f"({levels_text(combined.worst, differ) or 'same levels'}) against the best ({levels_text(combined.best, differ) or 'same levels'}) "
-        f"costs {percent(combined.cost.value)} of the {metric(combined.metric).title.lower()}."
+        f"costs {percent(combined.cost.value)} of the {metric(combined.metric).within}."
     )
 
 
@@ -262,6 +265,11 @@ def trials_sentence(findings: Findings) -> str:
     return (
         f"{text}; left out of every finding: {', '.join(parts)}." if parts else f"{text}; all of them count."
     )
+
+
+def confidence_text(findings: Findings) -> str:
+    """`95 %`."""
+    return percent(findings.confidence)
 
 
 def limit_text(point: Point) -> str:

@@ -3,8 +3,7 @@
 "use strict";
 (async () => {
   const page = JSON.parse(document.getElementById("headrace-data").textContent);
-  const colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A7A7A"];
-  const signs = ["●", "■", "▲", "◆", "▼", "⬢", "★", "✚"];
+  const { colours, signs } = page;
   const plots = {};
   for (const item of [...page.figures, ...page.series_figures.map((entry) => entry.item)]) {
     const target = document.getElementById(item.target_id);
@@ -24,8 +23,6 @@
   }
 
   const source = (plot, name) => plot.document.get_model_by_name(name);
-  const mark = (word) => word.split(", ").map((one) => page.marks[one] ?? one).join(" ");
-
   // Which curve each of the eight colours draws; null when it is free.
   const seats = new Array(colours.length).fill(null);
   const boxes = [...document.querySelectorAll("input[data-curve]")];
@@ -106,7 +103,18 @@
     for (const body of document.querySelectorAll("tbody[data-of]")) body.hidden = only && seat(Number(body.dataset.of)) < 0;
   }
 
-  for (const curve of page.drawn) if (seats.includes(null)) seats[seats.indexOf(null)] = curve;
+  // The curves of one workload at a time: rates of different workloads do not compare.
+  function chooseWorkload() {
+    const picker = document.getElementById("pick-workload");
+    const workload = picker ? picker.value : page.curves[0]?.workload;
+    seats.fill(null);
+    (page.drawn[workload] ?? []).forEach((curve, index) => { seats[index] = curve; });
+    const metric = document.getElementById("pick-metric");
+    if (metric && page.mains[workload]) metric.value = page.mains[workload];
+    for (const body of document.querySelectorAll("tbody[data-workload]")) body.hidden = body.dataset.workload !== workload;
+    drawAll();
+  }
+  document.getElementById("pick-workload")?.addEventListener("change", chooseWorkload);
   for (const box of boxes) {
     box.addEventListener("change", () => {
       const curve = Number(box.dataset.curve);
@@ -123,7 +131,7 @@
     });
   }
   document.getElementById("pick-metric")?.addEventListener("change", drawAll);
-  drawAll();
+  chooseWorkload();
 
   const byteNames = ["uncompressed_bytes_per_s", "asked_bytes_per_s", "served_bytes_per_s", "device_bytes_per_s"].filter((name) => page.metrics[name]);
   function drawBytes() {

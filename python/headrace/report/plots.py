@@ -1,0 +1,124 @@
+"""Still figures for papers, with matplotlib: rate and efficiency against slots, ledger bars. PDF for LaTeX, SVG and PNG beside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headrace.analysis.findings import Curve, Findings
+from headrace.report import wording
+from headrace.report.metrics import metric
+from headrace.report.palette import CURVE_COLOURS, LEDGER_COLOURS
+from headrace.report.select import shown_curves
+
+KINDS = ("pdf", "svg", "png")
+_MARKERS = ("o", "s", "^", "D", "v", "h", "*", "P")
+
+
+def _axes(width_in: float, height_in: float) -> tuple[Any, Any]:
+    # The object interface: no global state, no display.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _save(figure: Any, folder: Path, name: str) -> list[Path]:
+    # Without dates and random ids, the same findings give the same bytes.
+    without_date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
+    files = [folder / f"{name}.{kind}" for kind in KINDS]
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        for file, kind in zip(files, KINDS, strict=True):
+            figure.savefig(file, dpi=200, metadata=without_date[kind])
+    return files
+
+
+def _against_slots(curves: list[Curve], name: str, bound: float | None) -> Any:
+    having = [c for c in curves if any(name in p.metrics for p in c.points)]
+    if not having:
+        return None
+    shown = metric(name, max(p.metrics[name].value for c in having for p in c.points if name in p.metrics))
+    figure, axes = _axes(4.8, 3.2)
+    for index, curve in enumerate(having):
+        points = [p for p in curve.points if name in p.metrics]
+        estimates = [p.metrics[name] for p in points]
+        values = [e.value / shown.divisor for e in estimates]
+        down = [(e.value - e.low) / shown.divisor if e.low is not None else 0.0 for e in estimates]
+        up = [(e.high - e.value) / shown.divisor if e.high is not None else 0.0 for e in estimates]
+        axes.errorbar(
+            [p.slots for p in points], values, yerr=[down, up], label=curve.label, color=CURVE_COLOURS[index],
+            marker=_MARKERS[index], markersize=5, linewidth=1.4, capsize=2.5,
+        )  # fmt: skip
+    if bound is not None:
+        axes.axhline(bound, color="black", linestyle="--", linewidth=0.8)
+    axes.set_xlabel("Job slots in use")
+    axes.set_ylabel(shown.heading)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.grid(color="#e6e6e6")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _ledger(curves: list[Curve]) -> Any:
+    points = [(curve, point) for curve in curves for point in curve.points]
+    if not points:
+        return None
+    figure, axes = _axes(6.4, 0.8 + 0.24 * len(points))
+    labels = [f"{curve.label}, {point.slots}" for curve, point in points]
+    left = [0.0] * len(points)
+    for name in wording.LEDGER:
+        widths = [point.ledger.get(name, 0.0) * 100 for _, point in points]
+        axes.barh(
+            labels,
+            widths,
+            left=left,
+            color=LEDGER_COLOURS[name],
+            label=wording.LEDGER_TITLES[name],
+            height=0.8,
+        )
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("Share of the jobs' wall time (%)")
+    axes.tick_params(axis="y", labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(fontsize=7, frameon=False, ncols=len(wording.LEDGER), loc="outside upper center")
+    return figure
+
+
+def write_plots(findings: Findings, folder: Path) -> dict[str, str]:
+    """Writes every figure in three kinds into a folder; returns name -> caption."""
+    shown = shown_curves(findings)
+    captions: dict[str, str] = {}
+    folder.mkdir(exist_ok=True)
+    for index, (workload, drawn) in enumerate(shown.drawn.items()):
+        curves = [shown.curves[i] for i in drawn]
+        main = wording.main_metric(findings, workload)
+        bounds = {c.slots_fed.efficiency * 100 for c in curves if c.slots_fed}
+        bound = bounds.pop() if len(bounds) == 1 else None
+        confidence = wording.confidence_text(findings)
+        wanted: list[tuple[str, Any, str]] = [
+            (
+                "rate",
+                _against_slots(curves, main, None) if main else None,
+                f"{metric(main).title if main else ''} of {workload} against slots, with {confidence} confidence intervals.",
+            ),
+            (
+                "efficiency",
+                _against_slots(curves, "efficiency", bound),
+                f"Job efficiency of {workload} against slots, with {confidence} confidence intervals.",
+            ),
+            ("ledger", _ledger(curves), f"Where the wall time of {workload} went, by storage and slots."),
+        ]
+        for kind, figure, caption in wanted:
+            if figure is not None:
+                name = f"{kind}-{index}"
+                _save(figure, folder, name)
+                captions[name] = f"{caption} Values are {', '.join(findings.provenance)}."
+    return captions

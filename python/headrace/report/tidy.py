@@ -1,0 +1,204 @@
+"""Findings as one long, tidy table: a row an estimate, whatever it is about. CSV and Parquet are this table.
+
+| column | is |
+|---|---|
+| `about` | `point`, `ledger`, `slots fed`, `knee`, `level effect`, `cost of wrong`, `combined cost`, `left out` |
+| `workload`, `target`, `slots` | null where the row is about several |
+| `level_<factor>` | the factor's level as text |
+| `metric` | name with its unit last; a factor's name and level stand in `factor`, `level` |
+| `value`, `low`, `high`, `n`, `method`, `provenance` | the estimate; `value` in the metric's own unit, never scaled |
+| `limit`, `limit_share` | what held jobs back at a point |
+| `note` | reasons, best and worst levels |
+| `trials` | ids, apart by a space |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.analysis.findings import Curve, Estimate, Findings, Point
+from headrace.report import wording
+from headrace.report.page_data import mark_of, provenance_of_metric
+
+# Arrow comes without annotations.
+pa: Any = pyarrow
+
+_TEXT = (
+    "about",
+    "workload",
+    "target",
+    "metric",
+    "factor",
+    "level",
+    "method",
+    "provenance",
+    "limit",
+    "note",
+    "trials",
+)
+_NUMBERS = ("value", "low", "high", "limit_share")
+_WHOLE = ("slots", "n")
+_ORDER = (
+    "about", "workload", "target", "slots", "factor", "level", "metric", "value", "low", "high", "n",
+    "method", "provenance", "limit", "limit_share", "note", "trials",
+)  # fmt: skip
+
+
+def _estimate(estimate: Estimate, provenance: str) -> dict[str, Any]:
+    return {
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n": estimate.n,
+        "method": estimate.method,
+        "provenance": estimate.provenance or provenance,
+        "trials": " ".join(estimate.trials),
+    }
+
+
+def _levels(levels: dict[str, Any]) -> dict[str, str]:
+    return {
+        f"level_{name}": wording.level_text(level)
+        for name, level in levels.items()
+        if level is not None and name not in ("slots", "target", "workload")
+    }
+
+
+def _point_rows(point: Point) -> list[dict[str, Any]]:
+    shared = {
+        "workload": point.workload,
+        "target": point.target,
+        "slots": point.slots,
+        "limit": point.limit.kind,
+        "limit_share": point.limit.share,
+        **_levels(point.levels),
+    }
+    rows = [
+        {"about": "point", "metric": name, **shared, **_estimate(estimate, mark_of(estimate, point))}
+        for name, estimate in point.metrics.items()
+    ]
+    rows += [
+        {
+            "about": "ledger",
+            "metric": f"{name}_share",
+            "value": point.ledger[name],
+            "n": len(point.trials),
+            "method": "mean",
+            "provenance": point.provenance,
+            "trials": " ".join(point.trials),
+            **shared,
+        }
+        for name in wording.LEDGER
+        if name in point.ledger
+    ]
+    return rows
+
+
+def _curve_rows(curve: Curve) -> list[dict[str, Any]]:
+    trials = [trial for point in curve.points for trial in point.trials]
+    shared = {
+        "workload": curve.workload,
+        "target": curve.target,
+        "n": len(trials),
+        "trials": " ".join(trials),
+        "provenance": wording.provenance_of(curve),
+        **_levels(curve.levels),
+    }
+    rows = [row for point in curve.points for row in _point_rows(point)]
+    fed = curve.slots_fed
+    if fed is not None:
+        note = f"at {fed.efficiency:g} job efficiency; " + (
+            "at least; more were not tried" if fed.censored else fed.why
+        )
+        rows.append(
+            {"about": "slots fed", "metric": "slots_fed", "value": float(fed.slots), "note": note, **shared}
+        )
+        if fed.interpolated is not None:
+            rows.append(
+                {
+                    "about": "slots fed",
+                    "metric": "slots_fed_interpolated",
+                    "value": fed.interpolated,
+                    "note": note,
+                    **shared,
+                }
+            )
+    if curve.knee is not None:
+        rows.append(
+            {
+                "about": "knee",
+                "metric": curve.knee.metric,
+                "slots": curve.knee.slots,
+                "value": curve.knee.value,
+                "note": f"beyond it {curve.knee.beyond}",
+                **shared,
+            }
+        )
+    return rows
+
+
+def _choice_rows(findings: Findings) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for effect in findings.effects:
+        provenance = effect.provenance or provenance_of_metric(findings, effect.metric)
+        shared = {"workload": effect.workload, "factor": effect.factor, "metric": effect.metric}
+        rows += [
+            {
+                "about": "level effect",
+                "level": wording.level_text(each.level),
+                **shared,
+                **_estimate(each.estimate, provenance),
+            }
+            for each in effect.levels
+        ]
+        p_value = "" if effect.p_value is None else f"; p {effect.p_value:.3g}"
+        note = (
+            f"best {wording.level_text(effect.best)}, worst {wording.level_text(effect.worst)}; "
+            f"judged against {effect.error_term}{p_value}"
+        )
+        rows.append(
+            {"about": "cost of wrong", "note": note, **shared, **_estimate(effect.cost_of_wrong, provenance)}
+        )
+    for each in findings.combined:
+        rows.append(
+            {
+                "about": "combined cost",
+                "workload": each.workload,
+                "target": each.target,
+                "slots": each.slots,
+                "metric": each.metric,
+                "note": f"best {wording.levels_text(each.best)}; worst {wording.levels_text(each.worst)}",
+                **_estimate(each.cost, each.provenance or provenance_of_metric(findings, each.metric)),
+            }
+        )
+    return rows
+
+
+def _left_out_rows(findings: Findings) -> list[dict[str, Any]]:
+    return [
+        {
+            "about": "left out",
+            "workload": left.levels.get("workload"),
+            "target": left.levels.get("target"),
+            "slots": left.levels.get("slots"),
+            "note": f"{left.status}: {'; '.join(left.reasons)}",
+            "trials": left.trial,
+            **_levels(left.levels),
+        }
+        for left in findings.left_out
+    ]
+
+
+def tidy_table(findings: Findings) -> Any:
+    """The long table, as an Arrow table; the same columns, in the same order, for the same study."""
+    rows = [row for curve in findings.curves for row in _curve_rows(curve)]
+    rows += _choice_rows(findings) + _left_out_rows(findings)
+    factors = list(dict.fromkeys(name for row in rows for name in row if name.startswith("level_")))
+    kinds = {
+        **dict.fromkeys(_TEXT, pa.string()),
+        **dict.fromkeys(_NUMBERS, pa.float64()),
+        **dict.fromkeys(_WHOLE, pa.int64()),
+    }
+    names = [*_ORDER[:4], *factors, *_ORDER[4:]]
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
+    return pa.Table.from_pylist(rows, schema=schema)
