@@ -11,11 +11,13 @@ pub mod filesystem;
 pub mod hdd;
 pub mod histogram;
 pub mod ideal;
+pub mod link;
 pub mod pagecache;
 pub mod power;
 pub mod request;
 pub mod scheduler;
 pub mod spec;
+pub mod ssd;
 pub mod stream;
 
 pub use request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};

@@ -1,0 +1,138 @@
+//! Fairness against a plain max-min computation, and conservation of bytes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn ports(n: usize, rate: f64) -> Vec<Port> {
+    vec![Port { send_bytes_per_s: rate, receive_bytes_per_s: rate, flow_bytes_per_s: f64::INFINITY }; n]
+}
+
+fn drain(network: &mut Network) -> Vec<(Nanos, u64)> {
+    let mut done = Vec::new();
+    while let Some(time) = network.next_done() {
+        done.push((time, network.finish(time).unwrap()));
+    }
+    done
+}
+
+#[test]
+fn a_flow_alone_has_the_whole_link() {
+    let mut network = Network::new(&ports(2, 1e8));
+    network.start(0, 0, 1, 100_000_000, 7);
+    assert_eq!(drain(&mut network), vec![(1_000_000_000, 7)]);
+}
+
+#[test]
+fn one_sender_shares_equally_and_the_rest_speeds_up() {
+    let mut network = Network::new(&ports(3, 1e8));
+    network.start(0, 0, 1, 50_000_000, 1);
+    network.start(0, 0, 2, 100_000_000, 2);
+    assert_eq!(drain(&mut network), vec![(1_000_000_000, 1), (1_500_000_000, 2)]);
+}
+
+#[test]
+fn what_one_cannot_take_the_others_get() {
+    // Host 1 receives at 10 MB/s only; the sender's other flow has the remaining 90.
+    let mut all = ports(3, 1e8);
+    all[1].receive_bytes_per_s = 1e7;
+    let mut network = Network::new(&all);
+    network.start(0, 0, 1, 1_000_000_000, 1);
+    network.start(0, 0, 2, 1_000_000_000, 2);
+    assert!((network.rate(0, 1) - 1e7).abs() < 1.0 && (network.rate(0, 2) - 9e7).abs() < 1.0);
+}
+
+#[test]
+fn a_flow_limit_holds() {
+    let mut all = ports(2, 4e8);
+    all[0].flow_bytes_per_s = 1e8;
+    let mut network = Network::new(&all);
+    (0..3).for_each(|tag| network.start(0, 0, 1, 100_000_000, tag));
+    assert!((network.rate(0, 1) - 1e8).abs() < 1.0);
+    (3..8).for_each(|tag| network.start(0, 0, 1, 100_000_000, tag));
+    assert!((network.rate(0, 1) - 5e7).abs() < 1.0);
+}
+
+#[test]
+fn a_shared_server_stays_cheap() {
+    let mut network = Network::new(&ports(1001, 1.25e9));
+    let mut now = 0;
+    for tag in 0..24_000u64 {
+        network.start(now, 0, 1 + (tag % 1000) as u32, 1 << 20, tag);
+    }
+    let full = network.refills();
+    for tag in 0..20_000u64 {
+        now = network.next_done().unwrap();
+        network.finish(now);
+        network.start(now, 0, 1 + (tag * 7 % 1000) as u32, 1 << 20, tag);
+    }
+    assert!(network.refills() - full < 100, "{} refills", network.refills() - full);
+}
+
+/// Progressive filling, one flow at a time.
+fn plain(flows: &[(u32, u32)], capacity: &[(f64, f64)]) -> Vec<f64> {
+    let mut left: Vec<f64> = capacity.iter().flat_map(|c| [c.0, c.1]).collect();
+    let mut rates = vec![0.0; flows.len()];
+    let mut open: Vec<usize> = (0..flows.len()).collect();
+    while !open.is_empty() {
+        let mut count = vec![0.0; left.len()];
+        for &f in &open {
+            count[2 * flows[f].0 as usize] += 1.0;
+            count[2 * flows[f].1 as usize + 1] += 1.0;
+        }
+        let level = |side: usize| left[side] / count[side];
+        let lowest = (0..left.len()).filter(|&s| count[s] > 0.0).min_by(|&a, &b| level(a).total_cmp(&level(b)));
+        let side = lowest.unwrap();
+        let rate = level(side);
+        let (fixed, rest): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|&&f| 2 * flows[f].0 as usize == side || 2 * flows[f].1 as usize + 1 == side);
+        for f in fixed {
+            rates[f] = rate;
+            left[2 * flows[f].0 as usize] -= rate;
+            left[2 * flows[f].1 as usize + 1] -= rate;
+        }
+        open = rest;
+    }
+    rates
+}
+
+proptest! {
+    #[test]
+    fn rates_are_max_min_fair_at_all_times(
+        capacities in prop::collection::vec((1u32..20, 1u32..20), 2..6),
+        steps in prop::collection::vec((0u32..6, 0u32..6, 1u64..1000, any::<bool>()), 1..60),
+    ) {
+        let n = capacities.len() as u32;
+        let rates: Vec<_> = capacities.iter().map(|c| (f64::from(c.0) * 1e6, f64::from(c.1) * 1e6)).collect();
+        let ports: Vec<_> = rates
+            .iter()
+            .map(|c| Port { send_bytes_per_s: c.0, receive_bytes_per_s: c.1, flow_bytes_per_s: f64::INFINITY })
+            .collect();
+        let mut network = Network::new(&ports);
+        let mut live: Vec<(u64, u32, u32)> = Vec::new();
+        let mut now = 0;
+        for (tag, (from, to, kib, finish)) in steps.into_iter().enumerate() {
+            let (from, to) = (from % n, to % n);
+            if from != to {
+                network.start(now, from, to, kib * 1024, tag as u64);
+                live.push((tag as u64, from, to));
+            }
+            if finish {
+                if let Some(time) = network.next_done() {
+                    prop_assert!(time >= now);
+                    now = time;
+                    let done = network.finish(now).unwrap();
+                    live.retain(|l| l.0 != done);
+                }
+            }
+            let pairs: Vec<_> = live.iter().map(|l| (l.1, l.2)).collect();
+            for ((_, from, to), expected) in live.iter().zip(plain(&pairs, &rates)) {
+                let got = network.rate(*from, *to);
+                prop_assert!((got - expected).abs() < 1e-6 * expected, "{} {}: {} not {}", from, to, got, expected);
+            }
+        }
+        let rest = drain(&mut network).len();
+        prop_assert_eq!(rest, live.len());
+        prop_assert_eq!(network.in_flight(), 0);
+    }
+}
