@@ -13,6 +13,11 @@ const DISK: &str = r#"{"kind": "hdd", "name": "disk", "capacity_bytes": 75015637
     "seek": {"curve": "sheet", "track_to_track_ms": 0.8, "average_ms": 8.5},
     "queue": {"depth": 32, "reordering": 1.0}}"#;
 
+const SSD: &str = r#"{"kind": "ssd", "name": "ssd", "capacity_bytes": 160041885696, "link_bytes_per_s": 280e6,
+    "controller": {"read_overhead_us": 10, "write_overhead_us": 20, "read_iops_max": 35000, "write_iops_max": 8600},
+    "flash": {"channels": 10, "dies_per_channel": 2, "page_bytes": 4096, "pages_per_block": 128, "read_us": 50,
+    "program_us": 900, "erase_us": 2000, "channel_bytes_per_s": 40e6}, "initial": {"state": "steady", "fill": 1.0}}"#;
+
 fn thread_cpu() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
@@ -49,7 +54,7 @@ fn measure(spec: &DriveSpec, rw: Rw, iodepth: u32, requests: u64) {
 fn main() {
     let files: Vec<String> = std::env::args().skip(1).collect();
     let texts: Vec<String> = if files.is_empty() {
-        vec![DISK.into()]
+        vec![DISK.into(), SSD.into()]
     } else {
         files.iter().map(|file| std::fs::read_to_string(file).expect("a readable file")).collect()
     };

@@ -3,16 +3,19 @@
 use crate::hdd::Hdd;
 use crate::request::{Completion, Device, Nanos, Request};
 use crate::spec::{DriveSpec, SpecError};
+use crate::ssd::Ssd;
 
 /// A drive model.
 pub enum Drive {
     Hdd(Box<Hdd>),
+    Ssd(Box<Ssd>),
 }
 
 /// Builds the model of a drive, or says which field cannot be true.
 pub fn build(spec: &DriveSpec, seed: u64) -> Result<Drive, SpecError> {
     Ok(match spec {
         DriveSpec::Hdd(spec) => Drive::Hdd(Box::new(Hdd::new(spec, seed)?)),
+        DriveSpec::Ssd(spec) => Drive::Ssd(Box::new(Ssd::new(spec)?)),
     })
 }
 
@@ -22,6 +25,7 @@ impl Drive {
     pub fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
         match self {
             Drive::Hdd(drive) => drive.unflushed(now),
+            Drive::Ssd(drive) => drive.unflushed(now),
         }
     }
 }
@@ -30,6 +34,7 @@ impl Device for Drive {
     fn capacity_sectors(&self) -> u64 {
         match self {
             Drive::Hdd(drive) => drive.capacity_sectors(),
+            Drive::Ssd(drive) => drive.capacity_sectors(),
         }
     }
 
@@ -37,6 +42,7 @@ impl Device for Drive {
     fn submit(&mut self, now: Nanos, request: Request) {
         match self {
             Drive::Hdd(drive) => drive.submit(now, request),
+            Drive::Ssd(drive) => drive.submit(now, request),
         }
     }
 
@@ -44,6 +50,7 @@ impl Device for Drive {
     fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
         match self {
             Drive::Hdd(drive) => drive.wake(now, out),
+            Drive::Ssd(drive) => drive.wake(now, out),
         }
     }
 
@@ -51,6 +58,7 @@ impl Device for Drive {
     fn next_wake(&self) -> Option<Nanos> {
         match self {
             Drive::Hdd(drive) => drive.next_wake(),
+            Drive::Ssd(drive) => drive.next_wake(),
         }
     }
 
@@ -58,12 +66,14 @@ impl Device for Drive {
     fn in_flight(&self) -> usize {
         match self {
             Drive::Hdd(drive) => drive.in_flight(),
+            Drive::Ssd(drive) => drive.in_flight(),
         }
     }
 
     fn energy_j(&self, now: Nanos) -> f64 {
         match self {
             Drive::Hdd(drive) => drive.energy_j(now),
+            Drive::Ssd(drive) => drive.energy_j(now),
         }
     }
 }

@@ -8,12 +8,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use crate::hdd::spec::HddSpec;
+pub use crate::ssd::spec::SsdSpec;
 
 /// One drive, as its table in the catalog says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DriveSpec {
     Hdd(Box<HddSpec>),
+    Ssd(Box<SsdSpec>),
 }
 
 /// What a drive costs, where that is known.
@@ -34,24 +36,28 @@ impl DriveSpec {
     pub fn name(&self) -> &str {
         match self {
             DriveSpec::Hdd(spec) => &spec.name,
+            DriveSpec::Ssd(spec) => &spec.name,
         }
     }
 
     pub fn capacity_bytes(&self) -> u64 {
         match self {
             DriveSpec::Hdd(spec) => spec.capacity_bytes,
+            DriveSpec::Ssd(spec) => spec.capacity_bytes,
         }
     }
 
     pub fn sheet(&self) -> &Sheet {
         match self {
             DriveSpec::Hdd(spec) => &spec.sheet,
+            DriveSpec::Ssd(spec) => &spec.sheet,
         }
     }
 
     pub fn source(&self) -> &Sources {
         match self {
             DriveSpec::Hdd(spec) => &spec.source,
+            DriveSpec::Ssd(spec) => &spec.source,
         }
     }
 
@@ -64,6 +70,7 @@ impl DriveSpec {
     pub fn queue_depth(&self) -> u32 {
         match self {
             DriveSpec::Hdd(spec) => spec.queue.depth,
+            DriveSpec::Ssd(spec) => spec.queue_depth,
         }
     }
 

@@ -17,7 +17,22 @@ fn specs() -> Vec<DriveSpec> {
             CAPACITY_SECTORS * 512
         )
     };
+    let ssd = |extra: &str| {
+        format!(
+            r#"{{"kind": "ssd", "name": "ssd", "capacity_bytes": {}, "link_bytes_per_s": 150e6,
+            "controller": {{"read_overhead_us": 10, "write_overhead_us": 20, "read_iops_max": 50000,
+            "write_iops_max": 20000}}, "write_buffer_bytes": 131072,
+            "flash": {{"channels": 2, "dies_per_channel": 2, "planes": 2, "page_bytes": 8192, "pages_per_block": 64,
+            "read_us": 75, "program_us": 750, "erase_us": 3800, "channel_bytes_per_s": 40e6}}{extra}}}"#,
+            CAPACITY_SECTORS * 512
+        )
+    };
     [
+        ssd(""),
+        ssd(r#", "mapping": {"ftl": "page", "unit_bytes": 16384}, "initial": {"state": "steady", "fill": 0.9},
+            "read_priority": {"kind": "suspend", "suspend_us": 20}, "slc_cache": {"bytes": 1048576, "program_us": 200}"#),
+        ssd(r#", "mapping": {"ftl": "log_block", "unit_bytes": 4096, "block_bytes": 4194304, "log_blocks": 4},
+            "initial": {"state": "filled", "fill": 1.0}, "read_priority": {"kind": "fifo"}"#),
         disk(""),
         disk(r#", "queue": {"depth": 4, "reordering": 1.0, "age_limit_ms": 50.0}"#),
         disk(r#", "buffer": {"write_cache_bytes": 0, "read_ahead_bytes": 0}"#),
@@ -130,8 +145,7 @@ proptest! {
                 let mut least = submitted[tag] + 1000;
                 if matches!(step.op, Op::Read | Op::Write) && !beyond {
                     // Nothing is faster than the link.
-                    let link = if spec.rotational() { 150e6 } else { 600e6 };
-                    least += (f64::from(step.sectors) * 512.0 / link * 1e9) as Nanos - 1;
+                    least += (f64::from(step.sectors) * 512.0 / 150e6 * 1e9) as Nanos - 1;
                 }
                 prop_assert!(completion.time >= least, "{:?} ended at {} of {}", step, completion.time, least);
             }

@@ -39,7 +39,7 @@ fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
 }
 
 fn model(spec: &DriveSpec) -> Hdd {
-    let DriveSpec::Hdd(spec) = spec;
+    let DriveSpec::Hdd(spec) = spec else { panic!("a disk") };
     Hdd::new(spec, 1).unwrap()
 }
 

@@ -1,0 +1,454 @@
+//! The solid state drive: link, controller, write buffer, translation and dies.
+//!
+//! Every resource serves in the order of submission, so the end of a request is known when it is handed
+//! over. Link and channels are kept as clocks of the work they have taken: they bound the rate without
+//! making one request wait for the flash of another.
+
+pub mod amplification;
+pub mod dies;
+pub mod log_blocks;
+pub mod page_map;
+pub mod spec;
+
+use crate::completions::Completions;
+use crate::request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::spec::SpecError;
+use dies::Dies;
+use log_blocks::LogBlocks;
+use page_map::{Cleaned, PageMap};
+use spec::{GarbageCollection, InitialState, MappingSpec, SsdPowerSpec, SsdSpec};
+
+const NEVER: Nanos = Nanos::MAX;
+/// Units of the write buffer whose ends are remembered; a larger buffer counts as this large.
+const BUFFER_UNITS_MAX: u64 = 1 << 18;
+
+enum Translation {
+    Page(PageMap),
+    LogBlock(LogBlocks),
+}
+
+/// A unit in the write buffer.
+#[derive(Clone, Copy)]
+struct Buffered {
+    /// When it is in flash and its room free again.
+    stable: Nanos,
+    unit: u64,
+}
+
+/// Time during which something was going on, overlaps counted once.
+#[derive(Default)]
+struct Busy {
+    total: Nanos,
+    until: Nanos,
+}
+
+impl Busy {
+    #[inline]
+    fn note(&mut self, from: Nanos, to: Nanos) {
+        if to > self.until {
+            self.total += to - from.max(self.until);
+            self.until = to;
+        }
+    }
+
+    fn seconds(&self, now: Nanos) -> f64 {
+        self.total.saturating_sub(self.until.saturating_sub(now)) as f64 * 1e-9
+    }
+}
+
+/// A solid state drive.
+pub struct Ssd {
+    capacity_sectors: u64,
+    unit_shift: u32,
+    unit_sectors: u64,
+    unit_bytes: u64,
+    page_units: u64,
+    read_overhead_ns: Nanos,
+    write_overhead_ns: Nanos,
+    read_command_ns: Nanos,
+    write_command_ns: Nanos,
+    link_ns_per_byte: f64,
+    channel_ns_per_byte: f64,
+    channels: usize,
+    read_ns: f64,
+    program_ns: Nanos,
+    erase_ns: f64,
+    /// Units in one block of one die, all planes.
+    die_block_units: f64,
+    blocking: bool,
+    protected: bool,
+    power: SsdPowerSpec,
+
+    controller_free: Nanos,
+    /// Work taken by the link: from the drive, and to it (the same number where it is not duplex).
+    link_clock: [Nanos; 2],
+    inbound: usize,
+    channel_clock: Vec<Nanos>,
+    dies: Dies,
+    translation: Translation,
+    buffer: Vec<Buffered>,
+    buffer_next: usize,
+    /// Units in the page that is being gathered.
+    gathered: usize,
+    next_die: usize,
+    last_stable: Nanos,
+    /// Garbage collection that goes with each program, and for how many programs.
+    cleaning_ns: Nanos,
+    cleaning_programs: u64,
+    slc: Option<SlcCache>,
+    done: Completions,
+    reading: Busy,
+    writing: Busy,
+}
+
+struct SlcCache {
+    capacity_units: f64,
+    used_units: f64,
+    program_ns: Nanos,
+    /// Units that idle time moves on to their last place.
+    fold_units_per_ns: f64,
+}
+
+impl Ssd {
+    pub fn new(spec: &SsdSpec) -> Result<Self, SpecError> {
+        spec.check()?;
+        let unit_bytes = u64::from(spec.unit_bytes());
+        let die_page_bytes = u64::from(spec.flash.planes) * u64::from(spec.flash.page_bytes);
+        let page_units = die_page_bytes / unit_bytes;
+        let units = spec.capacity_bytes.div_ceil(unit_bytes);
+        let dies = Dies::new(spec);
+        let die_block_units = page_units * u64::from(spec.flash.pages_per_block);
+        let translation = match spec.mapping {
+            MappingSpec::Page { .. } => {
+                let row_units = die_block_units * dies.count() as u64;
+                Translation::Page(PageMap::new(units, row_units, spec.spare_ratio, spec.initial))
+            }
+            MappingSpec::LogBlock { block_bytes, log_blocks, .. } => {
+                let filled = match spec.initial {
+                    InitialState::Fresh => 0.0,
+                    InitialState::Filled { fill } | InitialState::Steady { fill } => fill,
+                };
+                Translation::LogBlock(LogBlocks::new(units, block_bytes / unit_bytes, log_blocks, filled))
+            }
+        };
+        let ns = |us: f64| (us * 1e3) as Nanos;
+        let program_ns = ns(spec.flash.program_us);
+        let fold_ns = (spec.flash.read_us + spec.flash.program_us) * 1e3;
+        let slc = spec.slc_cache.map(|cache| SlcCache {
+            capacity_units: (cache.bytes / unit_bytes) as f64,
+            used_units: 0.0,
+            program_ns: ns(cache.program_us),
+            fold_units_per_ns: dies.count() as f64 * page_units as f64 / fold_ns,
+        });
+        let buffer_units = (spec.write_buffer_bytes / unit_bytes).min(BUFFER_UNITS_MAX);
+        Ok(Ssd {
+            capacity_sectors: spec.capacity_bytes / SECTOR_BYTES,
+            unit_shift: (unit_bytes / SECTOR_BYTES).trailing_zeros(),
+            unit_sectors: unit_bytes / SECTOR_BYTES,
+            unit_bytes,
+            page_units,
+            read_overhead_ns: ns(spec.controller.read_overhead_us),
+            write_overhead_ns: ns(spec.controller.write_overhead_us),
+            read_command_ns: ((1e9 / spec.controller.read_iops_max) as Nanos).max(1),
+            write_command_ns: ((1e9 / spec.controller.write_iops_max) as Nanos).max(1),
+            link_ns_per_byte: 1e9 / spec.link_bytes_per_s,
+            channel_ns_per_byte: 1e9 / spec.flash.channel_bytes_per_s,
+            channels: spec.flash.channels as usize,
+            read_ns: spec.flash.read_us * 1e3,
+            program_ns,
+            erase_ns: spec.flash.erase_us * 1e3,
+            die_block_units: die_block_units as f64,
+            blocking: spec.garbage_collection == GarbageCollection::Blocking,
+            protected: spec.write_buffer_protected,
+            power: spec.power,
+            controller_free: 0,
+            link_clock: [0; 2],
+            inbound: usize::from(spec.link_duplex),
+            channel_clock: vec![0; spec.flash.channels as usize],
+            dies,
+            translation,
+            buffer: vec![Buffered { stable: 0, unit: 0 }; buffer_units as usize],
+            buffer_next: 0,
+            gathered: 0,
+            next_die: 0,
+            last_stable: 0,
+            cleaning_ns: 0,
+            cleaning_programs: 0,
+            slc,
+            done: Completions::new(),
+            reading: Busy::default(),
+            writing: Busy::default(),
+        })
+    }
+
+    /// Units written to flash and by the host since the start; their quotient is the write amplification.
+    pub fn written(&self) -> (u64, u64) {
+        match &self.translation {
+            Translation::Page(map) => map.written(),
+            Translation::LogBlock(log_blocks) => log_blocks.written(),
+        }
+    }
+
+    /// Erases of each block (of the slice that is followed, for a large drive); none where not counted.
+    pub fn erases(&self) -> &[u32] {
+        match &self.translation {
+            Translation::Page(map) => map.erases(),
+            Translation::LogBlock(_) => &[],
+        }
+    }
+
+    /// Ranges (first sector, sectors) acknowledged but not in flash at `now`: what a loss of power loses.
+    pub fn unflushed(&self, now: Nanos) -> Vec<(u64, u64)> {
+        if self.protected {
+            return Vec::new();
+        }
+        let lost = self.buffer.iter().filter(|buffered| buffered.stable > now);
+        lost.map(|buffered| (buffered.unit << self.unit_shift, self.unit_sectors)).collect()
+    }
+
+    #[inline]
+    fn place(&self, unit: u64) -> Option<u64> {
+        match &self.translation {
+            Translation::Page(map) => map.place(unit),
+            Translation::LogBlock(log_blocks) => log_blocks.holds(unit).then_some(unit),
+        }
+    }
+
+    /// Sends bytes over the link: when the whole is over, given that its last part is there at `ready`.
+    #[inline]
+    fn over_link(
+        &mut self,
+        side: usize,
+        submitted: Nanos,
+        ready: Nanos,
+        bytes: u64,
+        last_bytes: u64,
+    ) -> Nanos {
+        let clock = &mut self.link_clock[side];
+        *clock = (*clock).max(submitted) + (bytes as f64 * self.link_ns_per_byte) as Nanos;
+        (*clock).max(ready + (last_bytes as f64 * self.link_ns_per_byte) as Nanos)
+    }
+
+    #[inline]
+    fn units_of(&self, request: &Request) -> (u64, u64) {
+        let end = request.sector + u64::from(request.sectors);
+        (request.sector >> self.unit_shift, (end + self.unit_sectors - 1) >> self.unit_shift)
+    }
+
+    fn read(&mut self, ready: Nanos, request: &Request) -> Nanos {
+        let (first, end) = self.units_of(request);
+        let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+        let unit_bytes = self.unit_bytes.min(bytes);
+        let over_channel = (unit_bytes as f64 * self.channel_ns_per_byte) as Nanos;
+        let mut there = ready;
+        let (mut last_page, mut last_read) = (u64::MAX, ready);
+        for unit in first..end {
+            let Some(place) = self.place(unit) else {
+                continue;
+            };
+            let page = place / self.page_units;
+            let die = (page % self.dies.count() as u64) as usize;
+            if page != last_page {
+                last_read = self.dies.read(die, page, ready);
+                last_page = page;
+            }
+            let channel = &mut self.channel_clock[die % self.channels];
+            *channel = (*channel).max(ready) + over_channel;
+            there = there.max((*channel).max(last_read + over_channel));
+        }
+        self.over_link(0, ready, there, bytes, unit_bytes)
+    }
+
+    fn write(&mut self, ready: Nanos, request: &Request) -> Nanos {
+        let (first, end) = self.units_of(request);
+        let request_end = request.sector + u64::from(request.sectors);
+        let here = if request.op == Op::WriteZeroes {
+            ready
+        } else {
+            let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+            self.over_link(self.inbound, ready, ready, bytes, bytes)
+        };
+        let mut taken = here;
+        for unit in first..end {
+            let unit_end = ((unit + 1) << self.unit_shift).min(self.capacity_sectors);
+            let whole = unit << self.unit_shift >= request.sector && unit_end <= request_end;
+            let mut data = here;
+            if !whole {
+                if let Some(place) = self.place(unit) {
+                    let page = place / self.page_units;
+                    let die = (page % self.dies.count() as u64) as usize;
+                    data = self.dies.read(die, page, here);
+                }
+            }
+            // The buffer is a ring: there is room once the unit that lay here before is in flash.
+            let room = self.buffer[self.buffer_next].stable;
+            taken = taken.max(room);
+            self.buffer[self.buffer_next] = Buffered { stable: NEVER, unit };
+            self.buffer_next = (self.buffer_next + 1) % self.buffer.len();
+            self.gathered += 1;
+            self.translate_write(unit, taken);
+            if self.gathered as u64 == self.page_units {
+                self.program(taken.max(data));
+            }
+        }
+        if request.fua && !self.protected {
+            self.program(taken);
+            taken = taken.max(self.last_stable);
+        }
+        taken
+    }
+
+    fn translate_write(&mut self, unit: u64, now: Nanos) {
+        match &mut self.translation {
+            Translation::Page(map) => {
+                map.write(unit);
+                if let Some(cleaned) = map.take_cleaned() {
+                    let (scale, until_next) = (map.scale, map.block_units() * map.scale);
+                    self.charge_cleaning(now, cleaned, scale, until_next);
+                }
+            }
+            Translation::LogBlock(log_blocks) => {
+                if let Some(merge) = log_blocks.write(unit) {
+                    let block_units = log_blocks.block_units() as f64;
+                    let pages = merge.copied_units as f64 / self.page_units as f64;
+                    let die_blocks = merge.erased_blocks as f64 * block_units / self.die_block_units;
+                    let die_time =
+                        pages * (self.read_ns + self.program_ns as f64) + die_blocks.ceil() * self.erase_ns;
+                    self.dies.occupy_all(now, die_time);
+                    self.writing.note(now, now + (die_time / self.dies.count() as f64) as Nanos);
+                }
+            }
+        }
+    }
+
+    /// Charges the dies for cleaned blocks: reads of the pages with valid units, programs, erases. Where
+    /// cleaning goes along with the host's writes it is spread over those `until_next` cleaning.
+    fn charge_cleaning(&mut self, now: Nanos, cleaned: Cleaned, scale: u64, until_next: u64) {
+        let units = f64::from(cleaned.block_units);
+        let valid = f64::from(cleaned.valid);
+        let per_page = self.page_units as f64;
+        let untouched = (1.0 - valid / units).powf(per_page);
+        let die_time = units / per_page * (1.0 - untouched) * self.read_ns
+            + valid / per_page * self.program_ns as f64
+            + units / self.die_block_units * self.erase_ns;
+        let die_time = die_time * scale as f64;
+        if self.blocking {
+            self.dies.occupy_all(now, die_time);
+        } else {
+            self.cleaning_programs = until_next.div_ceil(self.page_units);
+            self.cleaning_ns = (die_time / self.cleaning_programs as f64) as Nanos;
+        }
+    }
+
+    /// Programs the gathered units as one page on the next die.
+    fn program(&mut self, ready: Nanos) {
+        if self.gathered == 0 {
+            return;
+        }
+        let program_ns = match &mut self.slc {
+            Some(cache) => {
+                let idle = ready.saturating_sub(self.last_stable);
+                cache.used_units = (cache.used_units - idle as f64 * cache.fold_units_per_ns).max(0.0);
+                if cache.used_units + self.gathered as f64 <= cache.capacity_units {
+                    cache.used_units += self.gathered as f64;
+                    cache.program_ns
+                } else {
+                    self.program_ns
+                }
+            }
+            None => self.program_ns,
+        };
+        let cleaning_ns = if self.cleaning_programs > 0 {
+            self.cleaning_programs -= 1;
+            self.cleaning_ns
+        } else {
+            0
+        };
+        let stable = self.dies.program(self.next_die, ready, program_ns, cleaning_ns);
+        self.next_die = (self.next_die + 1) % self.dies.count();
+        let size = self.buffer.len();
+        for back in 1..=self.gathered {
+            self.buffer[(self.buffer_next + size - back) % size].stable = stable;
+        }
+        self.gathered = 0;
+        self.last_stable = self.last_stable.max(stable);
+        self.writing.note(ready, stable);
+    }
+
+    fn discard(&mut self, request: &Request) {
+        let end = request.sector + u64::from(request.sectors);
+        let first = (request.sector + self.unit_sectors - 1) >> self.unit_shift;
+        let end = end >> self.unit_shift;
+        if first < end {
+            match &mut self.translation {
+                Translation::Page(map) => map.discard(first, end),
+                Translation::LogBlock(log_blocks) => log_blocks.discard(first, end),
+            }
+        }
+    }
+}
+
+impl Device for Ssd {
+    fn capacity_sectors(&self) -> u64 {
+        self.capacity_sectors
+    }
+
+    fn submit(&mut self, now: Nanos, request: Request) {
+        let seq = self.done.admit();
+        let (command_ns, overhead_ns) = match request.op {
+            Op::Read => (self.read_command_ns, self.read_overhead_ns),
+            _ => (self.write_command_ns, self.write_overhead_ns),
+        };
+        self.controller_free = self.controller_free.max(now) + command_ns;
+        let ready = self.controller_free + overhead_ns;
+        let end = request.sector.saturating_add(u64::from(request.sectors));
+        let moves_data = !matches!(request.op, Op::Flush);
+        if moves_data && (request.sectors == 0 || end > self.capacity_sectors) {
+            self.done.push(ready, seq, request.tag, Status::Failed(Fault::OutOfRange));
+            return;
+        }
+        let time = match request.op {
+            Op::Read => {
+                let time = self.read(ready, &request);
+                self.reading.note(now, time);
+                time
+            }
+            Op::Write | Op::WriteZeroes => {
+                let time = self.write(ready, &request);
+                self.writing.note(now, time);
+                time
+            }
+            Op::Flush if self.protected => ready,
+            Op::Flush => {
+                self.program(ready);
+                ready.max(self.last_stable)
+            }
+            Op::Discard => {
+                self.discard(&request);
+                ready
+            }
+        };
+        self.done.push(time, seq, request.tag, Status::Done);
+    }
+
+    #[inline]
+    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        self.done.drain(now, out);
+    }
+
+    #[inline]
+    fn next_wake(&self) -> Option<Nanos> {
+        self.done.first()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.done.in_flight()
+    }
+
+    fn energy_j(&self, now: Nanos) -> f64 {
+        let p = &self.power;
+        p.idle_w * now as f64 * 1e-9
+            + (p.read_w - p.idle_w) * self.reading.seconds(now)
+            + (p.write_w - p.idle_w) * self.writing.seconds(now)
+    }
+}

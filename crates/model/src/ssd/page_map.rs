@@ -1,0 +1,358 @@
+//! Page-mapped translation with greedy garbage collection.
+//!
+//! Blocks here are rows of blocks over all dies, written in one stripe. A large drive is followed on a slice:
+//! every `scale`-th unit of its address space, on blocks that are smaller by the same factor. Sequential,
+//! random and local writes hit the slice in the proportion in which they hit the drive, so valid counts,
+//! write amplification and wear are those of the drive, in bounded memory.
+
+use std::collections::VecDeque;
+
+use super::amplification::valid_share_at_age;
+use super::spec::InitialState;
+
+const NOWHERE: u32 = u32::MAX;
+/// Units followed at most; beyond, the drive is followed on a slice.
+const SLICE_UNITS_MAX: u64 = 1 << 20;
+/// Blocks that hold no data for long: two being written (host, garbage collection) and one in reserve.
+const OPEN_BLOCKS: u32 = 3;
+const BLOCK_UNITS_MIN: u64 = 64;
+
+/// What cleaning one block took and gave, in units of the slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleaned {
+    pub valid: u32,
+    pub block_units: u32,
+}
+
+pub struct PageMap {
+    /// Units of the drive for each unit followed.
+    pub scale: u64,
+    units: u32,
+    block_units: u32,
+    /// Physical place of each unit.
+    places: Vec<u32>,
+    /// Unit at each physical place.
+    owners: Vec<u32>,
+    valid: Vec<u32>,
+    erases: Vec<u32>,
+    /// Least recently erased first, so that wear spreads.
+    free: VecDeque<u32>,
+    is_free: Vec<bool>,
+    host: Open,
+    cleaner: Open,
+    host_units: u64,
+    flash_units: u64,
+    cleaned: Option<Cleaned>,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    block: u32,
+    next: u32,
+}
+
+impl PageMap {
+    /// A map of `units` with `spare_ratio` more flash, in rows of `row_units`.
+    pub fn new(units: u64, row_units: u64, spare_ratio: f64, initial: InitialState) -> Self {
+        let scale = units.div_ceil(SLICE_UNITS_MAX).max(1);
+        let units = units.div_ceil(scale) as u32;
+        let block_units = (row_units / scale).max(BLOCK_UNITS_MIN).min(u64::from(units).max(1)) as u32;
+        let flash = (f64::from(units) * (1.0 + spare_ratio) / f64::from(block_units)).ceil() as u32;
+        // At least one block more than the data fill, or nothing could ever be cleaned.
+        let blocks = flash.max(units.div_ceil(block_units) + 1 + OPEN_BLOCKS);
+        let mut map = PageMap {
+            scale,
+            units,
+            block_units,
+            places: vec![NOWHERE; units as usize],
+            owners: vec![NOWHERE; (blocks * block_units) as usize],
+            valid: vec![0; blocks as usize],
+            erases: vec![0; blocks as usize],
+            free: (2..blocks).collect(),
+            is_free: vec![true; blocks as usize],
+            host: Open { block: 0, next: 0 },
+            cleaner: Open { block: 1, next: 0 },
+            host_units: 0,
+            flash_units: 0,
+            cleaned: None,
+        };
+        map.is_free[0] = false;
+        map.is_free[1] = false;
+        match initial {
+            InitialState::Fresh => {}
+            InitialState::Filled { fill } => {
+                for unit in 0..(f64::from(map.units) * fill) as u32 {
+                    map.write_unit(unit);
+                }
+            }
+            InitialState::Steady { fill } => map.age((f64::from(map.units) * fill) as u32),
+        }
+        map.host_units = 0;
+        map.flash_units = 0;
+        map.cleaned = None;
+        map
+    }
+
+    /// Lays `mapped` units out as a long time of random overwrites leaves them: all blocks but the open ones
+    /// hold data, the older the less of it is valid.
+    fn age(&mut self, mapped: u32) {
+        let full = self.valid.len() as u32 - OPEN_BLOCKS;
+        let spare_ratio = f64::from(full * self.block_units) / f64::from(mapped.max(1)) - 1.0;
+        // An order in which no run of units stays together.
+        let step = coprime_near(u64::from(mapped), 0.618);
+        let mut unit = 0u64;
+        let mut placed = 0u32;
+        let mut due = 0.0;
+        for index in 0..full {
+            let Some(block) = self.free.pop_front() else { return };
+            self.is_free[block as usize] = false;
+            let age = (f64::from(index) + 0.5) / f64::from(full);
+            due += valid_share_at_age(spare_ratio, age) * f64::from(self.block_units);
+            let last = index + 1 == full;
+            let upto = if last { mapped } else { (due.round() as u32).min(mapped) };
+            let count = (upto - placed).min(self.block_units);
+            for offset in 0..count {
+                let place = block * self.block_units + offset;
+                self.owners[place as usize] = unit as u32;
+                self.places[unit as usize] = place;
+                unit = (unit + step) % u64::from(mapped);
+            }
+            self.valid[block as usize] = count;
+            placed += count;
+        }
+        // Rounding may leave a few: they are written like any other.
+        for _ in placed..mapped {
+            self.write_unit(unit as u32);
+            unit = (unit + step) % u64::from(mapped);
+        }
+    }
+
+    /// The unit of the slice that stands for a unit of the drive, if that one is followed.
+    #[inline]
+    fn followed(&self, unit: u64) -> Option<u32> {
+        if self.scale == 1 {
+            Some(unit as u32)
+        } else if unit.is_multiple_of(self.scale) {
+            Some((unit / self.scale) as u32)
+        } else {
+            None
+        }
+    }
+
+    /// Where a unit lies, as a number that goes up along the stripes; none if it was never written.
+    #[inline]
+    pub fn place(&self, unit: u64) -> Option<u64> {
+        if self.scale == 1 {
+            let place = self.places[unit as usize];
+            (place != NOWHERE).then_some(u64::from(place))
+        } else {
+            // Only a slice is known: the stripe is taken as the one of data written in order.
+            (self.places[(unit / self.scale) as usize] != NOWHERE).then_some(unit)
+        }
+    }
+
+    /// Writes a unit of the drive.
+    #[inline]
+    pub fn write(&mut self, unit: u64) {
+        if let Some(unit) = self.followed(unit) {
+            self.host_units += 1;
+            self.write_unit(unit);
+        }
+    }
+
+    /// Units of a block of the slice: the host writes that many between one cleaning and the next.
+    pub fn block_units(&self) -> u64 {
+        u64::from(self.block_units)
+    }
+
+    /// Takes what the last cleaning cost.
+    #[inline]
+    pub fn take_cleaned(&mut self) -> Option<Cleaned> {
+        self.cleaned.take()
+    }
+
+    pub fn discard(&mut self, first: u64, end: u64) {
+        let (first, end) = (first.div_ceil(self.scale), end.div_ceil(self.scale));
+        for unit in first..end.min(u64::from(self.units)) {
+            self.invalidate(unit as u32);
+            self.places[unit as usize] = NOWHERE;
+        }
+    }
+
+    #[inline]
+    fn invalidate(&mut self, unit: u32) {
+        let old = self.places[unit as usize];
+        if old != NOWHERE {
+            self.owners[old as usize] = NOWHERE;
+            self.valid[(old / self.block_units) as usize] -= 1;
+        }
+    }
+
+    #[inline]
+    fn write_unit(&mut self, unit: u32) {
+        if self.host.next == self.block_units {
+            self.clean();
+            self.host = self.open();
+        }
+        self.invalidate(unit);
+        let mut open = self.host;
+        self.put(&mut open, unit);
+        self.host = open;
+    }
+
+    #[inline]
+    fn put(&mut self, open: &mut Open, unit: u32) {
+        let place = open.block * self.block_units + open.next;
+        open.next += 1;
+        self.owners[place as usize] = unit;
+        self.places[unit as usize] = place;
+        self.valid[open.block as usize] += 1;
+        self.flash_units += 1;
+    }
+
+    /// A free block; there always is one, for cleaning stops only when there are two.
+    fn open(&mut self) -> Open {
+        let block = self.free.pop_front().unwrap_or(self.host.block);
+        self.is_free[block as usize] = false;
+        Open { block, next: 0 }
+    }
+
+    /// Cleans the blocks with the fewest valid units until two are free.
+    fn clean(&mut self) {
+        while self.free.len() < 2 {
+            let mut victim = NOWHERE;
+            let mut fewest = u32::MAX;
+            for (block, &valid) in self.valid.iter().enumerate() {
+                if valid < fewest && !self.is_free[block] {
+                    let block = block as u32;
+                    if block != self.host.block && block != self.cleaner.block {
+                        fewest = valid;
+                        victim = block;
+                    }
+                }
+            }
+            if victim == NOWHERE {
+                return;
+            }
+            let first = victim * self.block_units;
+            for place in first..first + self.block_units {
+                let unit = self.owners[place as usize];
+                if unit != NOWHERE {
+                    if self.cleaner.next == self.block_units {
+                        self.cleaner = self.open();
+                    }
+                    self.owners[place as usize] = NOWHERE;
+                    let mut open = self.cleaner;
+                    self.put(&mut open, unit);
+                    self.cleaner = open;
+                }
+            }
+            self.valid[victim as usize] = 0;
+            self.erases[victim as usize] += 1;
+            self.is_free[victim as usize] = true;
+            self.free.push_back(victim);
+            let so_far = self.cleaned.unwrap_or(Cleaned { valid: 0, block_units: 0 });
+            self.cleaned = Some(Cleaned {
+                valid: so_far.valid + fewest,
+                block_units: so_far.block_units + self.block_units,
+            });
+        }
+    }
+
+    /// Units written to flash and units written by the host, on the slice, since the start.
+    pub fn written(&self) -> (u64, u64) {
+        (self.flash_units, self.host_units)
+    }
+
+    /// Erases of each block of the slice.
+    pub fn erases(&self) -> &[u32] {
+        &self.erases
+    }
+
+    pub fn mapped_units(&self) -> u64 {
+        self.places.iter().filter(|&&place| place != NOWHERE).count() as u64
+    }
+}
+
+/// A number without common divisor with `n`, near that share of it.
+fn coprime_near(n: u64, share: f64) -> u64 {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let mut step = ((n as f64 * share) as u64).max(1);
+    while gcd(step, n) != 1 {
+        step += 1;
+    }
+    step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssd::amplification::write_amplification;
+    use crate::stream::Stream;
+
+    fn amplification(spare_ratio: f64, initial: InitialState, warm_up: u64, measured: u64) -> f64 {
+        let units = 1 << 19;
+        let mut map = PageMap::new(units, 512, spare_ratio, initial);
+        let mut random = Stream::new(9, "writes");
+        (0..warm_up * units).for_each(|_| map.write(random.below(units)));
+        let (flash, host) = map.written();
+        (0..measured * units).for_each(|_| map.write(random.below(units)));
+        let (flash_after, host_after) = map.written();
+        assert_eq!(map.mapped_units(), units);
+        (flash_after - flash) as f64 / (host_after - host) as f64
+    }
+
+    #[test]
+    fn random_writes_amplify_as_theory_says() {
+        for spare_ratio in [0.07, 0.1, 0.2, 0.28, 0.5, 1.0] {
+            let expected = write_amplification(spare_ratio);
+            let fresh = amplification(spare_ratio, InitialState::Filled { fill: 1.0 }, 4, 4);
+            assert!((fresh / expected - 1.0).abs() < 0.02, "r = {spare_ratio}: {fresh}, theory {expected}");
+            let steady = amplification(spare_ratio, InitialState::Steady { fill: 1.0 }, 0, 2);
+            assert!((steady / expected - 1.0).abs() < 0.02, "r = {spare_ratio}: {steady}, theory {expected}");
+        }
+    }
+
+    #[test]
+    fn writing_in_order_copies_nothing() {
+        let units = 1 << 16;
+        let mut map = PageMap::new(units, 256, 0.07, InitialState::Filled { fill: 1.0 });
+        for _ in 0..5 {
+            (0..units).for_each(|unit| map.write(unit));
+        }
+        let (flash, host) = map.written();
+        assert_eq!(host, 5 * units);
+        assert!(flash as f64 / (host as f64) < 1.001, "{flash} {host}");
+    }
+
+    #[test]
+    fn a_slice_amplifies_like_the_whole() {
+        let units = 30 << 20;
+        let mut map = PageMap::new(units, 20_000, 0.28, InitialState::Steady { fill: 1.0 });
+        assert_eq!(map.scale, 30);
+        let mut random = Stream::new(9, "writes");
+        (0..90_000_000).for_each(|_| map.write(random.below(units)));
+        let (flash, host) = map.written();
+        let obtained = flash as f64 / host as f64;
+        assert!((obtained / write_amplification(0.28) - 1.0).abs() < 0.03, "{obtained}");
+    }
+
+    #[test]
+    fn discarded_units_make_room() {
+        let units = 1 << 17;
+        let mut map = PageMap::new(units, 512, 0.07, InitialState::Steady { fill: 1.0 });
+        map.discard(units / 2, units);
+        assert_eq!(map.mapped_units(), units / 2);
+        let mut random = Stream::new(9, "writes");
+        (0..4 * units).for_each(|_| map.write(random.below(units / 2)));
+        let (flash, host) = map.written();
+        // The other half is spare now: r = 1.14.
+        assert!((flash as f64 / host as f64) < 1.4, "{flash} {host}");
+        assert!(map.place(units - 1).is_none());
+    }
+}

@@ -1,0 +1,249 @@
+//! What describes a solid state drive.
+
+use serde::{Deserialize, Serialize};
+
+use crate::request::SECTOR_BYTES;
+use crate::spec::{refuse, within, within_int, Price, Sheet, Sources, SpecError};
+
+/// A solid state drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SsdSpec {
+    pub name: String,
+    #[serde(default)]
+    pub about: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    pub capacity_bytes: u64,
+    pub link_bytes_per_s: f64,
+    /// Whether the link carries both directions at once (PCIe) or one (SATA).
+    #[serde(default)]
+    pub link_duplex: bool,
+    /// Commands the drive holds.
+    #[serde(default = "queue_depth")]
+    pub queue_depth: u32,
+    pub controller: ControllerSpec,
+    pub flash: FlashSpec,
+    #[serde(default)]
+    pub mapping: MappingSpec,
+    /// Flash beyond the capacity, over the capacity.
+    #[serde(default = "spare_ratio")]
+    pub spare_ratio: f64,
+    /// Memory for writes that are acknowledged before they are in flash.
+    #[serde(default = "write_buffer")]
+    pub write_buffer_bytes: u64,
+    /// Whether capacitors save the write buffer when power is lost: a flush then need not wait.
+    #[serde(default)]
+    pub write_buffer_protected: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slc_cache: Option<SlcCacheSpec>,
+    #[serde(default)]
+    pub read_priority: ReadPriority,
+    #[serde(default)]
+    pub garbage_collection: GarbageCollection,
+    #[serde(default)]
+    pub initial: InitialState,
+    #[serde(default)]
+    pub power: SsdPowerSpec,
+    #[serde(default, skip_serializing_if = "Sheet::is_empty")]
+    pub sheet: Sheet,
+    #[serde(default, skip_serializing_if = "Sources::is_empty")]
+    pub source: Sources,
+}
+
+/// The controller: what a command costs whatever it moves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerSpec {
+    /// Time a command takes through the controller, beside others.
+    pub read_overhead_us: f64,
+    pub write_overhead_us: f64,
+    /// Commands a second that the controller can take, one after the other.
+    pub read_iops_max: f64,
+    pub write_iops_max: f64,
+}
+
+/// The flash chips.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashSpec {
+    pub channels: u32,
+    pub dies_per_channel: u32,
+    /// Planes that a die reads or programs at once.
+    #[serde(default = "one")]
+    pub planes: u32,
+    pub page_bytes: u32,
+    pub pages_per_block: u32,
+    pub read_us: f64,
+    pub program_us: f64,
+    pub erase_us: f64,
+    pub channel_bytes_per_s: f64,
+}
+
+/// How addresses are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ftl", rename_all = "snake_case", deny_unknown_fields)]
+pub enum MappingSpec {
+    /// Each unit lies anywhere; garbage collection takes the block with the fewest valid units. A write
+    /// smaller than a unit reads and writes the whole unit.
+    Page { unit_bytes: u32 },
+    /// Blocks lie as wholes, striped over all dies; a few log blocks take writes, each for one block, and
+    /// are merged with it when they are needed for another (the low-end controllers of about 2008 to 2010).
+    LogBlock { unit_bytes: u32, block_bytes: u64, log_blocks: u32 },
+}
+
+/// Part of the flash used at one bit a cell, for writes that come in bursts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlcCacheSpec {
+    pub bytes: u64,
+    pub program_us: f64,
+}
+
+/// What a read does that finds its die programming or erasing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ReadPriority {
+    /// It waits for everything queued before it.
+    Fifo,
+    /// It waits for the operation in progress and passes the rest.
+    #[default]
+    BetweenOperations,
+    /// It interrupts the operation in progress.
+    Suspend { suspend_us: f64 },
+}
+
+/// When the work of garbage collection is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GarbageCollection {
+    /// A little with every program, and the rest in idle time.
+    #[default]
+    Incremental,
+    /// A whole block at once when free blocks run out: everything waits.
+    Blocking,
+}
+
+/// What the drive has behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case", deny_unknown_fields)]
+pub enum InitialState {
+    /// Never written, or wholly trimmed.
+    #[default]
+    Fresh,
+    /// That share of the capacity was written once, in order.
+    Filled { fill: f64 },
+    /// That share has been overwritten at random for long.
+    Steady { fill: f64 },
+}
+
+/// Watts; reading and writing are totals of the drive at work.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SsdPowerSpec {
+    pub idle_w: f64,
+    pub read_w: f64,
+    pub write_w: f64,
+}
+
+fn one() -> u32 {
+    1
+}
+fn queue_depth() -> u32 {
+    32
+}
+fn spare_ratio() -> f64 {
+    0.07
+}
+fn write_buffer() -> u64 {
+    1 << 20
+}
+
+impl Default for MappingSpec {
+    fn default() -> Self {
+        MappingSpec::Page { unit_bytes: 4096 }
+    }
+}
+
+/// A SATA drive of 2.5 inch.
+impl Default for SsdPowerSpec {
+    fn default() -> Self {
+        SsdPowerSpec { idle_w: 0.5, read_w: 2.0, write_w: 2.5 }
+    }
+}
+
+impl SsdSpec {
+    pub fn unit_bytes(&self) -> u32 {
+        match self.mapping {
+            MappingSpec::Page { unit_bytes } | MappingSpec::LogBlock { unit_bytes, .. } => unit_bytes,
+        }
+    }
+
+    pub fn dies(&self) -> u32 {
+        self.flash.channels * self.flash.dies_per_channel
+    }
+
+    /// Checks every field, and what must hold between them.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if self.name.is_empty() {
+            return refuse("name", "\"\"", "a name");
+        }
+        within_int("capacity_bytes", self.capacity_bytes, 1 << 20, 1 << 50)?;
+        within("link_bytes_per_s", self.link_bytes_per_s, 1e5, 1e12)?;
+        within_int("queue_depth", u64::from(self.queue_depth), 1, 1 << 20)?;
+        let c = &self.controller;
+        within("controller.read_overhead_us", c.read_overhead_us, 0.0, 1e6)?;
+        within("controller.write_overhead_us", c.write_overhead_us, 0.0, 1e6)?;
+        within("controller.read_iops_max", c.read_iops_max, 0.001, 5e8)?;
+        within("controller.write_iops_max", c.write_iops_max, 0.001, 5e8)?;
+        self.check_flash()?;
+        within("spare_ratio", self.spare_ratio, 0.001, 20.0)?;
+        let die_page = u64::from(self.flash.planes) * u64::from(self.flash.page_bytes);
+        within_int("write_buffer_bytes", self.write_buffer_bytes, 2 * die_page, 1 << 36)?;
+        if let Some(cache) = &self.slc_cache {
+            within_int("slc_cache.bytes", cache.bytes, die_page, self.capacity_bytes)?;
+            within("slc_cache.program_us", cache.program_us, 0.1, 1e6)?;
+        }
+        if let ReadPriority::Suspend { suspend_us } = self.read_priority {
+            within("read_priority.suspend_us", suspend_us, 0.0, 1e6)?;
+        }
+        if let InitialState::Filled { fill } | InitialState::Steady { fill } = self.initial {
+            within("initial.fill", fill, 0.01, 1.0)?;
+        }
+        let p = &self.power;
+        for (field, watts) in
+            [("power.idle_w", p.idle_w), ("power.read_w", p.read_w), ("power.write_w", p.write_w)]
+        {
+            within(field, watts, 0.0, 1000.0)?;
+        }
+        Ok(())
+    }
+
+    fn check_flash(&self) -> Result<(), SpecError> {
+        let f = &self.flash;
+        within_int("flash.channels", u64::from(f.channels), 1, 1024)?;
+        within_int("flash.dies_per_channel", u64::from(f.dies_per_channel), 1, 1024)?;
+        within_int("flash.planes", u64::from(f.planes), 1, 64)?;
+        within_int("flash.page_bytes", u64::from(f.page_bytes), SECTOR_BYTES, 1 << 20)?;
+        within_int("flash.pages_per_block", u64::from(f.pages_per_block), 1, 1 << 16)?;
+        within("flash.read_us", f.read_us, 0.1, 1e6)?;
+        within("flash.program_us", f.program_us, 0.1, 1e6)?;
+        within("flash.erase_us", f.erase_us, 0.0, 1e7)?;
+        within("flash.channel_bytes_per_s", f.channel_bytes_per_s, 1e5, 1e12)?;
+        let die_page = f.planes * f.page_bytes;
+        let unit = self.unit_bytes();
+        if u64::from(unit) < SECTOR_BYTES || !unit.is_power_of_two() || !die_page.is_multiple_of(unit) {
+            let allowed = format!("a power of two from 512 on that divides planes x page_bytes = {die_page}");
+            return refuse("mapping.unit_bytes", unit, &allowed);
+        }
+        if let MappingSpec::LogBlock { block_bytes, log_blocks, .. } = self.mapping {
+            within_int("mapping.log_blocks", u64::from(log_blocks), 1, 4096)?;
+            within_int("mapping.block_bytes", block_bytes, u64::from(die_page), self.capacity_bytes)?;
+            if !block_bytes.is_multiple_of(u64::from(die_page)) {
+                let allowed = format!("a multiple of planes x page_bytes = {die_page}");
+                return refuse("mapping.block_bytes", block_bytes, &allowed);
+            }
+        }
+        Ok(())
+    }
+}

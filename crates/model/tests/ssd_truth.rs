@@ -1,0 +1,186 @@
+//! What an SSD's parameters state must come out of the model.
+
+use headrace_model::drive_run::{run, run_device, FioLike, Rw};
+use headrace_model::request::{Device, Op, Request};
+use headrace_model::spec::DriveSpec;
+use headrace_model::ssd::amplification::write_amplification;
+use headrace_model::ssd::Ssd;
+
+/// A page-mapped drive of 16 dies.
+fn drive(extra: &str) -> DriveSpec {
+    let text = format!(
+        r#"{{"kind": "ssd", "name": "ssd", "capacity_bytes": 4294967296, "link_bytes_per_s": 280e6,
+        "controller": {{"read_overhead_us": 20, "write_overhead_us": 30, "read_iops_max": 35000, "write_iops_max": 30000}},
+        "flash": {{"channels": 8, "dies_per_channel": 2, "page_bytes": 4096, "pages_per_block": 64,
+        "read_us": 75, "program_us": 750, "erase_us": 3800, "channel_bytes_per_s": 40e6}}{extra}}}"#
+    );
+    DriveSpec::from_json(&text).unwrap()
+}
+
+fn low_end(log_blocks: u32) -> DriveSpec {
+    let text = format!(
+        r#"{{"kind": "ssd", "name": "low-end", "capacity_bytes": 4294967296, "link_bytes_per_s": 280e6,
+        "controller": {{"read_overhead_us": 60, "write_overhead_us": 60, "read_iops_max": 8000, "write_iops_max": 8000}},
+        "flash": {{"channels": 4, "dies_per_channel": 2, "page_bytes": 4096, "pages_per_block": 128,
+        "read_us": 75, "program_us": 750, "erase_us": 3800, "channel_bytes_per_s": 40e6}},
+        "mapping": {{"ftl": "log_block", "unit_bytes": 4096, "block_bytes": 4194304, "log_blocks": {log_blocks}}},
+        "read_priority": {{"kind": "fifo"}}, "initial": {{"state": "filled", "fill": 1.0}}}}"#
+    );
+    DriveSpec::from_json(&text).unwrap()
+}
+
+fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
+    FioLike {
+        rw,
+        bs_bytes,
+        iodepth,
+        numjobs: 1,
+        runtime_s,
+        ramp_time_s: 0.0,
+        offset_bytes: 0,
+        offset_increment_bytes: 0,
+        size_bytes: None,
+        rwmixread: 50,
+        fsync: 0,
+        number_ios: None,
+        seed: 7,
+    }
+}
+
+fn close(obtained: f64, expected: f64, share: f64) {
+    assert!((obtained / expected - 1.0).abs() < share, "obtained {obtained}, expected {expected}");
+}
+
+const FILLED: &str = r#", "initial": {"state": "filled", "fill": 1.0}"#;
+
+#[test]
+fn a_single_read_takes_the_sum_of_its_parts() {
+    let result = run(&drive(FILLED), &load(Rw::RandRead, 4096, 1, 5.0)).unwrap();
+    let expected_us = 1e6 / 35000.0 + 20.0 + 75.0 + 4096.0 / 40.0 + 4096.0 / 280.0;
+    close(result.read.latency_ns_p50 as f64 / 1e3, expected_us, 0.01);
+}
+
+#[test]
+fn depth_is_bounded_by_controller_dies_and_link() {
+    let random = run(&drive(FILLED), &load(Rw::RandRead, 4096, 64, 5.0)).unwrap();
+    close(random.read.iops, 35000.0, 0.02);
+    let sequential = run(&drive(FILLED), &load(Rw::Read, 128 << 10, 8, 5.0)).unwrap();
+    close(sequential.read.bytes_per_s, 280e6, 0.02);
+}
+
+#[test]
+fn sequential_writes_run_at_the_programs_of_all_dies() {
+    let result = run(&drive(""), &load(Rw::Write, 128 << 10, 8, 20.0)).unwrap();
+    close(result.write.bytes_per_s, 16.0 * 4096.0 / 750e-6, 0.02);
+}
+
+#[test]
+fn random_writes_at_steady_state_pay_the_amplification() {
+    let spec = drive(r#", "initial": {"state": "steady", "fill": 1.0}, "spare_ratio": 0.28"#);
+    let DriveSpec::Ssd(ssd) = &spec else { panic!("an SSD") };
+    let mut device = Ssd::new(ssd).unwrap();
+    let result = run_device(&mut device, &load(Rw::RandWrite, 4096, 32, 120.0)).unwrap();
+    let (flash, host) = device.written();
+    close(flash as f64 / host as f64, write_amplification(0.28), 0.02);
+    // A program for each unit, and for each unit copied a read and a program; an erase a block.
+    let copied = write_amplification(0.28) - 1.0;
+    let die_us = 750.0 + copied * (750.0 + 75.0) + (1.0 + copied) * 3800.0 / 64.0;
+    close(result.write.iops, 16.0 / (die_us * 1e-6), 0.03);
+    let spread = device.erases().iter().max().unwrap() - device.erases().iter().min().unwrap();
+    assert!(spread <= device.erases().iter().max().unwrap() / 2 + 3, "wear {spread}");
+}
+
+#[test]
+fn a_fresh_drive_writes_faster_than_a_used_one_and_trim_makes_it_fresh() {
+    let rate = |extra: &str| {
+        let random = FioLike { number_ios: Some(200_000), ..load(Rw::RandWrite, 4096, 32, 1e6) };
+        run(&drive(extra), &random).unwrap().write.iops
+    };
+    let fresh = rate("");
+    let used = rate(r#", "initial": {"state": "steady", "fill": 1.0}"#);
+    let half = rate(r#", "initial": {"state": "steady", "fill": 0.5}"#);
+    assert!(fresh > 3.0 * used, "{fresh} {used}");
+    assert!(half > 2.0 * used, "{half} {used}");
+
+    let DriveSpec::Ssd(spec) = drive(r#", "initial": {"state": "steady", "fill": 1.0}"#) else {
+        panic!("an SSD")
+    };
+    let mut trimmed = Ssd::new(&spec).unwrap();
+    let sectors = trimmed.capacity_sectors() as u32;
+    trimmed.submit(0, Request { tag: 0, op: Op::Discard, sector: 0, sectors, fua: false });
+    trimmed.wake(1_000_000_000, &mut Vec::new());
+    let random =
+        FioLike { number_ios: Some(200_000), ramp_time_s: 1.0, ..load(Rw::RandWrite, 4096, 32, 1e6) };
+    assert!(run_device(&mut trimmed, &random).unwrap().write.iops > 2.0 * used);
+}
+
+#[test]
+fn reads_pass_programs_as_the_priority_says() {
+    let p99 = |priority: &str| {
+        let extra = format!(r#"{FILLED}, "read_priority": {priority}"#);
+        let mixed = FioLike { rwmixread: 70, ..load(Rw::RandRw, 4096, 8, 10.0) };
+        run(&drive(&extra), &mixed).unwrap().read.latency_ns_mean
+    };
+    let fifo = p99(r#"{"kind": "fifo"}"#);
+    let between = p99(r#"{"kind": "between_operations"}"#);
+    let suspend = p99(r#"{"kind": "suspend", "suspend_us": 20}"#);
+    assert!(fifo > between && between > suspend, "{fifo} {between} {suspend}");
+}
+
+#[test]
+fn an_slc_cache_takes_a_burst_and_then_fills() {
+    let cached = r#", "slc_cache": {"bytes": 268435456, "program_us": 150}"#;
+    let burst = FioLike { number_ios: Some(1500), ..load(Rw::Write, 128 << 10, 8, 1e3) };
+    let long = FioLike { ramp_time_s: 4.0, ..load(Rw::Write, 128 << 10, 8, 20.0) };
+    close(run(&drive(cached), &burst).unwrap().write.bytes_per_s, 280e6, 0.05);
+    close(run(&drive(cached), &long).unwrap().write.bytes_per_s, 16.0 * 4096.0 / 750e-6, 0.05);
+}
+
+#[test]
+fn low_end_random_writes_collapse_and_sequential_ones_do_not() {
+    let sequential = run(&low_end(4), &load(Rw::Write, 128 << 10, 4, 30.0)).unwrap().write.bytes_per_s;
+    assert!(sequential > 30e6, "{sequential}");
+    let random =
+        run(&low_end(4), &FioLike { ramp_time_s: 5.0, ..load(Rw::RandWrite, 4096, 4, 60.0) }).unwrap();
+    assert!((2.0..60.0).contains(&random.write.iops), "{}", random.write.iops);
+    let mixed = run(&low_end(4), &FioLike { ramp_time_s: 5.0, ..load(Rw::RandRw, 4096, 4, 60.0) }).unwrap();
+    assert!(mixed.read.iops < 100.0, "{}", mixed.read.iops);
+    let reads = run(&low_end(4), &load(Rw::RandRead, 4096, 4, 10.0)).unwrap();
+    assert!(reads.read.iops > 5000.0, "{}", reads.read.iops);
+    // As many streams as log blocks stay in order; one more and every write pays.
+    let streams = |numjobs| {
+        let load =
+            FioLike { numjobs, offset_increment_bytes: 400 << 20, ..load(Rw::Write, 64 << 10, 1, 60.0) };
+        run(&low_end(4), &load).unwrap().write.bytes_per_s
+    };
+    assert!(streams(3) > 4.0 * streams(8), "{} {}", streams(3), streams(8));
+}
+
+#[test]
+fn a_flush_waits_for_flash_unless_the_buffer_is_protected() {
+    let flushed = FioLike { fsync: 1, ..load(Rw::RandWrite, 4096, 1, 5.0) };
+    let plain = run(&drive(""), &flushed).unwrap().write.iops;
+    let protected = run(&drive(r#", "write_buffer_protected": true"#), &flushed).unwrap().write.iops;
+    assert!(plain < 1.0 / 750e-6 && protected > 3.0 * plain, "{plain} {protected}");
+}
+
+#[test]
+fn energy_follows_the_work() {
+    let power = r#", "power": {"idle_w": 0.5, "read_w": 2.0, "write_w": 3.0}, "initial": {"state": "filled", "fill": 1.0}"#;
+    close(run(&drive(power), &load(Rw::RandRead, 4096, 1, 5.0)).unwrap().power_w_mean, 2.0, 0.01);
+    let DriveSpec::Ssd(spec) = drive(power) else { panic!("an SSD") };
+    close(Ssd::new(&spec).unwrap().energy_j(4_000_000_000), 2.0, 1e-9);
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_the_name_of_its_field() {
+    for (change, field) in [
+        (r#", "spare_ratio": -0.1"#, "spare_ratio"),
+        (r#", "mapping": {"ftl": "page", "unit_bytes": 3000}"#, "mapping.unit_bytes"),
+        (r#", "write_buffer_bytes": 100"#, "write_buffer_bytes"),
+        (r#", "initial": {"state": "steady", "fill": 1.5}"#, "initial.fill"),
+    ] {
+        let error = headrace_model::drive::build(&drive(change), 0).err().expect(field);
+        assert_eq!(error.field, field, "{error}");
+    }
+}
