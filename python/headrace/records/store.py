@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import HeadraceError, RefusedError
+from headrace.records.sums import job_sums
 
 RECORD_SCHEMA = 1
 
@@ -84,6 +85,8 @@ class PartialRecord:
     def __init__(self, directory: Path, final: Path) -> None:
         self.directory = directory
         self._final = final
+        self.sums: dict[str, float] | None = None
+        """Sums over the jobs, as they will stand in trial.json; None before `jobs`."""
         (directory / "series").mkdir(parents=True)
 
     @property
@@ -99,7 +102,8 @@ class PartialRecord:
             )
 
     def jobs(self, rows: list[dict[str, Any]]) -> None:
-        """Writes `jobs.parquet`; columns that a row lacks are null."""
+        """Writes `jobs.parquet`; columns that a row lacks are null. Their sums go into `trial.json`."""
+        self.sums = job_sums(rows)
         pq.write_table(
             pa.Table.from_pylist(rows, schema=JOB_COLUMNS),
             self.directory / "jobs.parquet",
@@ -108,7 +112,8 @@ class PartialRecord:
 
     def commit(self, trial: dict[str, Any]) -> Path:
         """Writes `trial.json`, forces everything to the disk and renames the directory into place."""
-        (self.directory / "trial.json").write_text(json.dumps(trial, indent=1, sort_keys=True, default=str))
+        values = {**trial, "sums": self.sums}
+        (self.directory / "trial.json").write_text(json.dumps(values, indent=1, sort_keys=True, default=str))
         for found in self.directory.rglob("*"):
             if found.is_file():
                 _fsync(found)
@@ -239,23 +244,6 @@ def disk_full(root: Path) -> Iterator[None]:
                 f"records cannot be written to {root}: {error.strerror}", hint="name a folder with --results"
             ) from None
         raise
-
-
-def plan_rows(trials: Iterable[Any]) -> list[dict[str, Any]]:
-    """Trials as rows of plan.parquet."""
-    return [
-        {
-            "index": trial.index,
-            "id": trial.id,
-            "target": trial.target,
-            "workload": trial.workload,
-            "levels": json.dumps(trial.levels, sort_keys=True),
-            "repeat": trial.repeat,
-            "seed": trial.seed,
-            "whole_plot": trial.whole_plot,
-        }
-        for trial in trials
-    ]
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -1,0 +1,74 @@
+"""Sums over the jobs of one trial, kept in its trial.json: what findings rest on, without opening ten thousand Parquet files.
+
+Called by the store when it is given the jobs; `read.py` reads them back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SUMMED = (
+    "wall_s",
+    "user_s",
+    "system_s",
+    "on_cpu_s",
+    "wait_cpu_s",
+    "wait_block_s",
+    "wait_network_s",
+    "other_s",
+    "events",
+    "bytes_uncompressed",
+    "bytes_asked",
+    "bytes_served",
+    "bytes_device",
+    "bytes_written",
+    "read_calls",
+)
+WINDOWED = (
+    "events",
+    "bytes_uncompressed",
+    "bytes_asked",
+    "bytes_served",
+    "bytes_device",
+    "bytes_written",
+    "read_calls",
+)
+
+
+def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Sums of the job columns `SUMMED`, and:
+
+    - `jobs`: how many;
+    - `throughput_jobs`: sum over the slots of CPU / wall, the number of jobs' worth of computing that was going on;
+    - `window_s`: the time from the release in which no slot was idle, until the first slot had nothing more to do (for a
+      batch that is the stonewall, for a sustained load the whole load);
+    - `window_X` for `WINDOWED`: the sum within that window, where a job counts by the share of its time that lies in it.
+    """
+    sums: dict[str, float] = {"jobs": len(rows)}
+    for name in SUMMED:
+        sums[name] = sum(row.get(name) or 0 for row in rows)
+    last_s: dict[tuple[Any, Any], float] = defaultdict(float)
+    cpu_s: dict[tuple[Any, Any], float] = defaultdict(float)
+    wall_s: dict[tuple[Any, Any], float] = defaultdict(float)
+    for row in rows:
+        slot = (row.get("node"), row.get("slot"))
+        last_s[slot] = max(last_s[slot], row.get("end_s") or 0.0)
+        cpu_s[slot] += (row.get("user_s") or 0.0) + (row.get("system_s") or 0.0)
+        wall_s[slot] += row.get("wall_s") or 0.0
+    sums["throughput_jobs"] = sum(cpu_s[slot] / wall_s[slot] for slot in wall_s if wall_s[slot] > 0)
+    window_s = min(last_s.values(), default=0.0)
+    sums["window_s"] = window_s
+    shares = [_share(row.get("start_s") or 0.0, row.get("end_s") or 0.0, window_s) for row in rows]
+    for name in WINDOWED:
+        sums[f"window_{name}"] = sum(
+            (row.get(name) or 0) * share for row, share in zip(rows, shares, strict=True)
+        )
+    return sums
+
+
+def _share(start_s: float, end_s: float, window_s: float) -> float:
+    if end_s <= start_s:
+        return 0.0
+    return max(0.0, min(end_s, window_s) - start_s) / (end_s - start_s)

@@ -1,0 +1,210 @@
+"""Makes result sets of a storage whose truth is known, through the real store: for known answers, golden files and scale.
+
+The storage gives `device_bytes_per_s` to all jobs together; a job computes for `cpu_s` and reads `job_bytes`; there are `cores`.
+Rates carry the effects of levels, noise of whole plots and of trials, all on the logarithm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from headrace.plan import Plan, Trial
+from headrace.plan.table import plan_to_table
+from headrace.records.store import ResultsHeader, ResultStore
+
+ENVIRONMENT: dict[str, Any] = {
+    "kernel": "6.1.0-18-amd64",
+    "cpu": {"model": "Example CPU", "cores": 8},
+    "memory_bytes": 16 * 2**30,
+    "versions": {"headrace": "0.1.0", "uproot": "5.6.0"},
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the storage is really like."""
+
+    device_bytes_per_s: float = 100e6
+    job_bytes: float = 100e6
+    cpu_s: float = 4.0
+    cores: int = 8
+    job_events: int = 100_000
+    request_bytes: int = 256 * 1024
+    effects: dict[str, dict[Any, float]] = field(default_factory=dict[str, "dict[Any, float]"])
+    """Factor -> level -> addition to the logarithm of the device's rate and of the jobs' speed."""
+    whole_plot_sigma: float = 0.0
+    trial_sigma: float = 0.0
+    cache: str = "cold"
+    engine: str = "measure"
+    provenance: str = "measured"
+    environment: dict[str, Any] = field(default_factory=lambda: ENVIRONMENT)
+
+
+def plan_of(cells: list[dict[str, Any]], repeats: int, whole_plot: tuple[str, ...] = ("target",)) -> Plan:
+    """A plan in plain order: rounds of whole plots of equal levels in `whole_plot`."""
+    trials: list[Trial] = []
+    plots: dict[tuple[Any, ...], int] = {}
+    for repeat in range(repeats):
+        for cell in sorted(cells, key=lambda cell: str([cell.get(name) for name in whole_plot])):
+            number = plots.setdefault((repeat, *(str(cell.get(name)) for name in whole_plot)), len(plots))
+            trials.append(
+                Trial(len(trials), cell["target"], cell["workload"], cell, repeat, len(trials), number)
+            )
+    return Plan(tuple(trials), study_hash="0123456789abcdef", seed=1)
+
+
+def write_results(
+    root: Path,
+    plan: Plan,
+    truth: Truth,
+    *,
+    seed: int = 1,
+    title: str = "Synthetic",
+    study_text: str = "headrace = 1\n",
+    broken: dict[int, str] | None = None,
+    series: bool = True,
+) -> Path:
+    """Records of every trial of the plan. `broken` names trials by index that are `invalid`, `failed` or `unsupported`."""
+    header = ResultsHeader(
+        plan.study_hash, title, truth.engine, str(root), "2026-01-01T00:00:00+00:00", "0.1.0"
+    )
+    store = ResultStore.create(root, study_text, header, plan_to_table(plan), truth.environment)
+    random = np.random.default_rng(seed)
+    plot_noise = {trial.whole_plot: random.normal(0, 1) * truth.whole_plot_sigma for trial in plan.trials}
+    for trial in plan.trials:
+        fate = (broken or {}).get(trial.index, "done")
+        noise = plot_noise[trial.whole_plot] + random.normal(0, 1) * truth.trial_sigma
+        with store.record(trial.id) as record:
+            values, jobs = trial_record(trial, plan, truth, noise, fate, title)
+            if fate in ("done", "invalid"):
+                record.jobs(jobs)
+                if series:
+                    record.series("block", _block_series(values))
+            record.commit(values)
+    store.close()
+    return root
+
+
+def trial_record(
+    trial: Trial, plan: Plan, truth: Truth, noise: float, fate: str, title: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """trial.json and the rows of jobs.parquet of one trial."""
+    slots = int(trial.levels.get("slots") or 1)
+    speed = math.exp(
+        noise + sum(levels.get(trial.levels.get(name), 0.0) for name, levels in truth.effects.items())
+    )
+    cpu_s = truth.cpu_s
+    turns_s = cpu_s * max(1.0, slots / truth.cores)
+    device_s = 0.0 if truth.cache == "warm" else truth.job_bytes * slots / truth.device_bytes_per_s
+    wall_s = max(turns_s, device_s) / speed
+    wait_cpu_s = (turns_s - cpu_s) / speed
+    on_cpu_s = cpu_s / speed
+    device = {
+        "bytes_read": int(truth.job_bytes * slots) if device_s else 0,
+        "bytes_written": 0,
+        "requests_read": int(truth.job_bytes * slots / truth.request_bytes) if device_s else 0,
+        "requests_write": 0,
+        "busy_s": min(device_s / speed, wall_s),
+        "read_latency_s": device_s / speed * slots,
+        "write_latency_s": 0.0,
+    }
+    jobs = [
+        {
+            "trial": trial.id,
+            "job": job,
+            "slot": job,
+            "node": 0,
+            "file": f"/data/file{job}.root",
+            "exit": "ok",
+            "start_s": 0.0,
+            "end_s": wall_s,
+            "wall_s": wall_s,
+            "user_s": on_cpu_s * 0.9,
+            "system_s": on_cpu_s * 0.1,
+            "on_cpu_s": on_cpu_s,
+            "wait_cpu_s": wait_cpu_s,
+            "wait_block_s": wall_s - on_cpu_s - wait_cpu_s,
+            "wait_network_s": 0.0,
+            "other_s": 0.0,
+            "residue_s": 0.0,
+            "ledger_source": "synthetic",
+            "events": truth.job_events,
+            "bytes_uncompressed": int(truth.job_bytes * 3),
+            "bytes_asked": int(truth.job_bytes),
+            "bytes_served": int(truth.job_bytes),
+            "bytes_device": int(truth.job_bytes) if device_s else 0,
+            "bytes_unique": int(truth.job_bytes),
+            "bytes_written": 0,
+            "read_calls": int(truth.job_bytes / truth.request_bytes),
+            "peak_rss_bytes": 200_000_000,
+            "phases": [],
+            "results": "{}",
+        }
+        for job in range(slots)
+    ]
+    values: dict[str, Any] = {
+        "schema": 1,
+        "id": trial.id,
+        "index": trial.index,
+        "cell": trial.cell,
+        "repeat": trial.repeat,
+        "seed": trial.seed,
+        "whole_plot": trial.whole_plot,
+        "study": {"title": title, "hash": plan.study_hash},
+        "engine": truth.engine,
+        "levels": trial.levels,
+        "environment": truth.environment,
+        "provenance": truth.provenance,
+        "status": "done" if fate in ("done", "invalid") else fate,
+        "cause": None if fate in ("done", "invalid") else f"made {fate} on purpose",
+        "target": {"name": trial.target, "kind": "path", "options": {"path": "/data"}},
+        "workload": {"name": trial.workload, "kind": "analysis", "options": {}},
+        "run": {"slots": slots, "load": "batch", "feed": "files", "cache": truth.cache},
+        "started_utc": "2026-01-01T00:00:00.000+00:00",
+        "validity": {
+            "valid": fate == "done",
+            "reasons": [{"code": "cache-not-cold", "text": "the page cache was not cold"}]
+            if fate == "invalid"
+            else [],
+        },
+        "faults": [],
+    }
+    if fate in ("done", "invalid"):
+        values |= {
+            "duration_s": wall_s + 2,
+            "stonewall_s": wall_s,
+            "last_done_s": wall_s,
+            "settings": [],
+            "settings_after": {},
+            "location": {"filesystem": trial.levels.get("filesystem") or "ext4", "devices": ["vdb"]},
+            "device": device,
+            "cpu": {"cores": truth.cores, "busy_s": on_cpu_s * slots, "idle_s": 0.0, "iowait_s": 0.0},
+            "probes": {},
+            "results": {"peak_gev": 125.0},
+            "clock": {"release_monotonic_s": 0.0},
+        }
+    return values, jobs
+
+
+def _block_series(values: dict[str, Any]) -> list[dict[str, Any]]:
+    seconds = max(1, int(values["last_done_s"]))
+    rate = values["device"]["bytes_read"] / values["last_done_s"]
+    return [
+        {
+            "time_s": float(second),
+            "device": "vdb",
+            "read_bytes_per_s": rate,
+            "write_bytes_per_s": 0.0,
+            "read_iops": values["device"]["requests_read"] / values["last_done_s"],
+            "write_iops": 0.0,
+            "in_flight": 2.0,
+            "read_latency_ms": 5.0,
+            "write_latency_ms": 0.0,
+            "busy": values["device"]["busy_s"] / values["last_done_s"],
+        }
+        for second in range(seconds)
+    ]

@@ -1,0 +1,153 @@
+"""Reading records: what is there, what is damaged, and the relation that users query."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from headrace.errors import HeadraceError, RefusedError
+from headrace.records.read import Records, read
+from headrace.records.sums import job_sums
+from synthetic_records import Truth, plan_of, write_results
+
+CELLS = [
+    {"target": "disk", "workload": "higgs", "filesystem": filesystem, "slots": slots}
+    for filesystem in ("ext4", "xfs")
+    for slots in (1, 2)
+]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return write_results(
+        tmp_path / "r",
+        plan_of(CELLS, 3),
+        Truth(trial_sigma=0.01),
+        broken={1: "invalid", 2: "failed", 3: "unsupported"},
+    )
+
+
+def test_every_trial_is_there_once_in_the_order_of_the_plan(results: Path) -> None:
+    records = read(results)
+    assert records.warnings == ()
+    assert list(records.trials["index"]) == list(range(12))
+    assert records.plan is not None
+    assert [trial.id for trial in records.plan.trials] == list(records.trials["id"])
+    assert list(records.trials["status"].iloc[:5]) == ["done", "done", "failed", "unsupported", "done"]
+    assert list(records.trials["valid"].iloc[:5]) == [True, False, False, False, True]
+    assert records.trials["reasons"].iloc[1] == (("cache-not-cold", "the page cache was not cold"),)
+    assert len(records.environments) == 1
+
+
+def test_sums_are_those_of_the_jobs(results: Path) -> None:
+    records = read(results)
+    jobs = records.jobs
+    by_trial = jobs.groupby("trial")
+    done = records.trials[records.trials["status"] == "done"].set_index("id")
+    for name in ("wall_s", "user_s", "wait_block_s", "events", "bytes_asked", "read_calls"):
+        assert by_trial[name].sum().to_dict() == pytest.approx(done[name].to_dict())
+    assert by_trial.size().to_dict() == done["jobs"].to_dict()
+
+
+def test_relation_joins_jobs_with_levels(results: Path) -> None:
+    relation = read(results).relation()
+    assert {"filesystem", "target", "slots", "valid", "provenance", "repeat", "wall_s"} <= set(
+        relation.columns
+    )
+    rows = (
+        relation.filter("valid and filesystem = 'xfs'")
+        .aggregate("slots, count(*) as jobs, count(distinct trial) as trials")
+        .order("slots")
+    )
+    # of xfs, index 3 (2 slots) is unsupported; index 2 (1 slot) failed
+    assert rows.fetchall() == [(1, 2, 2), (2, 4, 2)]
+
+
+def test_series_of_a_trial(results: Path) -> None:
+    records = read(results)
+    trial = records.trials["id"].iloc[0]
+    assert records.series_kinds(trial) == ("block",)
+    series = records.series(trial, "block")
+    assert {"time_s", "device", "read_bytes_per_s"} <= set(series.columns)
+    assert len(series) == 4
+    assert records.series(trial, "network").empty
+
+
+def damage(results: Path, index: int, how: str) -> str:
+    directory = sorted((results / "trials").iterdir())[index]
+    if how == "truncated json":
+        path = directory / "trial.json"
+        path.write_bytes(path.read_bytes()[:100])
+    elif how == "no json":
+        (directory / "trial.json").unlink()
+    elif how == "no jobs":
+        (directory / "jobs.parquet").unlink()
+    elif how == "truncated jobs":
+        path = directory / "jobs.parquet"
+        path.write_bytes(path.read_bytes()[:-10])
+    elif how == "schema":
+        path = directory / "trial.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 9}))
+    elif how == "field":
+        path = directory / "trial.json"
+        values = json.loads(path.read_text())
+        del values["levels"]
+        path.write_text(json.dumps(values))
+    return directory.name
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("truncated json", "damaged"),
+        ("no json", "trial.json is missing"),
+        ("no jobs", "jobs.parquet is missing"),
+        ("truncated jobs", "jobs.parquet is truncated"),
+        ("schema", "schema 9"),
+        ("field", "lacks 'levels'"),
+    ],
+)
+def test_a_damaged_record_is_named_and_the_others_are_read(results: Path, how: str, said: str) -> None:
+    name = damage(results, 4, how)
+    records = read(results)
+    assert len(records) == 11
+    assert name not in set(records.trials["id"])
+    (warning,) = records.warnings
+    assert name in warning
+    assert said in warning
+    assert len(records.jobs) == sum(records.trials["jobs"].dropna())
+
+
+def test_no_trial_yet(tmp_path: Path) -> None:
+    records: Records = read(write_results(tmp_path / "r", plan_of([], 3), Truth()))
+    assert len(records) == 0
+    with pytest.raises(HeadraceError, match="no job yet"):
+        records.relation()
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="no results folder"):
+        read(tmp_path)
+
+
+def test_window_of_a_batch_is_the_stonewall() -> None:
+    jobs = [
+        {"node": 0, "slot": 0, "start_s": 0.0, "end_s": 10.0, "wall_s": 10.0, "user_s": 5.0, "events": 100},
+        {"node": 0, "slot": 1, "start_s": 0.0, "end_s": 20.0, "wall_s": 20.0, "user_s": 5.0, "events": 100},
+    ]
+    sums = job_sums(jobs)
+    assert (sums["window_s"], sums["events"], sums["window_events"]) == (10.0, 200, 150)
+    assert sums["throughput_jobs"] == 0.5 + 0.25
+
+
+def test_window_of_a_sustained_load_ends_with_the_first_idle_slot() -> None:
+    jobs = [
+        {"node": 0, "slot": 0, "start_s": 0.0, "end_s": 10.0, "wall_s": 10.0, "user_s": 10.0, "events": 100},
+        {"node": 0, "slot": 0, "start_s": 10.0, "end_s": 30.0, "wall_s": 20.0, "user_s": 5.0, "events": 100},
+        {"node": 0, "slot": 1, "start_s": 0.0, "end_s": 40.0, "wall_s": 40.0, "user_s": 40.0, "events": 100},
+    ]
+    sums = job_sums(jobs)
+    assert sums["window_s"] == 30.0
+    assert sums["window_events"] == pytest.approx(200 + 75)
+    assert sums["throughput_jobs"] == pytest.approx(0.5 + 1.0)
