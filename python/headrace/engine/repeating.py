@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,13 @@ class Repeating:
         for trial in plan.trials:
             path = root / "trials" / trial.id / "trial.json"
             if path.exists():
-                self.recorded(trial, json.loads(path.read_text()))
+                values = json.loads(path.read_text())
+                self.recorded(trial, values, values["sums"])
 
-    def recorded(self, trial: Trial, values: dict[str, Any]) -> None:
-        """A record has been made."""
+    def recorded(self, trial: Trial, values: dict[str, Any], sums: Mapping[str, float] | None) -> None:
+        """A record has been made: trial.json and the sums over its jobs."""
         self._spent_s += float(values.get("duration_s") or 0.0)
-        totals = values.get("totals") or {}
+        totals = sums or {}
         if not values["validity"]["valid"]:
             return
         rate = headline_rate(

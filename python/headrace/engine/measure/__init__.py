@@ -22,8 +22,7 @@ from headrace.errors import HeadraceError, InterruptedRunError, Problem
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
-from headrace.system.accounting import enable_delay_accounting
-from headrace.system.facts import facts
+from headrace.system.facts import enable_delay_accounting, facts
 from headrace.system.journal import Journal
 from headrace.targets import TargetContext
 
@@ -176,7 +175,7 @@ def _one(stage: Stage, trial: Trial, repeating: Repeating) -> None:
             run.observer.trial_finished(
                 trial, status, [values["cause"]] if values["cause"] else reasons, _summary(values)
             )
-            repeating.recorded(trial, values)
+            repeating.recorded(trial, values, record.sums)
     if failure is not None:
         _without_jobs(run, trial, "failed", failure, stage.environment, repeating)
 
@@ -200,7 +199,7 @@ def _without_jobs(
         }
         record.commit(values)
     run.observer.trial_finished(trial, status, [cause], "")
-    repeating.recorded(trial, values)
+    repeating.recorded(trial, values, record.sums)
 
 
 def _summary(values: dict[str, Any]) -> str:

@@ -93,7 +93,8 @@ class Nursery:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "headrace.engine.measure.nursery", str(theirs.fileno())]
+        # Not by `-m`: what it sends would be of classes of `__main__`, which nobody else knows.
+        command = [sys.executable, "-c", "from headrace.engine.measure.nursery import main; main()", str(theirs.fileno())]
         # One thread a job: a numerical library that starts a pool a process would measure itself.
         single = dict.fromkeys(
             ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -233,7 +234,3 @@ def main() -> None:
     """Entry of the nursery process."""
     die_with_parent()
     _serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,6 @@ a target that Headrace made goes away with them.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import threading
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.datasets import DatasetSpec
-from headrace.datasets.generate import materialise
+from headrace.datasets.store import materialise, read_manifest
 from headrace.errors import HeadraceError, InterruptedRunError
 
 OURS = ".headrace"
@@ -30,8 +29,7 @@ def dataset_files(
     cache = cache_dir / "datasets"
     say(f"making data set {spec.shape}, {spec.events} events, {spec.format}, {spec.codec}")
     made = materialise(spec, cache, lambda done, total: _progress(done, total, spec, say, stop))
-    manifest = json.loads((cache / spec.key / "manifest.json").read_text())
-    events = {entry["name"]: int(entry["events"]) for entry in manifest["files"]}
+    events = {str(entry["name"]): int(entry["events"]) for entry in read_manifest(cache / spec.key).files}
     place = directory / OURS / "datasets" / spec.key
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -50,7 +48,7 @@ def _progress(
 ) -> None:
     if stop.is_set():
         raise InterruptedRunError("stopped")
-    say(f"making data set {spec.shape}, {spec.format}, {spec.codec}: {done} of {total} files")
+    say(f"making data set {spec.shape}, {spec.format}, {spec.codec}: {done:,} of {total:,} events")
 
 
 def _placed(source: Path, place: Path, say: Callable[[str], None], stop: threading.Event) -> Path:

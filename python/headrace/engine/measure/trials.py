@@ -28,8 +28,8 @@ from headrace.probes.block import competing_io
 from headrace.probes.cpu import clients_saturated
 from headrace.records.store import PartialRecord
 from headrace.study.resolve import Resolved
-from headrace.system import pagecache
-from headrace.system.memory_limit import MemoryLimit
+from headrace.system import page_cache
+from headrace.system.cgroups import MemoryLimit
 from headrace.targets import Location, Setting, Target, TargetContext
 from headrace.workloads import JobInput, Workload
 
@@ -98,17 +98,6 @@ def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRec
         "duration_s": time.monotonic() - begin,
         "stonewall_s": outcome.crew.stonewall_s,
         "last_done_s": outcome.crew.last_done_s,
-        "totals": {
-            name: sum(int(row.get(name) or 0) for row in rows)
-            for name in (
-                "events",
-                "bytes_uncompressed",
-                "bytes_asked",
-                "bytes_served",
-                "bytes_device",
-                "bytes_written",
-            )
-        },
         "settings": [setting.as_dict() for setting in outcome.settings],
         "settings_after": stage.target.read_settings(),
         "location": {**stage.location.description, "devices": list(stage.location.device_names)},
@@ -171,7 +160,7 @@ def _run(
                 duration_s=(run.duration or 30.0) if run.load == "sustained" and run.jobs is None else None,
                 jobs_total=run.jobs if run.load == "sustained" else None,
                 adopt=limit.add if limit is not None else None,
-                out_of_memory=limit.out_of_memory_kills if limit is not None else None,
+                out_of_memory=limit.killed if limit is not None else None,
                 released=released,
                 progress=observer.jobs,
             ),
@@ -184,7 +173,7 @@ def _run(
     finally:
         injected = striking.finish()
         if limit is not None:
-            limit.release()
+            limit.close()
         shutil.rmtree(scratch_root, ignore_errors=True)
         _drop_empty_logs(record.keep)
     series, totals = watching.finish()
@@ -253,11 +242,14 @@ def _prepare_cache(wanted: str, files: list[Path], observer: Any) -> int | None:
     asked, None otherwise."""
     if wanted == "cold":
         observer.phase("dropping caches")
-        pagecache.drop(files)
-        return pagecache.resident_bytes(files)
+        if page_cache.can_drop_all():
+            page_cache.drop_all()
+        else:
+            page_cache.drop_files(files)
+        return page_cache.resident_bytes(files)
     if wanted == "warm":
         observer.phase("warming the cache")
-        pagecache.warm(files)
+        page_cache.warm(files)
     return None
 
 

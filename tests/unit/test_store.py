@@ -1,0 +1,101 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import RefusedError
+from headrace.records.store import ResultsHeader, ResultStore, read_header
+
+HEADER = ResultsHeader("abc", "a study", "measure", "/", "2026-01-01T00:00:00+00:00", "0.1.0")
+PLAN = pa.table({"index": [0]})
+
+
+def make(root: Path) -> ResultStore:
+    return ResultStore.create(root, "headrace = 1\n", HEADER, PLAN, {})
+
+
+def test_a_record_is_there_only_after_its_commit(tmp_path: Path) -> None:
+    store = make(tmp_path / "r")
+    with pytest.raises(RuntimeError), store.record("0000-a-r0") as record:
+        record.jobs([{"trial": "0000-a-r0", "job": 0}])
+        raise RuntimeError
+    assert not store.has("0000-a-r0")
+    with store.record("0000-a-r0") as record:
+        record.jobs([{"trial": "0000-a-r0", "job": 0}])
+        record.series("cpu", [{"time_s": 0.0, "user": 0.5}])
+        record.commit({"id": "0000-a-r0"})
+    assert store.has("0000-a-r0")
+    assert json.loads((tmp_path / "r/trials/0000-a-r0/trial.json").read_text())["id"] == "0000-a-r0"
+    assert not list((tmp_path / "r").glob(".making-*"))
+
+
+def test_two_writers_are_refused(tmp_path: Path) -> None:
+    store = make(tmp_path / "r")
+    with pytest.raises(RefusedError, match="another headrace"):
+        ResultStore.open(tmp_path / "r")
+    store.close()
+    ResultStore.open(tmp_path / "r").close()
+
+
+def test_what_is_not_ours_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r/mine").write_text("x")
+    with pytest.raises(RefusedError, match="not empty"):
+        make(tmp_path / "r")
+    make(tmp_path / "s").close()
+    with pytest.raises(RefusedError, match="holds results already"):
+        make(tmp_path / "s")
+
+
+def test_a_results_folder_of_another_version_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "r").close()
+    values = json.loads((tmp_path / "r/results.json").read_text())
+    (tmp_path / "r/results.json").write_text(json.dumps({**values, "schema": 99}))
+    with pytest.raises(RefusedError, match="record schema 99"):
+        read_header(tmp_path / "r")
+    with pytest.raises(RefusedError, match="no results folder"):
+        read_header(tmp_path)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from headrace.records.store import ResultStore
+store = ResultStore.open(Path(sys.argv[1]))
+for number in range(100000):
+    name = f"{number:06d}-x-r0"
+    if store.has(name):
+        continue
+    with store.record(name) as record:
+        record.jobs([{"trial": name, "job": job} for job in range(3)])
+        record.commit({"id": name, "jobs": 3})
+    print("went", flush=True)
+"""
+
+
+def test_killed_at_any_moment_every_record_is_whole(tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    make(root).close()
+    delays_s = [0.002 * 1.7**step for step in range(13)]
+    for delay_s in delays_s:
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(root)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=delay_s)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    import pyarrow.parquet as pq
+
+    found = sorted((root / "trials").iterdir())
+    assert found
+    for directory in found:
+        assert json.loads((directory / "trial.json").read_text())["id"] == directory.name
+        assert pq.read_table(directory / "jobs.parquet").num_rows == 3
+    ResultStore.open(root).close()
+    assert not list(root.glob(".making-*"))
