@@ -22,7 +22,9 @@ class FaultOptions(BaseModel):
     what: str = Field(description="the kind of fault")
     target: str | None = Field(None, description="the target that it strikes; all when not given")
     at: Seconds = Field(0.0, description="time after the release of the jobs")
-    duration: Seconds | None = Field(None, description="how long it lasts; to the end of the trial when not given")
+    duration: Seconds | None = Field(
+        None, description="how long it lasts; to the end of the trial when not given"
+    )
 
 
 class InjectedFault(ABC):

@@ -128,13 +128,17 @@ def start_process(
     return Started(process, ticks, journal, entry)
 
 
-def run_program(journal: Journal, argv: Sequence[str], *, timeout_s: float | None = None) -> str:
+def run_program(
+    journal: Journal, argv: Sequence[str], *, directory: Path | None = None, timeout_s: float | None = None
+) -> str:
     """Runs a program to its end and returns what it said on standard output.
 
     It is in the journal while it runs: when Headrace is killed meanwhile, `undo` first makes sure that the program is
     no longer at work. Raises MissingError when it is not installed, HeadraceError with its own words when it fails.
     """
-    started = start_process(journal, argv, output=subprocess.PIPE, errors=subprocess.PIPE)
+    started = start_process(
+        journal, argv, directory=directory, output=subprocess.PIPE, errors=subprocess.PIPE
+    )
     try:
         said, complaint = started.process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:

@@ -63,17 +63,40 @@ def read_signature(path: Path) -> Signature | None:
 def contents(path: Path) -> str | None:
     """What would be lost by formatting a device or image file, in words; None when it is blank.
 
-    Blank is: nothing is recognised and the first and last MiB hold zeros alone.
+    Blank is: nothing is recognised, and the first and last MiB of a device, the whole of a file, hold zeros alone.
     """
-    signature = read_signature(path)
+    size = device_size(path)
+    signature = read_signature(path) if size else None
     if signature is not None:
         return str(signature)
-    with path.open("rb") as file:
-        head = file.read(_EDGE)
-        file.seek(max(0, device_size(path) - _EDGE))
-        if any(head) or any(file.read(_EDGE)):
-            return "data of no known kind"
-    return None
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if path.is_block_device():
+            starts = sorted({0, max(0, size - _EDGE)})
+            blank = not any(any(os.pread(handle, _EDGE, start)) for start in starts)
+        else:
+            blank = _only_zeros(handle)
+    finally:
+        os.close(handle)
+    return None if blank else "data of no known kind"
+
+
+def _only_zeros(handle: int) -> bool:
+    """True for a file without a byte but zero. Holes are not read."""
+    position = 0
+    while True:
+        try:
+            position = os.lseek(handle, position, os.SEEK_DATA)
+            end = os.lseek(handle, position, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # no data beyond
+                return True
+            raise
+        while position < end:
+            piece = os.pread(handle, min(_EDGE, end - position), position)
+            if not piece or any(piece):
+                return not piece
+            position += len(piece)
 
 
 def blank(path: Path) -> None:

@@ -20,11 +20,9 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.system import block_queue, loops, mounts, processes, signatures
 from headrace.system.identity import disk_sequence, start_ticks
+from headrace.system.owned import OWNER_FILE
 
 Args = dict[str, Any]
-
-OWNER_FILE = ".headrace-owner"
-"""A directory tree of ours holds this file with our token in it."""
 
 
 @dataclass(frozen=True)

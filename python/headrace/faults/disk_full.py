@@ -1,0 +1,49 @@
+"""Fault `disk-full`: something else fills the target's file system, down to a given number of free bytes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from headrace.errors import Problem, UnsupportedLevelError
+from headrace.faults import FaultOptions, InjectedFault
+from headrace.system.journal import Entry, Journal
+from headrace.system.owned import fill
+from headrace.targets import Location
+from headrace.units import Bytes
+
+
+class DiskFullOptions(FaultOptions):
+    """`[[fault]]` with `what = "disk-full"`."""
+
+    free: Bytes = Field(0, description="bytes that stay free")
+
+
+class DiskFull(InjectedFault):
+    """A file system without room. The space is only reserved, not written, so that the device stays quiet."""
+
+    kind: ClassVar[str] = "disk-full"
+    Options: ClassVar[type[FaultOptions]] = DiskFullOptions
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._journal: Journal | None = None
+        self._entry: Entry | None = None
+
+    def check(self) -> list[Problem]:
+        return []
+
+    def strike(self, location: Location, journal: Journal) -> None:
+        if location.directory is None:
+            raise UnsupportedLevelError(f"disk-full: {location.url} is no directory")
+        self._journal = journal
+        self._entry = fill(journal, location.directory, self.options.free)
+        self.fired += 1
+
+    def lift(self) -> None:
+        if self._entry is not None and self._journal is not None:
+            self._journal.undo(self._entry)
+            self._entry = None
+            os.sync()  # the space is free only once its release is on disk

@@ -1,0 +1,98 @@
+"""Ground: bounding the bytes and requests a second of a block device by control groups (blkio of version 1, io of 2)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError
+from headrace.system import devices
+from headrace.system.cgroups import Hierarchy, hierarchy
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Entry, Journal
+
+_V1_FILES = {
+    "rbps": "blkio.throttle.read_bps_device",
+    "wbps": "blkio.throttle.write_bps_device",
+    "riops": "blkio.throttle.read_iops_device",
+    "wiops": "blkio.throttle.write_iops_device",
+}
+
+
+def _hierarchy() -> Hierarchy | None:
+    for controller in ("io", "blkio"):
+        found = hierarchy(controller)
+        if found is not None:
+            return found
+    return None
+
+
+def why_not() -> str | None:
+    """Why devices cannot be throttled here, or None when they can."""
+    found = _hierarchy()
+    if found is None:
+        return "this kernel has no control group for block I/O"
+    if os.geteuid() != 0:
+        return "throttling a device needs root"
+    if found.version == 1 and not (found.top / _V1_FILES["rbps"]).exists():
+        return "this kernel cannot throttle block devices (CONFIG_BLK_DEV_THROTTLING)"
+    if found.version == 2 and found.own == found.top:
+        return "in control groups of version 2 the uppermost group, which we are in, cannot be bounded"
+    return None
+
+
+def _line(text: str, number: str) -> str | None:
+    """The rest of the line that begins with a device's number, or None."""
+    for line in text.splitlines():
+        device, _, rest = line.partition(" ")
+        if device == number:
+            return rest
+    return None
+
+
+def throttle(journal: Journal, device: str, limits: dict[str, int]) -> list[Entry]:
+    """Bounds a device: `limits` by `rbps`, `wbps` (bytes/s), `riops`, `wiops` (requests/s). A bound on a partition is one
+    on its disk. Undoing the entries (last first) puts back what was set before.
+
+    Raises HeadraceError when the kernel refuses; nothing is then left behind.
+    """
+    found = _hierarchy()
+    if found is None:
+        raise HeadraceError("this kernel has no control group for block I/O")
+    disk = devices.parent_disk(device) or device
+    number = (Path("/sys/class/block") / disk / "dev").read_text().strip()
+    entries: list[Entry] = []
+    try:
+        if found.version == 2:
+            _throttle_v2(journal, found, number, limits, entries)
+        else:
+            # Limits of version 1 do not reach down: every group is bounded by itself.
+            for group in [found.top, *sorted(path for path in found.top.rglob("*") if path.is_dir())]:
+                for name, limit in limits.items():
+                    file = group / _V1_FILES[name]
+                    before = _line(file.read_text(), number) or "0"
+                    entries.append(journal.begin("write_setting", path=str(file), value=f"{number} {before}"))
+                    file.write_text(f"{number} {limit}")
+    except OSError as error:
+        for entry in reversed(entries):
+            journal.undo(entry)
+        raise HeadraceError(f"{disk} cannot be throttled: {error.strerror}") from error
+    return entries
+
+
+def _throttle_v2(
+    journal: Journal, found: Hierarchy, number: str, limits: dict[str, int], entries: list[Entry]
+) -> None:
+    levels = [found.own, *found.own.parents]
+    for group in reversed(levels[1 : levels.index(found.top) + 1]):
+        control = group / "cgroup.subtree_control"
+        if "io" not in control.read_text().split():
+            entries.append(journal.begin("write_setting", path=str(control), value="-io"))
+            control.write_text("+io")
+    file = found.own / "io.max"
+    unbounded = "rbps=max wbps=max riops=max wiops=max"
+    before = _line(file.read_text(), number) or unbounded
+    entries.append(journal.begin("write_setting", path=str(file), value=f"{number} {before}"))
+    file.write_text(f"{number} " + " ".join(f"{name}={limit}" for name, limit in limits.items()))

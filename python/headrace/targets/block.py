@@ -1,0 +1,291 @@
+"""Target `block`: a block device or an image file that Headrace formats and mounts; or a drive of the catalog.
+
+On the way from blank to measured, each step in the undo journal before it is taken:
+image file -> loop device (direct I/O) -> file system -> mount. `release` goes the same way back, and blanks a device
+that it had formatted.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from headrace.errors import HeadraceError, MissingError, Problem, RefusedError, UnsupportedLevelError
+from headrace.system import filesystems, loops, signatures
+from headrace.system.journal import Entry
+from headrace.system.mounts import mount, mount_of
+from headrace.system.owned import make_directories, make_file
+from headrace.system.requirements import missing_program
+from headrace.system.storage import free_bytes, storage_of
+from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
+from headrace.targets.queue_settings import NAMES, QueueSettings
+from headrace.units import Bytes, format_bytes
+
+
+def _words(value: object) -> object:
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+def _commas(value: object) -> object:
+    options = [value] if isinstance(value, str) else value
+    if not isinstance(options, list):
+        return options
+    return [part for option in options for part in str(option).split(",") if part]  # pyright: ignore[reportUnknownVariableType]
+
+
+class Raid(BaseModel):
+    """Several drives as one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    level: Literal[0, 1, 5, 6, 10] = Field(description="RAID level")
+    drives: int = Field(2, ge=2, description="how many drives of the one kind")
+    chunk: Bytes = Field(65536, gt=0, description="bytes on one drive before the next takes over")
+
+
+class BlockOptions(TargetOptions):
+    """`[target.NAME]` with `kind = "block"`."""
+
+    device: str | None = Field(None, description="a block device, blank or named by --force-device too")
+    image: str | None = Field(
+        None, description="a file that becomes a loop device; made of `size` bytes when it is missing"
+    )
+    drive: str | None = Field(
+        None, description="a drive of the catalog: emulated when measured, modelled when simulated"
+    )
+    size: Bytes | None = Field(None, gt=0, description="bytes of the image or the emulated drive")
+    raid: Raid | None = Field(None, description="several such drives as one")
+    filesystem: Literal["ext3", "ext4", "xfs", "btrfs"] = Field(
+        "ext4", description="file system that is made on it"
+    )
+    mkfs: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
+        (), description="further options of mkfs, as list or text"
+    )
+    mount: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
+        (), description="mount options, as list or text"
+    )
+    scheduler: str | None = Field(None, description="I/O scheduler; the kernel's default when not given")
+    queue_depth: int | None = Field(None, ge=1, description="requests that the device takes at once")
+    read_ahead: Bytes | None = Field(None, description="read-ahead of the file system")
+
+    @model_validator(mode="after")
+    def _one_medium(self) -> BlockOptions:
+        given = [name for name in ("device", "image", "drive") if getattr(self, name) is not None]
+        if len(given) != 1:
+            what = f"given: {', '.join(given)}" if given else "none is given"
+            raise ValueError(f"name one of device, image and drive ({what})")
+        if self.device is not None and self.size is not None:
+            raise ValueError("a device has its own size; size is for image and drive")
+        if reason := filesystems.unsafe_options(self.mkfs, self.mount):
+            raise ValueError(reason)
+        return self
+
+    @property
+    def medium(self) -> Path:
+        """The device or image file as an absolute path (an image relative to the folder that headrace is started in)."""
+        return Path(self.device or self.image or "").expanduser().absolute()
+
+
+class BlockTarget(Target):
+    """A file system of Headrace's own making. Needs root."""
+
+    kind: ClassVar[str] = "block"
+    Options: ClassVar[type[TargetOptions]] = BlockOptions
+    settings: ClassVar[frozenset[str]] = NAMES
+
+    def __init__(self, name: str, options: Any) -> None:
+        super().__init__(name, options)
+        self._entries: list[Entry] = []
+        self._queue: QueueSettings | None = None
+
+    def _refusal(self, forced_devices: frozenset[str]) -> tuple[str, str] | None:
+        """Why the medium must not be overwritten and what to do about it, or None when it may be."""
+        medium = self.options.medium.resolve()
+        if not medium.exists():
+            return None
+        if users := signatures.holders(medium):
+            return f"{medium} is in use: {'; '.join(users)}", "name a device that nobody uses"
+        forced = {Path(name).resolve() for name in forced_devices}
+        if medium not in forced and (found := signatures.contents(medium)):
+            return (
+                f"{medium} is not empty: it holds {found}",
+                f"if that may be lost, add --force-device {self.options.medium}",
+            )
+        return None
+
+    def _medium_problem(self) -> tuple[str, str] | None:
+        """What is wrong with the device or image itself, and the remedy."""
+        options, medium = self.options, self.options.medium
+        if options.device is not None:
+            if not medium.exists():
+                return f"the device {medium} is missing", "name a block device: lsblk lists them"
+            if not medium.is_block_device():
+                return f"{medium} is no block device", "name a block device, or a file by image"
+        elif medium.exists():
+            if not medium.is_file():
+                return f"{medium} is no regular file", "name a file by image"
+            if options.size is not None and options.size != medium.stat().st_size:
+                given, there = format_bytes(options.size), format_bytes(medium.stat().st_size)
+                return (
+                    f"{medium} is there with {there}, the study says {given}",
+                    "leave out size, or name another image",
+                )
+        elif options.size is None:
+            return f"the image {medium} is missing and no size is given", 'give its size: size = "4 GiB"'
+        elif not medium.parent.is_dir():
+            return f"the directory {medium.parent} for the image is missing", f"mkdir -p {medium.parent}"
+        elif free_bytes(medium.parent) < options.size:
+            free = format_bytes(free_bytes(medium.parent))
+            return (
+                f"{medium.parent} has {free} free, the image takes {format_bytes(options.size)}",
+                "free some space",
+            )
+        size, least = self._size(), filesystems.SMALLEST_BYTES[options.filesystem]
+        if size is not None and size < least:
+            return (
+                f"{medium} of {format_bytes(size)} is too small for {options.filesystem}",
+                f"give {format_bytes(least)} at least",
+            )
+        return None
+
+    def _size(self) -> int | None:
+        try:
+            return signatures.device_size(self.options.medium)
+        except OSError:
+            return self.options.size
+
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        needed_by = f"target {self.name}"
+        if self.options.drive is not None:
+            drive = self.options.drive
+            remedy = "name a device or an image, or run the study by `headrace simulate`"
+            return [Problem(f'drive = "{drive}": emulated drives are not yet available', needed_by, remedy)]
+        if os.geteuid() != 0:
+            return [
+                Problem(
+                    "formatting and mounting needs root",
+                    needed_by,
+                    "run as root, or use a target of kind path",
+                )
+            ]
+        problems = [
+            problem
+            for program in ("mount", "blkid", "setpriv")
+            if (problem := missing_program(program, needed_by)) is not None
+        ]
+        if self.options.image is not None and not Path("/dev/loop-control").exists():
+            problems.append(Problem("this kernel has no loop devices", needed_by, "modprobe loop"))
+        if reason := self.unsupported():
+            remedy = reason.rpartition("(")[2].rstrip(")") if reason.endswith(")") else "name another level"
+            level = (
+                ("raid", str(self.options.raid.level))
+                if self.options.raid
+                else ("filesystem", self.options.filesystem)
+            )
+            without = "its trials are recorded as unsupported"
+            problems.append(Problem(reason, needed_by, remedy, fatal=False, without=without, level=level))
+        if not any(problem.fatal for problem in problems):
+            try:
+                found = self._medium_problem() or self._refusal(forced_devices)
+            except OSError as error:
+                found = (f"{self.options.medium}: {error.strerror}", "give yourself permission to reach it")
+            if found is not None:
+                problems.append(Problem(found[0], needed_by, found[1]))
+        return problems
+
+    def unsupported(self) -> str | None:
+        if self.options.drive is None and self.options.raid is not None:
+            return "RAID over a device or image of one's own is not available; assemble it and name the array as device"
+        return filesystems.why_not(self.options.filesystem)
+
+    def free_bytes(self) -> int | None:
+        size = self._size()
+        return None if size is None else filesystems.usable_bytes(self.options.filesystem, size)
+
+    def prepare(self, context: TargetContext) -> Location:
+        if reason := self.unsupported():
+            raise UnsupportedLevelError(reason)
+        for problem in self.check(context.forced_devices):
+            if problem.fatal:
+                refused = (
+                    os.geteuid() == 0 and self.options.drive is None and self._refusal(context.forced_devices)
+                )
+                kind = RefusedError if refused else MissingError
+                raise kind(f"target {self.name}: {problem.what}", hint=problem.remedy)
+        try:
+            return self._prepare(context)
+        except OSError as error:
+            self.release(context)
+            raise HeadraceError(
+                f"target {self.name}: {error.filename or self.options.medium}: {error.strerror}"
+            ) from error
+        except BaseException:
+            self.release(context)
+            raise
+
+    def _prepare(self, context: TargetContext) -> Location:
+        options, journal = self.options, context.journal
+        medium: Path = options.medium
+        facts: dict[str, Any] = {"medium": str(medium), "mkfs_options": list(options.mkfs)}
+        if options.image is not None:
+            if not medium.exists():
+                self._entries.append(make_file(journal, medium, options.size))
+            loop = loops.attach(journal, medium)
+            self._entries.append(loop.entry)
+            device = loop.device
+            facts |= {"loop_direct_io": loop.direct_io, "image_storage": storage_of(medium.parent).as_dict()}
+        else:
+            device = medium.resolve()
+        # A new name, so that nothing of an earlier mount can lie below it.
+        directory = context.work_dir.resolve() / f"mount-{os.urandom(4).hex()}"
+        self._entries.extend(make_directories(journal, directory))
+        self._entries.append(
+            filesystems.make_filesystem(journal, device, options.filesystem, options.mkfs, directory)
+        )
+        try:
+            self._entries.append(mount(journal, str(device), directory, options.filesystem, options.mount))
+        except HeadraceError as error:
+            if options.mount:
+                words = ",".join(options.mount)
+                raise UnsupportedLevelError(
+                    f"{options.filesystem} does not mount with {words}: {error.message}"
+                ) from error
+            raise
+        mounted = mount_of(directory)
+        if mounted.filesystem != options.filesystem:
+            raise UnsupportedLevelError(
+                f"asked for {options.filesystem}, the kernel mounted {mounted.filesystem}"
+            )
+        if reason := filesystems.not_in_force(options.mount, mounted):
+            raise UnsupportedLevelError(f"mount options: {reason}")
+        storage = storage_of(directory)
+        self._queue = QueueSettings(journal, storage)
+        return Location(
+            directory=directory,
+            device_names=storage.device_names,
+            description={**storage.as_dict(), **facts},
+        )
+
+    def apply(self, options: Any, context: TargetContext) -> list[Setting]:
+        return self._queue.apply(options) if self._queue is not None else []
+
+    def read_settings(self) -> dict[str, Any]:
+        return self._queue.read() if self._queue is not None else {}
+
+    def release(self, context: TargetContext) -> None:
+        if self._queue is not None:
+            self._queue.restore()
+            self._queue = None
+        left: list[str] = []
+        while self._entries:
+            result = context.journal.undo(self._entries.pop())
+            if not result.done:
+                left.append(result.text)
+        if left:
+            raise HeadraceError(
+                f"target {self.name} could not be put back: {'; '.join(left)}", hint="headrace undo"
+            )

@@ -1,0 +1,150 @@
+"""Target `path`: a directory that is there, mounted by anyone. Recorded with its mount, devices, file system and server."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from headrace.errors import HeadraceError, Problem
+from headrace.system.journal import Entry
+from headrace.system.owned import make_directories
+from headrace.system.storage import free_bytes, storage_of
+from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
+from headrace.targets.queue_settings import NAMES, QueueSettings
+from headrace.units import Bytes
+
+
+class PathOptions(TargetOptions):
+    """`[target.NAME]` with `kind = "path"`."""
+
+    path: str = Field(
+        min_length=1,
+        description="a directory; data and scratch files of jobs go into a folder of their own in it",
+    )
+    create: bool = Field(
+        False, description="make the directory when it is missing; removed after the study when empty"
+    )
+    scheduler: str | None = Field(None, description="I/O scheduler of the disks behind it (needs root)")
+    queue_depth: int | None = Field(
+        None, ge=1, description="requests that each disk takes at once (needs root)"
+    )
+    read_ahead: Bytes | None = Field(None, description="read-ahead of the file system (needs root)")
+
+    @property
+    def directory(self) -> Path:
+        """The directory as an absolute path; `~` is the user's home."""
+        return Path(self.path).expanduser().absolute()
+
+
+def root_problems(options: Any, name: str) -> list[Problem]:
+    """The settings that are asked for and that only root can make."""
+    if os.geteuid() == 0:
+        return []
+    return [
+        Problem(
+            f"setting {field} needs root",
+            f"target {name}",
+            "run as root",
+            fatal=False,
+            without="its trials are recorded as unsupported",
+            level=(field, str(getattr(options, field))),
+        )
+        for field in sorted(NAMES)
+        if getattr(options, field) is not None
+    ]
+
+
+class PathTarget(Target):
+    """A directory, wherever it lies. Works without root."""
+
+    kind: ClassVar[str] = "path"
+    Options: ClassVar[type[TargetOptions]] = PathOptions
+    settings: ClassVar[frozenset[str]] = NAMES
+
+    def __init__(self, name: str, options: Any) -> None:
+        super().__init__(name, options)
+        self._directory: Path = options.directory
+        self._made: list[Entry] = []
+        self._queue: QueueSettings | None = None
+
+    def _nearest(self) -> Path:
+        """The directory itself, or the nearest one above that is there."""
+        level = self._directory
+        while not level.exists() and level != level.parent:
+            level = level.parent
+        return level
+
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        needed_by = f"target {self.name}"
+
+        def lacks(what: str, remedy: str) -> list[Problem]:
+            return [Problem(what, needed_by, remedy)]
+
+        directory, nearest = self._directory, self._nearest()
+        try:
+            if nearest != directory and not self.options.create:
+                return lacks(
+                    f"the directory {directory} is missing", f"mkdir -p {directory}, or create = true"
+                )
+            if not nearest.is_dir():
+                return lacks(f"{nearest} is no directory", "name a directory by path")
+            if os.statvfs(nearest).f_flag & os.ST_RDONLY:
+                return lacks(f"{nearest} is mounted read-only", "mount it so that it can be written to")
+        except OSError as error:
+            return lacks(f"{directory}: {error.strerror}", "give yourself permission to reach it")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            return lacks(
+                f"no permission to write to {nearest}",
+                "give yourself permission, or run as its owner or as root",
+            )
+        if free_bytes(nearest) == 0:
+            return lacks(f"{nearest} is full", "free some space on it")
+        return root_problems(self.options, self.name)
+
+    def free_bytes(self) -> int | None:
+        try:
+            return free_bytes(self._nearest())
+        except OSError:
+            return None
+
+    def prepare(self, context: TargetContext) -> Location:
+        problems = [problem for problem in self.check(context.forced_devices) if problem.fatal]
+        if problems:
+            raise HeadraceError(problems[0].what, hint=problems[0].remedy)
+        self._made = make_directories(context.journal, self._directory)
+        try:
+            with tempfile.TemporaryFile(
+                dir=self._directory
+            ):  # what permissions say and a server does can differ
+                pass
+            storage = storage_of(self._directory)
+            self._queue = QueueSettings(context.journal, storage)
+        except OSError as error:
+            self.release(context)
+            raise HeadraceError(f"{self._directory} cannot be written to: {error.strerror}") from error
+        except HeadraceError:
+            self.release(context)
+            raise
+        return Location(
+            directory=storage.directory,
+            device_names=storage.device_names,
+            network=storage.network is not None,
+            description=storage.as_dict(),
+        )
+
+    def apply(self, options: Any, context: TargetContext) -> list[Setting]:
+        return self._queue.apply(options) if self._queue is not None else []
+
+    def read_settings(self) -> dict[str, Any]:
+        return self._queue.read() if self._queue is not None else {}
+
+    def release(self, context: TargetContext) -> None:
+        if self._queue is not None:
+            self._queue.restore()
+            self._queue = None
+        while self._made:
+            context.journal.undo(self._made.pop())
