@@ -11,11 +11,13 @@ from pathlib import Path
 from headrace.analysis.findings import Estimate, Findings
 from headrace.report import tables, wording
 from headrace.report.metrics import Metric, interval_text, metric, value_text
-from headrace.report.page_data import mark_of, scaled_metrics
+from headrace.report.page_data import mark_of, provenance_of_metric, scaled_metrics
 from headrace.report.plots import write_plots
 from headrace.report.select import shown_curves
 
 FIGURES = "report-figures"
+ROWS_A_TABLE = 30
+"""Longer tables are cut: a float cannot go over a page."""
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -73,7 +75,7 @@ def _cell(estimate: Estimate | None, shown: Metric, provenance: str) -> str:
     if estimate is None:
         return "–"
     interval = interval_text(estimate, shown)
-    mark = wording.PROVENANCE_MARKS.get(provenance, provenance)
+    mark = ", ".join(wording.PROVENANCE_MARKS.get(word, word) for word in wording.provenances(provenance))
     return f"{value_text(estimate, shown)}{f' [{interval}]' if interval else ''} ({mark})"
 
 
@@ -116,14 +118,19 @@ def _point_table(findings: Findings) -> str:
         *((metrics[name].heading, "r") for name in names),
         ("Limit", "l"),
     ]
-    return tabular(columns, rows, "Every point, with what held jobs back.", "tab:points")
+    pieces = [rows[start : start + ROWS_A_TABLE] for start in range(0, len(rows), ROWS_A_TABLE)]
+    captions = ["Every point, with what held jobs back.", *["Every point, continued."] * len(pieces)]
+    labels = ["tab:points", *(f"tab:points-{number}" for number in range(2, len(pieces) + 1))]
+    return "\n".join(
+        tabular(columns, piece, *about) for piece, *about in zip(pieces, captions, labels, strict=False)
+    )
 
 
 def _effect_table(findings: Findings) -> str:
     rows: list[list[str]] = []
     for workload, name, effects in tables.effect_groups(findings):
         for effect in effects:
-            row = tables.effect_row(effect, ", ".join(findings.provenance))
+            row = tables.effect_row(effect, provenance_of_metric(findings, name))
             cost = _cell(effect.cost_of_wrong, tables.COST, row["cost"].provenance)
             rows.append(
                 [workload, metric(name).title, row["factor"], row["best"], row["worst"], cost, row["p"]]
@@ -143,7 +150,7 @@ def _left_out_table(findings: Findings) -> str:
 def _figure(name: str, caption: str) -> str:
     return (
         "\\begin{figure}[htbp]\n\\centering\n"
-        f"\\includegraphics[width=\\linewidth]{{{FIGURES}/{name}.pdf}}\n"
+        f"\\includegraphics[width=\\linewidth,height=0.75\\textheight,keepaspectratio]{{{FIGURES}/{name}.pdf}}\n"
         f"\\caption{{{escape(caption)}}}\\label{{fig:{name}}}\n\\end{{figure}}\n"
     )
 

@@ -82,7 +82,7 @@ _BASE = {
 }
 _TO_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SUFFIX = re.compile(
-    r"^(?P<title>.*?)_?(?P<unit>bytes|wh|eur|usd|iops|ns|us|ms|j|w|s)(?P<per>_per_[a-z]+)?(?P<tail>_(?:p[0-9_]+|mean|median|max|min))?$"
+    r"^(?:(?P<title>.+?)_)?(?P<unit>bytes|wh|eur|usd|iops|ns|us|ms|j|w|s)(?P<per>_per_[a-z]+)?(?P<tail>_(?:p[0-9_]+|mean|median|max|min))?$"
 )
 
 
@@ -112,11 +112,12 @@ def metric(name: str, largest: float = 0.0) -> Metric:
         return Metric(name, title or _words(name), "%", 0.01)
     if name in _UNITS:
         return Metric(name, title or _words(name), _UNITS[name])
+    counted = re.match(r"^(?:.*_)?([a-z]+)_per_([a-z]+)$", name)
+    if counted is not None and counted[1] not in _BASE:
+        what = name.removesuffix(f"_per_{counted[2]}")
+        return Metric(name, title or _words(what), f"{counted[1]}/{counted[2]}")
     match = _SUFFIX.match(name)
     if match is None:
-        counted = re.match(r"^(.*)_per_([a-z]+)$", name)
-        if counted is not None:
-            return Metric(name, title or _words(counted[1]), f"{counted[1].replace('_', ' ')}/{counted[2]}")
         return Metric(name, title or _words(name), "")
     unit, per, tail = match["unit"], match["per"] or "", match["tail"] or ""
     title = title or (_words(match["title"] or name) + tail.replace("_", " "))

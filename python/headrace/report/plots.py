@@ -102,23 +102,28 @@ def write_plots(findings: Findings, folder: Path) -> dict[str, str]:
         main = wording.main_metric(findings, workload)
         bounds = {c.slots_fed.efficiency * 100 for c in curves if c.slots_fed}
         bound = bounds.pop() if len(bounds) == 1 else None
+        marks = f"; values are {' + '.join(dict.fromkeys(wording.provenance_of(c) for c in curves))}"
         confidence = wording.confidence_text(findings)
         wanted: list[tuple[str, Any, str]] = [
             (
                 "rate",
                 _against_slots(curves, main, None) if main else None,
-                f"{metric(main).title if main else ''} of {workload} against slots, with {confidence} confidence intervals.",
+                f"{metric(main).title if main else ''} of {workload} against slots, with {confidence} confidence intervals{marks}.",
             ),
             (
                 "efficiency",
                 _against_slots(curves, "efficiency", bound),
-                f"Job efficiency of {workload} against slots, with {confidence} confidence intervals.",
+                f"Job efficiency of {workload} against slots, with {confidence} confidence intervals{marks}.",
             ),
-            ("ledger", _ledger(curves), f"Where the wall time of {workload} went, by storage and slots."),
+            (
+                "ledger",
+                _ledger(curves),
+                f"Where the wall time of {workload} went, by storage and slots{marks}.",
+            ),
         ]
         for kind, figure, caption in wanted:
             if figure is not None:
                 name = f"{kind}-{index}"
                 _save(figure, folder, name)
-                captions[name] = f"{caption} Values are {', '.join(findings.provenance)}."
+                captions[name] = caption
     return captions

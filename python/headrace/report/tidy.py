@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow
+
 from headrace.analysis.findings import Curve, Estimate, Findings, Point
 from headrace.report import wording
 from headrace.report.page_data import mark_of, provenance_of_metric

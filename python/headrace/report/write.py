@@ -67,7 +67,8 @@ def _write(file: Path, write: Callable[[Path], object]) -> Path:
             f"{file} cannot be written: {error.strerror or error}", hint="the records are unharmed"
         ) from None
     finally:
-        beside.unlink(missing_ok=True)
+        if beside.is_file():
+            beside.unlink()
     return file
 
 

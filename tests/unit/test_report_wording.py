@@ -1,0 +1,118 @@
+"""The sentences of the answer: each form that it can take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from headrace.analysis.findings import Findings, SlotsFed
+from headrace.report import wording
+from headrace.report.select import CURVES_AT_MOST, DRAWN_AT_ONCE, POINTS_AT_MOST, series_trials, shown_curves
+from sample_findings import sample_findings
+
+
+def fed(findings: Findings, answer: SlotsFed | None) -> Findings:
+    return replace(findings, curves=tuple(replace(curve, slots_fed=answer) for curve in findings.curves))
+
+
+@pytest.fixture
+def one() -> Findings:
+    return sample_findings(filesystems=("xfs",), schedulers=("none",), left_out=0)
+
+
+def test_the_answer_names_slots_and_what_limits(one: Findings) -> None:
+    (answer,) = wording.answers(fed(one, SlotsFed(6, 6.4, 0.9, False, "device latency")))
+    assert answer.big == "6"
+    assert (
+        answer.sentence
+        == "scratch feeds 6 slots of higgs at 90\u202f% job efficiency; beyond, jobs wait for device latency."
+    )
+
+
+def test_a_single_slot_is_singular(one: Findings) -> None:
+    (answer,) = wording.answers(fed(one, SlotsFed(1, None, 0.9, False, "network")))
+    assert "feeds 1 slot of" in answer.sentence
+
+
+def test_a_censored_answer_says_at_least(one: Findings) -> None:
+    (answer,) = wording.answers(fed(one, SlotsFed(8, None, 0.9, True, "")))
+    assert answer.big == "≥8"
+    assert (
+        answer.sentence
+        == "scratch feeds at least 8 slots of higgs at 90\u202f% job efficiency; more were not tried."
+    )
+
+
+def test_none_fed_says_what_one_slot_reaches(one: Findings) -> None:
+    (answer,) = wording.answers(fed(one, SlotsFed(0, None, 0.99, False, "device latency")))
+    assert answer.big == "0"
+    assert (
+        "feeds no slot of higgs at 99\u202f% job efficiency; even at 1 slot jobs reach 9" in answer.sentence
+    )
+
+
+def test_a_workload_that_does_not_compute_is_answered_by_its_rate(one: Findings) -> None:
+    (answer,) = wording.answers(fed(one, None))
+    assert answer.big == "–"
+    assert "events/s at 8 slots" in answer.sentence
+
+
+def test_a_sentence_of_the_analysis_is_taken_as_it_is(one: Findings) -> None:
+    (answer,) = wording.answers(fed(one, SlotsFed(2, None, 0.9, False, "the link is full at 117 MB/s.")))
+    assert answer.sentence.endswith("beyond, the link is full at 117 MB/s.")
+
+
+def test_the_best_of_several_is_named_with_what_makes_it() -> None:
+    findings = sample_findings()
+    (answer,) = wording.answers(findings)
+    assert "with filesystem xfs, scheduler mq-deadline" in answer.sentence
+    assert "cache" not in answer.sentence, "a factor with one level makes no difference"
+    assert answer.others == 3
+
+
+def test_choices_name_the_strongest_factor_and_all_together() -> None:
+    together, strongest = wording.choice_sentences(sample_findings())
+    assert "filesystem ext4, scheduler bfq" in together
+    assert "What matters most for the event rate of higgs is" in strongest
+
+
+def test_a_factor_whose_interval_includes_zero_is_not_said_to_matter() -> None:
+    findings = sample_findings()
+    effects = tuple(
+        replace(e, cost_of_wrong=replace(e.cost_of_wrong, value=0.01, low=-0.02)) for e in findings.effects
+    )
+    sentences = wording.choice_sentences(replace(findings, effects=effects, combined=()))
+    assert sentences == [
+        "No single factor is seen to change the event rate of higgs: all intervals include zero."
+    ]
+
+
+def test_the_trials_are_counted() -> None:
+    assert wording.trials_sentence(sample_findings(left_out=3)) == (
+        "60 of 63 planned trials done; left out of every finding: 1 invalid, 1 failed, 1 unsupported."
+    )
+    assert wording.trials_sentence(sample_findings(left_out=0)).endswith("all of them count.")
+
+
+def test_a_large_study_shows_best_and_worst_of_each_storage() -> None:
+    findings = sample_findings(
+        targets=tuple(f"disk{i}" for i in range(30)),
+        filesystems=("ext3", "ext4", "xfs", "btrfs"),
+        schedulers=("mq-deadline", "bfq", "none", "kyber"),
+        slots=(1, 2),
+    )
+    shown = shown_curves(findings)
+    assert len(shown.curves) <= CURVES_AT_MOST
+    assert sum(len(curve.points) for curve in shown.curves) <= POINTS_AT_MOST
+    assert shown.left_away == len(findings.curves) - len(shown.curves)
+    for target in {curve.target for curve in findings.curves}:
+        mine = [curve for curve in findings.curves if curve.target == target]
+        kept = [curve for curve in shown.curves if curve.target == target]
+        assert max(mine, key=lambda c: wording.rank(c, "events_per_s")) in kept
+    assert all(0 < len(drawn) <= DRAWN_AT_ONCE for drawn in shown.drawn.values())
+
+
+def test_trials_that_are_asked_for_come_first() -> None:
+    shown = shown_curves(sample_findings())
+    assert series_trials(shown, ("0003-x",))[0] == "0003-x"
+    assert len(series_trials(shown)) == len(set(series_trials(shown)))
