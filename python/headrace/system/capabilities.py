@@ -1,0 +1,102 @@
+"""Ground: what this machine can do for Headrace, and what to install or do for the rest. Reads only; changes nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.system.accounting import own_pressure
+from headrace.system.cgroups import hierarchy
+from headrace.system.facts import delay_accounting
+from headrace.system.page_cache import can_drop_all
+from headrace.system.requirements import REQUIREMENTS, find_program, remedy
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One thing that a machine can have or lack."""
+
+    what: str
+    gives: str
+    """What Headrace does with it."""
+    there: bool
+    remedy: str
+    """What to install or do to have it."""
+
+
+_WANTED_PROGRAMS = ("fio", "mkfs.ext3", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs")
+_FILESYSTEMS = ("ext3", "ext4", "xfs", "btrfs")
+
+
+def kernel_filesystems() -> frozenset[str]:
+    """Filesystems that the running kernel can mount, without loading modules."""
+    lines = Path("/proc/filesystems").read_text().splitlines()
+    return frozenset(line.split()[-1] for line in lines if line.split())
+
+
+def capabilities() -> list[Capability]:
+    """Everything that decides how much of a study can be done here."""
+    root = os.geteuid() == 0
+    as_root = "run as root (sudo headrace …)"
+    found = [
+        Capability(
+            "root", "formats devices, sets schedulers and read-ahead, empties the page cache", root, as_root
+        ),
+        Capability(
+            "an empty page cache",
+            "cold trials; without it the pages of the files that jobs read are dropped one by one",
+            can_drop_all(),
+            as_root,
+        ),
+        Capability(
+            "delay accounting",
+            "waiting for block I/O counted by the kernel; without it taken from pressure or from read calls",
+            root or delay_accounting(),  # root switches it on while a study runs
+            f"{as_root}, or sysctl kernel.task_delayacct=1",
+        ),
+        Capability(
+            "pressure (PSI)", "pressure series", Path("/proc/pressure/io").exists(), "boot with psi=1"
+        ),
+        Capability(
+            "pressure of a control group",
+            "waits of jobs without root",
+            own_pressure() is not None,
+            "boot with psi=1",
+        ),
+        Capability(
+            "loop devices",
+            "image files as block devices",
+            root and Path("/dev/loop-control").exists(),
+            as_root,
+        ),
+        Capability(
+            "memory control group",
+            "memory_limit: memory for jobs and their page cache",
+            root and hierarchy("memory") is not None,
+            "run as root, with the memory controller enabled",
+        ),
+        Capability(
+            "blkio control group",
+            "the fault `throttle`",
+            root and (hierarchy("blkio") is not None or hierarchy("io") is not None),
+            "run as root, with the blkio or io controller enabled",
+        ),
+        Capability(
+            "ROOT (PyROOT)",
+            'reader = "rdataframe" and "event-loop"',
+            importlib.util.find_spec("ROOT") is not None,
+            "pip install headrace[root]",
+        ),
+    ]
+    for name in _WANTED_PROGRAMS:
+        found.append(
+            Capability(name, REQUIREMENTS[name].purpose, find_program(name) is not None, remedy(name))
+        )
+    known = kernel_filesystems()
+    for name in _FILESYSTEMS:
+        found.append(
+            Capability(f"{name} in the kernel", f'filesystem = "{name}"', name in known, f"modprobe {name}")
+        )
+    return found

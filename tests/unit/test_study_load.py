@@ -1,0 +1,126 @@
+"""Study files good and bad, through the loader that every command uses."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from headrace.errors import StudyError
+from headrace.plan.order import make_plan
+from headrace.study import Study, load_study_text
+from headrace.document import parse_document
+from headrace.study.resolve import applies, hard_to_change, resolve
+from headrace.study.schema import study_schema
+
+GOOD = """
+headrace = 1
+title = "a study"
+[target.disk]
+kind = "path"
+path = "somewhere"
+[target.image]
+kind = "block"
+image = "disk.img"
+size = "1 GB"
+filesystem = "ext4"
+[workload.scan]
+kind = "scan"
+data = { events = 1000, files = 2 }
+[factors]
+target = ["disk", "image"]
+slots = [1, 2]
+filesystem = ["ext4", "xfs"]
+read_ahead = ["4 KiB", "64KB", 65536]
+codec = ["zlib", "zstd"]
+"""
+
+
+def load(text: str) -> Study:
+    return load_study_text(text, file=Path("study.toml"), base=Path("/base"))
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(StudyError) as caught:
+        load(text)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_a_factor_finds_its_field_wherever_it_lies() -> None:
+    study = load(GOOD)
+    assert applies(study, "codec", "disk", "scan")
+    assert applies(study, "filesystem", "image", "scan")
+    assert not applies(study, "filesystem", "disk", "scan")
+    assert hard_to_change(study, "filesystem", "image")
+    assert not hard_to_change(study, "read_ahead", "image")
+    cell = {"slots": 2, "filesystem": "xfs", "read_ahead": "64KB", "codec": "zstd"}
+    resolved = resolve(study, "image", "scan", cell)
+    assert resolved.run.slots == 2
+    assert resolved.target_options.filesystem == "xfs"
+    assert resolved.target_options.read_ahead == 64000
+    assert resolved.workload_options.data.codec == "zstd"
+
+
+def test_relative_paths_are_relative_to_the_study() -> None:
+    study = load(GOOD)
+    assert str(resolve(study, "disk", "scan", {}).target_options.path) == "/base/somewhere"
+    assert str(resolve(study, "image", "scan", {}).target_options.image) == "/base/disk.img"
+
+
+def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
+    trials = make_plan(load(GOOD)).trials
+    cells = {trial.cell for trial in trials}
+    # disk: 2 slots x 3 read-aheads x 2 codecs; image: x 2 filesystems
+    assert len(cells) == 12 + 24
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ('kind = "path"', 'kind = "pth"', 5, 'did you mean "path"'),
+        ('path = "somewhere"', 'paht = "x"', 6, 'did you mean "path"'),
+        ('size = "1 GB"', 'size = "1 gigabyte"', 10, "no unit of size"),
+        ("slots = [1, 2]", "slots = [1, 0]", 17, "greater than or equal to 1"),
+        ("slots = [1, 2]", "slots = []", 17, "at least one level"),
+        ("slots = [1, 2]", "slots = [1, 1]", 17, "stands there twice"),
+        ("slots = [1, 2]", "slotss = [1, 2]", 17, 'did you mean "slots"'),
+        ('codec = ["zlib", "zstd"]', 'codec = ["zlib", "zst"]', 20, 'did you mean "zstd"'),
+        ('target = ["disk", "image"]', 'target = ["dsk"]', 16, 'did you mean "disk"'),
+        ("headrace = 1", "headrace = 2", 2, "version"),
+        ("files = 2", "fils = 2", 14, 'did you mean "files"'),
+        ('kind = "scan"', "", 12, "is missing"),
+    ],
+)
+def test_each_mistake_is_named_with_its_line(old: str, new: str, line: int, words: str) -> None:
+    found = faults(GOOD.replace(old, new))
+    assert any(text.startswith(f"study.toml:{line}:") and words in text for text in found), found
+
+
+def test_every_mistake_is_named_at_once() -> None:
+    text = GOOD.replace("slots = [1, 2]", "slots = [0]").replace('size = "1 GB"', "size = true").replace("title", "titel")
+    assert len(faults(text)) == 3
+
+
+def test_an_exclude_that_leaves_nothing_is_refused() -> None:
+    text = GOOD + '[[exclude]]\ntarget = ["disk", "image"]\n'
+    with pytest.raises(StudyError) as caught:
+        make_plan(load(text))
+    assert "exclude" in str(caught.value.faults[0])
+
+
+def test_equal_studies_have_equal_hashes() -> None:
+    assert load(GOOD).hash == load("# a remark\n" + GOOD.replace("a study", "the same study")).hash
+    assert load(GOOD).hash != load(GOOD.replace("events = 1000", "events = 1001")).hash
+
+
+def test_the_published_schema_takes_good_studies_and_refuses_bad_ones() -> None:
+    schema = study_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    good = parse_document(GOOD.encode(), Path("s")).values
+    validator.validate(good)
+    for study in (Path(__file__).parents[2] / "studies").glob("*.toml"):
+        validator.validate(parse_document(study.read_bytes(), study).values)
+    bad = parse_document(GOOD.replace("[factors]", "[factor]").encode(), Path("s")).values
+    assert not validator.is_valid(bad)
+    bad = parse_document(GOOD.replace('kind = "path"', 'kind = "pth"').encode(), Path("s")).values
+    assert not validator.is_valid(bad)
