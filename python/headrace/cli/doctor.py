@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from headrace.cli._console import out
@@ -28,10 +29,11 @@ def doctor(
     out.print(
         f"kernel {machine['kernel']}, {machine['cpu_model']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.1f} GiB"
     )
-    table = Table("", "what", "for", "what to do", title="This machine")
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for found in capabilities():
         mark = "[green]yes[/green]" if found.there else "[yellow]no[/yellow]"
-        table.add_row(mark, found.what, found.gives, "" if found.there else found.remedy)
+        remedy = "" if found.there else f"\n[yellow]to have it: {escape(found.remedy)}[/yellow]"
+        table.add_row(mark, escape(found.what), escape(found.gives) + remedy)
     out.print(table)
     if study is None:
         return

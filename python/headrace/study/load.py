@@ -314,11 +314,18 @@ class _Loader:
         for index, level in enumerate(levels):
             before = len(self.faults)
             for address in addresses:
+                if self._faulty(study, address):
+                    continue  # its own faults are named already
                 model, written = self._owner(study, address)
                 table = self.anchored(model, with_level(written, tuple(address.field.split(".")), level))
                 self.validated(path, table, model, at=(*path, index))
                 if len(self.faults) > before:
                     break
+
+    @staticmethod
+    def _faulty(study: Study, address: Address) -> bool:
+        parts = {"target": study.targets, "workload": study.workloads}.get(address.room)
+        return parts is not None and parts[str(address.part)].options is None
 
     @staticmethod
     def _owner(study: Study, address: Address) -> tuple[type[BaseModel], dict[str, Any]]:
@@ -356,7 +363,7 @@ class _Loader:
                             allowed=", ".join(map(str, factors[name])),
                         )
                 cell[name] = wanted
-            if table is not None and not cell:
+            if table is not None and not table:
                 self.fault(("exclude", index), "excludes everything: it names no factor")
             elif cell:
                 found.append(cell)

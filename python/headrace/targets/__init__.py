@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from headrace.errors import HeadraceError, Problem
+from headrace.errors import Problem
 from headrace.registry import parts
 from headrace.system.journal import Journal
 
@@ -25,6 +25,8 @@ class TargetOptions(BaseModel):
     """Base of every target's options: the fields of `[target.NAME]`. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    path_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that hold a path: a relative one is relative to the study file."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,11 @@ class Target(ABC):
     def model(self, site: Any) -> ModelledStorage:
         """The same storage as part of a scenario in virtual time; `site` is the study's Site or None. Pure.
 
-        Raises HeadraceError when these options cannot be modelled, saying what would have to be given."""
-        raise HeadraceError(f"target {self.name}: a target of kind {self.kind!r} has no model yet")
+        As it stands here it serves every kind that lies on a node's own drives: the drive that the options name, or else the one that
+        the site's nodes have under the target's name. Raises HeadraceError, saying what would have to be given."""
+        from headrace.targets.modelled import local_storage
+
+        return local_storage(self, site)
 
 
 def kinds() -> dict[str, type[Target]]:

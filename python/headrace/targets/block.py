@@ -50,6 +50,8 @@ class Raid(BaseModel):
 class BlockOptions(TargetOptions):
     """`[target.NAME]` with `kind = "block"`."""
 
+    path_fields: ClassVar[tuple[str, ...]] = ("image",)
+
     device: str | None = Field(None, description="a block device, blank or named by --force-device too")
     image: str | None = Field(
         None, description="a file that becomes a loop device; made of `size` bytes when it is missing"

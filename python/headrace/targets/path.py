@@ -21,6 +21,8 @@ from headrace.units import Bytes
 class PathOptions(TargetOptions):
     """`[target.NAME]` with `kind = "path"`."""
 
+    path_fields: ClassVar[tuple[str, ...]] = ("path",)
+
     path: str = Field(
         min_length=1,
         description="a directory; data and scratch files of jobs go into a folder of their own in it",
