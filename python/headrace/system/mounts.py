@@ -53,8 +53,13 @@ def _unescape(text: str) -> str:
 
 def read_mounts(pid: int | str = "self") -> list[Mount]:
     """Every mount that a process sees, in the order in which they were made visible (a later one covers an earlier)."""
+    return parse_mountinfo(Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape"))
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """The mounts of a mountinfo file (proc(5)): fields, any number of optional ones, ` - `, three more."""
     found: list[Mount] = []
-    for line in Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape").splitlines():
+    for line in text.splitlines():
         here, _, there = line.partition(" - ")
         fields, (filesystem, source, super_options) = here.split(" "), there.split(" ")
         found.append(

@@ -98,9 +98,9 @@ def make_file(journal: Journal, path: Path, size: int) -> Entry:
 
 def fill(journal: Journal, directory: Path, free: int) -> Entry:
     """Takes all the space of the file system that a directory lies on, but for `free` bytes, by a file that is reserved
-    and not written; undoing the entry gives it back.
+    and not written where the file system can do that (ext3 and NFS before 4.2 cannot); undoing the entry gives it back.
 
-    Raises UnsupportedLevelError on a file system that cannot reserve space (NFS before 4.2, ext3 …).
+    Raises UnsupportedLevelError when it would have to write more than 16 GiB, or cannot at all.
     """
     token = os.urandom(8).hex()
     path = directory / f".headrace-fill-{token}"
@@ -108,21 +108,45 @@ def fill(journal: Journal, directory: Path, free: int) -> Entry:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            size, step = 0, 1 << 40
-            while (
-                step >= 4096
-            ):  # what counts as free differs by file system and by user: ask for more until it says no
-                if _reserve(handle, size, step):
-                    size += step
-                else:
-                    step //= 2
+            try:
+                size = _reserve_all(handle)
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
+                size = _write_all(handle)
             os.ftruncate(handle, max(0, size - free))
+            os.fsync(handle)
         finally:
             os.close(handle)
     except OSError as error:
         journal.undo(entry)
         raise UnsupportedLevelError(f"{directory} cannot be filled: {error.strerror}") from error
     return entry
+
+
+def _reserve_all(handle: int) -> int:
+    """Reserves what there is: asks for less and less until it says no, since what counts as free differs by user."""
+    size, step = 0, 1 << os.fstatvfs(handle).f_blocks.bit_length() + os.fstatvfs(handle).f_frsize.bit_length()
+    while step >= 4096:
+        if _reserve(handle, size, step):
+            size += step
+        else:
+            step //= 2
+    return size
+
+
+def _write_all(handle: int) -> int:
+    found = os.fstatvfs(handle)
+    if found.f_bfree * found.f_frsize > 16 << 30:
+        raise OSError(errno.EOPNOTSUPP, "it cannot reserve space, and has too much to be written full")
+    size, zeros = 0, bytes(1 << 20)
+    while True:
+        try:
+            size += os.write(handle, zeros)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return size
 
 
 def _reserve(handle: int, start: int, length: int) -> bool:

@@ -1,0 +1,38 @@
+"""What the system tests share: root, a journal of their own, loop devices that are left as they were found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from headrace.system.journal import Journal
+from headrace.system.owned import work_directory
+from headrace.targets import TargetContext
+
+
+@pytest.fixture
+def needs_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+@pytest.fixture
+def journal_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "journal"
+    monkeypatch.setenv("HEADRACE_JOURNAL_DIR", str(place))
+    return place
+
+
+@pytest.fixture
+def journal(journal_place: Path) -> Iterator[Journal]:
+    with Journal.open("a test") as journal:
+        yield journal
+    assert not list(journal_place.iterdir()), "a run that ends well leaves no journal"
+
+
+@pytest.fixture
+def context(journal: Journal, tmp_path: Path) -> Iterator[TargetContext]:
+    work, _ = work_directory(journal, tmp_path)
+    yield TargetContext(work, journal)

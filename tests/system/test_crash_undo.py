@@ -1,0 +1,196 @@
+"""A run that is killed at any instruction is undone by the next command: no mount, loop device, setting, file or process is left.
+
+The run is real: an image, a loop device, a file system, a mount, settings of its queue, a memory limit, a process. It is a
+forked child that kills itself with SIGKILL after its k-th line of Headrace's code, for many k, or is killed by the clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from headrace.system import processes
+from headrace.system.cgroups import MemoryLimit, hierarchy
+from headrace.system.facts import delay_accounting, enable_delay_accounting
+from headrace.system.journal import Journal, pending_journals, undo
+from headrace.system.owned import work_directory
+from headrace.targets import TargetContext
+from headrace.targets.block import BlockOptions, BlockTarget
+from machine import QueueFacts, loops_below, mounts_below, queue_of
+
+pytestmark = pytest.mark.usefixtures("needs_root")
+
+OPTIONS = BlockOptions(image="disk.img", size=16 << 20, filesystem="ext4", mount=("noatime",))  # pyright: ignore[reportCallIssue]
+
+Before = tuple[dict[str, QueueFacts], bool]
+"""Queues of all loop devices, and whether delays are accounted."""
+
+SLEEPER = ["sleep", f"300.{os.getpid()}"]
+SLEEPER_BYTES = [b"/usr/bin/sleep", SLEEPER[1].encode()]
+
+
+def whole_run(folder: Path, journal_place: Path) -> None:
+    """Everything that a measured trial does to the machine."""
+    with Journal.open("a run that is killed", journal_place) as journal:
+        enable_delay_accounting(journal)
+        work, _ = work_directory(journal, folder)
+        context = TargetContext(work, journal)
+        target = BlockTarget("disk", OPTIONS.model_copy(update={"image": str(folder / "disk.img")}))
+        target.prepare(context)
+        settings = {"scheduler": "bfq", "queue_depth": 16, "read_ahead": 65536}
+        target.apply(OPTIONS.model_copy(update=settings), context)
+        with MemoryLimit(journal, 64 << 20) as limit:
+            sleeper = processes.start_process(journal, SLEEPER, outlives_us=True)
+            limit.add(sleeper.pid)
+            sleeper.stop()
+        target.release(context)
+
+
+def lines_counted(action: Callable[[], None], kill_at: int | None) -> int:
+    """Runs `action` and counts the lines of Headrace's own code that it takes; kills this process at one of them."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        if "/headrace/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            count += 1
+            if count == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def in_child(action: Callable[[], object]) -> int:
+    """Runs `action` in a forked child; returns its process id at once."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            action()
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+def assert_nothing_is_left(pid: int, folder: Path) -> None:
+    assert mounts_below(folder) == []
+    assert loops_below(folder) == []
+    assert [path.name for path in folder.iterdir() if path.name != "journal"] == []
+    place = hierarchy("memory")
+    assert place is not None
+    assert not list(place.own.glob(f"headrace-{pid}-*"))
+    assert our_sleepers() == []
+
+
+def undo_everything(journal_place: Path, before: Before) -> int:
+    """What `headrace undo` does; the settings that a journal names then stand as before. Returns how many journals there were."""
+    found = pending_journals(journal_place)
+    for pending in found:
+        failed = [result for result in undo(pending.file) if not result.done]
+        assert failed == []
+        # Only these: other programs may use other loop devices meanwhile.
+        disks = {entry.args["disk"] for entry in pending.entries if entry.action == "restore_queue"}
+        assert {disk: queue_of(disk) for disk in disks} == {disk: before[0][disk] for disk in disks}
+        if any("task_delayacct" in entry.args.get("path", "") for entry in pending.entries):
+            assert delay_accounting() == before[1]
+    assert not journal_place.is_dir() or list(journal_place.iterdir()) == []
+    return len(found)
+
+
+@pytest.fixture
+def before() -> Before:
+    names = [path.name for path in Path("/sys/block").glob("loop*")]
+    return {name: queue_of(name) for name in names}, delay_accounting()
+
+
+def our_sleepers() -> list[str]:
+    """Processes of the run that outlived it."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and (entry / "cmdline").read_bytes() == b"\0".join([*SLEEPER_BYTES, b""]):
+                found.append(entry.name)
+    return found
+
+
+def test_killed_at_many_lines(tmp_path: Path, before: Before) -> None:
+    reader, writer = os.pipe()
+    place = tmp_path / "journal"
+    pid = in_child(
+        lambda: os.write(writer, str(lines_counted(lambda: whole_run(tmp_path, place), None)).encode())
+    )
+    assert os.waitpid(pid, 0)[1] == 0
+    total = int(os.read(reader, 20))
+    assert total > 1000
+    assert_nothing_is_left(pid, tmp_path)
+
+    killed = found = 0
+    chosen = random.Random(total).sample(range(1, total + 1), 40)
+    for line in sorted(chosen):
+        pid = in_child(lambda line=line: lines_counted(lambda: whole_run(tmp_path, place), line))
+        killed += (
+            os.waitpid(pid, 0)[1] == signal.SIGKILL
+        )  # waits differ a little, so the last may not be reached
+        found += undo_everything(place, before)
+        assert_nothing_is_left(pid, tmp_path)
+    assert killed >= 38
+    assert found > 30, "most kills strike while something is to be undone"
+
+
+def test_killed_at_many_moments(tmp_path: Path, before: Before) -> None:
+    place = tmp_path / "journal"
+    start = time.monotonic()
+    pid = in_child(lambda: whole_run(tmp_path, place))
+    assert os.waitpid(pid, 0)[1] == 0
+    whole_s = time.monotonic() - start
+    chance = random.Random(2)
+    for _ in range(20):
+        pid = in_child(lambda: whole_run(tmp_path, place))
+        time.sleep(chance.uniform(0, whole_s))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        undo_everything(place, before)
+        assert_nothing_is_left(pid, tmp_path)
+
+
+def test_undo_that_is_killed_itself(tmp_path: Path, before: Before) -> None:
+    place = tmp_path / "journal"
+
+    def run_up_to_the_jobs() -> None:
+        journal = Journal.open("a run that is killed", place)
+        enable_delay_accounting(journal)
+        work, _ = work_directory(journal, tmp_path)
+        target = BlockTarget("disk", OPTIONS.model_copy(update={"image": str(tmp_path / "disk.img")}))
+        target.prepare(TargetContext(work, journal))
+        target.apply(
+            OPTIONS.model_copy(update={"scheduler": "bfq", "queue_depth": 8}), TargetContext(work, journal)
+        )
+        limit = MemoryLimit(journal, 64 << 20)
+        limit.add(processes.start_process(journal, SLEEPER, outlives_us=True).pid)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    for line in (40, 120, 200, 280, 360, 440, 520):
+        os.waitpid(in_child(run_up_to_the_jobs), 0)
+        (pending,) = pending_journals(place)
+        pid = in_child(lambda line=line, file=pending.file: lines_counted(lambda: undo(file), line))
+        os.waitpid(pid, 0)
+        undo_everything(place, before)
+        assert_nothing_is_left(pid, tmp_path)
