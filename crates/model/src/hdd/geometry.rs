@@ -169,9 +169,9 @@ impl Geometry {
         let zone = &self.zones[index];
         let (track, cylinder, first) = self.track_of(zone, sector);
         let base = self.track_along(track, cylinder);
-        let along = base + (f64::from(first) * zone.sector_ns) as Nanos;
+        let along = base + whole(f64::from(first) * zone.sector_ns);
         let along_end = if first + sectors <= zone.sectors_per_track {
-            base + (f64::from(first + sectors) * zone.sector_ns) as Nanos
+            base + whole(f64::from(first + sectors) * zone.sector_ns)
         } else {
             let last_sector = sector + u64::from(sectors) - 1;
             let zone = &self.zones[self.zone_of(last_sector)];
@@ -185,6 +185,12 @@ impl Geometry {
     #[inline]
     pub fn angle_ns(&self, along: Nanos) -> Nanos {
         along - quotient(along, self.turn_ns, self.per_turn) * self.turn_ns
+    }
+
+    /// The same as a share of a turn.
+    #[inline]
+    pub fn angle_turns(&self, along: Nanos) -> f32 {
+        (self.angle_ns(along) as i64 as f64 * self.per_turn) as f32
     }
 
     #[inline]
@@ -201,7 +207,7 @@ impl Geometry {
     /// Media time of `bytes` in a zone, without skews.
     #[inline]
     pub fn span_ns(&self, zone: u32, bytes: u64) -> Nanos {
-        ((bytes / SECTOR_BYTES) as f64 * self.zones[zone as usize].sector_ns) as Nanos
+        whole((bytes / SECTOR_BYTES) as i64 as f64 * self.zones[zone as usize].sector_ns)
     }
 
     /// Sustained rate in a zone, bytes a second: what its tracks hold over turns and skews.
@@ -230,10 +236,16 @@ impl Geometry {
     }
 }
 
+/// The whole part of a number from 0 to 2^63: by way of `i64`, which the processor converts in one step.
+#[inline]
+fn whole(value: f64) -> u64 {
+    value as i64 as u64
+}
+
 /// `value / divisor` by the reciprocal, made exact: far quicker than an integer division.
 #[inline]
 fn quotient(value: u64, divisor: u64, reciprocal: f64) -> u64 {
-    let guess = (value as f64 * reciprocal) as u64;
+    let guess = whole(value as i64 as f64 * reciprocal);
     let back = guess * divisor;
     if back > value {
         guess - 1

@@ -253,7 +253,7 @@ impl Hdd {
 
     fn arrive_read(&mut self, now: Nanos, seq: u64, request: Request) {
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
-        let over_link = (bytes as f64 * self.link_ns_per_byte) as Nanos;
+        let over_link = (bytes as i64 as f64 * self.link_ns_per_byte) as i64 as Nanos;
         let end = request.sector + u64::from(request.sectors);
         if !self.cache.extents.is_empty() && self.cache.holds(request.sector, end) {
             self.send(now, over_link, seq, request.tag);
@@ -316,7 +316,8 @@ impl Hdd {
     }
 
     fn over_link(&mut self, now: Nanos, bytes: u64) -> Nanos {
-        self.link_free = self.link_free.max(now) + (bytes as f64 * self.link_ns_per_byte) as Nanos;
+        self.link_free =
+            self.link_free.max(now) + (bytes as i64 as f64 * self.link_ns_per_byte) as i64 as Nanos;
         self.link_free
     }
 
@@ -432,9 +433,9 @@ impl Hdd {
             places.position(|place| start <= place.along && place.along <= end)
         });
         let index = streamed.unwrap_or_else(|| {
-            let angle = self.geometry.angle_ns(now + self.phase_ns);
+            let phase = self.geometry.angle_turns(now + self.phase_ns);
             let cylinder = self.arm.cylinder_at(now, &self.geometry);
-            self.waiting.choose(seen, angle, cylinder, &self.geometry, &self.seek)
+            self.waiting.choose(seen, phase, cylinder, &self.geometry, &self.seek)
         });
         if self.waiting.len() + self.blocked.len() == self.depth {
             self.room_since = now;
@@ -507,9 +508,9 @@ impl Hdd {
         let index = match extents.places().iter().position(behind) {
             Some(index) if seen > 1 => index,
             _ => {
-                let angle = self.geometry.angle_ns(now + self.phase_ns);
+                let phase = self.geometry.angle_turns(now + self.phase_ns);
                 let cylinder = self.arm.cylinder_at(now, &self.geometry);
-                extents.choose(seen, angle, cylinder, &self.geometry, &self.seek)
+                extents.choose(seen, phase, cylinder, &self.geometry, &self.seek)
             }
         };
         let (place, extent) = self.cache.extents.remove(index);

@@ -39,7 +39,7 @@ impl SeekCurve {
                 } else {
                     curve.long_base_ns + curve.long_slope_ns * d
                 };
-                time as Nanos
+                time as i64 as Nanos
             }
             SeekCurve::Table(points) => {
                 let after = points.partition_point(|&(x, _)| x < d);

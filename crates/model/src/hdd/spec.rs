@@ -262,7 +262,7 @@ impl HddSpec {
         within("queue.reordering", self.queue.reordering, 0.0, 1.0)?;
         within("queue.age_limit_ms", self.queue.age_limit_ms, 0.0, 1e7)?;
         let buffer = &self.buffer;
-        within_int("buffer.segments", u64::from(buffer.segments), 1, 4096)?;
+        within_int("buffer.segments", u64::from(buffer.segments), 1, 4095)?;
         within_int("buffer.segment_bytes", buffer.segment_bytes, 4096, 1 << 32)?;
         within_int("buffer.read_ahead_bytes", buffer.read_ahead_bytes, 0, buffer.segment_bytes)?;
         within_int("buffer.read_ahead_min_bytes", buffer.read_ahead_min_bytes, 0, buffer.read_ahead_bytes)?;

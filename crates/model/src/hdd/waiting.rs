@@ -50,7 +50,7 @@ impl<T> Waiting<T> {
     #[inline]
     pub fn push(&mut self, geometry: &Geometry, place: Place, since: Nanos, thing: T) {
         self.cylinders.push(place.cylinder as f32);
-        self.angles.push((geometry.angle_ns(place.along) as f64 / geometry.turn_ns as f64) as f32);
+        self.angles.push(geometry.angle_turns(place.along));
         self.places.push(place);
         self.since.push(since);
         self.things.push(thing);
@@ -97,12 +97,12 @@ impl<T> Waiting<T> {
     }
 
     /// Among the `seen` oldest the one with the shortest seek and rotational wait, with the arm over
-    /// `cylinder` and the platter turned by `angle_ns`.
+    /// `cylinder` and the platter turned by that much.
     #[inline]
     pub fn choose(
         &mut self,
         seen: usize,
-        angle_ns: Nanos,
+        phase_turns: f32,
         cylinder: u32,
         geometry: &Geometry,
         seek: &SeekCurve,
@@ -111,7 +111,6 @@ impl<T> Waiting<T> {
             return 0;
         }
         let per_turn = 1.0 / geometry.turn_ns as f32;
-        let phase = (angle_ns as f64 / geometry.turn_ns as f64) as f32;
         let at = cylinder as f32;
         let places = self.cylinders[..seen].iter().zip(&self.angles[..seen]);
         match seek {
@@ -126,13 +125,13 @@ impl<T> Waiting<T> {
                     let short = short_base + short_root * d.sqrt();
                     let long = long_base + long_slope * d;
                     let moving = if d < boundary { short } else { long };
-                    *cost = with_wait(if d < 0.5 { 0.0 } else { moving }, angle - phase);
+                    *cost = with_wait(if d < 0.5 { 0.0 } else { moving }, angle - phase_turns);
                 }
             }
             SeekCurve::Table(_) => {
                 for ((&to, &angle), cost) in places.zip(&mut self.costs) {
                     let moving = seek.time_ns((to - at).abs() as u32) as f32 * per_turn;
-                    *cost = with_wait(moving, angle - phase);
+                    *cost = with_wait(moving, angle - phase_turns);
                 }
             }
         }
