@@ -147,7 +147,7 @@ def _point(
         limit = Limit("cpu", efficiency, f"jobs were on a CPU for {efficiency:.0%} of their wall time")
     else:
         limit = Limit("device latency", waiting * 0.85, f"jobs waited {waiting * 0.85:.0%} of their wall time for blocks while the device was busy 97 % at 9.1 ms a request")  # fmt: skip
-    return Point(target, workload, levels, n, metrics, ledger, limit, provenance, 0, 0)
+    return Point(target, workload, levels, n, metrics, ledger, limit, provenance, 0, 0, trials=tuple(ids))
 
 
 def _fed(points: tuple[Point, ...]) -> SlotsFed:

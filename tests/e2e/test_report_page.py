@@ -1,0 +1,200 @@
+"""The report as a reader sees it: a real browser draws the figures, asks the network for nothing, and nothing overflows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from chromium import Chromium
+from headrace.analysis.findings import Comparison, Difference, EnvironmentDifference, Estimate
+from headrace.report import write_report
+from headrace.report.comparison import write_comparison
+from headrace.report.select import series_trials, shown_curves
+from sample_findings import sample_findings, write_series
+
+PHONE, DESK = 390, 1280
+DRAWN = "document.documentElement.dataset.drawn !== undefined"
+# Pixels of each figure's canvases that are neither transparent nor white, found through Bokeh's shadow roots.
+INK = """(() => {
+  const canvases = (root) => [...root.querySelectorAll("*")].flatMap((e) =>
+    [...(e.tagName === "CANVAS" ? [e] : []), ...(e.shadowRoot ? canvases(e.shadowRoot) : [])]);
+  return [...document.querySelectorAll(".figure")].map((figure) => {
+    let ink = 0;
+    for (const canvas of canvases(figure)) {
+      if (!canvas.width || !canvas.height) continue;
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 0 && data[i] + data[i + 1] + data[i + 2] < 700) ink++;
+    }
+    return [figure.id, ink, figure.clientWidth];
+  });
+})()"""
+# Pixels of one colour in one figure.
+COLOURED = """((id, red, green, blue) => {
+  const canvases = (root) => [...root.querySelectorAll("*")].flatMap((e) =>
+    [...(e.tagName === "CANVAS" ? [e] : []), ...(e.shadowRoot ? canvases(e.shadowRoot) : [])]);
+  let count = 0;
+  for (const canvas of canvases(document.getElementById(id))) {
+    if (!canvas.width || !canvas.height) continue;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    for (let i = 0; i < data.length; i += 4)
+      if (Math.abs(data[i] - red) + Math.abs(data[i + 1] - green) + Math.abs(data[i + 2] - blue) < 12 && data[i + 3] > 200) count++;
+  }
+  return count;
+})"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with Chromium() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    findings = sample_findings(
+        targets=("scratch", "nas"),
+        workloads=("higgs", "scan"),
+        schedulers=("mq-deadline", "bfq", "none"),
+        energy=True,
+    )
+    findings = replace(
+        findings, extra_tables={"fio": [{"block size": "4 KiB", "iops": 612.3, "latency_ms_p99": 21.7}]}
+    )
+    for trial in series_trials(shown_curves(findings)):
+        write_series(results, trial)
+    (file,) = write_report(results, findings, ["html"])
+    return file
+
+
+def opened(browser: Chromium, page: Path, width: int) -> Chromium:
+    browser.open(page, width)
+    browser.wait_for(DRAWN)
+    # Bokeh paints in the next frames.
+    browser.evaluate("new Promise((done) => setTimeout(done, 500))")
+    return browser
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_the_page_is_drawn_fits_and_asks_for_nothing(browser: Chromium, report: Path, width: int) -> None:
+    tab = opened(browser, report, width)
+    figures = tab.evaluate(INK)
+    assert len(figures) >= 3 + 2 + 5
+    for element, ink, drawn_width in figures:
+        assert ink > 500, f"{element} is empty"
+        assert drawn_width >= min(300, width - 60), element
+    assert tab.evaluate("innerWidth") == width
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    # A table of numbers is read by rolling down, also on a phone.
+    wide = "[...document.querySelectorAll('table.stack')].filter((t) => t.scrollWidth > t.parentElement.clientWidth + 1).length"
+    assert tab.evaluate(wide) == 0
+    assert tab.errors() == []
+    assert tab.requests() == [report.resolve().as_uri()]
+
+
+def test_ticking_a_storage_draws_it(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, DESK)
+    purple = f"{COLOURED}('figure-rate', 204, 121, 167)"
+    before = tab.evaluate(purple)
+    assert before > 50, "the fourth colour is drawn at first"
+    tab.evaluate("[...document.querySelectorAll('#curves tbody:not([hidden]) input:checked')].at(-1).click()")
+    tab.evaluate("new Promise((done) => setTimeout(done, 300))")
+    assert tab.evaluate(purple) == 0
+    tab.evaluate("document.querySelector('#curves tbody:not([hidden]) input:not(:checked)').click()")
+    tab.evaluate("new Promise((done) => setTimeout(done, 300))")
+    assert tab.evaluate(purple) > 50
+    assert tab.errors() == []
+
+
+def test_tables_follow_what_is_drawn_and_can_show_all(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, DESK)
+    shown = "[...document.querySelectorAll('#time tbody')].filter((t) => !t.hidden).length"
+    assert (
+        tab.evaluate(shown) == tab.evaluate("document.querySelectorAll('#curves input:checked').length") == 4
+    )
+    tab.evaluate("document.querySelector('#time input.only').click()")
+    assert tab.evaluate(shown) == 24
+
+
+@pytest.mark.parametrize(
+    ("picker", "figure", "value"),
+    [
+        ("pick-metric", "figure-rate", "energy_j_per_job"),
+        ("pick-workload", "figure-rate", "scan"),
+        ("pick-bytes", "figure-bytes", "5"),
+    ],
+)
+def test_pickers_redraw(browser: Chromium, report: Path, picker: str, figure: str, value: str) -> None:
+    tab = opened(browser, report, DESK)
+    state = f"""(() => {{
+      const view = Object.values(Bokeh.index.roots ?? Bokeh.index).find((v) => v.el?.parentElement?.id === "{figure}");
+      return JSON.stringify(view.model.renderers.map((r) => r.data_source?.data));
+    }})()"""
+    before = tab.evaluate(state)
+    tab.evaluate(
+        f"(() => {{ const p = document.getElementById('{picker}'); p.value = '{value}'; p.dispatchEvent(new Event('change')); }})()"
+    )
+    after = tab.evaluate(state)
+    assert before != after
+    assert tab.errors() == []
+
+
+def test_picking_a_trial_links_to_its_records(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, DESK)
+    tab.evaluate(
+        "(() => { const p = document.getElementById('pick-trial'); p.selectedIndex = 1; p.dispatchEvent(new Event('change')); })()"
+    )
+    trial = tab.evaluate("document.getElementById('pick-trial').value")
+    assert tab.evaluate("document.getElementById('trial-link').getAttribute('href')") == f"trials/{trial}/"
+    assert (report.parent / "trials" / trial).is_dir()
+    assert tab.errors() == []
+
+
+def test_a_page_without_script_still_holds_every_number(browser: Chromium, report: Path) -> None:
+    browser.command("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.open(report, DESK)
+        browser.command("DOM.enable")
+        root = browser.command("DOM.getDocument", {"depth": 0})["root"]["nodeId"]
+        rows = browser.command(
+            "DOM.querySelectorAll", {"nodeId": root, "selector": "#time tbody:not([hidden]) td.wide"}
+        )["nodeIds"]
+        assert len(rows) == 24 * 5
+    finally:
+        browser.command("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def difference(slots: int, ratio: float) -> Difference:
+    a = Estimate(1000.0, 950.0, 1050.0, 3, "mean, t interval", ("0001-a-r0", "0002-a-r1"))
+    b = replace(a, value=1000 * ratio, low=950 * ratio, high=1050 * ratio)
+    differs = abs(ratio - 1) > 0.05
+    return Difference(
+        "scratch", "higgs", {"filesystem": "xfs", "slots": slots}, slots, "events_per_s", a, b,
+        Estimate(ratio, ratio - 0.05, ratio + 0.05, 6, "Welch, on the logarithm", ()),
+        Estimate((ratio - 1) * 20, -1.0, 5.0, 6, "Hedges' g", ()), 0.01 if differs else 0.7, differs,
+        ("b" if ratio > 1 else "a") if differs else "",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_a_comparison_is_drawn(browser: Chromium, tmp_path: Path, width: int) -> None:
+    a, b = tmp_path / "old disk", tmp_path / "new"
+    comparison = Comparison(
+        "Old <disk>", "New disk", "measured", (difference(1, 1.01), difference(4, 1.3), difference(8, 0.8)),
+        ("scratch, higgs, 16 slots",), (), (EnvironmentDifference("kernel", ("6.1.0",), ("6.6.2",)),), ("kernels differ",),
+    )  # fmt: skip
+    page = write_comparison(comparison, tmp_path / "comparison.html", a, b)
+    tab = opened(browser, page, width)
+    assert tab.errors() == []
+    assert tab.requests() == [page.resolve().as_uri()]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert all(ink > 500 for _, ink, _ in tab.evaluate(INK))
+    text = tab.evaluate("document.body.innerText")
+    assert "B is better in 1, A in 1 of 3 cells" in text
+    assert "+30\u202f%" in text.replace("+30 %", "+30\u202f%")
+    assert "Old <disk>" in text
+    links = tab.evaluate("[...document.querySelectorAll('details a')].map((a) => a.getAttribute('href'))")
+    assert "old%20disk/trials/0001-a-r0/" in links
+    assert "new/trials/0002-a-r1/" in links

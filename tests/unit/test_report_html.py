@@ -1,0 +1,202 @@
+"""The page as text: self-contained, escaped, small however large the study, every number traceable."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from headrace.analysis.findings import Findings, LeftOut
+from headrace.report import write_report
+from headrace.report.html import render
+from headrace.report.select import series_trials, shown_curves
+from sample_findings import sample_findings, write_series
+
+HOSTILE = "</script><script>alert(1)</script>&\"'<b>"
+VOID = {"meta", "link", "br", "input", "hr", "img"}
+
+
+class Outline(HTMLParser):
+    """Collects what the tests ask about, and checks that elements nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tables = 0
+        self.captions = 0
+        self.headers_without_scope = 0
+        self.external: list[str] = []
+        self.labels: list[str] = []
+        self.feed(text)
+        assert self.stack == [], f"left open: {self.stack}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag not in VOID:
+            self.stack.append(tag)
+        if values.get("id"):
+            self.ids.append(values["id"] or "")
+        if tag == "a":
+            self.links.append(values.get("href") or "")
+        self.tables += tag == "table"
+        self.captions += tag == "caption"
+        self.headers_without_scope += tag == "th" and "scope" not in values
+        for name in ("src", "href"):
+            value = values.get(name) or ""
+            if re.match(r"(https?:)?//", value):
+                self.external.append(value)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack, f"</{tag}> closes nothing"
+        assert self.stack.pop() == tag, f"</{tag}> closes another element"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    results = tmp_path_factory.mktemp("results")
+    findings = sample_findings(targets=("scratch", "nas"), workloads=("higgs", "scan"), energy=True)
+    for trial in series_trials(shown_curves(findings)):
+        write_series(results, trial)
+    (file,) = write_report(results, findings, ["html"])
+    return file.read_text(encoding="utf-8")
+
+
+def page_json(text: str) -> dict[str, object]:
+    match = re.search(
+        r'<script type="application/json" id="headrace-data">(.*?)</script>', text, flags=re.DOTALL
+    )
+    assert match
+    return json.loads(match[1])
+
+
+def without_scripts(text: str) -> str:
+    return re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+
+
+def test_the_page_is_whole_and_asks_for_nothing(page: str) -> None:
+    outline = Outline(page)
+    assert outline.external == []
+    assert len(outline.ids) == len(set(outline.ids))
+    assert "default-src 'none'" in html.unescape(page)
+    assert "unsafe-eval" not in page.split("</head>")[0]
+
+
+def test_tables_can_be_heard(page: str) -> None:
+    outline = Outline(page)
+    assert outline.tables == outline.captions >= 6
+    assert outline.headers_without_scope == 0
+
+
+def test_every_anchor_has_a_place(page: str) -> None:
+    outline = Outline(page)
+    anchors = [link[1:] for link in outline.links if link.startswith("#")]
+    assert len(anchors) >= 8
+    assert set(anchors) <= set(outline.ids)
+
+
+def test_every_point_leads_to_its_trials() -> None:
+    findings = sample_findings()
+    outline = Outline(render(findings, Path("/nowhere")))
+    linked = {link.removeprefix("trials/").strip("/") for link in outline.links if link.startswith("trials/")}
+    for curve in findings.curves:
+        for point in curve.points:
+            assert set(point.trials) <= linked
+    assert {left.trial for left in findings.left_out} <= linked
+
+
+def test_the_answer_and_the_numbers_stand_in_the_text(page: str) -> None:
+    text = html.unescape(re.sub(r"<[^>]+>", " ", without_scripts(page)))
+    assert "scratch feeds 4 slots of higgs at 90\u202f% job efficiency" in text
+    for words in (
+        "Four byte counts",
+        "What a choice is worth",
+        "Inside one trial",
+        "Left out",
+        "Environment",
+        "Energy a job",
+    ):
+        assert words in text
+
+
+def test_a_modelled_value_is_marked_as_such(page: str) -> None:
+    energy = page[page.index('id="other"') :]
+    assert 'class="mark mark-modelled"' in energy
+    assert 'class="mark mark-measured"' in energy
+
+
+def test_every_value_has_a_mark(page: str) -> None:
+    values = re.findall(r'<span class="value".*?</span>', page, flags=re.DOTALL)
+    assert len(values) > 100
+    assert all('<abbr class="mark' in value for value in values)
+
+
+def test_columns_of_energy_only_when_there_is_energy() -> None:
+    assert "Energy a job" not in render(sample_findings(), Path("/nowhere"))
+
+
+def test_names_cannot_break_the_page() -> None:
+    findings = replace(
+        sample_findings(),
+        title=HOSTILE,
+        warnings=(HOSTILE,),
+        environment={HOSTILE: HOSTILE},
+        extra_tables={HOSTILE: [{HOSTILE: HOSTILE, "n": 1}]},
+        left_out=(LeftOut("x/../y", {HOSTILE: HOSTILE}, "failed", (HOSTILE,)),),
+    )
+    findings = replace(findings, curves=tuple(replace(curve, label=HOSTILE) for curve in findings.curves))
+    text = render(findings, Path("/nowhere"))
+    Outline(text)
+    assert "alert(1)</script>" not in text
+    assert page_json(text)["curves"]
+
+
+def test_embedded_data_are_what_the_findings_say() -> None:
+    findings = sample_findings(filesystems=("xfs",), schedulers=("none",))
+    data = page_json(render(findings, Path("/nowhere")))
+    (curve,) = data["curves"]  # type: ignore[misc]
+    for position, point in enumerate(findings.curves[0].points):
+        value, low, high, *_ = curve["values"]["events_per_s"][position]
+        estimate = point.metrics["events_per_s"]
+        assert [value, low, high] == pytest.approx([estimate.value, estimate.low, estimate.high], rel=1e-5)
+        assert curve["slots"][position] == point.slots
+
+
+def many(repeats: int) -> Findings:
+    return sample_findings(
+        targets=("a", "b", "c", "d"),
+        filesystems=("ext3", "ext4", "xfs", "btrfs"),
+        schedulers=("mq-deadline", "bfq", "none", "kyber"),
+        read_aheads=("4 KiB", "128 KiB", "1 MiB"),
+        slots=(1, 2, 3, 4, 6, 8),
+        repeats=repeats,
+        left_out=500,
+    )
+
+
+def test_ten_thousand_trials_make_a_page_of_bounded_size(tmp_path: Path) -> None:
+    findings = many(9)
+    assert findings.trials_done > 10_000
+    for trial in series_trials(shown_curves(findings)):
+        write_series(tmp_path, trial, seconds=3600)
+    html_file, csv_file, parquet_file = write_report(tmp_path, findings, ["html", "csv", "parquet"])
+    assert html_file.stat().st_size < 5e6
+    assert parquet_file.stat().st_size > 0
+    text = html_file.read_text(encoding="utf-8")
+    Outline(text)
+    assert "more combinations, between the best and the worst" in text
+    # What the page leaves away is in the table.
+    assert csv_file.read_text().count('"events_per_s"') >= 192 * 6
+
+
+def test_findings_of_no_valid_trial_make_a_page() -> None:
+    findings = replace(sample_findings(left_out=3), curves=(), effects=(), combined=(), trials_done=0)
+    text = render(findings, Path("/nowhere"))
+    Outline(text)
+    assert "No trial can be trusted" in text
+    assert "cache not cold" in text
