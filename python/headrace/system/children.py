@@ -13,7 +13,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,14 +103,11 @@ def run(
     command = [program, *argv[1:]]
     if setpriv := shutil.which("setpriv"):
         command = [setpriv, "--pdeathsig", "KILL", "--", *command]
-    # Orphans of the program become ours instead of init's, so that they are counted and cannot run on.
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     told = listening_socket()
     if told is not None:
         told.close()
-    before = set(descendants(os.getpid()))
     kills_before = _memory_kills()
-    with stdout.open("wb") as out, stderr.open("wb") as err:
+    with stdout.open("wb") as out, stderr.open("wb") as err, _orphans_adopted() as orphans:
         try:
             process = subprocess.Popen(
                 command,
@@ -121,14 +119,29 @@ def run(
             )
         except OSError as error:
             raise HeadraceError(f"{argv[0]} does not start: {error.strerror}") from error
-    try:
         if told is None:
             _wait_polling(process)
         exit_code = process.wait()
-    finally:
-        left = _end_all(set(descendants(os.getpid())) - before)
     killed = exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL) and _memory_kills() > kills_before
-    return ChildEnd(argv[0], exit_code, killed, left, _tail(stderr) or _tail(stdout))
+    return ChildEnd(argv[0], exit_code, killed, len(orphans), _tail(stderr) or _tail(stdout))
+
+
+@contextmanager
+def _orphans_adopted() -> Generator[set[int]]:
+    """Orphans of what is started inside become ours instead of init's, so that they are counted; none outlives it.
+
+    Yields a set that holds, afterwards, the processes that had to be ended.
+    """
+    prctl = ctypes.CDLL(None).prctl
+    before = set(descendants(os.getpid()))
+    orphans: set[int] = set()
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield orphans
+    finally:
+        orphans |= set(descendants(os.getpid())) - before
+        _end_all(orphans)
+        prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def _wait_polling(process: subprocess.Popen[bytes]) -> None:
@@ -146,13 +159,11 @@ def _wait_polling(process: subprocess.Popen[bytes]) -> None:
     _polled = sum(seen.values(), _polled)
 
 
-def _end_all(pids: set[int]) -> int:
-    """Kills and reaps our own descendants that the program left behind; how many they were."""
-    count = 0
+def _end_all(pids: set[int]) -> None:
+    """Kills and reaps descendants of ours."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-            count += 1
     deadline = time.monotonic() + 5
     waiting = set(pids)
     while waiting and time.monotonic() < deadline:
@@ -166,7 +177,6 @@ def _end_all(pids: set[int]) -> int:
                     waiting.discard(pid)
         if waiting:
             time.sleep(0.002)
-    return count
 
 
 def _memory_kills() -> int:

@@ -1,0 +1,120 @@
+"""One fio process as one job: its command line, its files, its run. Called by the workloads `sequential` and `random`.
+
+The state of the page cache is the trial's business, so fio is told to leave it alone (`invalidate=0`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headrace.errors import HeadraceError, Problem
+from headrace.system import children
+from headrace.system.requirements import missing_program
+from headrace.units import format_bytes
+from headrace.workloads import JobInput, JobOutput
+from headrace.workloads.fio.results import FioResult, parse_result
+
+_CHUNK_BYTES = 4 << 20
+PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
+
+
+@dataclass(frozen=True)
+class FioRun:
+    """What one fio process did, and when (`time.monotonic()`)."""
+
+    result: FioResult
+    start_s: float
+    end_s: float
+
+
+def missing(needed_by: str) -> list[Problem]:
+    """What this machine lacks to run fio."""
+    problem = missing_program("fio", needed_by)
+    return [] if problem is None else [problem]
+
+
+def argv(file: Path, output: Path, options: Mapping[str, str | int]) -> list[str]:
+    """The command line of one fio job on one file, its results as JSON with histograms."""
+    # fio takes a colon in `filename` for the end of a name.
+    name = str(file).replace("\\", "\\\\").replace(":", "\\:")
+    fixed: dict[str, str | int] = {
+        "name": "headrace",
+        "filename": name,
+        "numjobs": 1,
+        "invalidate": 0,
+        "fallocate": "none",
+        "lat_percentiles": 1,
+        "clat_percentiles": 0,
+        "percentile_list": ":".join(str(percentile) for percentile in PERCENTILES),
+    }
+    command = ["fio", "--eta=never", "--output-format=json+", f"--output={output}"]
+    return command + [f"--{option}={value}" for option, value in {**fixed, **options}.items()]
+
+
+def run(job: JobInput, file: Path, options: Mapping[str, str | int], label: str = "fio") -> FioRun:
+    """Runs fio to its end in a job and keeps its JSON whole. Raises HeadraceError with fio's own words when it fails."""
+    folder = job.keep if job.keep is not None else job.scratch
+    output = folder / f"{label}-{job.scratch.name}.json"
+    said = job.scratch / f"{label}.out", job.scratch / f"{label}.err"
+    start_s = time.monotonic()
+    end = children.run(argv(file, output, options), directory=job.scratch, stdout=said[0], stderr=said[1])
+    end_s = time.monotonic()
+    end.check()
+    return FioRun(parse_result(output.read_text()), start_s, end_s)
+
+
+def job_output(
+    job: JobInput, runs: list[FioRun], phases: list[str], *, file_size: int, asynchronous: bool
+) -> JobOutput:
+    """What a job reports of its fio processes; the last one is the measured one, those before it prepared for it."""
+    results = [run.result for run in runs]
+    return JobOutput(
+        bytes_asked=sum(result.read.bytes for result in results),
+        bytes_unique=min(file_size, sum(result.read.bytes for result in results)),
+        bytes_written=sum(result.write.bytes for result in results),
+        read_calls=sum(result.read.requests for result in results),
+        # Requests that overlap cannot be added up, but then waiting for them is all that fio does.
+        read_wait_s=sum(result.runtime_s if asynchronous else result.in_requests_s for result in results),
+        phases=[(phase, run.start_s, run.end_s) for phase, run in zip(phases, runs, strict=True)],
+        results={"slot": job.slot, **results[-1].as_results()},
+        measured_child=True,
+    )
+
+
+def lay_out_files(directory: Path, size: int, count: int, seed: int) -> list[str]:
+    """Makes `count` files of `size` bytes that do not compress, on the storage when this returns; those there are kept.
+
+    Raises HeadraceError when they do not fit.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    paths: list[str] = []
+    for number in range(count):
+        path = directory / f"fio-{size}-{number:04d}.data"
+        paths.append(str(path))
+        if not (path.exists() and path.stat().st_size == size):
+            _write(path, size, np.random.default_rng([seed, number]))
+    return paths
+
+
+def _write(path: Path, size: int, generator: np.random.Generator) -> None:
+    # Under another name until it is whole, so that a file of the right name and size is a file that was written.
+    part = path.with_suffix(".part")
+    try:
+        with part.open("wb") as file:
+            for offset in range(0, size, _CHUNK_BYTES):
+                file.write(generator.bytes(min(_CHUNK_BYTES, size - offset)))
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise HeadraceError(f"no room for a file of {format_bytes(size)} in {path.parent}") from error
+        raise HeadraceError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,181 @@
+"""What fio says: its JSON (`--output-format=json+`, fio 3), parsed, and merged over the jobs of a trial.
+
+A latency histogram is a list of [ns, requests], one for each of fio's bins that is not empty; it merges by adding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import HeadraceError
+
+Histogram = list[list[int]]
+
+_PERCENTILES = ((50.0, "p50"), (90.0, "p90"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99_9"))
+"""Share of requests in %, and how it ends a field's name."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Reads or writes of one fio job."""
+
+    bytes: int = 0
+    requests: int = 0
+    runtime_s: float = 0.0
+    """In ms precision; includes the final fsync of a writing job that asked for it."""
+    latency_ns_mean: float = 0.0
+    latency_ns_max: int = 0
+    histogram: tuple[tuple[int, int], ...] = ()
+    """(latency in ns, requests), ascending."""
+
+
+@dataclass(frozen=True)
+class FioResult:
+    """One fio job."""
+
+    read: Direction
+    write: Direction
+    sync_ns: float
+    """Time in fsync calls."""
+
+    @property
+    def runtime_s(self) -> float:
+        """From its first request to its last."""
+        return max(self.read.runtime_s, self.write.runtime_s)
+
+    @property
+    def in_requests_s(self) -> float:
+        """Wall time in requests that came one after the other."""
+        whole_ns = sum(way.latency_ns_mean * way.requests for way in (self.read, self.write)) + self.sync_ns
+        return min(self.runtime_s, whole_ns / 1e9)
+
+    def as_results(self) -> dict[str, Any]:
+        """Flat fields for the job's `results`, of each direction that did something."""
+        fields: dict[str, Any] = {"runtime_s": self.runtime_s}
+        for name, way in (("read", self.read), ("write", self.write)):
+            if way.requests:
+                fields |= _fields(
+                    name, way.bytes, way.requests, way.runtime_s, [list(bin_) for bin_ in way.histogram]
+                )
+                fields[f"{name}_latency_ns_mean"] = way.latency_ns_mean
+                fields[f"{name}_latency_ns_max"] = way.latency_ns_max
+        return fields
+
+
+def parse_result(text: str) -> FioResult:
+    """The one job of fio's JSON output. Raises HeadraceError when it is none."""
+    try:
+        # Warnings may stand before the JSON in the same file.
+        (job,) = json.loads(text[text.index("{") :])["jobs"]
+        if job["error"]:
+            raise HeadraceError(f"fio ended with error {job['error']}")
+        sync = job.get("sync", {}).get("lat_ns", {})
+        return FioResult(
+            _direction(job["read"]), _direction(job["write"]), sync.get("mean", 0.0) * sync.get("N", 0)
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise HeadraceError("fio's output cannot be understood", hint="fio 3.0 or later is needed") from error
+
+
+def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The trial's result from its jobs' `as_results` (with `slot`).
+
+    Rates and IOPS are sums over slots, each slot's being what its jobs did over the time they took (IOzone's "children
+    see"); `_min` and `_max` are of single slots. Percentiles are of all requests together.
+    """
+    merged: dict[str, Any] = {}
+    rates: list[tuple[float, float]] = []
+    for name in ("read", "write"):
+        own = [result for result in results if f"{name}_requests" in result]
+        if not own:
+            continue
+        histogram = merge_histograms(result[f"{name}_latency_histogram"] for result in own)
+        slots = sorted({int(result["slot"]) for result in own})
+        by_slot = [[result for result in own if result["slot"] == slot] for slot in slots]
+        slot_rates = [_over_time(jobs, f"{name}_bytes", f"{name}_runtime_s") for jobs in by_slot]
+        slot_iops = [_over_time(jobs, f"{name}_requests", f"{name}_runtime_s") for jobs in by_slot]
+        requests = sum(result[f"{name}_requests"] for result in own)
+        merged |= _fields(
+            name,
+            sum(result[f"{name}_bytes"] for result in own),
+            requests,
+            max(result[f"{name}_runtime_s"] for result in own),
+            histogram,
+        )
+        merged[f"{name}_rate_bytes_per_s"] = sum(slot_rates)
+        merged[f"{name}_rate_bytes_per_s_min"] = min(slot_rates)
+        merged[f"{name}_rate_bytes_per_s_max"] = max(slot_rates)
+        merged[f"{name}_iops"] = sum(slot_iops)
+        merged[f"{name}_latency_ns_mean"] = (
+            sum(result[f"{name}_latency_ns_mean"] * result[f"{name}_requests"] for result in own) / requests
+        )
+        merged[f"{name}_latency_ns_max"] = max(result[f"{name}_latency_ns_max"] for result in own)
+        rates.append((sum(slot_rates), sum(slot_iops)))
+    if rates:
+        merged["rate_bytes_per_s"] = sum(rate for rate, _ in rates)
+        merged["iops"] = sum(iops for _, iops in rates)
+    return merged
+
+
+def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
+    """Sum of histograms, ascending by latency."""
+    total: Counter[int] = Counter()
+    for histogram in histograms:
+        for latency_ns, requests in histogram:
+            total[latency_ns] += requests
+    return [[latency_ns, total[latency_ns]] for latency_ns in sorted(total)]
+
+
+def percentile_ns(histogram: Histogram, percentile: float) -> int:
+    """Latency in ns that `percentile` % of the requests kept within: fio's rule, the bin in which that count is reached.
+
+    Raises ValueError for an empty histogram.
+    """
+    whole = sum(requests for _, requests in histogram)
+    if not whole:
+        raise ValueError("no requests in the histogram")
+    reached, wanted = 0, percentile / 100 * whole
+    for latency_ns, requests in histogram:
+        reached += requests
+        if reached >= wanted:
+            return latency_ns
+    return histogram[-1][0]
+
+
+def _direction(fields: dict[str, Any]) -> Direction:
+    latency = fields["lat_ns"]
+    bins = sorted(
+        (int(latency_ns), int(requests)) for latency_ns, requests in latency.get("bins", {}).items()
+    )
+    return Direction(
+        bytes=fields["io_bytes"],
+        requests=fields["total_ios"],
+        runtime_s=fields["runtime"] / 1000,
+        latency_ns_mean=latency["mean"],
+        latency_ns_max=latency["max"],
+        histogram=tuple(bins),
+    )
+
+
+def _fields(name: str, size: int, requests: int, runtime_s: float, histogram: Histogram) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        f"{name}_bytes": size,
+        f"{name}_requests": requests,
+        f"{name}_runtime_s": runtime_s,
+        f"{name}_rate_bytes_per_s": size / runtime_s if runtime_s else None,
+        f"{name}_iops": requests / runtime_s if runtime_s else None,
+        f"{name}_latency_histogram": histogram,
+    }
+    if histogram:
+        for percentile, ending in _PERCENTILES:
+            fields[f"{name}_latency_ns_{ending}"] = percentile_ns(histogram, percentile)
+    return fields
+
+
+def _over_time(jobs: list[dict[str, Any]], amount: str, runtime: str) -> float:
+    runtime_s = sum(job[runtime] for job in jobs)
+    return sum(job[amount] for job in jobs) / runtime_s if runtime_s else 0.0

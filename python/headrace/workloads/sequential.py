@@ -1,0 +1,121 @@
+"""Workload `sequential`: IOzone's throughput modes (write, rewrite, read, reread, random, mixed), on fio.
+
+Each slot is one client with a file of its own. The clients start together; a trial measures one mode, so a study that
+wants several names them as levels of the factor `mode`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from headrace.errors import Problem
+from headrace.units import Bytes, format_bytes
+from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
+from headrace.workloads.fio import client
+from headrace.workloads.fio.results import merge_results
+
+Mode = Literal["write", "rewrite", "read", "reread", "random-read", "random-write", "mixed"]
+
+_FIO_PATTERN: dict[Mode, str] = {
+    "write": "write",
+    "rewrite": "write",
+    "read": "read",
+    "reread": "read",
+    "random-read": "randread",
+    "random-write": "randwrite",
+    "mixed": "randrw",
+}
+
+
+class SequentialOptions(WorkloadOptions):
+    """Fields of `[workload.NAME]` with `kind = "sequential"`."""
+
+    mode: Mode = Field(
+        "read",
+        description="write: a new file; rewrite: a file that is there; read; reread: a file that this job has just read; "
+        "random-read, random-write: records in random order, each once; mixed: random reads and writes",
+    )
+    file_size: Bytes = Field(256 << 20, gt=0, description="size of each client's file")
+    record_size: Bytes = Field(64 << 10, ge=512, description="bytes a request")
+    direct: bool = Field(False, description="past the page cache (O_DIRECT)")
+    flush: bool = Field(
+        True, description="the time until written data is on the storage (fsync) counts, as IOzone -e"
+    )
+    read_fraction: float = Field(0.5, gt=0, lt=1, description="mixed: share of reads")
+    engine: Literal["psync", "sync", "mmap", "libaio", "io_uring"] = Field(
+        "psync", description="fio's I/O engine"
+    )
+
+    @model_validator(mode="after")
+    def _whole_records(self) -> SequentialOptions:
+        if self.file_size % self.record_size:
+            raise ValueError(
+                f"file_size ({format_bytes(self.file_size)}) is no whole number of records of {format_bytes(self.record_size)}"
+            )
+        if self.direct and self.engine == "mmap":
+            raise ValueError("engine mmap goes through the page cache: it cannot be direct")
+        return self
+
+
+class Sequential(Workload):
+    """One fio process a job, on one file."""
+
+    kind: ClassVar[str] = "sequential"
+    Options: ClassVar[type[WorkloadOptions]] = SequentialOptions
+    bound_by_storage: ClassVar[bool] = True
+
+    options: SequentialOptions
+
+    def check(self) -> list[Problem]:
+        """fio."""
+        return client.missing(f"workload {self.name}")
+
+    def target_bytes(self, slots_max: int) -> int:
+        """A file a slot."""
+        return slots_max * self.options.file_size
+
+    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+        """A file a slot, except for `write`, which makes its own."""
+        if self.options.mode == "write":
+            return []
+        return client.lay_out_files(directory, self.options.file_size, slots, seed)
+
+    def run(self, job: JobInput) -> JobOutput:
+        """Reads or writes the whole file once."""
+        options = self.options
+        file = Path(job.files[0]) if job.files else job.scratch / "written.data"
+        phases = ["read", "reread"] if options.mode == "reread" else [options.mode]
+        runs = [client.run(job, file, self.fio_options(job.seed), f"fio-{phase}") for phase in phases]
+        return client.job_output(
+            job,
+            runs,
+            phases,
+            file_size=options.file_size,
+            asynchronous=options.engine in ("libaio", "io_uring"),
+        )
+
+    def fio_options(self, seed: int) -> dict[str, str | int]:
+        """What fio is told, besides file and output."""
+        options = self.options
+        told: dict[str, str | int] = {
+            "rw": _FIO_PATTERN[options.mode],
+            "bs": options.record_size,
+            "size": options.file_size,
+            "ioengine": options.engine,
+            "direct": int(options.direct),
+            "randseed": seed,
+            "allow_file_create": int(options.mode == "write"),
+        }
+        if options.mode in ("write", "rewrite", "random-write", "mixed"):
+            told["end_fsync"] = int(options.flush)
+            told["overwrite"] = int(options.mode != "write")
+        if options.mode == "mixed":
+            told["rwmixread"] = round(100 * options.read_fraction)
+        return told
+
+    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Sum of rates over clients, percentiles over all requests."""
+        return merge_results(outputs)
