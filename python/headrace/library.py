@@ -1,9 +1,9 @@
 """Headrace as a Python library: the same steps that the command line takes, with types.
 
-    study = headrace.load_study("study.toml")
-    study.plan()                      # the trials in order
-    results = study.run("results/disk")
-    headrace.records(results)         # a DuckDB relation, a row a job
+study = headrace.load_study("study.toml")
+study.plan()                      # the trials in order
+results = study.run("results/disk")
+headrace.records(results)         # a DuckDB relation, a row a job
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import headrace.engine
 import headrace.study.load
@@ -26,6 +26,11 @@ from headrace.plan.table import plan_from_table, plan_to_table
 from headrace.plan.trial import Plan, Trial
 from headrace.records.store import ResultsHeader, ResultStore, read_header
 from headrace.study.model import Study
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headrace.analysis.findings import Comparison, Findings
 
 
 class Silent:
@@ -166,7 +171,10 @@ def refuse_problems(problems: Sequence[Problem]) -> None:
     fatal = [problem for problem in problems if problem.fatal]
     if fatal:
         lines = [f"{problem.what} (for {problem.needed_by}): {problem.remedy}" for problem in fatal]
-        raise MissingError("this machine lacks what the study needs:\n  " + "\n  ".join(lines), hint="headrace doctor STUDY says more")
+        raise MissingError(
+            "this machine lacks what the study needs:\n  " + "\n  ".join(lines),
+            hint="headrace doctor STUDY says more",
+        )
 
 
 def records(results: str | Path) -> Any:
@@ -219,3 +227,44 @@ def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def report(
+    results: str | Path, formats: Sequence[str] = ("html",), console: Console | None = None
+) -> tuple[Findings, list[Path]]:
+    """Findings of a results folder, and the report files written beside its records; printed too when a console is given.
+
+    Needs no engine and no root. Raises RefusedError when the folder is none.
+    """
+    from headrace.analysis.find import find
+    from headrace.records.read import read
+    from headrace.report.terminal import print_report
+    from headrace.report.write import write_report
+
+    root = Path(results)
+    findings = find(read(root))
+    files = write_report(root, findings, formats)
+    if console is not None:
+        print_report(findings, console)
+    return findings, files
+
+
+def compare(
+    a: str | Path,
+    b: str | Path,
+    console: Console | None = None,
+    *,
+    html: Path | None = None,
+    force: bool = False,
+) -> Comparison:
+    """Two result sets set side by side, cell by cell. Raises RefusedError when they cannot be compared."""
+    from headrace.analysis.compare import compare as compare_records
+    from headrace.records.read import read
+    from headrace.report.comparison import print_comparison, write_comparison
+
+    comparison = compare_records(read(Path(a)), read(Path(b)), force=force)
+    if console is not None:
+        print_comparison(comparison, console)
+    if html is not None:
+        write_comparison(comparison, html, Path(a), Path(b))
+    return comparison

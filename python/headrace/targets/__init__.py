@@ -39,6 +39,8 @@ class Location:
     """URL prefix (`root://host:port//path`), when jobs reach it so."""
     device_names: tuple[str, ...] = ()
     """Kernel names (`loop0`, `vda`) of the block devices whose counters belong to this storage."""
+    own_device: bool = False
+    """True when nothing but this study uses the device: emptying every cache then disturbs no count of its I/O."""
     network: bool = False
     """True when waiting for it is waiting for a network or a server, not for a local block device."""
     provenance: Provenance = "measured"

@@ -267,6 +267,7 @@ class BlockTarget(Target):
         storage = storage_of(directory)
         self._queue = QueueSettings(journal, storage)
         return Location(
+            own_device=True,
             directory=directory,
             device_names=storage.device_names,
             description={**storage.as_dict(), **facts},

@@ -49,6 +49,10 @@ class Scan(Workload):
 
     def warm(self) -> None:
         """Imports the reader and runs it once over a few events of its own."""
+        import hist  # noqa: F401 - a job would otherwise import it while it is measured
+
+        import headrace.higgs.histograms
+        import headrace.readers.verification  # noqa: F401
         from headrace.readers.warming import warm_column
 
         # The variable itself may be one that only the study's shape has.

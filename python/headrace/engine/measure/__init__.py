@@ -18,7 +18,7 @@ from headrace.engine import Engine, Run, base_record
 from headrace.engine.measure.nursery import Nursery
 from headrace.engine.measure.trials import Stage, run_trial
 from headrace.engine.repeating import Repeating
-from headrace.errors import HeadraceError, InterruptedRunError, Problem
+from headrace.errors import HeadraceError, InterruptedRunError, Problem, UnsupportedLevelError
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
@@ -160,15 +160,17 @@ def _one(stage: Stage, trial: Trial, repeating: Repeating) -> None:
     """One trial to one record, whatever comes."""
     run = stage.run
     resolved = resolve(run.study, trial.target, trial.workload, trial.levels)
-    failure: str | None = None
+    failure: tuple[str, str] | None = None
     with run.store.record(trial.id) as record:
         try:
             values = run_trial(stage, trial, resolved, record)
             record.commit(values)
         except InterruptedRunError:
             raise
+        except UnsupportedLevelError as error:
+            failure = "unsupported", error.message
         except HeadraceError as error:
-            failure = error.message
+            failure = "failed", error.message
         else:
             reasons = [found["text"] for found in values["validity"]["reasons"]]
             status = values["status"] if values["status"] != "done" or not reasons else "invalid"
@@ -177,7 +179,7 @@ def _one(stage: Stage, trial: Trial, repeating: Repeating) -> None:
             )
             repeating.recorded(trial, values, record.sums)
     if failure is not None:
-        _without_jobs(run, trial, "failed", failure, stage.environment, repeating)
+        _without_jobs(run, trial, *failure, stage.environment, repeating)
 
 
 def _without_jobs(

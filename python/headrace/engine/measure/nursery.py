@@ -10,6 +10,7 @@ import array
 import contextlib
 import ctypes
 import gc
+import json
 import os
 import pickle
 import select
@@ -94,7 +95,12 @@ class Nursery:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         # Not by `-m`: what it sends would be of classes of `__main__`, which nobody else knows.
-        command = [sys.executable, "-c", "from headrace.engine.measure.nursery import main; main()", str(theirs.fileno())]
+        command = [
+            sys.executable,
+            "-c",
+            "from headrace.engine.measure.nursery import main; main()",
+            str(theirs.fileno()),
+        ]
         # One thread a job: a numerical library that starts a pool a process would measure itself.
         single = dict.fromkeys(
             ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -203,14 +209,21 @@ def _reap(children: set[int], channel: Channel) -> None:
             channel.send(("exit", Exit(pid, status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024)))
 
 
+_warmed: set[str] = set()
+
+
 def _warm(kind: str, name: str, options: dict[str, Any]) -> str | None:
     from headrace import workloads
 
+    key = f"{kind} {json.dumps(options, sort_keys=True)}"
+    if key in _warmed:
+        return None
     try:
         part = workloads.kinds()[kind]
         part(name, part.Options.model_validate(options)).warm()
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+    _warmed.add(key)
     # What is here now lives as long as the jobs: keep the collector from touching (and so copying) it in every fork.
     gc.collect()
     gc.freeze()

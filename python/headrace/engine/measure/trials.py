@@ -21,7 +21,7 @@ from headrace.engine.measure.nursery import Nursery
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.placing import OURS, dataset_files
 from headrace.engine.measure.watching import Watching
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.plan.trial import Trial
 from headrace.probes import Totals, Watch
 from headrace.probes.block import competing_io
@@ -121,13 +121,20 @@ def _run(
     scratch_root.mkdir(parents=True)
     files, events = _files(stage, resolved, workload, trial, directory)
     applied = stage.target.apply(resolved.target_options, stage.context)
+    if lacking := [setting for setting in applied if not setting.applied]:
+        # Never quietly another level: without all of them the jobs are not run.
+        raise UnsupportedLevelError(
+            "; ".join(f"{each.name} = {each.asked}: {each.reason}" for each in lacking)
+        )
     limit = MemoryLimit(stage.context.journal, run.memory_limit) if run.memory_limit is not None else None
     watching = Watching(_probes(), run.series_interval)
     striking = _Striking(stage.run.study.faults, trial.target, stage)
     packets = _packetiser(run, files, events)
     watched = False
     try:
-        resident = _prepare_cache(run.cache, [Path(file) for file in files if "://" not in file], observer)
+        resident = _prepare_cache(
+            run.cache, [Path(file) for file in files if "://" not in file], stage.location, observer
+        )
         observer.trial_started(trial, 0 if run.load == "sustained" else run.slots)
 
         def released(pids: list[int]) -> None:
@@ -237,15 +244,16 @@ def _inputs(
     return make
 
 
-def _prepare_cache(wanted: str, files: list[Path], observer: Any) -> int | None:
+def _prepare_cache(wanted: str, files: list[Path], location: Location, observer: Any) -> int | None:
     """Brings the page cache into the wanted state. Returns the bytes of the files that are in it afterwards when cold was
     asked, None otherwise."""
     if wanted == "cold":
         observer.phase("dropping caches")
-        if page_cache.can_drop_all():
+        stayed = page_cache.drop_files(files) if files else 1
+        # A device of the study's own also loses its cached metadata. On a shared one that would make everybody else read
+        # anew while jobs run, so all is dropped only where files alone could not be.
+        if (stayed or location.own_device) and page_cache.can_drop_all():
             page_cache.drop_all()
-        else:
-            page_cache.drop_files(files)
         return page_cache.resident_bytes(files)
     if wanted == "warm":
         observer.phase("warming the cache")

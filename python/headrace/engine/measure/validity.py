@@ -32,14 +32,12 @@ def failed_jobs(jobs: Sequence[JobEnd]) -> list[Reason]:
     return found
 
 
-def settings(asked: Sequence[dict[str, Any]], after: dict[str, Any]) -> list[Reason]:
-    """Settings that could not be had, or did not hold until the end."""
+def settings(applied: Sequence[dict[str, Any]], after: dict[str, Any]) -> list[Reason]:
+    """Settings that did not hold until the end."""
     found: list[Reason] = []
-    for setting in asked:
+    for setting in applied:
         name = setting["name"]
-        if not setting["applied"]:
-            found.append(reason("setting-not-applied", f"{name} = {setting['asked']}: {setting['reason']}"))
-        elif name in after and after[name] != setting["after"]:
+        if name in after and after[name] != setting["after"]:
             text = f"{name} was {setting['after']} before the jobs and {after[name]} after them"
             found.append(reason("setting-not-held", text))
     return found

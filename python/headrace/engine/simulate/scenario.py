@@ -1,0 +1,131 @@
+"""Engine `simulate`: one cell of a study -> a scenario of the Rust simulator (crates/simulator, `Scenario`). Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace import targets as target_room
+from headrace import workloads as workload_room
+from headrace.catalog import entry
+from headrace.errors import HeadraceError
+from headrace.study.resolve import Resolved
+from headrace.targets import ModelledStorage
+from headrace.targets.modelled import filesystem, host
+from headrace.workloads import ModelledJob
+
+NODE = "node"
+"""Name of the hosts that run jobs."""
+DEFAULT_MACHINE = "generic-node"
+"""The machine of a study without `[site]`."""
+
+
+def scenario_of(
+    resolved: Resolved, target_name: str, workload_name: str, seed: int, *, series_interval_ns: int = 0
+) -> dict[str, Any]:
+    """The scenario of a cell. Raises HeadraceError or StudyError when a part of it cannot be modelled."""
+    target = target_room.kinds()[resolved.target_kind](target_name, resolved.target_options)
+    workload = workload_room.kinds()[resolved.workload_kind](workload_name, resolved.workload_options)
+    storage = target.model(resolved.site)
+    job = workload.profile(resolved.site)
+    node = _node(resolved, storage)
+    run = _run(resolved, job, node["count"])
+    return {
+        "name": f"{workload_name} on {target_name}",
+        "seed": seed,
+        "cache": "warm" if resolved.run.cache == "warm" else "cold",
+        "nodes": [node],
+        "servers": [*storage.servers, *_new(job.servers, storage.servers)],
+        "services": [*storage.services, *_new(job.services, storage.services)],
+        "files": [_file_set(each, storage, job, node) for each in job.files],
+        "profiles": [{"name": "job", "memory_bytes": job.memory_bytes, "steps": job.steps}],
+        "run": run,
+        "power": {"pue": resolved.site.pue if resolved.site is not None else 1.0},
+        "observe": {"series_interval_ns": series_interval_ns, "histograms": False},
+    }
+
+
+def _new(parts: tuple[dict[str, Any], ...], there: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
+    """Servers and services of the workload that the target does not bring along already."""
+    names = {part["name"] for part in there}
+    return [part for part in parts if part["name"] not in names]
+
+
+def _node(resolved: Resolved, storage: ModelledStorage) -> dict[str, Any]:
+    site = resolved.site
+    count = resolved.run.nodes
+    if site is None:
+        made = host(NODE, DEFAULT_MACHINE, None, count)
+        made["volumes"] = list(storage.node_volumes)
+        return made
+    described = site.node
+    if "nodes" not in resolved.run.model_fields_set:
+        count = described.count
+    made = host(NODE, described.machine or DEFAULT_MACHINE, described.link, count)
+    if described.cores is not None:
+        made["cores"] = described.cores
+    if described.memory is not None:
+        made["memory_bytes"] = described.memory
+    taken = {volume["name"] for volume in storage.node_volumes}
+    made["volumes"] = [
+        *storage.node_volumes,
+        *(_site_volume(name, drive) for name, drive in described.drives.items() if name not in taken),
+    ]
+    return made
+
+
+def _site_volume(name: str, drive: Any) -> dict[str, Any]:
+    """A drive that a node has beside the target: it draws power, and files "on the node" lie on the first of them."""
+    made: dict[str, Any] = {"name": name, "filesystem": filesystem("ext4")}
+    if isinstance(drive, str):
+        made["drive"] = entry("drives", drive).table
+    elif drive.count == 1:
+        made["drive"] = entry("drives", drive.drive).table
+    else:
+        chunk = {} if drive.chunk is None else {"chunk_bytes": drive.chunk}
+        made["raid"] = {
+            "level": 0 if drive.raid is None else drive.raid,
+            "drives": drive.count,
+            "drive": entry("drives", drive.drive).table,
+            **chunk,
+        }
+    return made
+
+
+def _file_set(
+    files: dict[str, Any], storage: ModelledStorage, job: ModelledJob, node: dict[str, Any]
+) -> dict[str, Any]:
+    made = {key: value for key, value in files.items() if key != "on"}
+    place: dict[str, str]
+    if files["on"] == "target":
+        place = dict(storage.place)
+    elif files["on"] == "source":
+        place = {"service": str(job.source)}
+    else:
+        own = [volume["name"] for volume in node["volumes"]]
+        if not own:
+            raise HeadraceError(
+                "the job writes on its node, and the nodes have no drive: give [site.node] drives"
+            )
+        place = {"volume": own[0]}
+    made["on"] = place
+    if "volume" in place and files["share"] == "each":
+        # Local files are on each node: the site's, dealt out.
+        made["count"] = max(1, -(-files["count"] // node["count"]))
+    return made
+
+
+def _run(resolved: Resolved, job: ModelledJob, nodes: int) -> dict[str, Any]:
+    options = resolved.run
+    made: dict[str, Any] = {"profile": "job", "slots_per_node": options.slots, **job.run}
+    if options.load == "sustained" and options.jobs is None:
+        made["load"] = {"kind": "sustained", "duration_ns": round((options.duration or 30.0) * 1e9)}
+    else:
+        jobs = options.jobs if options.load == "sustained" and options.jobs else options.slots * nodes
+        made["load"] = {"kind": "batch", "jobs": jobs}
+    if options.feed == "packets":
+        if job.packets is None:
+            raise HeadraceError("this job cannot be fed by packets: its profile says nothing of them")
+        made["feed"] = {"kind": "packets", **job.packets}
+        if options.packet_events is not None:
+            made["feed"]["first_events"] = options.packet_events
+    return made
