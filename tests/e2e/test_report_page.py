@@ -152,6 +152,15 @@ def test_picking_a_trial_links_to_its_records(browser: Chromium, report: Path) -
     assert tab.errors() == []
 
 
+def test_a_number_leads_to_its_trials(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, PHONE)
+    tab.evaluate("document.querySelector('#bytes tbody:not([hidden]) a[href^=\"#point-\"]').click()")
+    tab.wait_for("document.querySelector('tr:target details')?.open === true")
+    link = tab.evaluate("document.querySelector('tr:target details a').getAttribute('href')")
+    assert link.startswith("trials/0")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
 def test_a_page_without_script_still_holds_every_number(browser: Chromium, report: Path) -> None:
     browser.command("Emulation.setScriptExecutionDisabled", {"value": True})
     try:

@@ -173,5 +173,9 @@
   }
   document.getElementById("pick-trial")?.addEventListener("change", drawSeries);
   drawSeries();
+  // A link to a point shows its trials at once.
+  addEventListener("hashchange", () => {
+    for (const details of document.querySelectorAll("tr:target details")) details.open = true;
+  });
   document.documentElement.dataset.drawn = Object.keys(plots).length;
 })();
