@@ -1,0 +1,232 @@
+"""What the levels of one factor do to a rate: level effects on the logarithm, their variance and error term.
+
+A study is a split-plot design: the target is made anew for every whole plot, so levels that are fixed in a whole plot (filesystem)
+carry its noise, and levels tried within one (read-ahead) do not. Two ways, after what the design allows:
+
+- `by_blocks`: a block is one repeat of one combination of all other factors. Only blocks that hold every level are
+  compared, each with itself, so nothing is assumed of the other factors. For a factor that is fixed in whole plots, the trials of
+  a whole plot are averaged first: whole plots are then what varies.
+- `by_model`: main effects by least squares, for designs with no such blocks (fractions, screens).
+
+Sources: Montgomery, Design and Analysis of Experiments, 8th ed., section 4.1 (blocks), 14.4 (split plots).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+ROUNDING = 1e-12
+"""Differences of logarithms below this are those of arithmetic, not of storage."""
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """Effects of the levels of one factor on the logarithm of a metric."""
+
+    effects: np.ndarray
+    """By level, summing to 0."""
+    level: float
+    """Mean logarithm over all levels."""
+    variance: float
+    """Of the difference of two effects; NaN without an error term."""
+    freedom: int
+    """Degrees of freedom of that variance."""
+    f: float
+    """F statistic of 'all effects are 0'; NaN without an error term."""
+    error_term: str
+    used: np.ndarray
+    """Rows that it rests on, as positions."""
+
+    @property
+    def p_value(self) -> float | None:
+        """Probability of effects as large by chance alone."""
+        if not np.isfinite(self.f):
+            return None
+        return float(stats.f.sf(self.f, len(self.effects) - 1, self.freedom))
+
+
+def by_blocks(
+    y: np.ndarray, level: np.ndarray, levels: int, context: np.ndarray, repeat: np.ndarray, plot: np.ndarray
+) -> Contrasts | None:
+    """Level effects from complete blocks; None without any.
+
+    All arrays have one entry a trial: `y` the logarithm of the metric, `level` the factor's level number below `levels`, `context` a
+    number of the combination of all other factors, `repeat`, and `plot` the whole plot.
+    """
+    rows: Any = pd.DataFrame({"y": y, "level": level, "context": context, "repeat": repeat, "plot": plot})
+    rows["position"] = np.arange(len(rows))
+    tried = rows.groupby(["context", "repeat"])["level"].transform("nunique")
+    rows = rows[tried == levels]
+    if not len(rows):
+        return None
+    hard = _fixed_in_plots(rows["level"].to_numpy(), rows["plot"].to_numpy())
+    rows["group"] = rows["context"]
+    if hard:
+        # Combinations that were tried in one and the same whole plot make one group of the averages of whole plots.
+        rows["group"] = _plots_together(rows)
+    table: Any = rows.pivot_table(index=["group", "repeat"], columns="level", values="y", aggfunc="mean")
+    values = table.to_numpy()
+    groups = table.index.get_level_values("group").to_numpy()
+    deviations = values - values.mean(axis=1, keepdims=True)
+    deviations[np.abs(deviations) < ROUNDING] = 0.0
+    found, group_number = np.unique(groups, return_inverse=True)
+    counts = np.bincount(group_number)
+    means = np.stack(
+        [np.bincount(group_number, deviations[:, column]) / counts for column in range(levels)], axis=1
+    )
+    effects = means.mean(axis=0)
+    freedom = int((counts - 1).sum()) * (levels - 1)
+    error_term = "whole plots" if hard else "trials"
+    if freedom > 0:
+        square = float(((deviations - means[group_number]) ** 2).sum() / freedom)
+        variance = 2 * square * float((1 / counts).sum()) / len(found) ** 2
+    elif len(found) > 1:
+        # One repeat only: what the effect varies by from one combination of the other factors to the next.
+        freedom = (len(found) - 1) * (levels - 1)
+        variance = 2 * float(((means - effects) ** 2).sum() / freedom) / len(found)
+        error_term = "combinations of the other factors (one repeat)"
+    else:
+        variance, error_term = np.nan, "none: one repeat of one combination"
+    f = float((effects**2).sum() / (levels - 1) / (variance / 2)) if variance > 0 else np.nan
+    return Contrasts(
+        effects, float(values.mean()), variance, freedom, f, error_term, rows["position"].to_numpy()
+    )
+
+
+def _fixed_in_plots(level: np.ndarray, plot: np.ndarray) -> bool:
+    """Whether whole plots hold several trials and never more than one level."""
+    of_plot = pd.DataFrame({"level": level, "plot": plot}).groupby("plot")["level"]
+    return bool((of_plot.nunique() == 1).all()) and bool((of_plot.size() > 1).any())
+
+
+def _plots_together(rows: Any) -> Any:
+    """A number for the combination of the other hard-to-change factors: contexts that share a whole plot share it.
+
+    Found from the whole plots themselves, as the connected parts of the graph of contexts and whole plots within one level.
+    """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    contexts, context = np.unique(rows["context"].to_numpy(), return_inverse=True)
+    plots, plot = np.unique(rows["plot"].to_numpy(), return_inverse=True)
+    size = len(contexts) + len(plots)
+    edges = coo_matrix((np.ones(len(rows)), (context, len(contexts) + plot)), shape=(size, size))
+    _, part = connected_components(edges, directed=False)
+    return part[context]
+
+
+def by_model(
+    y: np.ndarray, level: np.ndarray, levels: int, others: pd.DataFrame, plot: np.ndarray
+) -> Contrasts | None:
+    """Level effects from a main-effects model fitted by least squares; None when the design cannot tell them from those of the other
+    factors. `others` holds a column of level codes for each other factor.
+
+    What varies within whole plots is fitted within them (each takes its own mean out); for a factor that is fixed in them, the
+    means of whole plots, cleared of what varies within, are fitted in a second step.
+    """
+    number = np.unique(plot, return_inverse=True)[1]
+    sizes = np.bincount(number)
+    own = _indicators(level)
+    rest = [_indicators(others[name].to_numpy()) for name in others.columns]
+    everything = np.arange(len(y))
+    if not _fixed_in_plots(level, plot):
+        matrix = np.column_stack([own, *rest])
+        if sizes.max() == 1:
+            fit = _least_squares(y - y.mean(), matrix - matrix.mean(axis=0), levels - 1, 1)
+        else:
+            inside = matrix - _plot_means(matrix, number)[number]
+            fit = _least_squares(
+                y - _plot_means(y[:, None], number)[number, 0], inside, levels - 1, len(sizes)
+            )
+        return None if fit is None else _of_fit(fit, y, "trials", everything)
+    easy = [columns for columns in rest if not _constant(columns, number)]
+    hard = [columns for columns in rest if _constant(columns, number)]
+    means = _plot_means(y[:, None], number)[:, 0]
+    doubt = np.zeros((levels - 1, levels - 1))
+    firsts = np.unique(number, return_index=True)[1]
+    plots = np.column_stack([own, *hard])[firsts]
+    plots = plots - plots.mean(axis=0)
+    if easy:
+        matrix = np.column_stack(easy)
+        inside = matrix - _plot_means(matrix, number)[number]
+        within = _least_squares(
+            y - _plot_means(y[:, None], number)[number, 0], inside, matrix.shape[1], len(sizes)
+        )
+        if within is None:
+            return None
+        carried = _plot_means(matrix, number)
+        means = means - carried @ within.parameters
+        if within.freedom > 0:
+            # How the doubt about what varies within whole plots reaches the levels that are compared.
+            reach = np.linalg.pinv(plots) @ (carried - carried.mean(axis=0))
+            doubt = (reach @ within.covariance @ reach.T)[: levels - 1, : levels - 1]
+    fit = _least_squares(means - means.mean(), plots, levels - 1, 1)
+    if fit is None:
+        return None
+    return _of_fit(_Fit(fit.parameters, fit.covariance + doubt, fit.freedom), y, "whole plots", everything)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    parameters: np.ndarray
+    covariance: np.ndarray
+    freedom: int
+    """0 when there is nothing left to tell an error from."""
+
+
+def _least_squares(response: np.ndarray, matrix: np.ndarray, wanted: int, absorbed: int) -> _Fit | None:
+    """The first `wanted` parameters; None when the others can stand for them. `absorbed` means were taken out before."""
+    from statsmodels.regression.linear_model import OLS
+
+    rank = int(np.linalg.matrix_rank(matrix))
+    rest = matrix[:, wanted:]
+    if rank - (int(np.linalg.matrix_rank(rest)) if rest.shape[1] else 0) < wanted:
+        return None
+    # Columns that others can stand for say nothing of the wanted ones: only a full set of independent ones is fitted.
+    kept = list(range(wanted))
+    for column in range(wanted, matrix.shape[1]):
+        if int(np.linalg.matrix_rank(matrix[:, [*kept, column]])) > len(kept):
+            kept.append(column)
+    fit: Any = OLS(response, matrix[:, kept]).fit()
+    freedom = len(response) - rank - absorbed
+    scale = float(fit.ssr) / freedom if freedom > 0 else 0.0
+    covariance = np.asarray(fit.normalized_cov_params)[:wanted, :wanted] * scale
+    return _Fit(np.asarray(fit.params)[:wanted], covariance, max(0, freedom))
+
+
+def _of_fit(fit: _Fit, y: np.ndarray, term: str, used: np.ndarray) -> Contrasts:
+    """Effects against the first level -> effects against their mean."""
+    levels = len(fit.parameters) + 1
+    centre = np.vstack([np.zeros(levels - 1), np.eye(levels - 1)])
+    centre = centre - centre.mean(axis=0)
+    effects = centre @ fit.parameters
+    if fit.freedom == 0 or not np.diag(fit.covariance).min() > ROUNDING**2:
+        return Contrasts(effects, float(y.mean()), np.nan, 0, np.nan, "none: as many effects as trials", used)
+    of_effects = centre @ fit.covariance @ centre.T
+    pairs = [(one, other) for one in range(levels) for other in range(one)]
+    variance = np.mean([of_effects[i, i] + of_effects[j, j] - 2 * of_effects[i, j] for i, j in pairs])
+    f = float(fit.parameters @ np.linalg.solve(fit.covariance, fit.parameters) / (levels - 1))
+    term = f"{term}, main effects only"
+    return Contrasts(effects, float(y.mean()), float(variance), fit.freedom, f, term, used)
+
+
+def _indicators(codes: np.ndarray) -> np.ndarray:
+    """A column of 0 and 1 for each code but the first."""
+    found = np.unique(codes)[1:]
+    return (codes[:, None] == found[None, :]).astype(np.float64)
+
+
+def _constant(columns: np.ndarray, number: np.ndarray) -> bool:
+    return bool(np.allclose(columns, _plot_means(columns, number)[number]))
+
+
+def _plot_means(values: np.ndarray, number: np.ndarray) -> np.ndarray:
+    sizes = np.bincount(number)
+    if not values.shape[1]:
+        return np.zeros((len(sizes), 0))
+    return np.stack([np.bincount(number, column) / sizes for column in values.T], axis=1)

@@ -1,0 +1,103 @@
+"""What holds jobs back at one point: from the ledger of their time and the counters of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.analysis.findings import Limit, LimitKind
+from headrace.units import format_bytes, format_bytes_per_s, format_seconds
+
+BUSY = 0.85
+"""Share of the time that a device works on some request, above which it counts as always busy."""
+LARGE_REQUEST_BYTES = 128 * 1024
+"""Mean request from which a busy hard disk spends its time on moving bytes and not on seeking."""
+HIGHEST_RATE = 0.7
+"""Share of the highest rate that a device reached in these records, above which it counts as at its bandwidth: a disk's rate
+falls by half from its outer to its inner tracks, and a filesystem takes its part."""
+UNCACHED = 0.05
+"""Share of the bytes asked for that the device moved, below which the page cache fed the jobs."""
+
+
+@dataclass(frozen=True)
+class DeviceLoad:
+    """What the devices behind a target did while jobs ran, over all trials of a point."""
+
+    rate_bytes_per_s: float
+    highest_bytes_per_s: float
+    """The highest rate of the same target at any point."""
+    busy: float
+    """Share of the time with a request in flight, 0..1."""
+    request_bytes: float
+    in_flight: float
+    """Requests in flight, mean: rate times latency (Little's law)."""
+    latency_s: float
+
+    @property
+    def words(self) -> str:
+        """The numbers as a clause."""
+        return (
+            f"the device was busy {self.busy:.0%} of the time, moved {format_bytes_per_s(self.rate_bytes_per_s)} in requests of "
+            f"{format_bytes(round(self.request_bytes / 1024) * 1024)}, {format_seconds(self.latency_s)} each, "
+            f"{self.in_flight:.1f} in flight"
+        )
+
+
+def limit_of(
+    ledger: Mapping[str, float],
+    bound: float,
+    device: DeviceLoad | None,
+    moved_share: float | None,
+    slots: int,
+    cores: int | None,
+) -> Limit:
+    """What held jobs back.
+
+    `ledger` holds the shares of wall time; `bound` is the job efficiency from which on jobs count as fed; `moved_share` is what
+    the device moved of what jobs asked for, None when unknown. Above the bound the CPU itself is the limit; below it, the largest
+    wait is.
+    """
+    on_cpu = ledger["on_cpu"]
+    if on_cpu >= bound:
+        return Limit("cpu", on_cpu, f"Jobs computed {on_cpu:.0%} of their time.")
+    waits = {name: ledger[name] for name in ("wait_cpu", "wait_block", "wait_network", "other")}
+    largest = max(waits, key=lambda name: waits[name])
+    share = waits[largest]
+    if largest == "wait_cpu":
+        there = f" with {slots} jobs on {cores} cores" if cores else ""
+        return Limit("cpu contention", share, f"Jobs waited for a CPU {share:.0%} of their time{there}.")
+    if largest == "wait_network":
+        return Limit("network", share, f"Jobs waited for the network or a server {share:.0%} of their time.")
+    if largest == "wait_block":
+        return _device_limit(share, f"Jobs waited for block I/O {share:.0%} of their time", device)
+    # Time that no counter of the kernel explains: asleep in the program, or in I/O that is not charged to the job.
+    slept = f"Jobs were neither on a CPU nor in a wait that the kernel counts {share:.0%} of their time"
+    if device is not None and device.busy >= BUSY:
+        return _device_limit(share, slept, device)
+    if moved_share is not None and moved_share < UNCACHED:
+        return Limit(
+            "cache",
+            share,
+            f"{slept}; the device moved {moved_share:.1%} of what they asked for: the page cache fed them.",
+        )
+    if device is not None and device.busy < 0.1:
+        return Limit("idle", share, f"{slept}, and {device.words}.")
+    return Limit("unknown", share, f"{slept}.")
+
+
+def _device_limit(share: float, waited: str, device: DeviceLoad | None) -> Limit:
+    if device is None or device.rate_bytes_per_s <= 0:
+        return Limit("device latency", share, f"{waited}; no device counters were recorded.")
+    of_highest = (
+        device.rate_bytes_per_s / device.highest_bytes_per_s if device.highest_bytes_per_s > 0 else 0.0
+    )
+    large = device.request_bytes >= LARGE_REQUEST_BYTES
+    kind: LimitKind = "device latency"
+    reason = "small requests wait for the device, not for its bandwidth"
+    if large and device.busy >= BUSY and of_highest >= HIGHEST_RATE:
+        kind, reason = "device bandwidth", f"this is {of_highest:.0%} of the highest rate it reached"
+    elif large and device.busy >= BUSY:
+        reason = f"this is only {of_highest:.0%} of the highest rate it reached"
+    elif large:
+        reason = "between requests the device stood idle: jobs ask for one piece at a time"
+    return Limit(kind, share, f"{waited}; {device.words}; {reason}.")

@@ -1,0 +1,174 @@
+"""Metrics of trials -> points: all valid repeats of a cell together, with intervals, ledger and what limits them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from headrace.analysis.findings import Estimate, Point
+from headrace.analysis.limit import DeviceLoad, limit_of
+from headrace.analysis.metrics import ledger_shares
+from headrace.plan.intervals import Statistic, interval
+
+
+class PointOptions(NamedTuple):
+    """How points are made."""
+
+    confidence: float
+    statistic: Statistic
+    efficiency: float
+    """Job efficiency from which on jobs count as fed."""
+    stated: frozenset[str]
+    """Metrics that rest on the study file's prices."""
+
+
+class Left(NamedTuple):
+    """Trials of a cell that do not count."""
+
+    invalid: int
+    failed: int
+
+
+def make_points(
+    trials: pd.DataFrame, metrics: pd.DataFrame, left: dict[str, Left], options: PointOptions
+) -> list[Point]:
+    """One point for each cell and provenance, in the order of the plan. Provenances are never averaged.
+
+    `trials` and `metrics` hold the valid trials, row by row; `left` counts the others by cell.
+    """
+    if not len(trials):
+        return []
+    number = trials.groupby(["cell", "provenance"], sort=False).ngroup().to_numpy()
+    order = np.argsort(number, kind="stable")
+    starts = np.flatnonzero(np.diff(number[order], prepend=-1))
+    groups = np.split(order, starts[1:])
+    estimates = _estimates(trials, metrics, number, groups, options)
+    shares_of_trials: Any = ledger_shares(trials)
+    ledger = shares_of_trials.groupby(number).mean().to_dict("records")
+    loads = _device_loads(trials, number)
+    columns: dict[str, list[Any]] = {
+        name: list(trials[name])
+        for name in ("id", "target", "workload", "slots", "levels", "provenance", "cell", "cpu_cores")
+    }
+    points: list[Point] = []
+    for index, rows in enumerate(groups):
+        first = {name: values[rows[0]] for name, values in columns.items()}
+        levels = {
+            name: level for name, level in first["levels"].items() if name not in ("target", "workload")
+        }
+        levels.setdefault("slots", int(first["slots"]))
+        shares = {str(name): float(share) for name, share in ledger[index].items()}
+        load, moved = loads[index]
+        lost = left.get(first["cell"], Left(0, 0))
+        points.append(
+            Point(
+                target=first["target"],
+                workload=first["workload"],
+                levels=levels,
+                slots=int(first["slots"]),
+                metrics=estimates[index],
+                ledger=shares,
+                limit=limit_of(
+                    shares, options.efficiency, load, moved, int(first["slots"]), _cores(first["cpu_cores"])
+                ),
+                provenance=first["provenance"],
+                invalid=lost.invalid,
+                failed=lost.failed,
+                cell=first["cell"],
+                trials=tuple(columns["id"][row] for row in rows),
+            )
+        )
+    return points
+
+
+def _cores(value: Any) -> int | None:
+    return None if value is None or np.isnan(value) else int(value)
+
+
+def _estimates(
+    trials: pd.DataFrame, metrics: Any, number: np.ndarray, groups: list[np.ndarray], options: PointOptions
+) -> list[dict[str, Estimate]]:
+    """For each group of trials, every metric that it has with its interval."""
+    ids: list[str] = list(trials["id"])
+    whole = [tuple(ids[row] for row in rows) for rows in groups]
+    found: list[dict[str, Estimate]] = [{} for _ in groups]
+    for name in metrics.columns:
+        values: np.ndarray = metrics[name].to_numpy()
+        grouped = metrics[name].groupby(number)
+        count, mean, deviation = (
+            grouped.count().to_numpy(),
+            grouped.mean().to_numpy(),
+            grouped.std().to_numpy(),
+        )
+        quantile = stats.t.ppf(0.5 + options.confidence / 2, np.maximum(count - 1, 1))
+        half = quantile * deviation / np.sqrt(np.maximum(count, 1))
+        provenance = "stated" if name in options.stated else ""
+        for index in np.flatnonzero(count > 0):
+            rows = groups[index]
+            complete = count[index] == len(rows)
+            used = whole[index] if complete else tuple(ids[row] for row in rows if not np.isnan(values[row]))
+            n = int(count[index])
+            if options.statistic == "median":
+                got = interval(values[rows][~np.isnan(values[rows])].tolist(), options.confidence, "median")
+                bounds, value, method = (got.low, got.high), got.value, got.method
+            elif n < 2:
+                bounds, value, method = (None, None), float(mean[index]), "one trial"
+            else:
+                value = float(mean[index])
+                bounds, method = (value - float(half[index]), value + float(half[index])), "mean, t interval"
+            found[index][name] = Estimate(value, *bounds, n, method, used, provenance)
+    return found
+
+
+def _device_loads(trials: Any, number: np.ndarray) -> list[tuple[DeviceLoad | None, float | None]]:
+    """For each group what its devices did, and what share of the bytes asked for they moved."""
+    columns = {
+        "time_s": trials["last_done_s"],
+        "bytes": trials["device_bytes_read"] + trials["device_bytes_written"],
+        "requests": trials["device_requests_read"] + trials["device_requests_write"],
+        "busy_s": trials["device_busy_s"],
+        "latency_s": trials["device_read_latency_s"].fillna(0) + trials["device_write_latency_s"].fillna(0),
+        "asked": trials["bytes_asked"] + trials["bytes_written"],
+        "charged": trials["bytes_device"],
+        "devices": pd.Series(
+            [max(1, len(place.get("devices") or ())) for place in trials["location"]], index=trials.index
+        ),
+    }
+    grouped: Any = pd.DataFrame(columns).groupby(number)
+    sums: Any = grouped.sum(min_count=1).assign(devices=grouped["devices"].max())
+    target = trials.groupby(number)["target"].first()
+    rate = sums["bytes"] / sums["time_s"]
+    highest = rate.groupby(target).transform("max")
+    loads: list[tuple[DeviceLoad | None, float | None]] = []
+    for row, bytes_per_s, most in zip(sums.itertuples(), rate, highest, strict=True):
+        values: Any = row
+        moved = values.charged if np.isnan(values.bytes) else values.bytes
+        share = moved / values.asked if values.asked > 0 and not np.isnan(moved) else None
+        if np.isnan(values.bytes) or not values.time_s > 0:
+            loads.append((None, share))
+            continue
+        requests = values.requests if values.requests > 0 else 1.0
+        load = DeviceLoad(
+            rate_bytes_per_s=float(bytes_per_s),
+            highest_bytes_per_s=float(most),
+            busy=min(1.0, float(values.busy_s) / float(values.time_s) / float(values.devices)),
+            request_bytes=float(values.bytes) / requests,
+            in_flight=float(values.latency_s) / float(values.time_s),
+            latency_s=float(values.latency_s) / requests,
+        )
+        loads.append((load, share))
+    return loads
+
+
+def varied_levels(points: Iterable[Point]) -> list[str]:
+    """Factors that have more than one level over these points, `slots` not among them."""
+    seen: dict[str, set[str]] = {}
+    for point in points:
+        for name, level in point.levels.items():
+            if name != "slots":
+                seen.setdefault(name, set()).add(repr(level))
+    return [name for name, levels in seen.items() if len(levels) > 1]
