@@ -37,6 +37,9 @@ def estimate(value: float, low: float | None = None, high: float | None = None) 
         ("power_w", 115.0, "W", 1.0),
         ("peak_rss_bytes", 2e9, "GB", 1e9),
         ("events_per_s", 1000.0, "events/s", 1.0),
+        ("events_per_s_per_eur", 10.0, "events/s/EUR", 1.0),
+        ("read_calls_per_s", 10.0, "1/s", 1.0),
+        ("last_done_s", 10.0, "s", 1.0),
         ("files_per_s", 10.0, "files/s", 1.0),
         ("amplification", 1.2, "×", 1.0),
     ],
@@ -73,6 +76,14 @@ def test_digits_follow_the_uncertainty() -> None:
     assert value_text(estimate(614.38, 580.0, 650.0), shown) == "614"
     assert interval_text(estimate(614.38, 580.0, 650.0), shown) == "580 – 650"
     assert interval_text(estimate(614.38), shown) == ""
+
+
+def test_an_interval_has_the_decimals_of_its_value() -> None:
+    shown = metric("efficiency", 1.0)
+    assert interval_text(estimate(0.9999, 0.99, 1.01), shown) == "99.0 – 101.0"
+    assert value_text(estimate(0.9999, 0.99, 1.01), shown) == "100.0"
+    assert interval_text(estimate(0.0025, -0.0038, 0.0088), shown) == "−0.380 – 0.880"
+    assert value_text(estimate(0.0, 0.0, 0.0), shown) == "0.00"
 
 
 @given(st.floats(1e-4, 1e12), st.integers(2, 5))

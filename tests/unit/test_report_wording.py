@@ -83,7 +83,7 @@ def test_a_factor_whose_interval_includes_zero_is_not_said_to_matter() -> None:
     )
     sentences = wording.choice_sentences(replace(findings, effects=effects, combined=()))
     assert sentences == [
-        "No single factor is seen to change the event rate of higgs: all intervals include zero."
+        "No factor other than slots is seen to change the event rate of higgs: all intervals include zero."
     ]
 
 

@@ -53,13 +53,18 @@ _TITLES = {
     "wall_s": "Job wall time",
     "iops": "Device requests",
     "energy_j_per_job": "Energy a job",
+    "energy_j_per_event": "Energy an event",
+    "events_per_s_stonewall": "Event rate until the first job ends",
+    "read_calls_per_s": "Read calls",
+    "stonewall_s": "First job done after",
+    "last_done_s": "Last job done after",
 }
 _UNITS = {
     "throughput_jobs": "jobs",
     "amplification": "×",
     "iops": "1/s",
-    "events_per_s": "events/s",
-    "jobs_per_s": "jobs/s",
+    "events_per_s_stonewall": "events/s",
+    "read_calls_per_s": "1/s",
 }
 BYTE_RATES = ("uncompressed_bytes_per_s", "asked_bytes_per_s", "served_bytes_per_s", "device_bytes_per_s")
 SHARES = {"efficiency"}
@@ -112,6 +117,9 @@ def metric(name: str, largest: float = 0.0) -> Metric:
         return Metric(name, title or _words(name), "%", 0.01)
     if name in _UNITS:
         return Metric(name, title or _words(name), _UNITS[name])
+    priced = re.match(r"^events_per_s_per_([a-z]{3})$", name)
+    if priced is not None:
+        return Metric(name, "Event rate for the price", f"events/s/{priced[1].upper()}")
     counted = re.match(r"^(?:.*_)?([a-z]+)_per_([a-z]+)$", name)
     if counted is not None and counted[1] not in _BASE:
         what = name.removesuffix(f"_per_{counted[2]}")
@@ -154,17 +162,35 @@ def digits_for(estimate: Estimate) -> int:
     return min(4, max(3, math.floor(math.log10(abs(estimate.value) / half)) + 2))
 
 
+def _decimals(estimate: Estimate, shown: Metric) -> int:
+    value = abs(estimate.value / shown.divisor)
+    if value == 0 or not math.isfinite(value):
+        ends = [abs(end / shown.divisor) for end in (estimate.low, estimate.high) if end]
+        value = max(ends, default=1.0)
+    return min(6, max(0, digits_for(estimate) - 1 - math.floor(math.log10(value))))
+
+
+def _fixed(value: float, decimals: int) -> str:
+    if not math.isfinite(value):
+        return "–"
+    if 0 < abs(value) < 1e-4:
+        return f"{value:.2e}"
+    text = f"{value:,.{decimals}f}".replace(",", NARROW_SPACE).replace("-", "−")
+    return text.removeprefix("−") if not text.strip("−0.") else text
+
+
 def value_text(estimate: Estimate, shown: Metric) -> str:
     """The value alone, in the metric's unit, without naming it."""
-    return number(estimate.value / shown.divisor, digits_for(estimate))
+    return _fixed(estimate.value / shown.divisor, _decimals(estimate, shown))
 
 
 def interval_text(estimate: Estimate, shown: Metric) -> str:
-    """`low – high` in the metric's unit, or an empty text when there is no interval."""
+    """`low – high` in the metric's unit, with as many decimals as the value; empty when there is no interval."""
     if estimate.low is None or estimate.high is None:
         return ""
-    digits = digits_for(estimate)
-    return f"{number(estimate.low / shown.divisor, digits)} – {number(estimate.high / shown.divisor, digits)}"
+    decimals = _decimals(estimate, shown)
+    low, high = estimate.low / shown.divisor, estimate.high / shown.divisor
+    return f"{_fixed(low, decimals)} – {_fixed(high, decimals)}"
 
 
 def percent(share: float, digits: int = 2) -> str:

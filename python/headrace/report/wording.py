@@ -137,18 +137,12 @@ def peak(curve: Curve, name: str | None) -> Point | None:
     return (min if less_is_better(name) else max)(having, key=lambda point: point.metrics[name].value)
 
 
-def rank(curve: Curve, name: str | None) -> tuple[float, float, float]:
-    """Sort key, greatest best: slots fed first, then where exactly, then the best value of the main metric."""
+def rank(curve: Curve, name: str | None) -> tuple[int, float]:
+    """Sort key, greatest best: slots fed first, then the best value of the main metric."""
     at = peak(curve, name)
-    reached = (
-        float("-inf")
-        if at is None or name is None
-        else at.metrics[name].value * (-1 if less_is_better(name) else 1)
-    )
-    fed = curve.slots_fed
-    if fed is None:
-        return (-1.0, -1.0, reached)
-    return (float(fed.slots), fed.interpolated if fed.interpolated is not None else float(fed.slots), reached)
+    sign = -1 if name is not None and less_is_better(name) else 1
+    reached = float("-inf") if at is None or name is None else at.metrics[name].value * sign
+    return (-1 if curve.slots_fed is None else curve.slots_fed.slots, reached)
 
 
 def _sentence(curve: Curve, rate: str | None, condition: str) -> tuple[str, str]:
@@ -228,7 +222,7 @@ def choice_sentences(findings: Findings) -> list[str]:
         strongest = max(effects, key=_strength)
         if strongest.cost_of_wrong.low is not None and strongest.cost_of_wrong.low <= 0:
             sentences.append(
-                f"No single factor is seen to change the {metric(name).within} of {workload}: all intervals include zero."
+                f"No factor other than slots is seen to change the {metric(name).within} of {workload}: all intervals include zero."
             )
             continue
         sentences.append(
