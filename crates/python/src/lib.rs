@@ -2,10 +2,16 @@
 
 use pyo3::prelude::*;
 
+mod drives;
+mod errors;
+
 /// `headrace._core`: the Rust half of Headrace.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("SECTOR_BYTES", headrace_model::SECTOR_BYTES)?;
+    module.add("ModelError", module.py().get_type::<errors::ModelError>())?;
+    module.add_function(wrap_pyfunction!(drives::drive_check, module)?)?;
+    module.add_function(wrap_pyfunction!(drives::drive_run_json, module)?)?;
     Ok(())
 }

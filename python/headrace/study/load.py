@@ -386,6 +386,9 @@ def find_factor(study: Study, name: str) -> list[Address]:
     if not found:
         inner = rest if head == "site" else name
         found = [Address("site", None, ".".join(path)) for path in find_field(Site, inner)]
+        if not found and inner.startswith("node.drives."):
+            # A mapping: its keys are the study's own names.
+            found = [Address("site", None, inner)]
     return found
 
 

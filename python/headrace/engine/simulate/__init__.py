@@ -121,7 +121,7 @@ def _record(
     status = values["status"] if values["status"] != "done" or not reasons else "invalid"
     said = f"{format_seconds(values.get('last_done_s') or 0.0)} of virtual time"
     run.observer.trial_finished(trial, status, [values["cause"]] if values["cause"] else reasons, said)
-    repeating.recorded(trial, values)
+    repeating.recorded(trial, values, record.sums)
 
 
 def _failed(

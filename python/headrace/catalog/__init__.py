@@ -1,0 +1,7 @@
+"""Ground: the catalog, facts as TOML. A shelf is a folder, an entry one file of one table; every value has a source or a reason."""
+
+from __future__ import annotations
+
+from headrace.catalog.load import SHELVES, Entry, entry, names, unsourced
+
+__all__ = ["SHELVES", "Entry", "entry", "names", "unsourced"]

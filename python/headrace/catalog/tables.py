@@ -1,0 +1,132 @@
+"""Ground: the tables of the catalog's shelves, typed. Field names are those of the simulator's scenario, so that entries go straight into it.
+
+Drives are not here: the Rust core reads and checks them (crates/model, `DriveSpec`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class CatalogTable(BaseModel):
+    """Base of every entry: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    about: str = ""
+    source: dict[str, str] = Field(default_factory=dict[str, str])
+
+    def part(self) -> dict[str, Any]:
+        """What goes into a scenario: everything but name, about and source, unset fields left out."""
+        return self.model_dump(exclude={"name", "about", "source"}, exclude_unset=True)
+
+
+class Sharing(BaseModel):
+    """What sharing a core costs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    timeslice_ns: int = Field(6_000_000, ge=1000)
+    switch_ns: int = Field(5_000, ge=0)
+    busy_core_slowdown: float = Field(0.0, ge=0, lt=1)
+
+
+class MachinePower(BaseModel):
+    """What a machine draws without its drives."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    idle_w: float = Field(ge=0)
+    awake_w: float = Field(0.0, ge=0)
+    core_w: float = Field(ge=0)
+    network_j_per_byte: float = Field(0.0, ge=0)
+
+
+class Node(CatalogTable):
+    """`nodes/`: a machine."""
+
+    cores: int = Field(ge=1, le=4096)
+    cpu_speed: float = Field(1.0, gt=0)
+    memory_bytes: int = Field(ge=1 << 26)
+    memory_reserved_bytes: int = Field(256 << 20, ge=0)
+    call_ns: int = Field(1000, ge=0)
+    copy_bytes_per_s: float = Field(4e9, gt=0)
+    sharing: Sharing = Sharing()  # pyright: ignore[reportCallIssue]
+    power: MachinePower
+
+
+class Link(CatalogTable):
+    """`links/`: a machine's way into the network."""
+
+    rate_bytes_per_s: float = Field(gt=0)
+    latency_ns: int = Field(ge=0)
+    flow_bytes_per_s: float = Field(0.0, ge=0)
+    socket_buffer_bytes: int = Field(0, ge=0)
+    transmit_queue_packets: int = Field(0, ge=0)
+
+
+class Server(CatalogTable):
+    """`servers/`: a file service's software, and its storage where that is known by its rates alone."""
+
+    kind: Literal["nfs", "bluearc", "glusterfs", "lustre", "hdfs", "orangefs", "xrootd"]
+    tuning: dict[str, Any] = Field(default_factory=dict[str, Any])
+    storage: dict[str, Any] | None = None
+    """An ideal drive (crates/model, `IdealSpec`) that stands for an array of which only rates are published."""
+    virtual: dict[str, Any] | None = None
+    """What it costs to run the server in a virtual machine (crates/simulator, `VirtualisationSpec`)."""
+
+
+class Filesystem(CatalogTable):
+    """`filesystems/`: a filesystem and the state it is found in (crates/model, `FilesystemSpec`)."""
+
+    kind: Literal["ext3", "ext4", "xfs", "btrfs"]
+    free_extent_bytes: int = Field(0, ge=0)
+    used_fraction: float = Field(0.0, ge=0, lt=1)
+    start_fraction: float = Field(0.0, ge=0, lt=1)
+    directories: int = Field(1, ge=1)
+    access_time: Literal["strict", "relative", "never"] = "relative"
+    barrier: bool | None = None
+    commit_interval_ns: int | None = None
+
+
+class ProfileFiles(BaseModel):
+    """A set of files of a job profile."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    on: Literal["target", "source", "node"] = "target"
+    bytes: int = Field(0, ge=0)
+    count: int = Field(1, ge=1)
+    share: Literal["each", "shared", "new"] = "each"
+    keep: bool = False
+
+
+class Profile(CatalogTable):
+    """`profiles/`: a job as compute, read, write and wait steps (crates/simulator, `Step`)."""
+
+    memory_bytes: int = Field(0, ge=0)
+    events: int = Field(0, ge=0)
+    files: list[ProfileFiles] = Field(default_factory=list[ProfileFiles])
+    steps: list[dict[str, Any]]
+    packets: dict[str, Any] | None = None
+    run: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class Price(CatalogTable):
+    """`prices/`: what something cost, where and when."""
+
+    amount: float = Field(ge=0)
+    currency: str
+    year: int = Field(ge=1980, le=2100)
+    what: str = ""
+
+
+TABLES: dict[str, type[CatalogTable]] = {
+    "nodes": Node,
+    "links": Link,
+    "servers": Server,
+    "filesystems": Filesystem,
+    "profiles": Profile,
+    "prices": Price,
+}

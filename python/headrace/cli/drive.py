@@ -1,0 +1,276 @@
+"""`headrace drive …`: the drives of the catalog by themselves, in virtual time: list, show, run, replay, fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from headrace.cli._console import err, out
+from headrace.errors import Fault, StudyError
+from headrace.units import format_bytes, format_bytes_per_s
+
+app = typer.Typer(
+    help="Drives of the catalog by themselves: list, show, run, replay, fit.", no_args_is_help=True
+)
+
+Drive = Annotated[str, typer.Argument(help="a drive of the catalog, or a TOML file of your own")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def _given(option: str, text: str, parse: Any) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise StudyError([Fault(Path("command line"), 0, option, "", str(error))]) from None
+
+
+@app.command("list")
+def list_drives(as_json: Json = False) -> None:
+    """List the drives of the catalog."""
+    from headrace.catalog import entry, names
+
+    rows = [_facts(entry("drives", name)) for name in names("drives")]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    table = Table("name", "kind", "rpm", "capacity", "about")
+    for row in rows:
+        rpm = f"{row['rpm']:.0f}" if row["rpm"] else ""
+        table.add_row(row["name"], row["kind"], rpm, format_bytes(row["capacity_bytes"]), row["about"])
+    out.print(table)
+
+
+def _facts(found: Any) -> dict[str, Any]:
+    table = found.table
+    return {
+        "name": found.name,
+        "kind": table["kind"],
+        "rpm": table.get("rotation_rpm"),
+        "capacity_bytes": table["capacity_bytes"],
+        "about": table.get("about", ""),
+        "sources": found.source,
+    }
+
+
+@app.command("show")
+def show(drive: Drive, as_json: Json = False) -> None:
+    """Show every value of a drive and where it comes from."""
+    from headrace.catalog import entry
+
+    found = entry("drives", drive)
+    if as_json:
+        typer.echo(json.dumps({**_facts(found), "table": found.table}, indent=1))
+        return
+    table = Table("field", "value", "source or reason", title=f"{found.name}: {found.table.get('about', '')}")
+    for path, value in _leaves(found.written):
+        table.add_row(".".join(path), str(value), _source_of(path, found.source))
+    out.print(table)
+
+
+def _leaves(table: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    found: list[tuple[tuple[str, ...], Any]] = []
+    for key, value in table.items():
+        path = (*prefix, str(key))
+        if path in (("source",), ("about",), ("name",)):
+            continue
+        if isinstance(value, dict):
+            found += _leaves(value, path)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            found.append((path, value))
+    return found
+
+
+def _source_of(path: tuple[str, ...], source: dict[str, str]) -> str:
+    for end in range(len(path), 0, -1):
+        if ".".join(path[:end]) in source:
+            return source[".".join(path[:end])]
+    return ""
+
+
+@app.command("run")
+def run(
+    drive: Drive,
+    rw: Annotated[str, typer.Option(help="read, write, randread, randwrite, rw, randrw")] = "read",
+    bs: Annotated[str, typer.Option(help="bytes a request: 4k, 64k, 1m")] = "4k",
+    iodepth: Annotated[int, typer.Option(help="requests in flight, each job")] = 1,
+    numjobs: Annotated[int, typer.Option(help="jobs at once")] = 1,
+    runtime: Annotated[str, typer.Option(help="virtual time: 60, 90s, 2m")] = "60",
+    ramp_time: Annotated[str, typer.Option(help="time before the measured one")] = "0",
+    offset: Annotated[str, typer.Option(help="where the region begins")] = "0",
+    offset_increment: Annotated[str, typer.Option(help="between the regions of jobs")] = "0",
+    size: Annotated[
+        str | None, typer.Option(help="bytes of the region; the rest of the drive when not given")
+    ] = None,
+    rwmixread: Annotated[int, typer.Option(help="percent reads of a mixed load")] = 50,
+    fsync: Annotated[int, typer.Option(help="a flush after this many writes of a job; 0: never")] = 0,
+    number_ios: Annotated[int | None, typer.Option(help="end after this many requests")] = None,
+    randseed: Annotated[int, typer.Option(help="seed of random offsets")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Run a drive under a load, with fio's words and meanings, in virtual time."""
+    from headrace.catalog import entry
+    from headrace.drives import Load, parse_fio_bytes, parse_fio_seconds, run_drive
+    from headrace.drives.fio import RW
+
+    if rw not in RW:
+        raise StudyError([Fault(Path("command line"), 0, "--rw", f'"{rw}"', "not a load", ", ".join(RW))])
+    found = entry("drives", drive)
+    load = Load(
+        rw=rw,
+        bs_bytes=_given("--bs", bs, parse_fio_bytes),
+        iodepth=iodepth,
+        numjobs=numjobs,
+        runtime_s=_given("--runtime", runtime, parse_fio_seconds),
+        ramp_time_s=_given("--ramp-time", ramp_time, parse_fio_seconds),
+        offset_bytes=_given("--offset", offset, parse_fio_bytes),
+        offset_increment_bytes=_given("--offset-increment", offset_increment, parse_fio_bytes),
+        size_bytes=None if size is None else _given("--size", size, parse_fio_bytes),
+        rwmixread=rwmixread,
+        fsync=fsync,
+        number_ios=number_ios,
+        seed=randseed,
+    )
+    result = run_drive(found.table, load, found.file)
+    if as_json:
+        typer.echo(json.dumps({"drive": found.name, "provenance": "simulated", **result}, indent=1))
+        return
+    table = Table(
+        "", "IOPS", "rate", "latency mean", "p50", "p99", "p99.9", "max", title=f"{found.name} (simulated)"
+    )
+    for direction in ("read", "write"):
+        part = result[direction]
+        if part["requests"]:
+            times = [
+                f"{part[f'latency_ns_{at}'] / 1e6:.3f} ms" for at in ("mean", "p50", "p99", "p999", "max")
+            ]
+            table.add_row(direction, f"{part['iops']:,.1f}", format_bytes_per_s(part["bytes_per_s"]), *times)
+    out.print(table)
+    out.print(
+        f"{result['power_w_mean']:.2f} W mean, {result['energy_j']:.1f} J over {result['elapsed_s']:g} s (modelled)"
+    )
+
+
+@app.command("replay")
+def replay(
+    drive: Drive,
+    trace: Annotated[
+        Path, typer.Argument(help="fio iolog (version 2, 3), blkparse text, or CSV time_ns,op,sector,sectors")
+    ],
+    output: Annotated[Path, typer.Option("--out", help="CSV with the response time of every request")],
+    closed: Annotated[
+        bool,
+        typer.Option(
+            "--closed/--open", help="closed: each request when the one before is done; open: at its time"
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Give a drive the requests of a trace; write the response time of every one."""
+    import numpy as np
+
+    from headrace.catalog import entry
+    from headrace.drives import read_trace, replay_trace
+
+    found = entry("drives", drive)
+    given = read_trace(trace)
+    response_ns = replay_trace(found, given, closed=closed)
+    try:
+        given.write(output, response_ns)
+    except OSError as error:
+        raise StudyError([Fault(output, 0, "--out", "", f"cannot be written: {error.strerror}")]) from None
+    summary: dict[str, Any] = {
+        "drive": found.name,
+        "provenance": "simulated",
+        "requests": len(given),
+        "mode": "closed" if closed else "open",
+        "response_ns_mean": float(np.mean(response_ns)),
+        **{f"response_ns_p{at:g}": float(np.percentile(response_ns, at)) for at in (50, 90, 99)},
+        "response_ns_max": int(np.max(response_ns)),
+    }
+    if as_json:
+        typer.echo(json.dumps(summary, indent=1))
+        return
+    out.print(
+        f"{len(given):,} requests on {found.name} (simulated): mean {summary['response_ns_mean'] / 1e6:.3f} ms, "
+        f"median {summary['response_ns_p50'] / 1e6:.3f} ms, p99 {summary['response_ns_p99'] / 1e6:.3f} ms"
+    )
+    err.print(f"written: {output}", style="dim")
+
+
+@app.command("fit")
+def fit(
+    drive: Drive,
+    results: Annotated[
+        list[Path], typer.Argument(help="results of fio --output-format=json on the real drive")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--out", help="the fitted drive; NAME-fitted.toml when not given")
+    ] = None,
+    runtime: Annotated[str, typer.Option(help="virtual time each load is run for")] = "4",
+    as_json: Json = False,
+) -> None:
+    """Fit a drive's free parameters to fio results; say what is left over, and what the results cannot determine."""
+    from dataclasses import asdict
+
+    from headrace.catalog import entry
+    from headrace.drives import fit_drive, parse_fio_seconds
+    from headrace.drives.fitted_file import write_fitted
+
+    found = entry("drives", drive)
+    made = fit_drive(
+        found,
+        results,
+        runtime_s=_given("--runtime", runtime, parse_fio_seconds),
+        progress=lambda text: err.print(text, style="dim"),
+    )
+    path = output or Path(f"{found.name}-fitted.toml")
+    write_fitted(found, made, results, path)
+    if as_json:
+        values = {
+            "parameters": [asdict(each) for each in made.parameters],
+            "residuals": [asdict(each) for each in made.residuals],
+        }
+        typer.echo(
+            json.dumps(
+                {
+                    "drive": found.name,
+                    "file": str(path),
+                    "rms_error": made.rms_error,
+                    "cross_error": made.cross_error,
+                    **values,
+                },
+                indent=1,
+            )
+        )
+        return
+    parameters = Table("parameter", "before", "fitted", "standard error", "", title=found.name)
+    for each in made.parameters:
+        error = "" if each.error is None else f"{each.error:.3g}"
+        parameters.add_row(
+            each.name,
+            f"{each.before:.4g}",
+            f"{each.value:.4g}" if each.determined else "not determined",
+            error,
+            each.why,
+        )
+    out.print(parameters)
+    left = Table("job", "quantity", "measured", "before", "fitted", "error", "error, not fitted to it")
+    for each in made.residuals:
+        crossed = "" if each.left_out is None else f"{each.left_out / each.measured - 1:+.1%}"
+        left.add_row(
+            each.job,
+            each.quantity,
+            f"{each.measured:.4g}",
+            f"{each.before:.4g}",
+            f"{each.fitted:.4g}",
+            f"{each.fitted / each.measured - 1:+.1%}",
+            crossed,
+        )
+    out.print(left)
+    cross = "" if made.cross_error is None else f"; on results that took no part {made.cross_error:.1%}"
+    out.print(f"root mean square error {made.rms_error:.1%}{cross}")
+    err.print(f"written: {path}", style="dim")

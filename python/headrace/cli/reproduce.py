@@ -1,0 +1,130 @@
+"""`headrace reproduce [STUDY]`: the four published studies in virtual time, published beside obtained."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from headrace.cli._console import err, out
+
+
+def reproduce(
+    studies: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STUDY]",
+            help="proof-ssd, worker-node-ssd, cluster-energy, storage-options; all when not given",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    html: Annotated[Path, typer.Option(help="the page that is written")] = Path("reproduce.html"),
+    fit: Annotated[
+        bool,
+        typer.Option(
+            "--fit",
+            help="first fit the free parameters to the calibrate rows, and write them into the catalog",
+        ),
+    ] = False,
+    numbers: Annotated[bool, typer.Option("--numbers", help="list every number in the terminal too")] = False,
+    threads: Annotated[int, typer.Option(min=0, help="threads; 0: all cores")] = 0,
+) -> None:
+    """Reproduce the four source studies: every number beside the published one, every finding judged, an HTML page."""
+    from headrace.errors import HeadraceError
+    from headrace.library import stopping_on_signals
+    from headrace.reproduce import as_json as make_json
+    from headrace.reproduce import chosen
+    from headrace.reproduce import reproduce as run
+    from headrace.reproduce.fitting import fit_study
+    from headrace.reproduce.page import write_page
+
+    modules = chosen(studies or [])
+    if fit:
+        for module in modules:
+            fit_study(module, lambda text: err.print(text, style="dim"))
+    stop = threading.Event()
+    results: list[Any] = []
+    began = time.monotonic()
+    with (
+        stopping_on_signals(stop),
+        Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=err,
+            transient=True,
+        ) as bar,
+    ):
+        for module in modules:
+            task = bar.add_task(module.id, total=None)
+            results.append(
+                run(
+                    module,
+                    threads=threads,
+                    progress=lambda done, total, task=task: bar.update(task, completed=done, total=total),
+                    cancelled=stop.is_set,
+                )
+            )
+    elapsed_s = time.monotonic() - began
+    try:
+        write_page(results, html)
+    except OSError as error:
+        raise HeadraceError(
+            f"{html} cannot be written: {error.strerror}", hint="--html names another file"
+        ) from None
+    if as_json:
+        typer.echo(json.dumps(make_json(results), indent=1))
+    else:
+        for result in results:
+            _show(result, numbers)
+    err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim")
+
+
+def _show(result: Any, every: bool) -> None:
+    from headrace.reproduce import summary
+
+    out.rule(f"{result.id}: {result.title}")
+    if every:
+        table = Table("table", "row", "column", "published", "obtained", "error", "role")
+        for number in result.numbers:
+            error = (
+                f"{number.error * 100:+.1f} points" if number.error_in == "points" else f"{number.error:+.1%}"
+            )
+            colour = "" if number.within or number.role == "calibrate" else "red"
+            table.add_row(
+                number.table,
+                number.label,
+                number.column,
+                f"{number.published} {number.unit}",
+                f"{number.obtained:.3g} {number.unit}",
+                error,
+                number.role,
+                style=colour,
+            )
+        out.print(table)
+    for finding in result.findings:
+        mark = "[green]holds        [/green]" if finding.holds else "[red]does not hold[/red]"
+        out.print(f"{mark} {finding.id}: {finding.why}")
+    for parameter in result.fitted:
+        out.print(
+            f"fitted: {parameter.parameter} = {parameter.value:g} {parameter.unit} (to {parameter.rows})",
+            style="dim",
+        )
+    found = summary(result)
+    said = [f"{found['findings_that_hold']} of {found['findings']} findings hold"]
+    if found["median_error"] is not None:
+        said.append(
+            f"predicted numbers: median error {found['median_error']:.1%}, {found['within_25_percent']:.0%} within 25 %"
+        )
+    if found["median_points"] is not None:
+        said.append(
+            f"efficiencies and variations: median {found['median_points'] * 100:.1f} points, {found['within_3_points']:.0%} within 3"
+        )
+    out.print("; ".join(said))

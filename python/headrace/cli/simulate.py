@@ -1,0 +1,30 @@
+"""`headrace simulate STUDY`: the same study in virtual time, from a study file to a report."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli._finish import finish
+
+
+def simulate(
+    study: Annotated[Path, typer.Argument(help="the study file")],
+    results: Annotated[
+        Path | None, typer.Option(help="new folder for the records; results/NAME-TIME when not given")
+    ] = None,
+) -> None:
+    """Run a study in virtual time, on a site of the catalog, and report it. Ctrl-C stops cleanly; `headrace resume` goes on."""
+    from headrace.cli._progress import Display
+    from headrace.library import default_results, load_study, stopping_on_signals
+
+    loaded = load_study(study)
+    root = results or default_results(study)
+    stop = threading.Event()
+    with stopping_on_signals(stop), finish(root) as ending:
+        with Display() as display:
+            loaded.run(root, engine="simulate", observer=display, stop=stop)
+        ending.completed()

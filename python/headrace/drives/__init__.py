@@ -1,0 +1,23 @@
+"""A drive of the catalog by itself: run under a load in fio's words, given a trace, fitted to fio's results.
+
+Ground beside the way: needs the catalog and the Rust core, nothing of studies.
+"""
+
+from __future__ import annotations
+
+from headrace.drives.fio import Load, parse_fio_bytes, parse_fio_seconds
+from headrace.drives.fitting import Fit, fit_drive
+from headrace.drives.running import replay_trace, run_drive
+from headrace.drives.traces import Trace, read_trace
+
+__all__ = [
+    "Fit",
+    "Load",
+    "Trace",
+    "fit_drive",
+    "parse_fio_bytes",
+    "parse_fio_seconds",
+    "read_trace",
+    "replay_trace",
+    "run_drive",
+]

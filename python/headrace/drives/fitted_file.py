@@ -1,0 +1,35 @@
+"""Writes a fitted drive: the drive's own file with the fitted values put in, each with what it was fitted to as its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from headrace.catalog import Entry
+from headrace.drives.fitting import Fit
+from headrace.errors import Fault, StudyError
+
+
+def write_fitted(entry: Entry, fit: Fit, results: Sequence[Path], path: Path) -> None:
+    """Comments and order of the drive's file stay. Raises StudyError when it cannot be written."""
+    document: Any = tomlkit.parse(entry.file.read_text())
+    names = ", ".join(result.name for result in results)
+    document["name"] = path.stem
+    source = document.setdefault("source", tomlkit.table())
+    for parameter in fit.parameters:
+        if not parameter.determined:
+            continue
+        *tables, last = parameter.name.split(".")
+        table = document
+        for name in tables:
+            table = table[name]
+        value = float(f"{parameter.value:.6g}")
+        table[last] = int(value) if isinstance(table.get(last), int) else value
+        source[parameter.name] = f"fitted to fio results {names} (standard error {parameter.error:.2g})"
+    try:
+        path.write_text(tomlkit.dumps(document))
+    except OSError as error:
+        raise StudyError([Fault(path, 0, "--out", "", f"cannot be written: {error.strerror}")]) from None

@@ -1,0 +1,352 @@
+"""Fits a drive's free parameters to what fio measured on the real one, and says which of them the data cannot determine.
+
+Least squares on the logarithm of model/measured (scipy, trust region), over parameters scaled to their bounds. A parameter that
+moves no result by more than `LEAST_EFFECT` over its whole range, or whose standard error stays above `MOST_ERROR` of its range, is
+not determined: it keeps the value that the drive's table gives, and is named.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import least_squares
+
+from headrace.catalog import Entry
+from headrace.drives.fio import Observed, read_fio_results
+from headrace.drives.running import run_drive
+from headrace.errors import Fault, StudyError
+
+LEAST_EFFECT = 0.01
+"""Of the logarithm of a result, over the whole range of a parameter."""
+MOST_ERROR = 0.25
+"""Standard error over range, above which a value would be a guess."""
+NOISE = 0.01
+"""Relative uncertainty of a result of fio, at least; runs of a minute repeat about so well."""
+STEP = 0.04
+"""Of a parameter's range, for differences: coarse enough to stand above the noise of a short run."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A field that may be fitted, with bounds that hold for every drive of its kind."""
+
+    path: tuple[str, ...]
+    low: float
+    high: float
+    logarithmic: bool = False
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        """Dotted."""
+        return ".".join(self.path)
+
+    def scaled(self, value: float) -> float:
+        """0..1 over the bounds."""
+        value = min(max(value, self.low), self.high)
+        if self.logarithmic:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def value(self, scaled: float) -> float:
+        """The other way."""
+        scaled = min(max(scaled, 0.0), 1.0)
+        found = (
+            self.low * (self.high / self.low) ** scaled
+            if self.logarithmic
+            else self.low + scaled * (self.high - self.low)
+        )
+        return round(found) if self.whole else found
+
+
+FREE: dict[str, tuple[Parameter, ...]] = {
+    "hdd": (
+        Parameter(("controller_overhead_us",), 10, 2000, logarithmic=True),
+        Parameter(("seek", "average_ms"), 1.0, 20.0, logarithmic=True),
+        Parameter(("seek", "track_to_track_ms"), 0.1, 4.0, logarithmic=True),
+        Parameter(("write_settle_ms",), 0.0, 3.0),
+        Parameter(("queue", "reordering"), 0.0, 1.0),
+        Parameter(("rates", "outer_bytes_per_s"), 2e7, 4e8, logarithmic=True),
+        Parameter(("rates", "inner_bytes_per_s"), 1e7, 3e8, logarithmic=True),
+        Parameter(("buffer", "write_cache_extents"), 1, 2048, logarithmic=True, whole=True),
+    ),
+    "ssd": (
+        Parameter(("controller_overhead_us",), 1, 1000, logarithmic=True),
+        Parameter(("flash", "read_us"), 10, 500, logarithmic=True),
+        Parameter(("flash", "program_us"), 50, 5000, logarithmic=True),
+    ),
+}
+"""What a data sheet does not say, by kind of drive. Only fields that the drive's table has are fitted."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """One parameter after the fit."""
+
+    name: str
+    before: float
+    value: float
+    error: float | None
+    """Standard error; None when it was not fitted."""
+    determined: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """One result beside the model's."""
+
+    job: str
+    quantity: str
+    measured: float
+    before: float
+    fitted: float
+    left_out: float | None
+    """The model's when this file took no part in the fit (cross-validation); None with a single file."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted drive and what it rests on."""
+
+    table: dict[str, Any]
+    parameters: list[Fitted]
+    residuals: list[Residual]
+
+    @property
+    def rms_error(self) -> float:
+        """Root mean square of log(model/measured)."""
+        return _rms([math.log(each.fitted / each.measured) for each in self.residuals])
+
+    @property
+    def cross_error(self) -> float | None:
+        """The same over results that took no part; None with a single file."""
+        left = [math.log(each.left_out / each.measured) for each in self.residuals if each.left_out]
+        return _rms(left) if left else None
+
+
+def _silent(text: str) -> None:
+    """Says nothing."""
+
+
+def _rms(values: Sequence[float]) -> float:
+    return math.sqrt(sum(value * value for value in values) / len(values))
+
+
+def fit_drive(
+    entry: Entry,
+    files: Sequence[Path],
+    *,
+    runtime_s: float = 4.0,
+    progress: Callable[[str], None] | None = None,
+) -> Fit:
+    """Fits a drive to fio results, with leave-one-file-out cross-validation when there are several.
+
+    `runtime_s` is the virtual time each load is run for. Raises StudyError when the drive has no free parameter or a file is no result.
+    """
+    observed = [job for file in files for job in read_fio_results(file, runtime_s)]
+    owner = [file.name for file in files for _ in read_fio_results(file, runtime_s)]
+    kind = str(entry.table["kind"])
+    free = [each for each in FREE.get(kind, ()) if isinstance(_get(entry.table, each.path), (int, float))]
+    if not free:
+        raise StudyError([Fault(entry.file, 0, "kind", kind, "has no parameter that could be fitted")])
+    observed = [_shrunk(job, int(entry.table["capacity_bytes"])) for job in observed]
+    say = progress or _silent
+    say("fitting")
+    table, parameters = _fit(entry.table, free, observed, say)
+    before = [_model(entry.table, job) for job in observed]
+    after = [_model(table, job) for job in observed]
+    crossed = _cross(entry.table, free, observed, owner, say)
+    residuals = [
+        Residual(
+            job.name,
+            quantity,
+            measured,
+            before[index][quantity],
+            after[index][quantity],
+            crossed[index].get(quantity),
+        )
+        for index, job in enumerate(observed)
+        for quantity, measured in job.values.items()
+        if quantity in after[index] and quantity in before[index]
+    ]
+    return Fit(table, parameters, residuals)
+
+
+def _shrunk(job: Observed, capacity_bytes: int) -> Observed:
+    """A region larger than the drive (a file on a larger one) is the whole drive."""
+    size = job.load.size_bytes
+    return (
+        replace(job, load=replace(job.load, size_bytes=None))
+        if size is not None and size >= capacity_bytes
+        else job
+    )
+
+
+def _get(table: dict[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = table
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _put(table: dict[str, Any], path: tuple[str, ...], value: float) -> None:
+    for key in path[:-1]:
+        table = table[key]
+    table[path[-1]] = value
+
+
+def _with(
+    table: dict[str, Any], free: Sequence[Parameter], scaled: npt.NDArray[np.float64]
+) -> dict[str, Any]:
+    changed = copy.deepcopy(table)
+    for parameter, at in zip(free, scaled, strict=True):
+        _put(changed, parameter.path, parameter.value(float(at)))
+    return changed
+
+
+def _model(table: dict[str, Any], job: Observed) -> dict[str, float]:
+    result = run_drive(table, job.load)
+    found: dict[str, float] = {}
+    for direction in ("read", "write"):
+        if result[direction]["requests"] > 0:
+            found[f"{direction}.iops"] = result[direction]["iops"]
+            found[f"{direction}.latency_ns_mean"] = result[direction]["latency_ns_mean"]
+    return found
+
+
+def _logs(table: dict[str, Any], observed: Sequence[Observed]) -> npt.NDArray[np.float64]:
+    """log(model/measured) of every IOPS. Latencies at a fixed queue depth are the same information (Little's law)."""
+    logs: list[float] = []
+    for job in observed:
+        model = _model(table, job)
+        logs += [
+            math.log(max(model.get(quantity, 1e-9), 1e-9) / measured)
+            for quantity, measured in job.values.items()
+            if quantity.endswith(".iops")
+        ]
+    return np.asarray(logs)
+
+
+def _safe(
+    table: dict[str, Any],
+    observed: Sequence[Observed],
+    free: Sequence[Parameter],
+    at: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64] | None:
+    try:
+        return _logs(_with(table, free, at), observed)
+    except StudyError:  # a combination that no drive can have, such as track to track above average
+        return None
+
+
+def _fit(
+    table: dict[str, Any], free: Sequence[Parameter], observed: Sequence[Observed], say: Callable[[str], None]
+) -> tuple[dict[str, Any], list[Fitted]]:
+    start = {each.name: each.scaled(float(_get(table, each.path))) for each in free}
+    why: dict[str, str] = {}
+    base = _logs(table, observed)
+    left: list[Parameter] = []
+    for each in free:
+        ends = [_safe(table, observed, [each], np.asarray([end])) for end in (0.02, 0.98)]
+        effect = max((float(np.max(np.abs(end - base))) for end in ends if end is not None), default=0.0)
+        if effect < LEAST_EFFECT:
+            why[each.name] = "no result given depends on it"
+        else:
+            left.append(each)
+    errors: dict[str, float] = {}
+    at = np.asarray([start[each.name] for each in left])
+    while left:
+        say(f"fitting {', '.join(each.name for each in left)}")
+        at = _least(table, left, observed, np.asarray([start[each.name] for each in left]))
+        found = _errors(table, left, observed, at)
+        worst = int(np.argmax(found))
+        if found[worst] <= MOST_ERROR:
+            errors = {each.name: float(error) for each, error in zip(left, found, strict=True)}
+            break
+        why[left[worst].name] = "the results given cannot tell it from the other parameters"
+        del left[worst]
+    fitted = _with(table, left, at) if left else copy.deepcopy(table)
+    parameters: list[Fitted] = []
+    for each in free:
+        before, value = float(_get(table, each.path)), float(_get(fitted, each.path))
+        error = None
+        if each.name in errors:
+            centre, width = each.scaled(value), errors[each.name]
+            error = abs(each.value(centre + width) - each.value(centre - width)) / 2
+        parameters.append(
+            Fitted(each.name, before, value, error, each.name in errors, why.get(each.name, ""))
+        )
+    return fitted, parameters
+
+
+def _least(
+    table: dict[str, Any],
+    free: Sequence[Parameter],
+    observed: Sequence[Observed],
+    start: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    def residual(at: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        logs = _safe(table, observed, free, at)
+        if logs is None:
+            return np.full(count, 10.0)
+        return logs
+
+    count = len(_logs(table, observed))
+    inside = np.clip(start, 0.01, 0.99)
+    found = least_squares(
+        residual, inside, bounds=(0.0, 1.0), diff_step=STEP, x_scale=0.2, xtol=1e-3, ftol=1e-3, max_nfev=40
+    )
+    return np.asarray(found.x, np.float64)
+
+
+def _errors(
+    table: dict[str, Any],
+    free: Sequence[Parameter],
+    observed: Sequence[Observed],
+    at: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Standard errors of the scaled parameters from the curvature at the optimum; infinite along directions without any."""
+    columns: list[npt.NDArray[np.float64]] = []
+    here = _safe(table, observed, free, at)
+    for index in range(len(free)):
+        step = STEP if at[index] < 0.5 else -STEP
+        there = at.copy()
+        there[index] += step
+        moved = _safe(table, observed, free, there)
+        columns.append((moved - here) / step if moved is not None and here is not None else np.zeros(1))
+    jacobian = np.stack(columns, axis=1)
+    left = 0.0 if here is None else float(np.sum(here * here)) / max(1, len(here) - len(free))
+    spread = max(NOISE, math.sqrt(left))
+    values, vectors = np.linalg.eigh(jacobian.T @ jacobian)
+    inverse = np.where(values > 1e-6, 1.0 / np.maximum(values, 1e-12), 1e6)
+    return spread * np.sqrt((vectors * vectors) @ inverse)
+
+
+def _cross(
+    table: dict[str, Any],
+    free: Sequence[Parameter],
+    observed: Sequence[Observed],
+    owner: Sequence[str],
+    say: Callable[[str], None],
+) -> list[dict[str, float]]:
+    """The model's result for every job when fitted without the file that the job is in."""
+    files = list(dict.fromkeys(owner))
+    if len(files) < 2:
+        return [{} for _ in observed]
+    crossed: list[dict[str, float]] = [{} for _ in observed]
+    for file in files:
+        say(f"cross-validation without {file}")
+        kept = [job for job, of in zip(observed, owner, strict=True) if of != file]
+        without, _ = _fit(table, free, kept, _silent)
+        for index, (job, of) in enumerate(zip(observed, owner, strict=True)):
+            if of == file:
+                crossed[index] = _model(without, job)
+    return crossed

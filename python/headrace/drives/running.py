@@ -1,0 +1,72 @@
+"""A drive under a load, or given a trace: calls into the Rust core, with its errors placed in the drive's file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace import _core
+from headrace.catalog import Entry
+from headrace.drives.fio import Load
+from headrace.drives.traces import Trace
+from headrace.errors import Fault, StudyError
+
+
+def run_drive(table: dict[str, Any], load: Load, file: Path | None = None) -> dict[str, Any]:
+    """Runs a fresh model of the drive: `read` and `write` with IOPS, rate and latencies, energy and mean power.
+
+    Raises StudyError naming the option or the field of the drive that cannot be true.
+    """
+    with placed(file or Path(str(table.get("name", "drive")))):
+        return json.loads(_core.drive_run_json(json.dumps(table), load.as_json()))
+
+
+def replay_trace(found: Entry, trace: Trace, *, closed: bool, seed: int = 0) -> npt.NDArray[np.uint64]:
+    """The response time of every request of a trace, nanoseconds, in the order of the trace.
+
+    Open: each request comes at its recorded time. Closed: each comes when the one before is done. Raises StudyError, also for a
+    request past the end of the drive (with its line in the trace).
+    """
+    capacity_sectors = int(found.table["capacity_bytes"]) // _core.SECTOR_BYTES
+    past = np.flatnonzero(trace.sector + trace.sectors > capacity_sectors)
+    if len(past):
+        first = int(past[0])
+        raise StudyError(
+            [
+                Fault(
+                    trace.file,
+                    int(trace.line[first]),
+                    "sector",
+                    str(int(trace.sector[first])),
+                    f"the request ends past the end of {found.name}",
+                    f"sectors below {capacity_sectors}",
+                )
+            ]
+        )
+    with placed(found.file):
+        times = _core.drive_replay(
+            json.dumps(found.table),
+            trace.time_ns.tolist(),
+            trace.op.tolist(),
+            trace.sector.tolist(),
+            trace.sectors.tolist(),
+            "closed" if closed else "open",
+            seed,
+        )
+    return np.asarray(times, np.uint64)
+
+
+@contextmanager
+def placed(file: Path) -> Generator[None]:
+    """Turns what the core refuses into a fault of a file."""
+    try:
+        yield
+    except _core.ModelError as error:
+        field, given, allowed = error.args
+        raise StudyError([Fault(file, 0, field, str(given), "cannot be", str(allowed))]) from None

@@ -1,0 +1,133 @@
+"""Reproduction: the four published studies in virtual time, published beside obtained. Stands on the way after analysis and report.
+
+Every number, every finding with the numbers that decide it, every fitted parameter with the rows that it was fitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from headrace.catalog import entry
+from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.registry import nearest
+from headrace.reproduce import cluster_energy, proof_ssd, storage_options, worker_node_ssd
+from headrace.reproduce.cells import Cells, run_cells
+from headrace.reproduce.published import FittedParameter, Number, Reproduced, published
+from headrace.reproduce.study import StudyModule
+
+MODULES: dict[str, StudyModule] = {
+    module.STUDY.id: module.STUDY for module in (proof_ssd, worker_node_ssd, cluster_energy, storage_options)
+}
+
+
+def chosen(names: Sequence[str]) -> list[StudyModule]:
+    """The studies of these ids, or all. Raises StudyError for an unknown one."""
+    for name in names:
+        if name not in MODULES:
+            near = nearest(name, list(MODULES))
+            problem = "there is no such study" + (f'; did you mean "{near}"?' if near else "")
+            raise StudyError(
+                [
+                    Fault(
+                        MODULES["proof-ssd"].paths[0].parents[1],
+                        0,
+                        "STUDY",
+                        f'"{name}"',
+                        problem,
+                        ", ".join(MODULES),
+                    )
+                ]
+            )
+    return [MODULES[name] for name in names] if names else list(MODULES.values())
+
+
+def reproduce(
+    module: StudyModule,
+    *,
+    threads: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Reproduced:
+    """Runs one study's files and judges them. Raises HeadraceError when the study files are not there (not a clone)."""
+    missing = [path for path in module.paths if not path.exists()]
+    if missing:
+        raise HeadraceError(
+            f"the study file {missing[0]} is missing",
+            hint="headrace reproduce runs in a clone of the repository",
+        )
+    return judged(module, run_cells(module.paths, threads=threads, progress=progress, cancelled=cancelled))
+
+
+def judged(module: StudyModule, cells: Cells) -> Reproduced:
+    """Numbers, findings and figures of cells that have been run."""
+    source = published(module.id)
+    return Reproduced(
+        module.id,
+        source.title,
+        fitted(module),
+        tuple(module.numbers(cells, source)),
+        tuple(module.findings(cells, source)),
+        source.notes,
+        tuple(module.figures(cells, source)),
+    )
+
+
+def fitted(module: StudyModule) -> tuple[FittedParameter, ...]:
+    """The study's fitted parameters as they stand in the catalog."""
+    found: list[FittedParameter] = []
+    for parameter in module.parameters:
+        value: Any = entry(parameter.shelf, parameter.entry).written
+        for key in parameter.path:
+            value = value[key]
+        found.append(
+            FittedParameter(
+                f"{parameter.entry}: {parameter.name}", float(value), parameter.unit, parameter.rows
+            )
+        )
+    return tuple(found)
+
+
+def summary(result: Reproduced) -> dict[str, Any]:
+    """How well: medians and shares over predict numbers, findings that hold."""
+    relative = [abs(number.error) for number in result.predicted if number.error_in == "relative"]
+    points = [abs(number.error) for number in result.predicted if number.error_in == "points"]
+    return {
+        "numbers": len(result.numbers),
+        "predicted": len(result.predicted),
+        "median_error": median(relative) if relative else None,
+        "within_25_percent": _share([error <= 0.25 for error in relative]),
+        "median_points": median(points) if points else None,
+        "within_3_points": _share([error <= 0.03 + 1e-9 for error in points]),
+        "within": _share([number.within for number in result.predicted]),
+        "findings": len(result.findings),
+        "findings_that_hold": sum(finding.holds for finding in result.findings),
+    }
+
+
+def _share(passed: Sequence[bool]) -> float | None:
+    return sum(passed) / len(passed) if passed else None
+
+
+def as_json(results: Sequence[Reproduced]) -> dict[str, Any]:
+    """The JSON of `headrace reproduce --json`."""
+    return {
+        "studies": [
+            {
+                "id": result.id,
+                "title": result.title,
+                "fitted": [asdict(parameter) for parameter in result.fitted],
+                "numbers": [_number(number) for number in result.numbers],
+                "findings": [asdict(finding) for finding in result.findings],
+                "notes": result.notes,
+                "summary": summary(result),
+            }
+            for result in results
+        ]
+    }
+
+
+def _number(number: Number) -> dict[str, Any]:
+    return {**asdict(number), "within": number.within}

@@ -1,0 +1,121 @@
+"""Reproduction: fits a study's free parameters to its calibrate rows, and to nothing else, and writes them into the catalog.
+
+Residuals are the errors of the calibrate numbers (relative, or points); scipy's bounded least squares on scaled parameters. One set of
+parameters serves every row of a study.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tomlkit
+from scipy.optimize import least_squares
+
+from headrace.catalog import load
+from headrace.errors import HeadraceError
+from headrace.reproduce.cells import Cells, run_cells
+from headrace.reproduce.published import Number, published
+from headrace.reproduce.study import FreeParameter, StudyModule
+
+POINTS_SCALE = 5.0
+"""An error of 2 points weighs as much as one of 10 %."""
+
+
+def calibrate_numbers(module: StudyModule, cells: Cells) -> list[Number]:
+    """The calibrate numbers that these cells give; those that rest on other cells are left out."""
+    return [
+        number
+        for number in module.numbers(_Forgiving(cells), published(module.id))
+        if number.role == "calibrate"
+    ]
+
+
+class _Forgiving(Cells):
+    """Stands in for cells that were not run; calibrate numbers rest on none of them."""
+
+    def __init__(self, cells: Cells) -> None:
+        super().__init__(list(cells))
+
+    def find(self, file: str, **wanted: Any) -> Any:
+        try:
+            return super().find(file, **wanted)
+        except KeyError:
+            return next(iter(self))
+
+    def all(self, file: str, **wanted: Any) -> Any:
+        return super().all(file, **wanted) or [next(iter(self))]
+
+
+def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, float]:
+    """Fits and writes; returns the values. Raises HeadraceError when the study has no calibration."""
+    if module.calibration is None:
+        raise HeadraceError(f"{module.id} has no calibrate rows to fit to")
+    start = np.asarray([_scaled(parameter, _read(parameter)) for parameter in module.parameters])
+
+    def residuals(at: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        load.attempt(_texts(module, at))
+        cells = run_cells(module.paths, only=module.calibration)
+        numbers = calibrate_numbers(module, cells)
+        errors = [number.error * (POINTS_SCALE if number.error_in == "points" else 1.0) for number in numbers]
+        values = ", ".join(
+            f"{_value(parameter, float(scaled)):.4g}"
+            for parameter, scaled in zip(module.parameters, at, strict=True)
+        )
+        say(f"{values}  ->  " + ", ".join(f"{error:+.1%}" for error in errors))
+        return np.asarray(errors)
+
+    inside = np.clip(start, 0.01, 0.99)
+    try:
+        found = least_squares(
+            residuals,
+            inside,
+            bounds=(0.0, 1.0),
+            diff_step=0.03,
+            x_scale=0.2,
+            xtol=2e-3,
+            ftol=2e-3,
+            max_nfev=12,
+        )
+    finally:
+        load.attempt({})
+    for path, text in _texts(module, found.x).items():
+        path.write_text(text)
+    load.attempt({})
+    return {
+        parameter.name: _value(parameter, float(scaled))
+        for parameter, scaled in zip(module.parameters, found.x, strict=True)
+    }
+
+
+def _texts(module: StudyModule, at: npt.NDArray[np.float64]) -> dict[Path, str]:
+    """The catalog's files with these values in them; comments and order stay."""
+    documents: dict[Path, Any] = {}
+    for parameter, scaled in zip(module.parameters, at, strict=True):
+        path = load.ROOT / parameter.shelf / f"{parameter.entry}.toml"
+        table = documents.setdefault(path, tomlkit.parse(path.read_text()))
+        for key in parameter.path[:-1]:
+            table = table[key]
+        value, last = _value(parameter, float(scaled)), parameter.path[-1]
+        table[last] = round(value) if isinstance(table[last], int) else value
+    return {path: tomlkit.dumps(document) for path, document in documents.items()}
+
+
+def _scaled(parameter: FreeParameter, value: float) -> float:
+    value = min(max(value, parameter.low), parameter.high)
+    return math.log(value / parameter.low) / math.log(parameter.high / parameter.low)
+
+
+def _value(parameter: FreeParameter, scaled: float) -> float:
+    return float(f"{parameter.low * (parameter.high / parameter.low) ** scaled:.4g}")
+
+
+def _read(parameter: FreeParameter) -> float:
+    value: Any = load.entry(parameter.shelf, parameter.entry).written
+    for key in parameter.path:
+        value = value[key]
+    return float(value)

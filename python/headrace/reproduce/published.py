@@ -1,0 +1,161 @@
+"""Reproduction: what a study published, from `headrace/published/*.toml`: tables with their roles, findings, notes. Pure."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+Role = Literal["calibrate", "predict"]
+ROOM = Path(__file__).parents[1] / "published"
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """One table or figure."""
+
+    id: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    role: Role
+    calibrate_rows: frozenset[int]
+    calibrate_cells: frozenset[tuple[int, str]]
+
+    def role_of(self, row: int, column: str) -> Role:
+        """Whether a value may be fitted to, or only judges."""
+        if row in self.calibrate_rows or (row, column) in self.calibrate_cells:
+            return "calibrate"
+        return self.role
+
+    def value(self, row: int, column: str) -> Any:
+        """A cell."""
+        return self.rows[row][self.columns.index(column)]
+
+    def row(self, row: int) -> dict[str, Any]:
+        """A row by its columns."""
+        return dict(zip(self.columns, self.rows[row], strict=True))
+
+
+@dataclass(frozen=True)
+class Published:
+    """One study as published."""
+
+    id: str
+    title: str
+    tables: dict[str, PublishedTable]
+    findings: dict[str, str]
+    """Id -> claim."""
+    notes: dict[str, str]
+
+
+@cache
+def published(study: str) -> Published:
+    """The published results of a study, by its id."""
+    values = tomllib.loads((ROOM / f"{study}.toml").read_text())
+    tables = {
+        table["id"]: PublishedTable(
+            table["id"],
+            tuple(table["columns"]),
+            tuple(tuple(row) for row in table["rows"]),
+            table["role"],
+            frozenset(table.get("calibrate_rows", [])),
+            frozenset((row, column) for row, column in table.get("calibrate_cells", [])),
+        )
+        for table in values["table"]
+    }
+    return Published(
+        values["study"]["id"],
+        values["study"]["title"],
+        tables,
+        {finding["id"]: finding["claim"] for finding in values["finding"]},
+        {note["about"]: note["text"] for note in values.get("note", [])},
+    )
+
+
+@dataclass(frozen=True)
+class Number:
+    """A published number beside the obtained one."""
+
+    table: str
+    row: int
+    column: str
+    label: str
+    """What the row is, for people."""
+    unit: str
+    published: float | str
+    obtained: float
+    error: float
+    """Relative (obtained/published - 1); for efficiencies and variations the difference in points (0.03 is 3 points)."""
+    error_in: Literal["relative", "points"]
+    role: Role
+    beside: str = ""
+    """Another reading of the same number (the corrected energy a job)."""
+
+    @property
+    def within(self) -> bool:
+        """Within 25 %, or 3 points."""
+        return abs(self.error) <= (0.03 + 1e-9 if self.error_in == "points" else 0.25)
+
+
+def error_of(given: float, obtained: float, relation: str = "~=") -> float:
+    """Relative error; a bound that is met has none."""
+    if math.isnan(obtained):
+        return math.inf
+    if (relation in ("<", "<=") and obtained <= given) or (relation in (">", ">=") and obtained >= given):
+        return 0.0
+    return obtained / given - 1.0
+
+
+def range_error(low: float, high: float, obtained: float) -> float:
+    """0 inside a range, else relative to the nearer end."""
+    if low <= obtained <= high:
+        return 0.0
+    return obtained / (low if obtained < low else high) - 1.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A published claim, checked on what was obtained."""
+
+    id: str
+    claim: str
+    holds: bool
+    why: str
+    """The numbers that decide it."""
+
+
+@dataclass(frozen=True)
+class FittedParameter:
+    """A parameter of the catalog that was fitted to calibrate rows."""
+
+    parameter: str
+    value: float
+    unit: str
+    rows: str
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """One study, reproduced."""
+
+    id: str
+    title: str
+    fitted: tuple[FittedParameter, ...]
+    numbers: tuple[Number, ...]
+    findings: tuple[Finding, ...]
+    notes: dict[str, str]
+    figures: tuple[Any, ...] = ()
+
+    @property
+    def predicted(self) -> list[Number]:
+        """Numbers that only judge."""
+        return [number for number in self.numbers if number.role == "predict"]
+
+
+def minutes(text: str) -> float:
+    """Minutes from the thesis's `18.08`: 18 min 8 s."""
+    whole, _, seconds = str(text).partition(".")
+    return int(whole) + int(seconds.ljust(2, "0")) / 60.0

@@ -1,0 +1,285 @@
+"""Reproduction of *storage-options*: Lustre, Hadoop, BlueArc and OrangeFS under IOzone, a skim and metadata load (Fermilab)."""
+
+from __future__ import annotations
+
+import math
+
+from headrace.reproduce.cells import Cell, Cells
+from headrace.reproduce.published import Finding, Number, Published, error_of, range_error
+from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
+
+STORAGES = ("lustre", "hadoop", "bluearc", "orangefs")
+CLIENTS = (3, 21, 60)
+MB = 1e6
+
+PARAMETERS = (
+    FreeParameter("read rate of an OST's storage", "servers", "lustre-fermicloud", ("storage", "read_bytes_per_s"), "bytes/s", 2e7, 1e9, "summary row 0, read"),
+    FreeParameter("read rate of a data node's storage", "servers", "hadoop-fermicloud", ("storage", "read_bytes_per_s"), "bytes/s", 1e7, 1e9, "summary row 2, read"),
+    FreeParameter("read rate of the filer's storage", "servers", "bluearc-fermilab", ("storage", "read_bytes_per_s"), "bytes/s", 1e8, 2e9, "summary row 4, read"),
+    FreeParameter("read rate of a server's storage", "servers", "orangefs-fermicloud", ("storage", "read_bytes_per_s"), "bytes/s", 2e7, 1e9, "summary row 6, read"),
+    FreeParameter("CPU time between reads", "profiles", "nova-skim", ("steps", 2, "steps", 0, "cpu_ns"), "ns", 1e5, 1e8, "root-21-clients row 0"),
+)  # fmt: skip
+
+
+def best(cells: Cells, storage: str, workload: str) -> float:
+    """Highest aggregate rate over the numbers of clients, MB/s."""
+    return max(_rate(cell) for cell in cells.all("iozone", target=storage, workload=workload))
+
+
+def _rate(cell: Cell) -> float:
+    return (cell.written_bytes_per_s if cell.workload == "write" else cell.asked_bytes_per_s) / MB
+
+
+def skim(cells: Cells, storage: str) -> Cell:
+    """The skim on 21 clients."""
+    return cells.find("skim", target=storage)
+
+
+def skim_rate(cells: Cells, storage: str) -> float:
+    """MB/s that a client takes in: bytes moved to it over the job's time."""
+    jobs = skim(cells, storage).jobs
+    return sum(job.served_bytes / job.wall_s for job in jobs) / len(jobs) / MB
+
+
+def moved(cells: Cells, storage: str) -> float:
+    """Bytes moved to a client over the file's size."""
+    jobs = skim(cells, storage).jobs
+    return sum(job.served_bytes for job in jobs) / len(jobs) / 2e9
+
+
+def numbers(cells: Cells, published: Published) -> list[Number]:
+    """Every published rate beside the obtained one."""
+    found: list[Number] = []
+    table = published.tables["summary"]
+    for index in range(len(table.rows)):
+        row = table.row(index)
+        storage, benchmark = row["storage"], row["benchmark"]
+        if benchmark == "root":
+            given, obtained = row["read_mb_s_low"], skim_rate(cells, storage)
+            found.append(
+                Number(
+                    "summary",
+                    index,
+                    "read_mb_s",
+                    f"{storage}, skim, a client",
+                    "MB/s",
+                    given,
+                    obtained,
+                    error_of(given, obtained),
+                    "relative",
+                    table.role_of(index, "read_mb_s_high"),
+                )
+            )
+            continue
+        for way in ("read", "write"):
+            low, high = row[f"{way}_mb_s_low"], row[f"{way}_mb_s_high"]
+            if math.isnan(low):
+                continue
+            label = f"{storage}, IOzone {way}"
+            if low == high:
+                obtained = best(cells, storage, way)
+                found.append(
+                    Number(
+                        "summary",
+                        index,
+                        f"{way}_mb_s",
+                        label,
+                        "MB/s",
+                        high,
+                        obtained,
+                        error_of(high, obtained),
+                        "relative",
+                        table.role_of(index, f"{way}_mb_s_high"),
+                    )
+                )
+            else:
+                least, most = ends(cells, storage, way)
+                found.append(
+                    Number(
+                        "summary",
+                        index,
+                        f"{way}_mb_s_low",
+                        label,
+                        "MB/s",
+                        low,
+                        least,
+                        error_of(low, least),
+                        "relative",
+                        table.role_of(index, f"{way}_mb_s_low"),
+                        beside=f"a rate inside {low:g} to {high:g}: error {range_error(low, high, least):+.0%}",
+                    )
+                )
+                found.append(
+                    Number(
+                        "summary",
+                        index,
+                        f"{way}_mb_s_high",
+                        label,
+                        "MB/s",
+                        high,
+                        most,
+                        error_of(high, most),
+                        "relative",
+                        table.role_of(index, f"{way}_mb_s_high"),
+                    )
+                )
+    table = published.tables["root-21-clients"]
+    for index in range(len(table.rows)):
+        storage, given, _ = table.rows[index]
+        obtained = skim_rate(cells, storage)
+        found.append(
+            Number(
+                "root-21-clients",
+                index,
+                "read_mb_s",
+                storage,
+                "MB/s",
+                given,
+                obtained,
+                error_of(given, obtained),
+                "relative",
+                table.role_of(index, "read_mb_s"),
+            )
+        )
+    table = published.tables["bytes-moved"]
+    for index in range(len(table.rows)):
+        storage, given = table.rows[index]
+        obtained = moved(cells, storage)
+        found.append(
+            Number(
+                "bytes-moved",
+                index,
+                "fraction_of_file_transferred",
+                storage,
+                "",
+                given,
+                obtained,
+                obtained - given,
+                "points",
+                table.role_of(index, "fraction_of_file_transferred"),
+            )
+        )
+    vm = cells.find("virtual", target="lustre-vm", workload="write")
+    found.append(
+        Number(
+            "summary",
+            0,
+            "write_mb_s, server in a VM",
+            "lustre, IOzone write, virtual server",
+            "MB/s",
+            70.0,
+            _rate(vm),
+            error_of(70.0, _rate(vm)),
+            "relative",
+            "predict",
+        )
+    )
+    return found
+
+
+def ends(cells: Cells, storage: str, way: str) -> tuple[float, float]:
+    """Lowest and highest rate over what the study varied: replicas (Hadoop) or name nodes (OrangeFS), and clients."""
+    file = {"hadoop": "replicas", "orangefs": "name-nodes"}[storage]
+    rates = [
+        _rate(cell)
+        for cell in [*cells.all(file, workload=way), *cells.all("iozone", target=storage, workload=way)]
+    ]
+    return min(rates), max(rates)
+
+
+def findings(cells: Cells, published: Published) -> list[Finding]:
+    """The eight claims."""
+    judge = Judge(published)
+    rates = {storage: skim_rate(cells, storage) for storage in STORAGES}
+    said = ", ".join(f"{storage} {value:.2f} MB/s" for storage, value in rates.items())
+    judge.says("lustre-best-skim", max(rates, key=lambda name: rates[name]) == "lustre", said)
+    others = [rates[name] for name in STORAGES if name != "lustre"]
+    judge.says("others-equal-skim", max(others) / min(others) - 1 <= 0.10, said)
+    parts = {storage: moved(cells, storage) for storage in STORAGES}
+    judge.says(
+        "lustre-reads-too-much",
+        parts["lustre"] >= 0.75
+        and all(abs(parts[name] - 0.5) < 0.05 for name in STORAGES if name != "lustre"),
+        ", ".join(f"{name} {value:.0%}" for name, value in parts.items()),
+    )
+    vm = {
+        (kind, way): _rate(cells.find("virtual", target=kind, workload=way))
+        for kind in ("lustre-bare", "lustre-vm")
+        for way in ("read", "write")
+    }
+    judge.says("lustre-vm-write", vm["lustre-vm", "read"] >= 0.8 * vm["lustre-bare", "read"] and vm["lustre-vm", "write"] <= 0.45 * vm["lustre-bare", "write"],
+               ", ".join(f"{kind} {way} {value:.0f} MB/s" for (kind, way), value in vm.items()))  # fmt: skip
+    shares = {storage: skim(cells, storage).efficiency for storage in STORAGES}
+    faster = skim_gain(cells)
+    judge.says(
+        "skim-write-cpu-bound",
+        min(shares.values()) > 0.8 and faster < 0.05,
+        "CPU over wall time: "
+        + ", ".join(f"{name} {value:.2f}" for name, value in shares.items())
+        + f"; without its writes the skim gains {faster:.1%}",
+    )
+    writes = {
+        count: max(_rate(cell) for cell in cells.all("replicas", workload="write", replicas=count))
+        for count in (1, 2, 3)
+    }
+    judge.says(
+        "hadoop-replicas",
+        writes[1] > writes[2] > writes[3],
+        "writes with 1, 2, 3 replicas: " + ", ".join(f"{value:.0f} MB/s" for value in writes.values()),
+    )
+    names = {count: cells.find("metadata", target="orangefs", name_nodes=count) for count in (1, 4)}
+    speed = {count: len(cell.jobs) / cell.end_s for count, cell in names.items()}
+    judge.says(
+        "orangefs-name-nodes",
+        speed[4] > 1.2 * speed[1],
+        f"metadata jobs a second with 1 and 4 name nodes: {speed[1]:.2f}, {speed[4]:.2f}",
+    )
+    hadoop = cells.find("metadata", target="hadoop", name_nodes=None)
+    bare = {"hadoop": len(hadoop.jobs) / hadoop.end_s, "orangefs (4)": speed[4]}
+    judge.says(
+        "hadoop-metadata",
+        bare["hadoop"] > bare["orangefs (4)"],
+        ", ".join(f"{name} {value:.2f} metadata jobs/s" for name, value in bare.items()),
+    )
+    return judge.done()
+
+
+def skim_gain(cells: Cells) -> float:
+    """What the skim on the filer gains in time when it does not write."""
+    return 1 - cells.find("skim-unwritten", target="bluearc").wall_s / skim(cells, "bluearc").wall_s
+
+
+def figures(cells: Cells, published: Published) -> list[Figure]:
+    """Rates against clients, and the skim's bars."""
+    found = [
+        Figure(f"IOzone {way}: all clients together", "clients", "MB/s", "lines", tuple(
+            Series(storage, CLIENTS, tuple(_rate(cells.find("iozone", target=storage, workload=way, nodes=clients)) for clients in CLIENTS)) for storage in STORAGES
+        ))
+        for way in ("read", "write")
+    ]  # fmt: skip
+    table = published.tables["summary"]
+    given = {row[0]: row[2] for row in table.rows if row[1] == "root"}
+    found.append(
+        Figure("Skim, 21 clients: rate of a client", "storage", "MB/s", "bars", (
+            Series("published", STORAGES, tuple(given[storage] for storage in STORAGES), published=True),
+            Series("obtained", STORAGES, tuple(skim_rate(cells, storage) for storage in STORAGES)),
+        ))
+    )  # fmt: skip
+    return found
+
+
+STUDY = StudyModule(
+    id="storage-options",
+    files=tuple(
+        f"storage-options/{name}.toml"
+        for name in ("iozone", "skim", "skim-unwritten", "virtual", "replicas", "name-nodes", "metadata")
+    ),
+    parameters=PARAMETERS,
+    numbers=numbers,
+    findings=findings,
+    figures=figures,
+    calibration=lambda cell: (
+        (cell.file == "iozone" and cell.workload == "read")
+        or (cell.file == "skim" and cell.target == "bluearc")
+    ),
+)

@@ -1,0 +1,101 @@
+"""Reproduction: what each of the four studies' modules provides, and what they share in judging."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.reproduce.cells import Cells
+from headrace.reproduce.published import Finding, Number, Published
+
+STUDIES = Path(__file__).parents[3] / "studies"
+"""Where the study files lie in a clone."""
+
+
+@dataclass(frozen=True)
+class FreeParameter:
+    """A field of a catalog entry that no source states, fitted to calibrate rows of one study."""
+
+    name: str
+    shelf: str
+    entry: str
+    path: tuple[str | int, ...]
+    """Where in the entry's table."""
+    unit: str
+    low: float
+    high: float
+    rows: str
+    """The calibrate rows that it rests on."""
+
+    @property
+    def field(self) -> str:
+        """Key in the entry's `[source]`: indices of lists left out."""
+        return ".".join(str(part) for part in self.path if not isinstance(part, int))
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line or row of bars of a figure."""
+
+    label: str
+    x: tuple[Any, ...]
+    y: tuple[float, ...]
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the study, redrawn: obtained, and what was published of it."""
+
+    title: str
+    x_label: str
+    y_label: str
+    kind: str
+    """`lines` or `bars`."""
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class StudyModule:
+    """One of the four studies."""
+
+    id: str
+    files: tuple[str, ...]
+    """Study files below `studies/`."""
+    parameters: tuple[FreeParameter, ...]
+    numbers: Callable[[Cells, Published], list[Number]]
+    findings: Callable[[Cells, Published], list[Finding]]
+    figures: Callable[[Cells, Published], list[Figure]]
+    missing: dict[str, str] = field(default_factory=dict[str, str])
+    """Finding or table -> which assumption of the study is missing, where a number cannot be had."""
+    calibration: Callable[[Any], bool] | None = None
+    """Cells that calibrate rows rest on; fitting runs no others."""
+
+    @property
+    def paths(self) -> Sequence[Path]:
+        """The study files."""
+        return [STUDIES / file for file in self.files]
+
+
+class Judge:
+    """Gathers findings: each one predicate on numbers, said in words."""
+
+    def __init__(self, published: Published, missing: dict[str, str] | None = None) -> None:
+        self._published = published
+        self._missing = missing or {}
+        self.findings: list[Finding] = []
+
+    def says(self, id: str, holds: bool, why: str) -> None:
+        """One claim. `why` gives the numbers that decide it."""
+        if not holds and id in self._missing:
+            why += f". {self._missing[id]}"
+        self.findings.append(Finding(id, self._published.findings[id], bool(holds), why))
+
+    def done(self) -> list[Finding]:
+        """All findings in the order of publication. Raises RuntimeError when one was forgotten: that is a defect."""
+        order = list(self._published.findings)
+        if sorted(finding.id for finding in self.findings) != sorted(order):
+            raise RuntimeError(f"findings judged differ from those published: {order}")
+        return sorted(self.findings, key=lambda finding: order.index(finding.id))

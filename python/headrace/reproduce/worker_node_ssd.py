@@ -1,0 +1,265 @@
+"""Reproduction of *worker-node-ssd*: SSDs as worker-node storage in a WLCG Tier-2 (Glasgow, GridPP)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.catalog import entry
+from headrace.reproduce.cells import Cells
+from headrace.reproduce.published import Finding, Number, Published
+from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
+
+ORDER_8 = ("kingston-ssd", "hdd", "intel-x25", "hdd-raid1-2", "hdd-raid0-2")
+HDD = "sata-7200-500gb"
+SCRATCH: dict[str, Any] = {
+    "kingston-ssd": "kingston-ssdnow-v-128gb",
+    "intel-x25": "intel-x25-m-g2-160gb",
+    "hdd": HDD,
+    "hdd-raid1-2": {"drive": HDD, "count": 2, "raid": 1},
+    "hdd-raid0-2": {"drive": HDD, "count": 2, "raid": 0},
+    "hdd-raid0-3": {"drive": HDD, "count": 3, "raid": 0},
+}
+PRICES = {"kingston-ssd": "kingston-v-128", "intel-x25": "intel-x25-m-160", "hdd-raid0-2": "hdd-500gb-pair"}
+GB_AS_PUBLISHED = {"kingston-ssd": 128, "intel-x25": 160, "hdd-raid0-2": 500}
+MACHINE = {"node8": "glasgow-node8", "node24": "glasgow-node24"}
+
+PARAMETERS = (
+    FreeParameter("CPU time between reads", "profiles", "atlas-filestager", ("steps", 2, "steps", 3, "cpu_ns"), "ns", 2e6, 1e8, "filestager rows 1, 7"),
+    FreeParameter("reads of a file", "profiles", "atlas-filestager", ("steps", 2, "steps", 3, "count"), "reads", 500, 8000, "filestager rows 1, 7"),
+)  # fmt: skip
+
+
+def staged(cells: Cells, storage: str, node: str, slots: int) -> float:
+    """Mean job efficiency with staged input."""
+    return cells.find("filestager", target=storage, machine=MACHINE[node], slots=slots).efficiency
+
+
+def remote(cells: Cells, storage: str, node: str, slots: int) -> float:
+    """Mean job efficiency with input read from the storage element."""
+    return cells.find(
+        "dq2-local", site__node__drives__scratch=SCRATCH[storage], machine=MACHINE[node], slots=slots
+    ).efficiency
+
+
+def numbers(cells: Cells, published: Published) -> list[Number]:
+    """Every published efficiency, throughput and price beside the obtained one."""
+    found: list[Number] = []
+    for id, of in (("filestager", staged), ("dq2-local", remote)):
+        table = published.tables[id]
+        for index in range(len(table.rows)):
+            row = table.row(index)
+            label = f"{row['storage']}, {row['jobs']} jobs on {row['node']}"
+            obtained = of(cells, row["storage"], row["node"], row["jobs"])
+            given = row["mean_job_efficiency"]
+            role = table.role_of(index, "mean_job_efficiency")
+            found.append(
+                Number(
+                    id,
+                    index,
+                    "mean_job_efficiency",
+                    label,
+                    "",
+                    given,
+                    obtained,
+                    obtained - given,
+                    "points",
+                    role,
+                )
+            )
+            given, sum_of = row["mean_throughput"], obtained * row["jobs"]
+            found.append(
+                Number(id, index, "mean_throughput", label, "jobs", given, sum_of, sum_of / given - 1, "relative", role,
+                       beside=f"jobs x published efficiency = {row['jobs'] * row['mean_job_efficiency']:.2f}")
+            )  # fmt: skip
+    table = published.tables["production"]
+    for index in range(len(table.rows)):
+        storage, given = table.rows[index]
+        obtained = cells.find("production", target=storage).efficiency
+        found.append(
+            Number(
+                "production",
+                index,
+                "mean_job_efficiency",
+                str(storage),
+                "",
+                given,
+                obtained,
+                obtained - given,
+                "points",
+                table.role_of(index, "mean_job_efficiency"),
+            )
+        )
+    return found + _prices(cells, published)
+
+
+def _price(cells: Cells, storage: str) -> tuple[float, float, float]:
+    """Price, price of a job's worth of CPU, price of a GB as published."""
+    amount = entry("prices", PRICES[storage]).table.amount
+    return amount, amount / (8 * staged(cells, storage, "node8", 8)), amount / GB_AS_PUBLISHED[storage]
+
+
+def _prices(cells: Cells, published: Published) -> list[Number]:
+    table = published.tables["price"]
+    found: list[Number] = []
+    for index in range(len(table.rows)):
+        row = table.row(index)
+        storage = row["storage"]
+        _, a_throughput, a_gb = _price(cells, storage)
+        given = row["price_per_throughput_gbp"]
+        found.append(
+            Number(
+                "price",
+                index,
+                "price_per_throughput_gbp",
+                storage,
+                "GBP",
+                given,
+                a_throughput,
+                a_throughput / given - 1,
+                "relative",
+                "predict",
+            )
+        )
+        given = row["price_per_gb_gbp"]
+        beside = f"{a_gb / 2:.2f} over both drives" if storage == "hdd-raid0-2" else ""
+        found.append(
+            Number(
+                "price",
+                index,
+                "price_per_gb_gbp",
+                storage,
+                "GBP/GB",
+                given,
+                a_gb,
+                a_gb / given - 1,
+                "relative",
+                "predict",
+                beside,
+            )
+        )
+    return found
+
+
+def findings(cells: Cells, published: Published) -> list[Finding]:
+    """The nine claims."""
+    judge = Judge(published)
+    at8 = {storage: staged(cells, storage, "node8", 8) for storage in ORDER_8}
+    at24 = {storage: staged(cells, storage, "node24", 24) for storage in ("intel-x25", "hdd-raid0-2")}
+    far = {storage: remote(cells, storage, "node8", 8) for storage in ORDER_8 if storage != "hdd-raid0-2"}
+    far24 = {storage: remote(cells, storage, "node24", 24) for storage in ("hdd-raid0-2", "hdd-raid0-3")}
+    said = ", ".join(f"{storage} {value:.2f}" for storage, value in at8.items())
+    judge.says(
+        "raid0-best",
+        max(at8, key=lambda name: at8[name]) == "hdd-raid0-2" and at24["hdd-raid0-2"] > at24["intel-x25"],
+        f"8 jobs: {said}; 24 jobs: RAID 0 {at24['hdd-raid0-2']:.2f}, Intel {at24['intel-x25']:.2f}",
+    )
+    judge.says(
+        "cheap-ssd-worse-than-hdd",
+        at8["kingston-ssd"] < at8["hdd"],
+        f"{at8['kingston-ssd']:.2f} against {at8['hdd']:.2f}",
+    )
+    judge.says("order-8", list(at8) == sorted(at8, key=lambda name: at8[name]), said)
+    fall, loss = at8["intel-x25"] - at24["intel-x25"], at8["hdd-raid0-2"] - at24["hdd-raid0-2"]
+    judge.says(
+        "ssd-falls-with-slots",
+        fall >= 0.15 and loss <= 0.10 and fall > 2 * loss,
+        f"Intel SSD {at8['intel-x25']:.2f} to {at24['intel-x25']:.2f}, RAID 0 {at8['hdd-raid0-2']:.2f} to {at24['hdd-raid0-2']:.2f}",
+    )
+    alone = {
+        storage: cells.find("unstaged", target=storage).efficiency
+        for storage in ("kingston-ssd", "intel-x25", "hdd-raid0-2")
+    }
+    with_writes = all(at8[ssd] < at8["hdd-raid0-2"] for ssd in ("kingston-ssd", "intel-x25"))
+    without = all(alone[ssd] >= alone["hdd-raid0-2"] - 0.01 for ssd in ("kingston-ssd", "intel-x25"))
+    judge.says(
+        "mixed-writes-hurt-ssd",
+        with_writes and without,
+        "with staging writes "
+        + ", ".join(f"{name} {at8[name]:.2f}" for name in alone)
+        + "; the same reads without writes "
+        + ", ".join(f"{name} {value:.2f}" for name, value in alone.items()),
+    )
+    change = {
+        storage: far[storage] - at8[storage] for storage in ("kingston-ssd", "intel-x25", "hdd-raid1-2")
+    }
+    change["hdd-raid0-2 (24 jobs)"] = far24["hdd-raid0-2"] - at24["hdd-raid0-2"]
+    others = all(value < 0 for storage, value in change.items() if storage != "kingston-ssd")
+    judge.says(
+        "remote-helps-only-the-cheap-ssd",
+        change["kingston-ssd"] > 0 and others,
+        "remote minus staged: "
+        + ", ".join(f"{storage} {value:+.2f}" for storage, value in change.items())
+        + f", hdd {far['hdd'] - at8['hdd']:+.2f} (rises in the table too)",
+    )
+    single = staged(cells, "hdd", "node8", 1)
+    most = max(*far.values(), *far24.values())
+    judge.says(
+        "remote-below-single-job", most < single, f"highest remote {most:.2f}, a single job {single:.2f}"
+    )
+    ordered, unordered = (
+        _seeks_per_s(cells, profile) for profile in ("atlas-filestager", "atlas-filestager-unordered")
+    )
+    judge.says(
+        "reordering-cuts-seeks",
+        ordered < 0.9 * unordered,
+        f"reads a second on the Intel SSD: {ordered:.0f} reordered, {unordered:.0f} unordered",
+    )
+    prices = {storage: _price(cells, storage) for storage in PRICES}
+    factors = {
+        ssd: (prices[ssd][1] / prices["hdd-raid0-2"][1], prices[ssd][2] / prices["hdd-raid0-2"][2])
+        for ssd in ("kingston-ssd", "intel-x25")
+    }
+    judge.says(
+        "price-factor",
+        all(2.5 <= a <= 4.5 and 7 <= b <= 11 for a, b in factors.values()),
+        "; ".join(
+            f"{ssd}: {a:.1f} times a throughput, {b:.1f} times a GB" for ssd, (a, b) in factors.items()
+        ),
+    )
+    return judge.done()
+
+
+def _seeks_per_s(cells: Cells, profile: str) -> float:
+    cell = cells.find("reordering", profile=profile)
+    return sum(drive["reads"] for drive in cell.drives if drive["volume"] == "intel-x25") / cell.end_s
+
+
+def figures(cells: Cells, published: Published) -> list[Figure]:
+    """Efficiency bars, and price."""
+    found: list[Figure] = []
+    for id, title in (("filestager", "Staged input"), ("dq2-local", "Input read remotely")):
+        table = published.tables[id]
+        rows = [table.row(index) for index in range(len(table.rows))]
+        of = staged if id == "filestager" else remote
+        labels = tuple(f"{row['storage']} {row['jobs']}:{row['cores']}" for row in rows)
+        found.append(
+            Figure(f"{title}: job efficiency", "storage, jobs:cores", "CPU time / wall time", "bars", (
+                Series("published", labels, tuple(row["mean_job_efficiency"] for row in rows), published=True),
+                Series("obtained", labels, tuple(of(cells, row["storage"], row["node"], row["jobs"]) for row in rows)),
+            ))
+        )  # fmt: skip
+    table = published.tables["price"]
+    labels = tuple(str(row[0]) for row in table.rows)
+    found.append(
+        Figure("Price of a job's worth of CPU", "storage", "GBP", "bars", (
+            Series("published", labels, tuple(row[2] for row in table.rows), published=True),
+            Series("obtained", labels, tuple(_price(cells, storage)[1] for storage in labels)),
+        ))
+    )  # fmt: skip
+    return found
+
+
+STUDY = StudyModule(
+    id="worker-node-ssd",
+    files=tuple(
+        f"worker-node-ssd/{name}.toml"
+        for name in ("filestager", "dq2-local", "production", "unstaged", "reordering")
+    ),
+    parameters=PARAMETERS,
+    numbers=numbers,
+    findings=findings,
+    figures=figures,
+    calibration=lambda cell: (
+        cell.file == "filestager" and cell.target == "hdd" and cell.levels["slots"] in (1, 8)
+    ),
+)
