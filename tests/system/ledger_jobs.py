@@ -61,9 +61,10 @@ def in_thread(work: object, *arguments: object) -> float:
 
 def main() -> None:
     kind, *arguments = sys.argv[1:]
-    # A cgroup of version 1 or 2 to work in, joined before the meter looks where it is.
-    if group := os.environ.get("TEST_CGROUP"):
-        (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
+    # Cgroups to work in, of version 1 (throttled) and 2 (pressure), joined before the meter looks where it is.
+    for variable in ("TEST_CGROUP", "TEST_PRESSURE_CGROUP"):
+        if group := os.environ.get(variable):
+            (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
     meter = LedgerMeter(network="network" in kind)
     meter.begin()
     inside = 0.0

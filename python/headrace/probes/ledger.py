@@ -181,7 +181,7 @@ class LedgerMeter:
             network=self._network,
             block_counted=self._delays_counted or self._pressure is not None,
         )
-        bytes_device = max(0, now.io.read_bytes - start.io.read_bytes)
+        moved = now.io - start.io
         peaks = [thread.peak_rss_bytes for thread in family]
         if not peaks and children_cpu_s > 0:
             peaks = [now.children.ru_maxrss * 1024]  # of the largest child in this slot so far
@@ -191,8 +191,8 @@ class LedgerMeter:
             system_s=now.own.ru_stime - start.own.ru_stime + now.children.ru_stime - start.children.ru_stime,
             **asdict(shares),
             ledger_source=self.source if complete else f"{self.source}+lost",
-            bytes_served=max(bytes_device, now.io.read_chars - start.io.read_chars),
-            bytes_device=bytes_device,
+            bytes_served=max(moved.read_bytes, moved.read_chars),
+            bytes_device=moved.read_bytes,
             peak_rss_bytes=max(peak_rss_bytes(os.getpid()), *peaks, 0),
         )
 

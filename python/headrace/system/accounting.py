@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -70,15 +70,19 @@ class IoCounts:
 
     read_chars: int = 0
     """Bytes returned by read calls, from wherever they came."""
+    read_calls: int = 0
     read_bytes: int = 0
     """Bytes that it made block devices read, by calls or page faults."""
     write_bytes: int = 0
+    """Bytes that it made devices write, sooner or later."""
 
     def __add__(self, other: IoCounts) -> IoCounts:
+        return IoCounts(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+    def __sub__(self, earlier: IoCounts) -> IoCounts:
+        """What came to pass since `earlier`, never below zero."""
         return IoCounts(
-            self.read_chars + other.read_chars,
-            self.read_bytes + other.read_bytes,
-            self.write_bytes + other.write_bytes,
+            *(max(0, now - its) for now, its in zip(astuple(self), astuple(earlier), strict=True))
         )
 
 
@@ -112,7 +116,7 @@ def io_counts(pid: int) -> IoCounts:
             fields = dict(line.split(b": ") for line in file.read().splitlines())
     except OSError:
         return IoCounts()
-    return IoCounts(int(fields[b"rchar"]), int(fields[b"read_bytes"]), int(fields[b"write_bytes"]))
+    return IoCounts(*(int(fields[name]) for name in (b"rchar", b"syscr", b"read_bytes", b"write_bytes")))
 
 
 def descendants(pid: int) -> list[int]:

@@ -62,10 +62,13 @@ def run(job: JobInput, file: Path, options: Mapping[str, str | int], label: str 
     """Runs fio to its end in a job and keeps its JSON whole. Raises HeadraceError with fio's own words when it fails."""
     folder = job.keep if job.keep is not None else job.scratch
     output = folder / f"{label}-{job.scratch.name}.json"
-    said = job.scratch / f"{label}.out", job.scratch / f"{label}.err"
+    said = folder / f"{label}-{job.scratch.name}.out", folder / f"{label}-{job.scratch.name}.err"
     start_s = time.monotonic()
     end = children.run(argv(file, output, options), directory=job.scratch, stdout=said[0], stderr=said[1])
     end_s = time.monotonic()
+    for log in said:
+        if log.stat().st_size == 0:
+            log.unlink()
     end.check()
     return FioRun(parse_result(output.read_text()), start_s, end_s)
 

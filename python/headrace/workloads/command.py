@@ -1,0 +1,229 @@
+"""Workload `command`: any program of the user's own (cmsRun, root, a script) on each input file, measured from outside.
+
+The command is a list of arguments, never a shell line. Headrace sees what the kernel counts for the program and all that
+it starts; of events it knows what the user tells it, or what the program prints.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator, model_validator
+
+from headrace.datasets import DatasetSpec, estimated_bytes
+from headrace.errors import HeadraceError, Problem
+from headrace.registry import nearest
+from headrace.system import children
+from headrace.system.accounting import io_counts
+from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
+
+PLACEHOLDERS = ("file", "directory", "scratch", "slot", "seed")
+_PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+_BRACED_WORD = re.compile(r"\{([a-z]+)\}")
+_LOG_BYTES = 1 << 20
+"""What is kept of a program's output: its end."""
+
+
+class CommandOptions(WorkloadOptions):
+    """Fields of `[workload.NAME]` with `kind = "command"`."""
+
+    command: tuple[str, ...] = Field(
+        min_length=1,
+        description="program and arguments, one each, no shell; {file}, {directory} (of the target), {scratch} (the job's own "
+        "directory on the target, where the program is started), {slot} and {seed} are filled in",
+        examples=[["root", "-b", "-q", 'macro.C("{file}")']],
+    )
+    files: str | None = Field(
+        None,
+        min_length=1,
+        description="input files, one a job, in turn: a pattern below the target's directory, or a full path with * and **",
+        examples=["nano/*.root"],
+    )
+    data: DatasetSpec | None = Field(None, description="a generated data set instead of files of one's own")
+    events: int | None = Field(
+        None, ge=0, description="events that one job processes, when the number is known"
+    )
+    events_pattern: str | None = Field(
+        None,
+        description="regular expression on a line of the program's output: the number in its first group, of the last line "
+        "that fits, is the job's events; without a group, every line that fits is an event",
+        examples=["processed (\\d+) events"],
+    )
+    environment: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="environment variables for the program; placeholders as in `command`",
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _known_placeholders(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        for argument in command:
+            for word in _BRACED_WORD.findall(argument):
+                # Braces may be the program's own; only what is nearly one of ours is taken for a slip.
+                near = nearest(word, list(PLACEHOLDERS))
+                if word not in PLACEHOLDERS and near is not None:
+                    raise ValueError(f"unknown placeholder {{{word}}}; did you mean {{{near}}}?")
+        return command
+
+    @field_validator("events_pattern")
+    @classmethod
+    def _is_a_pattern(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"not a regular expression: {error}") from error
+        return pattern
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CommandOptions:
+        if self.files is not None and self.data is not None:
+            raise ValueError("files and data exclude each other")
+        if self.events is not None and self.events_pattern is not None:
+            raise ValueError("events and events_pattern exclude each other")
+        if (
+            self.files is None
+            and self.data is None
+            and any("{file}" in argument for argument in self.command)
+        ):
+            raise ValueError("the command names {file}: either files or data must say which")
+        return self
+
+
+class Command(Workload):
+    """One run of the program a job."""
+
+    kind: ClassVar[str] = "command"
+    Options: ClassVar[type[WorkloadOptions]] = CommandOptions
+    reads_urls: ClassVar[bool] = True
+
+    options: CommandOptions
+
+    def check(self) -> list[Problem]:
+        """The program."""
+        program = self.options.command[0]
+        if _PLACEHOLDER.search(program) or shutil.which(program, path=self.options.environment.get("PATH")):
+            return []
+        return [
+            Problem(
+                what=f"the program {program} is not there, or may not be run",
+                needed_by=f"workload {self.name}",
+                remedy=f"install {program}, or give its full path in `command`",
+            )
+        ]
+
+    def dataset(self, slots_max: int) -> DatasetSpec | None:
+        """The generated data set, when one is asked for."""
+        return self.options.data
+
+    def target_bytes(self, slots_max: int) -> int:
+        """The generated data set; what the program writes is not known."""
+        return estimated_bytes(self.options.data) if self.options.data is not None else 0
+
+    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+        """The user's files that fit the pattern; `directory` is Headrace's own in the target's. Raises when none does."""
+        pattern = self.options.files
+        if pattern is None:
+            return []
+        below = "" if pattern.startswith("/") else glob.escape(str(directory.parent)) + "/"
+        # Path.glob knows no full paths.
+        found = sorted(path for path in glob.glob(below + pattern, recursive=True) if Path(path).is_file())  # noqa: PTH207
+        if not found:
+            raise HeadraceError(
+                f"workload {self.name}: no file fits {pattern}",
+                hint=f"a pattern is looked for below {directory.parent}",
+            )
+        return found
+
+    def run(self, job: JobInput) -> JobOutput:
+        """Runs the program in the job's scratch directory. Raises HeadraceError when it does not end with exit code 0."""
+        options = self.options
+        values = {
+            "file": job.files[0] if job.files else "",
+            "directory": "" if job.directory is None else str(job.directory),
+            "scratch": str(job.scratch),
+            "slot": str(job.slot),
+            "seed": str(job.seed),
+        }
+        folder = job.keep if job.keep is not None else job.scratch
+        logs = folder / f"command-{job.scratch.name}.out", folder / f"command-{job.scratch.name}.err"
+        before, start_s = io_counts(os.getpid()), time.monotonic()
+        try:
+            end = children.run(
+                [_fill(argument, values) for argument in options.command],
+                directory=job.scratch,
+                stdout=logs[0],
+                stderr=logs[1],
+                environment={
+                    **os.environ,
+                    **{name: _fill(text, values) for name, text in options.environment.items()},
+                },
+            )
+            end_s, moved = time.monotonic(), io_counts(os.getpid()) - before
+            end.check()
+            return JobOutput(
+                events=self._events(logs[0]),
+                bytes_asked=moved.read_chars,
+                bytes_written=moved.write_bytes,
+                read_calls=moved.read_calls,
+                phases=[("command", start_s, end_s)],
+                results={"left_running": end.left_running},
+                measured_child=True,
+            )
+        finally:
+            for log in logs:
+                _shorten(log)
+
+    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Processes that programs left behind, when any did."""
+        left = sum(output.get("left_running", 0) for output in outputs)
+        return {"left_running": left} if left else {}
+
+    def _events(self, log: Path) -> int:
+        options = self.options
+        if options.events_pattern is None:
+            return options.events or 0
+        pattern = re.compile(options.events_pattern)
+        count, number = 0, None
+        with log.open(errors="replace") as lines:
+            for line in lines:
+                if fits := pattern.search(line):
+                    count += 1
+                    number = fits.group(1) if pattern.groups else None
+        if not pattern.groups:
+            return count
+        if number is None:
+            raise HeadraceError(
+                f"no line of the program's output fits events_pattern {options.events_pattern}"
+            )
+        try:
+            return int(number.replace(",", "").replace("_", ""))
+        except ValueError as error:
+            raise HeadraceError(f"events_pattern found {number!r}, which is no number") from error
+
+
+def _fill(text: str, values: dict[str, str]) -> str:
+    """One argument with its placeholders filled in; a value is never looked through again."""
+    return _PLACEHOLDER.sub(lambda found: values[found.group(1)], text)
+
+
+def _shorten(log: Path) -> None:
+    """Leaves the end of a long log, and no empty one."""
+    if not log.exists():
+        return
+    size = log.stat().st_size
+    if size == 0:
+        log.unlink()
+    elif size > _LOG_BYTES:
+        with log.open("r+b") as file:
+            file.seek(size - _LOG_BYTES)
+            end = file.read()
+            file.seek(0)
+            file.write(f"[the first {size - _LOG_BYTES} bytes are left out]\n".encode() + end)
+            file.truncate()
