@@ -118,11 +118,11 @@ def _scaled(value: float, units: list[str], step: float) -> str:
 
 
 def format_bytes(value: float) -> str:
-    """A size for people, binary prefixes when it is a whole number of KiB, else decimal: `64 KiB`, `1.50 GB`."""
+    """A size for people, binary prefixes when it is a whole number of them, else decimal: `64 KiB`, `1.50 GB`."""
     whole = int(value)
     if whole == value and whole >= 1024 and whole % 1024 == 0:
         for prefix, factor in reversed(_BINARY.items()):
-            if whole % factor == 0:
+            if whole % factor == 0 and whole // factor < 10_000:
                 return f"{whole // factor} {prefix}B"
     return _scaled(value, ["B", "kB", "MB", "GB", "TB", "PB"], 1000)
 

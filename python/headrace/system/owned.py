@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -139,14 +140,19 @@ def _write_all(handle: int) -> int:
     found = os.fstatvfs(handle)
     if found.f_bfree * found.f_frsize > 16 << 30:
         raise OSError(errno.EOPNOTSUPP, "it cannot reserve space, and has too much to be written full")
-    size, zeros = 0, bytes(1 << 20)
-    while True:
-        try:
-            size += os.write(handle, zeros)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            return size
+    size = 0
+    for piece in (1 << 20, 1 << 16, 1 << 12):
+        while (
+            True
+        ):  # what the file system had set aside for its own tables shows only once the data is on disk
+            before = size
+            with contextlib.suppress(OSError):
+                while True:
+                    size += os.write(handle, bytes(piece))
+            os.fsync(handle)
+            if size == before:
+                break
+    return size
 
 
 def _reserve(handle: int, start: int, length: int) -> bool:

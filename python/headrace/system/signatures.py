@@ -92,6 +92,8 @@ def _only_zeros(handle: int) -> bool:
             if error.errno == errno.ENXIO:  # no data beyond
                 return True
             raise
+        if end <= position:
+            return True
         while position < end:
             piece = os.pread(handle, min(_EDGE, end - position), position)
             if not piece or any(piece):

@@ -15,11 +15,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from headrace.errors import HeadraceError, MissingError, Problem, RefusedError, UnsupportedLevelError
-from headrace.system import filesystems, loops, signatures
+from headrace.system import filesystems, loops, requirements, signatures
 from headrace.system.journal import Entry
 from headrace.system.mounts import mount, mount_of
 from headrace.system.owned import make_directories, make_file
-from headrace.system.requirements import missing_program
 from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
 from headrace.targets.queue_settings import NAMES, QueueSettings
@@ -104,19 +103,24 @@ class BlockTarget(Target):
         self._entries: list[Entry] = []
         self._queue: QueueSettings | None = None
 
-    def _refusal(self, forced_devices: frozenset[str]) -> tuple[str, str] | None:
-        """Why the medium must not be overwritten and what to do about it, or None when it may be."""
+    def _objection(self, forced_devices: frozenset[str]) -> HeadraceError | None:
+        """Why the medium cannot be used, or must not be overwritten; None when it may be."""
         medium = self.options.medium.resolve()
-        if not medium.exists():
-            return None
-        if users := signatures.holders(medium):
-            return f"{medium} is in use: {'; '.join(users)}", "name a device that nobody uses"
-        forced = {Path(name).resolve() for name in forced_devices}
-        if medium not in forced and (found := signatures.contents(medium)):
-            return (
-                f"{medium} is not empty: it holds {found}",
-                f"if that may be lost, add --force-device {self.options.medium}",
-            )
+        try:
+            if found := self._medium_problem():
+                return MissingError(found[0], hint=found[1])
+            if not medium.exists():
+                return None
+            if users := signatures.holders(medium):
+                return RefusedError(
+                    f"{medium} is in use: {'; '.join(users)}", hint="name one that nobody uses"
+                )
+            forced = {Path(name).resolve() for name in forced_devices}
+            if medium not in forced and (holds := signatures.contents(medium)):
+                remedy = f"if that may be lost, add --force-device {self.options.medium}"
+                return RefusedError(f"{medium} is not empty: it holds {holds}", hint=remedy)
+        except OSError as error:
+            return MissingError(f"{medium}: {error.strerror}", hint="give yourself permission to reach it")
         return None
 
     def _medium_problem(self) -> tuple[str, str] | None:
@@ -160,43 +164,48 @@ class BlockTarget(Target):
         except OSError:
             return self.options.size
 
-    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+    def _machine_problems(self) -> list[Problem]:
+        """What the machine lacks, whatever the medium holds."""
         needed_by = f"target {self.name}"
         if self.options.drive is not None:
-            drive = self.options.drive
+            what = f'drive = "{self.options.drive}": emulated drives are not yet available'
             remedy = "name a device or an image, or run the study by `headrace simulate`"
-            return [Problem(f'drive = "{drive}": emulated drives are not yet available', needed_by, remedy)]
+            return [Problem(what, needed_by, remedy)]
         if os.geteuid() != 0:
-            return [
-                Problem(
-                    "formatting and mounting needs root",
-                    needed_by,
-                    "run as root, or use a target of kind path",
-                )
-            ]
+            remedy = "run as root, or use a target of kind path"
+            return [Problem("formatting and mounting needs root", needed_by, remedy)]
         problems = [
             problem
             for program in ("mount", "blkid", "setpriv")
-            if (problem := missing_program(program, needed_by)) is not None
+            if (problem := requirements.missing_program(program, needed_by)) is not None
         ]
         if self.options.image is not None and not Path("/dev/loop-control").exists():
             problems.append(Problem("this kernel has no loop devices", needed_by, "modprobe loop"))
+        return problems
+
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        needed_by = f"target {self.name}"
+        problems = self._machine_problems()
         if reason := self.unsupported():
-            remedy = reason.rpartition("(")[2].rstrip(")") if reason.endswith(")") else "name another level"
-            level = (
-                ("raid", str(self.options.raid.level))
-                if self.options.raid
-                else ("filesystem", self.options.filesystem)
+            kind = self.options.filesystem
+            lacks_program = (
+                requirements.missing_program(f"mkfs.{kind}", needed_by) is not None
+                and self.options.raid is None
             )
-            without = "its trials are recorded as unsupported"
-            problems.append(Problem(reason, needed_by, remedy, fatal=False, without=without, level=level))
-        if not any(problem.fatal for problem in problems):
-            try:
-                found = self._medium_problem() or self._refusal(forced_devices)
-            except OSError as error:
-                found = (f"{self.options.medium}: {error.strerror}", "give yourself permission to reach it")
-            if found is not None:
-                problems.append(Problem(found[0], needed_by, found[1]))
+            problems.append(
+                Problem(
+                    reason,
+                    needed_by,
+                    requirements.remedy(f"mkfs.{kind}") if lacks_program else "name another level",
+                    fatal=False,
+                    without="its trials are recorded as unsupported",
+                    level=("raid", str(self.options.raid.level))
+                    if self.options.raid
+                    else ("filesystem", kind),
+                )
+            )
+        elif not problems and (objection := self._objection(forced_devices)):
+            problems.append(Problem(objection.message, needed_by, objection.hint or ""))
         return problems
 
     def unsupported(self) -> str | None:
@@ -211,13 +220,10 @@ class BlockTarget(Target):
     def prepare(self, context: TargetContext) -> Location:
         if reason := self.unsupported():
             raise UnsupportedLevelError(reason)
-        for problem in self.check(context.forced_devices):
-            if problem.fatal:
-                refused = (
-                    os.geteuid() == 0 and self.options.drive is None and self._refusal(context.forced_devices)
-                )
-                kind = RefusedError if refused else MissingError
-                raise kind(f"target {self.name}: {problem.what}", hint=problem.remedy)
+        if problems := [problem for problem in self._machine_problems() if problem.fatal]:
+            raise MissingError(f"target {self.name}: {problems[0].what}", hint=problems[0].remedy)
+        if objection := self._objection(context.forced_devices):
+            raise objection
         try:
             return self._prepare(context)
         except OSError as error:

@@ -86,8 +86,9 @@ class PathTarget(Target):
         def lacks(what: str, remedy: str) -> list[Problem]:
             return [Problem(what, needed_by, remedy)]
 
-        directory, nearest = self._directory, self._nearest()
+        directory = self._directory
         try:
+            nearest = self._nearest()
             if nearest != directory and not self.options.create:
                 return lacks(
                     f"the directory {directory} is missing", f"mkdir -p {directory}, or create = true"
