@@ -155,11 +155,11 @@ class Queue:
             raise UnsupportedLevelError(f"{self.disk} has no scheduler")
         if now == wanted:
             return now
+        if not os.access(_queue(self.disk) / "scheduler", os.W_OK):
+            raise UnsupportedLevelError(f"setting the scheduler of {self.disk} needs root")
         self._begin(None)
         try:
             _write(self.disk, "scheduler", wanted)
-        except PermissionError as error:
-            raise UnsupportedLevelError(f"setting the scheduler of {self.disk} needs root") from error
         except OSError as error:
             offered = ", ".join(schedulers(self.disk))
             raise UnsupportedLevelError(
@@ -179,6 +179,8 @@ class Queue:
         now = read_depth(self.disk)
         if now == wanted:
             return wanted
+        if not os.access(_queue(self.disk) / "nr_requests", os.W_OK):
+            raise UnsupportedLevelError(f"setting the queue depth of {self.disk} needs root")
         scheduler = read_scheduler(self.disk) or "none"
         self._begin(now if now is not None else most)
         try:
@@ -190,8 +192,6 @@ class Queue:
             finally:
                 if scheduler != "none":
                     _write(self.disk, "scheduler", scheduler)
-        except PermissionError as error:
-            raise UnsupportedLevelError(f"setting the queue depth of {self.disk} needs root") from error
         except OSError as error:
             raise UnsupportedLevelError(
                 f"{self.disk} takes no queue depth of {wanted}: {error.strerror}"
@@ -244,12 +244,11 @@ def set_read_ahead(journal: Journal, mount: Mount, size: int) -> tuple[int, Entr
     before = file.read_text().strip()
     if int(before) * 1024 == size:
         return size, None
+    if not os.access(file, os.W_OK):
+        raise UnsupportedLevelError("setting the read-ahead needs root")
     entry = journal.begin("write_setting", path=str(file), value=before)
     try:
         file.write_text(str(size // 1024))
-    except PermissionError as error:
-        journal.end(entry)
-        raise UnsupportedLevelError("setting the read-ahead needs root") from error
     except OSError as error:
         journal.end(entry)
         raise UnsupportedLevelError(
