@@ -36,7 +36,7 @@ def verdict(difference: Difference) -> str:
     if not difference.different:
         return "no difference seen"
     change = (difference.ratio.value - 1) * 100
-    return f"{'B' if difference.better == 'b' else 'A'} better ({'+' if change > 0 else ''}{number(change, 2)} %)"
+    return f"{'B' if difference.better == 'b' else 'A'} better ({'+' if change > 0 else ''}{number(change, 2)}\u202f%)"
 
 
 def headline(comparison: Comparison) -> list[str]:
@@ -55,21 +55,21 @@ def headline(comparison: Comparison) -> list[str]:
         change = (largest.ratio.value - 1) * 100
         sentences.append(
             f"{title}: B is better in {wins['b']}, A in {wins['a']} of {wording.plural(len(mine), 'cell')}; the largest "
-            f"difference is {'+' if change > 0 else ''}{number(change, 2)} % from A to B ({_cell(largest)}, "
+            f"difference is {'+' if change > 0 else ''}{number(change, 2)}\u202f% from A to B ({_cell(largest)}, "
             f"{wording.plural(largest.slots, 'slot')})."
         )
     return sentences
 
 
-def _row(difference: Difference) -> dict[str, Any]:
+def _row(difference: Difference, provenance: str) -> dict[str, Any]:
     shown = metric(difference.metric, max(abs(difference.a.value), abs(difference.b.value)))
     effect, ratio = difference.effect_size, difference.ratio
     return {
         "cell": _cell(difference),
         "slots": difference.slots,
         "metric": shown.title,
-        "a": tables.value(difference.a, shown, difference.a.provenance or "", unit=True),
-        "b": tables.value(difference.b, shown, difference.b.provenance or "", unit=True),
+        "a": tables.value(difference.a, shown, difference.a.provenance or provenance, unit=True),
+        "b": tables.value(difference.b, shown, difference.b.provenance or provenance, unit=True),
         "ratio": f"{value_text(ratio, RATIO)}",
         "ratio_interval": interval_text(ratio, RATIO),
         "effect": value_text(effect, RATIO),
@@ -170,7 +170,7 @@ def _figures(comparison: Comparison) -> list[dict[str, Any]]:
 def render_comparison(comparison: Comparison, folder_a: str = "", folder_b: str = "") -> str:
     """The whole page. Folders are relative paths to the two results folders, for links to trials."""
     items = _figures(comparison)
-    rows = [_row(d) for d in comparison.differences[:ROWS_AT_MOST]]
+    rows = [_row(d, comparison.provenance) for d in comparison.differences[:ROWS_AT_MOST]]
     return (
         environment()
         .get_template("comparison.html.j2")

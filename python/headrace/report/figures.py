@@ -3,6 +3,7 @@ page's data and refills them when the reader picks other curves, metrics or tria
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import bokeh.embed
@@ -72,6 +73,16 @@ def _whisker(source: Any, colour: str, **where: str) -> Any:
         lower_head=models.TeeHead(size=8, line_color=colour),
         **where,
     )
+
+
+def _wrapped(label: str) -> str:
+    # On a phone a long label would leave no room for the figure.
+    return "\n".join(textwrap.wrap(label, 24, break_long_words=True)) or label
+
+
+def _row_height(labels: list[str]) -> int:
+    lines = max((label.count("\n") + 1 for label in labels), default=1)
+    return 26 if lines == 1 else 10 + 15 * lines
 
 
 def _row_whisker(source: Any, base: str) -> Any:
@@ -193,7 +204,7 @@ def effect_figure(element: str, workload: str, name: str, effects: list[FactorEf
         for level in effect.levels:
             estimate = level.estimate
             value = estimate.value / shown.divisor
-            rows["level"].append(f"{factor_text(effect.factor)} {level_text(level.level)}")
+            rows["level"].append(_wrapped(f"{factor_text(effect.factor)} {level_text(level.level)}"))
             rows["value"].append(value)
             rows["low"].append(estimate.low / shown.divisor if estimate.low is not None else value)
             rows["high"].append(estimate.high / shown.divisor if estimate.high is not None else value)
@@ -208,7 +219,7 @@ def effect_figure(element: str, workload: str, name: str, effects: list[FactorEf
         f"{shown.title} of {workload}, by level",
         shown.heading,
         "",
-        height=90 + 26 * len(rows["level"]),
+        height=90 + _row_height(rows["level"]) * len(rows["level"]),
         y_range=list(reversed(rows["level"])),
         x_range=models.Range1d(low - room, high + room),
     )
@@ -225,7 +236,7 @@ _RATIO_COLOURS = {"a": CURVE_COLOURS[1], "b": CURVE_COLOURS[0], "": GREY}
 def ratio_figure(element: str, title: str, rows: list[tuple[str, Estimate, str, str]]) -> dict[str, Any]:
     """Ratios of two result sets with their intervals; rows are (cell, ratio, verdict, better side or nothing)."""
     data: dict[str, list[Any]] = {
-        "cell": [cell for cell, _, _, _ in rows],
+        "cell": [_wrapped(cell) for cell, _, _, _ in rows],
         "value": [ratio.value for _, ratio, _, _ in rows],
         "low": [ratio.value if ratio.low is None else ratio.low for _, ratio, _, _ in rows],
         "high": [ratio.value if ratio.high is None else ratio.high for _, ratio, _, _ in rows],
@@ -239,7 +250,7 @@ def ratio_figure(element: str, title: str, rows: list[tuple[str, Estimate, str, 
         title,
         "B / A",
         "",
-        height=90 + 26 * len(rows),
+        height=90 + _row_height(data["cell"]) * len(rows),
         y_range=list(reversed(data["cell"])),
         x_range=models.Range1d(low - room, high + room),
     )
