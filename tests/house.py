@@ -1,0 +1,56 @@
+"""A place in which end-to-end tests run the installed command as a user does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HEADRACE = Path(sys.executable).with_name("headrace")
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass
+class House:
+    """A place to run studies in."""
+
+    place: Path
+    cache: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def study(self, text: str, name: str = "study.toml") -> Path:
+        file = self.place / name
+        file.write_text(text)
+        return file
+
+    def start(self, *arguments: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(HEADRACE), *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.place,
+            env={**os.environ, **self.environment},
+        )
+
+    def run(self, *arguments: object, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def measure(self, study: Path, results: str = "results") -> subprocess.CompletedProcess[str]:
+        return self.run("run", study, "--results", results, "--cache-dir", self.cache)
+
+    def trials(self, results: str = "results") -> list[dict[str, Any]]:
+        return [json.loads(file.read_text()) for file in sorted((self.place / results / "trials").glob("*/trial.json"))]
+
+
