@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from headrace.datasets.collisions import BLOCK_EVENTS, SIGNAL, stream
+from headrace.datasets.collisions import BLOCK_EVENTS
 from headrace.datasets.integrity import checksum
-from headrace.datasets.shapes import TREE_NAME, dressed_block
+from headrace.datasets.shapes import dressed_block
 from headrace.datasets.spec import DatasetSpec
 from headrace.datasets.table import Table, concatenate
-from headrace.datasets.writing.placement import Placement
-from headrace.datasets.writing.rootfile import new_root_file
-from headrace.datasets.writing.ttree import TreeWriter
-
-CLUSTER_EVENTS = {"bench": 10_000, "nano": 5_000, "aod": 500}
-"""About 10 MB compressed a cluster for `nano` and `aod`, as CMS flushes NanoAOD (autoFlush of -10000000 in
-NanoAODOutputModule); smaller for `bench`, so that files of some 10 MB have several."""
-
-BASKET_BYTES = {"bench": 32_000, "nano": 64_000, "aod": 64_000}
-"""ROOT's default of 32 000 bytes for `bench`; for the others what TTree::OptimizeBaskets comes to (at most 256 000)."""
+from headrace.datasets.writing.events_file import EventsFile, cluster_events
 
 
 @dataclass(frozen=True)
@@ -51,16 +41,6 @@ def file_range(spec: DatasetSpec, number: int) -> tuple[int, int]:
     return spec.events * number // spec.files, spec.events * (number + 1) // spec.files
 
 
-def cluster_events(spec: DatasetSpec) -> int:
-    """Events a cluster of this data set."""
-    return spec.cluster_events or CLUSTER_EVENTS[spec.shape]
-
-
-def basket_bytes(spec: DatasetSpec) -> int:
-    """Uncompressed bytes a basket of this data set at most."""
-    return spec.basket_size or BASKET_BYTES[spec.shape]
-
-
 def offset_bytes(spec: DatasetSpec) -> int:
     """Bytes of one offset of a collection's column in this format."""
     return 4 if spec.format == "ttree" else 8
@@ -85,12 +65,12 @@ def _clusters(spec: DatasetSpec, start: int, stop: int, truth: _Truth) -> Iterat
     held: list[Table] = []
     count = 0
     for block in range(start // BLOCK_EVENTS, -(-stop // BLOCK_EVENTS)):
-        table, selected, process = dressed_block(spec.seed, block, spec.signal_fraction, spec.shape)
+        dressed = dressed_block(spec.seed, block, spec.signal_fraction, spec.shape)
         first = block * BLOCK_EVENTS
         low, high = max(start - first, 0), min(stop - first, BLOCK_EVENTS)
-        truth.signal += int((process[low:high] == SIGNAL).sum())
-        truth.selected += int(selected[low:high].sum())
-        held.append(table.slice(low, high))
+        truth.signal += int(dressed.signal[low:high].sum())
+        truth.selected += int(dressed.signal_selected[low:high].sum())
+        held.append(dressed.table.slice(low, high))
         count += high - low
         if count >= size:
             whole = concatenate(held)
@@ -108,19 +88,11 @@ def write_file(spec: DatasetSpec, number: int, directory: Path, progress: Callab
     path = directory / file_name(number)
     truth = _Truth()
     memory = 0
-    placement: Placement[Any] = Placement(spec.order, stream(spec.seed, "placement", number))
-    with new_root_file(path, spec, number) as file:
-        writer: TreeWriter | None = None
+    with EventsFile(path, spec, number) as file:
         for table in _clusters(spec, start, stop, truth):
-            if writer is None:
-                writer = TreeWriter(
-                    file, TREE_NAME, table, basket_bytes(spec), cluster_events(spec), placement
-                )
-            writer.write_cluster(table)
+            file.write(table)
             memory += table_bytes(table, offset_bytes(spec))
             progress(table.events)
-        if writer is not None:
-            writer.finish()
     return FileFacts(
         name=path.name,
         events=stop - start,

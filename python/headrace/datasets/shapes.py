@@ -6,18 +6,16 @@ beside them, `aod` thousands (`fillings.py` says which).
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.datasets.collisions import BLOCK_EVENTS, Collisions, Objects, generate_block, stream
-from headrace.datasets.fillings import FILLINGS, fill, reduced
+from headrace.datasets.collisions import BLOCK_EVENTS, SIGNAL, Collisions, Objects, generate_block, stream
+from headrace.datasets.fillings import fill, further, reduced
 from headrace.datasets.kinematics import ELECTRON_MASS_GEV, MUON_MASS_GEV
 from headrace.datasets.spec import Shape
 from headrace.datasets.table import Array, Table
-
-TREE_NAME = "Events"
 
 TRIGGERS = (
     "HLT_Ele27_WPTight_Gsf",
@@ -185,10 +183,19 @@ def _dressed(block: Collisions, seed: int) -> Table:
     return table
 
 
-def dressed_block(seed: int, block: int, signal_fraction: float, shape: Shape) -> tuple[Table, Any, Any]:
-    """Block number `block` as a table of this shape, and which of its events are selected signal, shape (events,)."""
+@dataclass(frozen=True)
+class DressedBlock:
+    """A block of events in a shape, with the truth about each, shape (events,)."""
+
+    table: Table
+    signal: npt.NDArray[np.bool_]
+    signal_selected: npt.NDArray[np.bool_]
+    """Signal whose four leptons were all reconstructed, identified and isolated within the acceptance."""
+
+
+def dressed_block(seed: int, block: int, signal_fraction: float, shape: Shape) -> DressedBlock:
+    """Block number `block` of the events of this seed, in this shape."""
     collisions = generate_block(seed, block, signal_fraction)
     table = _dressed(collisions, seed)
-    if shape != "bench":
-        fill(table, FILLINGS[shape], lambda name: stream(seed, name, block))
-    return table, collisions.signal_selected, collisions.process
+    fill(table, further(shape), lambda name: stream(seed, name, block))
+    return DressedBlock(table, collisions.process == SIGNAL, collisions.signal_selected)

@@ -55,3 +55,14 @@ def concatenate(tables: list[Table]) -> Table:
             for name, (of, _) in first.objects.items()
         },
     )
+
+
+def columns_of(table: Table) -> list[tuple[str, np.dtype[Any], str]]:
+    """(name, type, collection or empty) of every column, counts too, in the order in which files have them."""
+    found: list[tuple[str, Any, str]] = [(name, values.dtype, "") for name, values in table.scalars.items()]
+    for collection in table.counts:
+        found.append((f"n{collection}", np.dtype(np.int32), ""))
+        found += [
+            (name, values.dtype, of) for name, (of, values) in table.objects.items() if of == collection
+        ]
+    return found

@@ -52,8 +52,9 @@ def fit_peak(histogram: Mapping[str, Any], low: float, high: float, mass: float,
         position = (x - low) / (high - low)
         return signal * ndtr((x - mean) / sigma) + background * (position + slope * (position**2 - position))
 
+    model: Any = expected
     minimiser: Any = Minuit(
-        ExtendedBinnedNLL(counts, edges, expected),
+        ExtendedBinnedNLL(counts, edges, model),
         signal=total / 2,
         mean=mass,
         sigma=width,

@@ -88,8 +88,8 @@ def _four_leptons(electron_pairs: Any, muon_pairs: Any, found: Histograms) -> in
     )
     quad = quad[~(same & shared)]
     first_is_nearer = abs(quad.a.mass - Z_MASS_GEV) <= abs(quad.b.mass - Z_MASS_GEV)
-    nearer = ak.where(first_is_nearer, quad.a.mass, quad.b.mass)
-    other = ak.where(first_is_nearer, quad.b.mass, quad.a.mass)
+    nearer: Any = ak.where(first_is_nearer, quad.a.mass, quad.b.mass)
+    other: Any = ak.where(first_is_nearer, quad.b.mass, quad.a.mass)
     leading = np.maximum(quad.a.high, quad.b.high)
     next_one = np.maximum(
         np.minimum(quad.a.high, quad.b.high), ak.where(quad.a.high > quad.b.high, quad.a.low, quad.b.low)

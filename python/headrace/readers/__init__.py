@@ -5,8 +5,3 @@ by ROOT's interpreter (root_reader.py, with the optional `root` package). Shared
 """
 
 from __future__ import annotations
-
-from headrace.readers.counts import ReadCounts
-from headrace.readers.spans import Span, spans_of
-
-__all__ = ["ReadCounts", "Span", "spans_of"]

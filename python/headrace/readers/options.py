@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 
 from headrace.datasets.spec import DatasetSpec
 from headrace.errors import Problem
-from headrace.readers.counts import ReadCounts
 
 Reader = Literal["uproot", "rdataframe", "event-loop"]
 
@@ -46,14 +45,3 @@ def reader_problems(options: ReadingOptions, needed_by: str) -> list[Problem]:
             )
         ]
     return []
-
-
-def finish_counts(counts: ReadCounts) -> dict[str, float]:
-    """The fields of a JobOutput that a `ReadCounts` gives."""
-    return {
-        "bytes_uncompressed": counts.bytes_uncompressed,
-        "bytes_asked": counts.bytes_asked,
-        "bytes_unique": counts.bytes_unique,
-        "read_calls": counts.read_calls,
-        "read_wait_s": counts.read_wait_s,
-    }

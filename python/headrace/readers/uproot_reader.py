@@ -10,12 +10,11 @@ from typing import Any
 import awkward as ak
 import uproot
 
+from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.errors import HeadraceError
 from headrace.readers.counted_source import Access, counted_source
 from headrace.readers.counts import ReadCounts
 from headrace.readers.spans import Span
-
-TREE_NAME = "Events"
 
 
 @dataclass(frozen=True)
@@ -56,15 +55,18 @@ class UprootReader:
         self._counts = counts
         self._open: tuple[str, Any, Any] | None = None
 
-    def read(self, span: Span, columns: Sequence[str]) -> Iterator[Chunk]:
+    def read(self, span: Span, columns: Sequence[str] | None, share: Share | None = None) -> Iterator[Chunk]:
         """The events of a span, in order, in chunks that end where clusters end.
 
+        `columns` None stands for all; with a `share`, clusters are left out.
         Raises HeadraceError for a file that cannot be read whole, and for a column that it does not have.
         """
         with readable(span.file):
             tree = self.tree(span.file)
             total = int(tree.num_entries)
-            missing = sorted(set(columns) - set(tree.keys()))
+            known = list(tree.keys(recursive=False))
+            columns = known if columns is None else columns
+            missing = sorted(set(columns) - set(known))
             if missing:
                 raise HeadraceError(f"{span.file}: no column {', '.join(missing)} in {TREE_NAME}")
             stop = total if span.events is None else span.first_event + span.events
@@ -72,10 +74,14 @@ class UprootReader:
                 raise HeadraceError(
                     f"{span.file}: has {total} events, but events up to {stop} were to be read"
                 )
-            steps = self._steps(tree, columns, span.first_event, stop)
+            clusters = [edge for edge in cluster_ends(tree, columns) if span.first_event < edge < stop]
+            runs = (share or Share(1.0)).runs(span.first_event, [*clusters, stop])
+            steps = _joined(runs, self._step_events)
         for begin, end in steps:
             with readable(span.file):
-                found = tree.arrays(list(columns), entry_start=begin, entry_stop=end, library="ak")
+                found = tree.arrays(
+                    list(columns), entry_start=begin, entry_stop=end, library="ak", array_cache=None
+                )
                 chunk = {column: found[column] for column in columns}
                 for column, array in chunk.items():
                     if len(array) != end - begin:
@@ -104,13 +110,41 @@ class UprootReader:
             self._open[1].close()
             self._open = None
 
-    def _steps(self, tree: Any, columns: Sequence[str], start: int, stop: int) -> list[tuple[int, int]]:
-        """Cuts [start, stop) at ends of clusters, each step as many clusters as give `step_events` or more."""
-        edges = [start]
-        for edge in cluster_ends(tree, columns):
-            if start < edge < stop and edge - edges[-1] >= self._step_events:
-                edges.append(edge)
-        return [(begin, end) for begin, end in zip(edges, [*edges[1:], stop], strict=True) if end > begin]
+
+class Share:
+    """Which clusters are read so that a share of all events is; carries over from span to span what it still owes."""
+
+    def __init__(self, fraction: float) -> None:
+        self._fraction = fraction
+        self._owed = 0.0
+
+    def runs(self, start: int, ends: list[int]) -> list[tuple[int, int]]:
+        """Of the clusters that end at `ends`, the runs of events to be read.
+
+        A cluster is read when a whole one is owed; what is owed at the end is read from the last one's beginning.
+        """
+        found: list[tuple[int, int]] = []
+        begin = start
+        for end in ends:
+            size = end - begin
+            self._owed += self._fraction * size
+            count = size if self._owed >= size - 1e-6 else (round(self._owed) if end == ends[-1] else 0)
+            if count:
+                found.append((begin, begin + count))
+                self._owed -= count
+            begin = end
+        return found
+
+
+def _joined(runs: list[tuple[int, int]], step_events: int) -> list[tuple[int, int]]:
+    """Neighbouring runs joined until a step has `step_events` or more."""
+    steps: list[tuple[int, int]] = []
+    for begin, end in runs:
+        if steps and steps[-1][1] == begin and steps[-1][1] - steps[-1][0] < step_events:
+            steps[-1] = (steps[-1][0], end)
+        else:
+            steps.append((begin, end))
+    return steps
 
 
 def is_rntuple(tree: Any) -> bool:

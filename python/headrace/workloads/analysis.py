@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from headrace.datasets import DatasetSpec, estimated_bytes
 from headrace.errors import Problem
-from headrace.readers import ReadCounts, spans_of
-from headrace.readers.options import ReadingOptions, finish_counts, reader_problems
+from headrace.readers.options import ReadingOptions, reader_problems
 from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
 
 
@@ -41,10 +40,10 @@ class Analysis(Workload):
         return estimated_bytes(self.analysis.data)
 
     def warm(self) -> None:
-        """Imports the reader and runs the whole search once over a few events of its own."""
-        from headrace.readers.warming import warm_search
+        """Runs the whole search once over a few events of its own."""
+        from headrace.readers.warming import warm_by_running
 
-        warm_search(self.analysis)
+        warm_by_running(self, self.analysis.data)
 
     def run(self, job: JobInput) -> JobOutput:
         """Reads, fills and fits. Raises HeadraceError for a file that cannot be read whole."""
@@ -52,33 +51,19 @@ class Analysis(Workload):
         from headrace.higgs.fits import peaks
         from headrace.higgs.histograms import Histograms
         from headrace.higgs.selection import search
-        from headrace.readers.uproot_reader import UprootReader
-        from headrace.readers.verification import verify
+        from headrace.readers.uproot_reading import UprootReading
 
-        counts = ReadCounts()
+        reading = UprootReading(self.analysis, job)
         histograms = Histograms()
-        reader = UprootReader(self.analysis.access, self.analysis.step_events, counts)
-        events_by_file: dict[str, int] = {}
-        candidates = 0
         begun = time.monotonic()
-        try:
-            for span in spans_of(job):
-                events_by_file.setdefault(span.file, 0)
-                for chunk in reader.read(span, SEARCH_COLUMNS):
-                    candidates += search(chunk.columns, histograms)
-                    events_by_file[span.file] += chunk.events
-        finally:
-            reader.close()
+        candidates = sum(search(chunk.columns, histograms) for chunk in reading.chunks(SEARCH_COLUMNS))
         read = time.monotonic()
-        if self.analysis.verify:
-            verify(events_by_file, whole=job.packets is None)
         numbers = histograms.numbers()
         found = peaks(numbers)
         return JobOutput(
-            events=sum(events_by_file.values()),
             phases=[("read", begun, read), ("fit", read, time.monotonic())],
             results={"four_lepton_events": candidates, "peaks": found, "histograms": numbers},
-            **finish_counts(counts),  # pyright: ignore[reportArgumentType]
+            **reading.output(),
         )
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:

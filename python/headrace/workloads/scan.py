@@ -9,8 +9,7 @@ from pydantic import Field
 
 from headrace.datasets import DatasetSpec, estimated_bytes
 from headrace.errors import Problem
-from headrace.readers import ReadCounts, spans_of
-from headrace.readers.options import ReadingOptions, finish_counts, reader_problems
+from headrace.readers.options import ReadingOptions, reader_problems
 from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
 
 
@@ -48,19 +47,31 @@ class Scan(Workload):
         return estimated_bytes(self.scan.data)
 
     def warm(self) -> None:
-        """Imports the reader and runs it once over a few events of its own."""
-        import hist  # noqa: F401 - a job would otherwise import it while it is measured
+        """Reads and fills once over a few events of its own."""
+        from headrace.readers.warming import warm_by_running
 
-        import headrace.higgs.histograms
-        import headrace.readers.verification  # noqa: F401
-        from headrace.readers.warming import warm_column
-
-        # The variable itself may be one that only the study's shape has.
-        warm_column(self.scan, "Muon_pt")
+        warm_by_running(self, self.scan.data)
 
     def run(self, job: JobInput) -> JobOutput:
         """Reads and fills. Raises HeadraceError for a file that cannot be read whole."""
-        return self._run_uproot(job)
+        import awkward as ak
+        import hist
+        import numpy as np
+
+        from headrace.higgs.histograms import as_numbers
+        from headrace.readers.uproot_reading import UprootReading
+
+        reading = UprootReading(self.scan, job)
+        axis = hist.axis.Regular(self.scan.bins, self.scan.low, self.scan.high)
+        histogram: Any = hist.Hist(axis, storage=hist.storage.Int64())
+        begun = time.monotonic()
+        for chunk in reading.chunks([self.scan.variable]):
+            histogram.fill(np.asarray(ak.ravel(chunk.columns[self.scan.variable]), np.float64))
+        return JobOutput(
+            phases=[("read", begun, time.monotonic())],
+            results={"variable": self.scan.variable, "histogram": as_numbers(histogram)},
+            **reading.output(),
+        )
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The sum of the jobs' histograms."""
@@ -68,35 +79,3 @@ class Scan(Workload):
 
         found = [output["histogram"] for output in outputs if "histogram" in output]
         return {"variable": self.scan.variable, "histogram": merged(found)} if found else {}
-
-    def _run_uproot(self, job: JobInput) -> JobOutput:
-        import awkward as ak
-        import hist
-        import numpy as np
-
-        from headrace.higgs.histograms import as_numbers
-        from headrace.readers.uproot_reader import UprootReader
-        from headrace.readers.verification import verify
-
-        counts = ReadCounts()
-        reader = UprootReader(self.scan.access, self.scan.step_events, counts)
-        axis = hist.axis.Regular(self.scan.bins, self.scan.low, self.scan.high)
-        histogram: Any = hist.Hist(axis, storage=hist.storage.Int64())
-        begun = time.monotonic()
-        events_by_file: dict[str, int] = {}
-        try:
-            for span in spans_of(job):
-                events_by_file.setdefault(span.file, 0)
-                for chunk in reader.read(span, [self.scan.variable]):
-                    histogram.fill(np.asarray(ak.ravel(chunk.columns[self.scan.variable]), np.float64))
-                    events_by_file[span.file] += chunk.events
-        finally:
-            reader.close()
-        if self.scan.verify:
-            verify(events_by_file, whole=job.packets is None)
-        return JobOutput(
-            events=sum(events_by_file.values()),
-            phases=[("read", begun, time.monotonic())],
-            results={"variable": self.scan.variable, "histogram": as_numbers(histogram)},
-            **finish_counts(counts),  # pyright: ignore[reportArgumentType]
-        )

@@ -23,7 +23,7 @@ class Placed(Protocol):
 
     @property
     def reading_order(self) -> tuple[int, int]:
-        """(first event, column): pieces of a cluster are read in this order."""
+        """Sorts the pieces of a cluster into the order in which they are read."""
         ...
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +17,11 @@ import uproot.models.TBranch
 import uproot.models.TLeaf
 import uproot.models.TTree
 import uproot.serialization
-from uproot.writing import _cascadetree as cascade_tree
 
-from headrace.datasets.table import Array, Table
+from headrace.datasets.table import Array, Table, columns_of
 from headrace.datasets.writing.placement import Placement
 from headrace.datasets.writing.rootfile import FIXED_DATIME, RootFile
+from headrace.datasets.writing.tree_metadata import BranchFacts, streamed_tree
 
 _KEY = struct.Struct(">ihiIhhqq")
 """TKey with 64-bit places: fNbytes, fVersion, fObjlen, fDatime, fKeylen, fCycle, fSeekKey, fSeekPdir."""
@@ -39,20 +38,12 @@ _MODELS = [
 
 @dataclass
 class _Branch:
-    """A branch as it grows: what TBranch keeps of its baskets, in the order of events."""
+    """A branch as it grows."""
 
     index: int
-    name: str
-    jagged: bool
     strings: bytes
     """Class name, name and title as every basket's key has them."""
-    first_entries: list[int]
-    """First event of each basket."""
-    places: list[int]
-    stored: list[int]
-    """Bytes a basket in the file, with its key."""
-    memory_bytes: int = 0
-    largest_count: int = 0
+    facts: BranchFacts
 
     @property
     def key_bytes(self) -> int:
@@ -91,14 +82,6 @@ def cut_entries(sizes: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]
     return runs
 
 
-def _counter_of(column: str) -> str:
-    return "n" + column.split("_")[0]
-
-
-def _subfield(outer: str, inner: str) -> str:
-    return f"{outer}_{inner}"
-
-
 class TreeWriter:
     """Writes one tree into a ROOT file, cluster after cluster, then `finish`."""
 
@@ -119,15 +102,12 @@ class TreeWriter:
         self._placement: Placement[_Basket] = placement
         self._entries = 0
         self._branches: dict[str, _Branch] = {}
-        self._types: dict[str, Any] = {column: values.dtype for column, values in table.scalars.items()}
-        for collection in table.counts:
-            self._types[f"n{collection}"] = np.dtype(np.int32)
-            for column, (of, values) in table.objects.items():
-                if of == collection:
-                    self._types[column] = f"var * {values.dtype.name}"
-        for index, (column, kind) in enumerate(self._types.items()):
+        for index, (column, dtype, collection) in enumerate(columns_of(table)):
             strings = b"".join(uproot.serialization.string(text) for text in ("TBasket", column, name))
-            self._branches[column] = _Branch(index, column, isinstance(kind, str), strings, [], [], [])
+            counter = f"n{collection}" if collection else None
+            is_counter = column.startswith("n") and column[1:] in table.counts
+            facts = BranchFacts(column, dtype, counter, is_counter, [], [], [], 0, 0)
+            self._branches[column] = _Branch(index, strings, facts)
 
     def write_cluster(self, table: Table) -> None:
         """Appends the events of `table` as one cluster."""
@@ -136,7 +116,7 @@ class TreeWriter:
             baskets += self._flat(self._branches[column], values)
         for collection, counts in table.counts.items():
             branch = self._branches[f"n{collection}"]
-            branch.largest_count = max(branch.largest_count, int(counts.max(initial=0)))
+            branch.facts.largest = max(branch.facts.largest, int(counts.max(initial=0)))
             baskets += self._flat(branch, counts)
         for column, (collection, values) in table.objects.items():
             baskets += self._jagged(self._branches[column], values, table.counts[collection])
@@ -146,7 +126,8 @@ class TreeWriter:
     def finish(self) -> None:
         """Writes what is still to be placed, and the tree itself."""
         self._put(self._placement.rest())
-        data = self._metadata()
+        facts = [branch.facts for branch in self._branches.values()]
+        data = streamed_tree(self._name, facts, self._entries, self._cluster_events, self._basket_size)
         packed = bytes(uproot.compression.compress(data, self._file.compression))
         self._file.add_object("TTree", self._name, "", packed, len(data), big=True)
         self._file.add_streamers(_MODELS)
@@ -180,13 +161,13 @@ class TreeWriter:
         packed = bytes(uproot.compression.compress(payload, self._file.compression))
         end = branch.key_bytes + len(payload) if last is None else last
         head = branch.strings + _BASKET.pack(3, self._basket_size, slot, entries, end) + b"\x00"
-        branch.first_entries.append(self._entries + start)
-        branch.places.append(0)
-        branch.stored.append(0)
-        branch.memory_bytes += branch.key_bytes + len(payload)
-        return _Basket(
-            branch, len(branch.places) - 1, self._entries + start, entries, head + packed, len(payload)
-        )
+        facts = branch.facts
+        facts.first_entries.append(self._entries + start)
+        facts.places.append(0)
+        facts.stored.append(0)
+        facts.memory_bytes += branch.key_bytes + len(payload)
+        number = len(facts.places) - 1
+        return _Basket(branch, number, self._entries + start, entries, head + packed, len(payload))
 
     def _put(self, baskets: list[_Basket]) -> None:
         if not baskets:
@@ -195,8 +176,8 @@ class TreeWriter:
         parts: list[bytes] = []
         for basket in baskets:
             branch = basket.branch
-            branch.places[basket.number] = place
-            branch.stored[basket.number] = basket.size
+            branch.facts.places[basket.number] = place
+            branch.facts.stored[basket.number] = basket.size
             parts.append(
                 _KEY.pack(
                     basket.size,
@@ -212,44 +193,3 @@ class TreeWriter:
             parts.append(basket.tail)
             place += basket.size
         self._file.write(begin, b"".join(parts))
-
-    def _metadata(self) -> bytes:
-        """The tree's object, uncompressed: uproot's serialisation with what differs from branch to branch put in."""
-        capacity = max((len(branch.places) for branch in self._branches.values()), default=0) + 1
-        tree: Any = cascade_tree.Tree(
-            self._file.directory,
-            self._name,
-            "",
-            self._types,
-            self._file.free_segments,
-            _counter_of,
-            _subfield,
-            capacity,
-            10.0,
-        )
-        tree._num_entries = self._entries
-        tree._metadata["fAutoFlush"] = self._cluster_events
-        for datum in tree._branch_data:
-            branch = self._branches[datum["fName"]]
-            count = len(branch.places)
-            datum["fBasketBytes"][:count] = branch.stored
-            datum["fBasketEntry"][:count] = branch.first_entries
-            datum["fBasketEntry"][count] = self._entries
-            datum["fBasketSeek"][:count] = branch.places
-            datum["fBasketSize"] = self._basket_size
-            datum["fTotBytes"] = branch.memory_bytes
-            datum["fZipBytes"] = sum(branch.stored)
-            tree._metadata["fTotBytes"] += datum["fTotBytes"]
-            tree._metadata["fZipBytes"] += datum["fZipBytes"]
-        data = bytearray(b"".join(tree._build_out()))
-        # uproot takes every branch to have as many baskets as the tree, and sets a counter's largest value later:
-        # both are put in at the places that its serialisation noted.
-        for datum in tree._branch_data:
-            branch = self._branches[datum["fName"]]
-            struct.pack_into(">i", data, datum["metadata_start"] + 12, len(branch.places))
-            if datum["kind"] == "counter":
-                special: struct.Struct = datum["tleaf_special_struct"]
-                special.pack_into(
-                    data, datum["basket_metadata_start"] - 25 - special.size, 0, branch.largest_count
-                )
-        return bytes(data)

@@ -1,0 +1,111 @@
+"""The workload `skim`: reads a share of the events, every column, and writes those that survive a selection."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from headrace.datasets import DatasetSpec, estimated_bytes
+from headrace.errors import Problem
+from headrace.readers.options import ReadingOptions, reader_problems
+from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
+
+
+class SkimOptions(ReadingOptions, WorkloadOptions):
+    """Fields of `[workload.NAME]` with `kind = "skim"`."""
+
+    fraction: float = Field(
+        0.5, gt=0, le=1, description="share of the events that is read; whole clusters are left out"
+    )
+    min_leptons: int = Field(
+        2, ge=0, description="good electrons and muons that an event must have to survive"
+    )
+    sync: bool = Field(False, description="wait until what was written is on the device before the job ends")
+
+
+class Skim(Workload):
+    """Copies the events with enough leptons into a file of its own, in the format and codec of the input."""
+
+    kind: ClassVar[str] = "skim"
+    Options: ClassVar[type[WorkloadOptions]] = SkimOptions
+    feeds: ClassVar[frozenset[str]] = frozenset({"files", "packets"})
+    reads_urls: ClassVar[bool] = True
+
+    def __init__(self, name: str, options: SkimOptions) -> None:
+        super().__init__(name, options)
+        self.skim: SkimOptions = options
+
+    def check(self) -> list[Problem]:
+        """The reader's library."""
+        return reader_problems(self.skim, f"workload.{self.name}")
+
+    def dataset(self, slots_max: int) -> DatasetSpec | None:
+        """The data set that is read."""
+        return self.skim.data
+
+    def target_bytes(self, slots_max: int) -> int:
+        """The data set, and as much of it again as the jobs can write at once at most."""
+        whole = estimated_bytes(self.skim.data)
+        copies = max(1.0, slots_max / self.skim.data.files)
+        return whole + int(whole * self.skim.fraction * copies)
+
+    def warm(self) -> None:
+        """Skims a few events of its own."""
+        from headrace.readers.warming import warm_by_running
+
+        warm_by_running(self, self.skim.data)
+
+    def run(self, job: JobInput) -> JobOutput:
+        """Reads, selects, writes. Raises HeadraceError for a file that cannot be read whole."""
+        import awkward as ak
+
+        from headrace.datasets.writing.events_file import EventsFile
+        from headrace.higgs.selection import collection, good_leptons
+        from headrace.readers.tables import table_of
+        from headrace.readers.uproot_reading import UprootReading
+
+        reading = UprootReading(self.skim, job)
+        path = job.scratch / f"skim-{job.slot}.root"
+        phases: list[tuple[str, float, float]] = []
+        survivors = 0
+        with EventsFile(path, self.skim.data, job.slot) as output:
+            begun = time.monotonic()
+            for chunk in reading.chunks(None, self.skim.fraction):
+                electrons, muons = good_leptons(
+                    collection(chunk.columns, "Electron"), collection(chunk.columns, "Muon")
+                )
+                keep = ak.num(electrons) + ak.num(muons) >= self.skim.min_leptons
+                read = time.monotonic()
+                table = table_of(chunk.columns, keep)
+                if table.events:
+                    output.write(table)
+                survivors += table.events
+                written = time.monotonic()
+                phases += [("read", begun, read), ("write", read, written)]
+                begun = written
+        begun = time.monotonic()
+        if self.skim.sync and path.exists():
+            _sync(path)
+        phases.append(("write", begun, time.monotonic()))
+        return JobOutput(
+            bytes_written=path.stat().st_size if path.exists() else 0,
+            phases=phases,
+            results={"events_kept": survivors},
+            **reading.output(),
+        )
+
+    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """The events kept by all jobs."""
+        return {"events_kept": sum(int(output.get("events_kept", 0)) for output in outputs)}
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
