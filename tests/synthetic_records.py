@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from headrace.plan import Plan, Trial
 from headrace.plan.table import plan_to_table
 from headrace.records.store import ResultsHeader, ResultStore

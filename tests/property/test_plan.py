@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from headrace.errors import StudyError
 from headrace.plan import Plan, make_plan
 from headrace.plan.cells import excluded, key
 from headrace.study.model import Part, PlanOptions, Repeats, ReportOptions, RunOptions, Study
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 FACTORS = ["filesystem", "scheduler", "read_ahead", "slots", "codec"]
 

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from scipy import stats
+
 from headrace.analysis.contrasts import Contrasts, by_blocks, by_model
 from headrace.analysis.effects import cost_estimate
-from scipy import stats
 
 
 def split_plot(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from headrace.errors import HeadraceError, StudyError
 from headrace.plan import Plan, Trial, make_plan
 from headrace.plan.design import extremes

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from headrace.errors import HeadraceError, RefusedError
 from headrace.records.read import Records, read
 from headrace.records.sums import job_sums
