@@ -7,8 +7,6 @@ Whatever fails becomes a record with a cause; only a machine that cannot record 
 from __future__ import annotations
 
 import itertools
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from headrace import faults as fault_room
@@ -24,6 +22,7 @@ from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
 from headrace.system.facts import enable_delay_accounting, facts
 from headrace.system.journal import Journal
+from headrace.system.owned import work_directory
 from headrace.targets import TargetContext
 
 
@@ -88,17 +87,15 @@ class Measure(Engine):
             resolve(run.study, trial.target, trial.workload, trial.levels).run.slots
             for trial in run.plan.trials
         )
-        with (
-            Journal.open(run.study.title) as journal,
-            tempfile.TemporaryDirectory(prefix="headrace-") as work,
-        ):
+        with Journal.open(run.study.title) as journal:
+            work, _ = work_directory(journal)  # the first entry, so that it goes last
             enable_delay_accounting(journal)
             nursery = Nursery()
             try:
                 for _, group in itertools.groupby(left, key=lambda trial: trial.whole_plot):
                     trials = [trial for trial in group if _wanted(run, repeating, trial)]
                     if trials:
-                        context = TargetContext(Path(work), journal, run.forced_devices)
+                        context = TargetContext(work, journal, run.forced_devices)
                         _whole_plot(run, trials, context, nursery, environment, slots_max, repeating)
             finally:
                 nursery.close()
@@ -140,9 +137,10 @@ def _whole_plot(
         raise
     except HeadraceError as error:
         target.release(context)
+        status = "unsupported" if isinstance(error, UnsupportedLevelError) else "failed"
         for trial in trials:
             _without_jobs(
-                run, trial, "failed", f"target {trial.target}: {error.message}", environment, repeating
+                run, trial, status, f"target {trial.target}: {error.message}", environment, repeating
             )
         return
     try:
