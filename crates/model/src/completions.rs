@@ -5,6 +5,10 @@ use std::collections::BinaryHeap;
 
 use crate::request::{Completion, Nanos, Status};
 
+/// What a request takes that ends without any work: one that is refused, or asks for nothing. Never nothing,
+/// so that a load that submits again at once still moves on in time.
+pub const ANSWER_NS: Nanos = 10_000;
+
 struct Due {
     /// Time in the upper half, submission number in the lower: one comparison orders both.
     key: u128,

@@ -7,6 +7,7 @@
 pub mod completions;
 pub mod drive;
 pub mod drive_run;
+pub mod faults;
 pub mod filesystem;
 pub mod hdd;
 pub mod histogram;
@@ -14,10 +15,13 @@ pub mod ideal;
 pub mod link;
 pub mod pagecache;
 pub mod power;
+pub mod raid;
 pub mod request;
 pub mod scheduler;
 pub mod spec;
 pub mod ssd;
+pub mod storage;
 pub mod stream;
+pub mod virtualisation;
 
 pub use request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};

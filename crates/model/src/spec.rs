@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use crate::hdd::spec::HddSpec;
+pub use crate::raid::spec::{RaidSpec, StorageSpec};
 pub use crate::ssd::spec::SsdSpec;
 
 /// One drive, as its table in the catalog says.

@@ -1,0 +1,122 @@
+//! Which member holds what: the arithmetic of RAID levels (Linux md's default layouts).
+
+/// A part of a request on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub member: usize,
+    pub sector: u64,
+    pub sectors: u32,
+}
+
+/// The level, with what it needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Striped,
+    Mirrored,
+    /// Stripes with that many parities a stripe.
+    Parity(usize),
+    /// Pairs of mirrors, striped.
+    MirroredPairs,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    pub level: Level,
+    pub members: usize,
+    pub chunk: u64,
+    /// Sectors used of each member.
+    pub member_sectors: u64,
+}
+
+impl Layout {
+    /// Chunks of data in a stripe.
+    pub fn data_chunks(&self) -> usize {
+        match self.level {
+            Level::Striped => self.members,
+            Level::Mirrored => 1,
+            Level::Parity(parities) => self.members - parities,
+            Level::MirroredPairs => self.members / 2,
+        }
+    }
+
+    pub fn capacity_sectors(&self) -> u64 {
+        self.member_sectors * self.data_chunks() as u64
+    }
+
+    /// The member that holds data chunk `index` of a stripe (the first of a pair).
+    pub fn data_member(&self, stripe: u64, index: usize) -> usize {
+        match self.level {
+            Level::Striped => index,
+            Level::Mirrored => 0,
+            Level::MirroredPairs => 2 * index,
+            // Left-symmetric: data begins behind the parities and goes round.
+            Level::Parity(parities) => (self.parity_member(stripe, 0) + parities + index) % self.members,
+        }
+    }
+
+    /// The member that holds parity `index` of a stripe.
+    pub fn parity_member(&self, stripe: u64, index: usize) -> usize {
+        let first = self.members - 1 - (stripe % self.members as u64) as usize;
+        (first + index) % self.members
+    }
+
+    /// Calls `each(stripe, index, sector in the chunk, sectors)` for the chunks a request touches.
+    pub fn for_each_chunk(&self, sector: u64, sectors: u32, mut each: impl FnMut(u64, usize, u64, u32)) {
+        let end = sector + u64::from(sectors);
+        let mut at = sector;
+        while at < end {
+            let chunk = at / self.chunk;
+            let within = at % self.chunk;
+            let length = (self.chunk - within).min(end - at);
+            let data = self.data_chunks() as u64;
+            each(chunk / data, (chunk % data) as usize, within, length as u32);
+            at += length;
+        }
+    }
+}
+
+/// Adds a piece, joined to one that ends where it begins.
+pub fn join(pieces: &mut Vec<Piece>, piece: Piece) {
+    let before = |p: &Piece| p.member == piece.member && p.sector + u64::from(p.sectors) == piece.sector;
+    match pieces.iter().position(before) {
+        Some(index) => pieces[index].sectors += piece.sectors,
+        None => pieces.push(piece),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_sector_has_one_place_of_its_own(members in 3usize..8, parities in 1usize..3, chunk in 1u64..9) {
+            let layout = Layout { level: Level::Parity(parities), members, chunk, member_sectors: chunk * 40 };
+            prop_assume!(members > parities + 1);
+            let mut taken = std::collections::HashSet::new();
+            for sector in 0..layout.capacity_sectors() {
+                let mut places = Vec::new();
+                layout.for_each_chunk(sector, 1, |stripe, index, within, sectors| {
+                    assert_eq!(sectors, 1);
+                    let member = layout.data_member(stripe, index);
+                    for parity in 0..parities {
+                        assert_ne!(member, layout.parity_member(stripe, parity));
+                    }
+                    places.push((member, stripe * chunk + within));
+                });
+                prop_assert_eq!(places.len(), 1);
+                prop_assert!(places[0].1 < layout.member_sectors);
+                prop_assert!(taken.insert(places[0]));
+            }
+        }
+    }
+
+    #[test]
+    fn parity_goes_round_as_md_has_it() {
+        let layout = Layout { level: Level::Parity(1), members: 4, chunk: 128, member_sectors: 1280 };
+        let parities: Vec<usize> = (0..5).map(|stripe| layout.parity_member(stripe, 0)).collect();
+        assert_eq!(parities, [3, 2, 1, 0, 3]);
+        assert_eq!((0..3).map(|i| layout.data_member(1, i)).collect::<Vec<_>>(), [3, 0, 1]);
+    }
+}

@@ -1,0 +1,354 @@
+//! RAID 0, 1, 5, 6 and 10 over any devices, as Linux md does it.
+//!
+//! A request becomes jobs of pieces on members. A job has one or two rounds: what must be read first, then
+//! what is written. Members are woken in the order of their own times, so a late caller changes nothing.
+
+pub mod layout;
+pub mod planning;
+pub mod rebuild;
+pub mod spec;
+
+use crate::completions::{Completions, ANSWER_NS};
+use crate::request::{Completion, Device, Fault, Nanos, Op, Request, Status};
+use crate::spec::SpecError;
+use layout::{Layout, Level, Piece};
+use rebuild::Rebuild;
+use spec::RaidSpec;
+
+const NEVER: Nanos = Nanos::MAX;
+/// The parent of work that no request asked for.
+const REBUILDING: usize = usize::MAX;
+
+/// A request of the caller's.
+#[derive(Clone, Copy)]
+struct Parent {
+    tag: u64,
+    seq: u64,
+    jobs: usize,
+    status: Status,
+}
+
+/// Pieces that end together; `then` goes out when they have.
+#[derive(Default)]
+struct Job {
+    parent: usize,
+    pending: usize,
+    then: Vec<Piece>,
+    then_op: Option<Op>,
+    fua: bool,
+}
+
+/// A piece under way.
+#[derive(Clone, Copy)]
+struct Child {
+    job: usize,
+    op: Op,
+    piece: Piece,
+    /// Read because another piece could not be: what fails now is not sought elsewhere again.
+    instead: bool,
+}
+
+struct Member<D> {
+    device: D,
+    next_wake: Nanos,
+    /// Gone, or being filled from `Raid::rebuild` on.
+    failed: bool,
+    pending: usize,
+    /// Where its last piece ended.
+    last_end: u64,
+    issued: u64,
+}
+
+/// Numbered places that are used again.
+struct Slab<T> {
+    slots: Vec<T>,
+    free: Vec<usize>,
+}
+
+impl<T> Slab<T> {
+    fn new() -> Self {
+        Slab { slots: Vec::new(), free: Vec::new() }
+    }
+
+    fn insert(&mut self, value: T) -> usize {
+        match self.free.pop() {
+            Some(index) => {
+                self.slots[index] = value;
+                index
+            }
+            None => {
+                self.slots.push(value);
+                self.slots.len() - 1
+            }
+        }
+    }
+}
+
+/// A RAID.
+pub struct Raid<D: Device> {
+    layout: Layout,
+    members: Vec<Member<D>>,
+    parents: Slab<Parent>,
+    jobs: Slab<Job>,
+    children: Slab<Child>,
+    rebuild: Option<Rebuild>,
+    rebuild_bytes_per_s: u64,
+    done: Completions,
+    clock: Nanos,
+    woken: Vec<Completion>,
+    /// Lists that planning fills, kept to be used again.
+    first: Vec<Piece>,
+    then: Vec<Piece>,
+}
+
+impl<D: Device> Raid<D> {
+    /// A RAID over `devices`, whose number must be the one in `spec`.
+    pub fn new(spec: &RaidSpec, devices: Vec<D>) -> Result<Self, SpecError> {
+        spec.check()?;
+        if devices.len() != spec.drives as usize {
+            return crate::spec::refuse("raid.drives", spec.drives, &format!("{}, as given", devices.len()));
+        }
+        let chunk = spec.chunk_bytes / crate::request::SECTOR_BYTES;
+        let smallest = devices.iter().map(Device::capacity_sectors).min().unwrap_or(0);
+        let level = match spec.level {
+            0 => Level::Striped,
+            1 => Level::Mirrored,
+            5 => Level::Parity(1),
+            6 => Level::Parity(2),
+            _ => Level::MirroredPairs,
+        };
+        let member_sectors = smallest / chunk * chunk;
+        if member_sectors == 0 {
+            return crate::spec::refuse("raid.chunk_bytes", spec.chunk_bytes, "at most a drive's capacity");
+        }
+        let member =
+            |device| Member { device, next_wake: NEVER, failed: false, pending: 0, last_end: 0, issued: 0 };
+        Ok(Raid {
+            layout: Layout { level, members: devices.len(), chunk, member_sectors },
+            members: devices.into_iter().map(member).collect(),
+            parents: Slab::new(),
+            jobs: Slab::new(),
+            children: Slab::new(),
+            rebuild: None,
+            rebuild_bytes_per_s: spec.rebuild_bytes_per_s,
+            done: Completions::new(),
+            clock: 0,
+            woken: Vec::new(),
+            first: Vec::new(),
+            then: Vec::new(),
+        })
+    }
+
+    /// Requests handed to each member so far.
+    pub fn issued(&self) -> Vec<u64> {
+        self.members.iter().map(|member| member.issued).collect()
+    }
+
+    pub fn member(&self, index: usize) -> &D {
+        &self.members[index].device
+    }
+
+    pub fn member_mut(&mut self, index: usize) -> &mut D {
+        &mut self.members[index].device
+    }
+
+    pub fn is_degraded(&self) -> bool {
+        self.members.iter().any(|member| member.failed)
+    }
+
+    /// Takes a member out of service from now on; what it has in flight still ends.
+    pub fn fail_member(&mut self, index: usize) {
+        self.members[index].failed = true;
+    }
+
+    /// Works through everything up to `now`, in the order of time.
+    fn advance(&mut self, now: Nanos) {
+        loop {
+            let mut next = self.rebuild.as_ref().map_or(NEVER, |rebuild| rebuild.due);
+            let mut which = None;
+            for (index, member) in self.members.iter().enumerate() {
+                if member.next_wake < next {
+                    next = member.next_wake;
+                    which = Some(index);
+                }
+            }
+            if next > now {
+                break;
+            }
+            self.clock = self.clock.max(next);
+            match which {
+                Some(index) => self.wake_member(index),
+                None => self.rebuild_step(),
+            }
+        }
+        self.clock = self.clock.max(now);
+    }
+
+    fn wake_member(&mut self, index: usize) {
+        let mut woken = std::mem::take(&mut self.woken);
+        let member = &mut self.members[index];
+        member.device.wake(self.clock, &mut woken);
+        member.next_wake = member.device.next_wake().unwrap_or(NEVER);
+        for completion in woken.drain(..) {
+            self.end_child(&completion);
+        }
+        self.woken = woken;
+    }
+
+    fn issue(&mut self, job: usize, op: Op, piece: Piece, instead: bool) {
+        let fua = self.jobs.slots[job].fua;
+        let tag = self.children.insert(Child { job, op, piece, instead }) as u64;
+        let member = &mut self.members[piece.member];
+        member.pending += 1;
+        member.issued += 1;
+        member.last_end = piece.sector + u64::from(piece.sectors);
+        let Piece { sector, sectors, .. } = piece;
+        member.device.submit(self.clock, Request { tag, op, sector, sectors, fua: fua && op != Op::Read });
+        member.next_wake = member.device.next_wake().unwrap_or(NEVER);
+    }
+
+    /// Starts a job of `first` pieces, followed by `then`; the lists are emptied.
+    fn start_job(&mut self, parent: usize, op: Op, then_op: Option<Op>, fua: bool) {
+        let mut first = std::mem::take(&mut self.first);
+        if let Some(parent) = self.parents.slots.get_mut(parent) {
+            parent.jobs += 1;
+        }
+        let job = match self.jobs.free.pop() {
+            Some(job) => job,
+            None => {
+                self.jobs.slots.push(Job::default());
+                self.jobs.slots.len() - 1
+            }
+        };
+        let slot = &mut self.jobs.slots[job];
+        (slot.parent, slot.pending, slot.then_op, slot.fua) = (parent, first.len(), then_op, fua);
+        slot.then.clear();
+        slot.then.append(&mut self.then);
+        for &piece in &first {
+            self.issue(job, op, piece, false);
+        }
+        first.clear();
+        self.first = first;
+    }
+
+    fn end_child(&mut self, completion: &Completion) {
+        let index = completion.tag as usize;
+        let child @ Child { job, piece, .. } = self.children.slots[index];
+        self.children.free.push(index);
+        self.members[piece.member].pending -= 1;
+        if let Status::Failed(fault) = completion.status {
+            self.repair(&child, fault);
+        }
+        let slot = &mut self.jobs.slots[job];
+        slot.pending -= 1;
+        if slot.pending > 0 {
+            return;
+        }
+        match slot.then_op.take() {
+            Some(op) if !slot.then.is_empty() => {
+                let mut then = std::mem::take(&mut slot.then);
+                slot.pending = then.len();
+                for &piece in &then {
+                    self.issue(job, op, piece, false);
+                }
+                then.clear();
+                self.jobs.slots[job].then = then;
+            }
+            _ => self.end_job(job),
+        }
+    }
+
+    fn end_job(&mut self, job: usize) {
+        let parent = self.jobs.slots[job].parent;
+        self.jobs.free.push(job);
+        if parent == REBUILDING {
+            self.rebuild_stepped();
+            return;
+        }
+        let slot = &mut self.parents.slots[parent];
+        slot.jobs -= 1;
+        if slot.jobs == 0 {
+            let Parent { tag, seq, status, .. } = *slot;
+            self.done.push(self.clock, seq, tag, status);
+            self.parents.free.push(parent);
+        }
+    }
+
+    /// A piece failed: the member goes out of service if it is gone; what was to be read comes from elsewhere.
+    fn repair(&mut self, child: &Child, fault: Fault) {
+        let Child { job, op, piece, instead: second } = *child;
+        if fault == Fault::Gone {
+            self.members[piece.member].failed = true;
+        }
+        let mut instead = Vec::new();
+        let recovered = match op {
+            Op::Read if second && fault != Fault::Gone => false,
+            Op::Read => self.plan_instead(piece, &mut instead),
+            // A copy or a parity less: the others still hold the data.
+            _ => self.layout.level != Level::Striped && self.survives(),
+        };
+        if !recovered {
+            let parent = self.jobs.slots[job].parent;
+            if let Some(parent) = self.parents.slots.get_mut(parent) {
+                parent.status = Status::Failed(fault);
+            }
+            return;
+        }
+        self.jobs.slots[job].pending += instead.len();
+        for piece in instead {
+            self.issue(job, Op::Read, piece, true);
+        }
+    }
+}
+
+impl<D: Device> Device for Raid<D> {
+    fn capacity_sectors(&self) -> u64 {
+        self.layout.capacity_sectors()
+    }
+
+    fn submit(&mut self, now: Nanos, request: Request) {
+        self.advance(now);
+        let seq = self.done.admit();
+        let end = request.sector.saturating_add(u64::from(request.sectors));
+        let moves_data = !matches!(request.op, Op::Flush);
+        if moves_data && (request.sectors == 0 || end > self.layout.capacity_sectors()) {
+            self.done.push(now + ANSWER_NS, seq, request.tag, Status::Failed(Fault::OutOfRange));
+            return;
+        }
+        if !self.survives() {
+            self.done.push(now + ANSWER_NS, seq, request.tag, Status::Failed(Fault::Gone));
+            return;
+        }
+        // One job more than there are holds the parent until all are started.
+        let parent = self.parents.insert(Parent { tag: request.tag, seq, jobs: 1, status: Status::Done });
+        self.plan(parent, &request);
+        let slot = &mut self.parents.slots[parent];
+        slot.jobs -= 1;
+        if slot.jobs == 0 {
+            self.done.push(now + ANSWER_NS, seq, request.tag, slot.status);
+            self.parents.free.push(parent);
+        }
+    }
+
+    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        self.advance(now);
+        self.done.drain(now, out);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        if self.done.in_flight() == 0 {
+            return None;
+        }
+        let members = self.members.iter().map(|member| member.next_wake).min().unwrap_or(NEVER);
+        let rebuild = self.rebuild.as_ref().map_or(NEVER, |rebuild| rebuild.due);
+        Some(members.min(rebuild).min(self.done.first().unwrap_or(NEVER)))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.done.in_flight()
+    }
+
+    fn energy_j(&self, now: Nanos) -> f64 {
+        self.members.iter().map(|member| member.device.energy_j(now)).sum()
+    }
+}

@@ -1,0 +1,228 @@
+//! From a request to pieces: striping, read balance, parity updates, and the ways around a lost member.
+
+use super::layout::{join, Level, Piece};
+use super::Raid;
+use crate::request::{Device, Op, Request};
+
+/// A part of a stripe that is written: chunk, first sector in it, sectors.
+type Written = (usize, u64, u32);
+
+impl<D: Device> Raid<D> {
+    /// Whether every datum can still be had.
+    pub(super) fn survives(&self) -> bool {
+        let failed = |index: usize| self.members[index].failed;
+        let count = (0..self.members.len()).filter(|&index| failed(index)).count();
+        match self.layout.level {
+            Level::Striped => count == 0,
+            Level::Mirrored => count < self.members.len(),
+            Level::Parity(parities) => count <= parities,
+            Level::MirroredPairs => (0..self.members.len()).step_by(2).all(|i| !(failed(i) && failed(i + 1))),
+        }
+    }
+
+    /// Whether a member holds what it should there: in service, or filled that far by a rebuild.
+    fn good(&self, member: usize, sector: u64) -> bool {
+        !self.members[member].failed
+            || self
+                .rebuild
+                .as_ref()
+                .is_some_and(|rebuild| rebuild.member == member && sector < rebuild.position)
+    }
+
+    /// Starts the jobs of a request.
+    pub(super) fn plan(&mut self, parent: usize, request: &Request) {
+        match (request.op, self.layout.level) {
+            (Op::Flush, _) => {
+                for member in 0..self.members.len() {
+                    if !self.members[member].failed {
+                        self.first.push(Piece { member, sector: 0, sectors: 0 });
+                    }
+                }
+                self.start_job(parent, Op::Flush, None, false);
+            }
+            (Op::Read, _) => self.plan_read(parent, request),
+            // md keeps discards from members with parity: their content would no longer agree.
+            (Op::Discard, Level::Parity(_)) => {}
+            (_, Level::Parity(_)) => self.plan_parity_write(parent, request),
+            (op, _) => {
+                self.plan_copies(request);
+                self.start_job(parent, op, None, request.fua);
+            }
+        }
+    }
+
+    fn plan_read(&mut self, parent: usize, request: &Request) {
+        let mut pieces = std::mem::take(&mut self.first);
+        if self.layout.level == Level::Mirrored {
+            let member = self.balance(0..self.members.len(), request.sector);
+            pieces.push(Piece { member, sector: request.sector, sectors: request.sectors });
+        } else {
+            let layout = self.layout;
+            layout.for_each_chunk(request.sector, request.sectors, |stripe, index, within, sectors| {
+                let sector = stripe * layout.chunk + within;
+                let first = layout.data_member(stripe, index);
+                let member = match layout.level {
+                    Level::MirroredPairs => self.balance(first..first + 2, sector),
+                    _ => first,
+                };
+                let piece = Piece { member, sector, sectors };
+                if self.good(member, sector) {
+                    join(&mut pieces, piece);
+                } else {
+                    self.plan_instead(piece, &mut pieces);
+                }
+            });
+        }
+        self.first = pieces;
+        self.start_job(parent, Op::Read, None, false);
+    }
+
+    /// The mirror that reads: the one that reads on where it stopped; else an idle one, and if none is idle
+    /// the one whose head is nearest (`read_balance` of md's raid1).
+    fn balance(&self, mirrors: std::ops::Range<usize>, sector: u64) -> usize {
+        let good = mirrors.clone().filter(|&index| self.good(index, sector));
+        if let Some(index) = good.clone().find(|&index| self.members[index].last_end == sector && sector > 0)
+        {
+            return index;
+        }
+        let idle = good.clone().any(|index| self.members[index].pending == 0);
+        let far = |index: usize| self.members[index].last_end.abs_diff(sector);
+        let best = if idle {
+            good.min_by_key(|&index| (self.members[index].pending, far(index)))
+        } else {
+            good.min_by_key(|&index| (far(index), self.members[index].pending))
+        };
+        best.unwrap_or(mirrors.start)
+    }
+
+    /// Writes of striped and mirrored levels: every copy.
+    fn plan_copies(&mut self, request: &Request) {
+        let mut pieces = std::mem::take(&mut self.first);
+        let layout = self.layout;
+        if layout.level == Level::Mirrored {
+            for member in 0..self.members.len() {
+                if self.good(member, request.sector) {
+                    pieces.push(Piece { member, sector: request.sector, sectors: request.sectors });
+                }
+            }
+        } else {
+            let copies = if layout.level == Level::MirroredPairs { 2 } else { 1 };
+            layout.for_each_chunk(request.sector, request.sectors, |stripe, index, within, sectors| {
+                let first = layout.data_member(stripe, index);
+                let sector = stripe * layout.chunk + within;
+                for member in first..first + copies {
+                    if self.good(member, sector) {
+                        join(&mut pieces, Piece { member, sector, sectors });
+                    }
+                }
+            });
+        }
+        self.first = pieces;
+    }
+
+    /// What must be read instead of a piece that its member cannot give; false if nothing can replace it.
+    pub(super) fn plan_instead(&self, piece: Piece, pieces: &mut Vec<Piece>) -> bool {
+        let same = |member| Piece { member, ..piece };
+        let others =
+            (0..self.members.len()).filter(|&index| index != piece.member && self.good(index, piece.sector));
+        match self.layout.level {
+            Level::Striped => false,
+            Level::Mirrored => others.map(same).take(1).map(|p| pieces.push(p)).count() == 1,
+            Level::MirroredPairs => {
+                let twin = piece.member ^ 1;
+                let good = self.good(twin, piece.sector);
+                if good {
+                    join(pieces, same(twin));
+                }
+                good
+            }
+            Level::Parity(_) => {
+                let needed = self.layout.data_chunks();
+                let found: Vec<Piece> = others.map(same).take(needed).collect();
+                let enough = found.len() == needed;
+                if enough {
+                    found.into_iter().for_each(|p| join(pieces, p));
+                }
+                enough
+            }
+        }
+    }
+
+    /// Writes with parity, stripe by stripe.
+    fn plan_parity_write(&mut self, parent: usize, request: &Request) {
+        let layout = self.layout;
+        let mut written: Vec<Written> = Vec::with_capacity(layout.data_chunks());
+        let mut current = None;
+        let mut stripes = Vec::new();
+        layout.for_each_chunk(request.sector, request.sectors, |stripe, index, within, sectors| {
+            if current != Some(stripe) {
+                if let Some(before) = current.replace(stripe) {
+                    stripes.push((before, std::mem::take(&mut written)));
+                }
+            }
+            written.push((index, within, sectors));
+        });
+        if let Some(last) = current {
+            stripes.push((last, written));
+        }
+        for (stripe, written) in stripes {
+            self.plan_stripe(parent, stripe, &written, request);
+        }
+    }
+
+    /// A write to one stripe. All of it: no reads. Up to half of its chunks: old data and parity are read
+    /// and changed. More: the rest of the stripe is read and the parity made anew.
+    fn plan_stripe(&mut self, parent: usize, stripe: u64, written: &[Written], request: &Request) {
+        let layout = self.layout;
+        let Level::Parity(parities) = layout.level else { return };
+        let start = stripe * layout.chunk;
+        let chunk = layout.chunk as u32;
+        let on = |member: usize, within: u64, sectors: u32| Piece { member, sector: start + within, sectors };
+        // The parity covers what the chunks do; when there are several they meet at chunk borders.
+        let (from, length) = match written {
+            [(_, within, sectors)] => (*within, *sectors),
+            _ => (0, chunk),
+        };
+        let data = |index: usize| layout.data_member(stripe, index);
+        let parity_members: Vec<usize> = (0..parities).map(|p| layout.parity_member(stripe, p)).collect();
+
+        let modify: Vec<Piece> = written
+            .iter()
+            .map(|&(index, within, sectors)| on(data(index), within, sectors))
+            .chain(parity_members.iter().map(|&member| on(member, from, length)))
+            .collect();
+        let whole =
+            |index: usize| written.iter().any(|&(i, within, n)| i == index && within <= from && n >= length);
+        let remake: Vec<Piece> =
+            (0..layout.data_chunks()).filter(|&i| !whole(i)).map(|i| on(data(i), from, length)).collect();
+        let readable = |pieces: &[Piece]| pieces.iter().all(|p| self.good(p.member, p.sector));
+        let parity_lost = parity_members.iter().all(|&member| !self.good(member, start));
+
+        let prefer_modify = 2 * written.len() <= layout.data_chunks();
+        let (preferred, other) = if prefer_modify { (&modify, &remake) } else { (&remake, &modify) };
+        let mut reads = if parity_lost {
+            Vec::new()
+        } else if remake.is_empty() || readable(preferred) {
+            preferred.clone()
+        } else if readable(other) {
+            other.clone()
+        } else {
+            // Neither way is open: everything that is left is read.
+            let good = (0..layout.members).filter(|&member| self.good(member, start));
+            good.map(|member| on(member, from, length)).collect()
+        };
+        if remake.is_empty() {
+            reads.clear();
+        }
+        let mut then = modify;
+        then.retain(|piece| self.good(piece.member, piece.sector));
+        if reads.is_empty() {
+            self.first.append(&mut then);
+            self.start_job(parent, request.op, None, request.fua);
+        } else {
+            self.then.append(&mut then);
+            self.first.append(&mut reads);
+            self.start_job(parent, Op::Read, Some(request.op), request.fua);
+        }
+    }
+}
