@@ -162,7 +162,14 @@ impl Network {
         let limit = self.flow_limits[from as usize].min(self.flow_limits[to as usize]);
         let own = self.bottlenecks.len() as u32;
         self.bottlenecks.push(Bottleneck::default());
-        self.groups.push(Group { send: 2 * from, receive: 2 * to + 1, limit, flows: 0, bottleneck: own, listed: false });
+        self.groups.push(Group {
+            send: 2 * from,
+            receive: 2 * to + 1,
+            limit,
+            flows: 0,
+            bottleneck: own,
+            listed: false,
+        });
         let group = (self.groups.len() - 1) as u32;
         self.group_of.insert((from, to), group);
         group
@@ -268,7 +275,8 @@ impl Network {
         }
         let rate = hub.capacity / f64::from(hub.flows);
         let b = &mut self.bottlenecks[g.bottleneck as usize];
-        let own_headroom = if g.flows > 0 { (far.capacity / f64::from(g.flows)).min(g.limit) } else { UNLIMITED };
+        let own_headroom =
+            if g.flows > 0 { (far.capacity / f64::from(g.flows)).min(g.limit) } else { UNLIMITED };
         b.headroom = b.headroom.min(own_headroom);
         if rate > b.headroom || rate < b.floor {
             return false;
@@ -314,7 +322,8 @@ impl Network {
             let mut lowest: HashMap<u32, f64> = HashMap::with_capacity(open.len() * 2);
             for &group in &open {
                 let g = &self.groups[group as usize];
-                let meets = self.levels[g.send as usize].1.min(self.levels[g.receive as usize].1).min(g.limit);
+                let meets =
+                    self.levels[g.send as usize].1.min(self.levels[g.receive as usize].1).min(g.limit);
                 for side in [g.send, g.receive] {
                     let entry = lowest.entry(side).or_insert(UNLIMITED);
                     *entry = entry.min(meets);

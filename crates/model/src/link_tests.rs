@@ -81,11 +81,13 @@ fn plain(flows: &[(u32, u32)], capacity: &[(f64, f64)]) -> Vec<f64> {
             count[2 * flows[f].1 as usize + 1] += 1.0;
         }
         let level = |side: usize| left[side] / count[side];
-        let lowest = (0..left.len()).filter(|&s| count[s] > 0.0).min_by(|&a, &b| level(a).total_cmp(&level(b)));
+        let lowest =
+            (0..left.len()).filter(|&s| count[s] > 0.0).min_by(|&a, &b| level(a).total_cmp(&level(b)));
         let side = lowest.unwrap();
         let rate = level(side);
-        let (fixed, rest): (Vec<usize>, Vec<usize>) =
-            open.iter().partition(|&&f| 2 * flows[f].0 as usize == side || 2 * flows[f].1 as usize + 1 == side);
+        let (fixed, rest): (Vec<usize>, Vec<usize>) = open
+            .iter()
+            .partition(|&&f| 2 * flows[f].0 as usize == side || 2 * flows[f].1 as usize + 1 == side);
         for f in fixed {
             rates[f] = rate;
             left[2 * flows[f].0 as usize] -= rate;

@@ -34,7 +34,8 @@ impl MachinePower {
     /// Energy of a machine over `span_ns`, joules: `busy_core_ns` is the integral of its busy cores over time,
     /// `awake_ns` the time with at least one.
     pub fn energy_j(&self, span_ns: u64, awake_ns: u64, busy_core_ns: u64, network_bytes: u64) -> f64 {
-        (self.idle_w * span_ns as f64 + self.awake_w * awake_ns as f64 + self.core_w * busy_core_ns as f64) * 1e-9
+        (self.idle_w * span_ns as f64 + self.awake_w * awake_ns as f64 + self.core_w * busy_core_ns as f64)
+            * 1e-9
             + self.network_j_per_byte * network_bytes as f64
     }
 }

@@ -220,7 +220,10 @@ mod tests {
         let done = run(&mut cpu);
         let times: Vec<_> = done.iter().map(|d| d.0).collect();
         assert_eq!(times, vec![2_000_000, 3_500_000, 4_500_000, 5_500_000]);
-        assert_eq!(done.iter().map(|d| d.2).collect::<Vec<_>>(), vec![1_000_000, 2_000_000, 3_000_000, 4_000_000]);
+        assert_eq!(
+            done.iter().map(|d| d.2).collect::<Vec<_>>(),
+            vec![1_000_000, 2_000_000, 3_000_000, 4_000_000]
+        );
         assert_eq!(cpu.busy_core_ns(), 10_000_000);
     }
 

@@ -1,1 +1,25 @@
 //! Virtual time: a scenario of nodes, drives, servers and jobs in, an outcome out.
+//!
+//! [`Scenario`] says what is simulated (its module shows a whole one), [`run`] does it, [`Outcome`] tells what came out.
+//! [`run_many`] runs many on all cores. Time is integer nanoseconds; events are ordered by (time, priority, sequence);
+//! every random stream has a name: equal scenarios give equal outcomes on any number of threads.
+
+mod build;
+pub mod cpu;
+mod feed;
+mod flush;
+mod layout;
+mod offsets;
+pub mod outcome;
+mod program;
+pub mod queue;
+mod remote;
+mod run;
+pub mod scenario;
+mod storage;
+mod task;
+mod world;
+
+pub use outcome::{JobOutcome, Ledger, Outcome};
+pub use run::{run, run_many, run_watched, Progress};
+pub use scenario::{Scenario, ScenarioError};

@@ -240,7 +240,8 @@ impl Filesystem {
     /// Gives the file's space back.
     pub fn delete(&mut self, file: u32) {
         self.close(file);
-        let gone = std::mem::replace(&mut self.files[file as usize], File { inode: u32::MAX, ..File::default() });
+        let gone =
+            std::mem::replace(&mut self.files[file as usize], File { inode: u32::MAX, ..File::default() });
         for run in gone.runs {
             self.space.release(Run { block: run.block, blocks: u64::from(run.pages) });
         }
@@ -396,7 +397,8 @@ impl Filesystem {
         let runs = &self.files[file as usize].runs;
         let run = &runs[runs.partition_point(|r| r.page <= page).checked_sub(1)?];
         let offset = page - run.page;
-        (offset < run.pages).then(|| ((run.block + u64::from(offset)) * SECTORS_PER_BLOCK, run.pages - offset))
+        (offset < run.pages)
+            .then(|| ((run.block + u64::from(offset)) * SECTORS_PER_BLOCK, run.pages - offset))
     }
 
     /// Pieces the file lies in.

@@ -55,7 +55,10 @@ impl Space {
                 start,
                 end,
                 table: table_blocks,
-                open: Run { block: start + table_blocks, blocks: if aged { 0 } else { end - start - table_blocks } },
+                open: Run {
+                    block: start + table_blocks,
+                    blocks: if aged { 0 } else { end - start - table_blocks },
+                },
                 returned: Vec::new(),
                 holes,
             });

@@ -4,6 +4,7 @@
 //! reclaim takes from the inactive tail and refills it from the active one. An extent has at most 1024 pages
 //! (4 MiB) and reclaim trims it page by page, so ages stay that fine. Read-ahead windows are in `readahead`.
 
+pub mod lustre;
 pub mod readahead;
 
 use serde::{Deserialize, Serialize};

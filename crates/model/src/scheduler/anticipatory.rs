@@ -113,8 +113,7 @@ impl Anticipatory {
         fifo.remove(at);
         self.position[direction] = request.end();
         if direction != self.direction || now >= self.batch_ends {
-            let length =
-                [self.tunables.read_batch_expire_ns, self.tunables.write_batch_expire_ns][direction];
+            let length = [self.tunables.read_batch_expire_ns, self.tunables.write_batch_expire_ns][direction];
             self.direction = direction;
             self.batch_ends = now + length;
         }

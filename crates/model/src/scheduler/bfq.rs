@@ -168,7 +168,8 @@ impl Bfq {
         let first_start = self.busy.iter().map(|&q| self.queues[q as usize].start).min()?;
         self.virtual_time = self.virtual_time.max(first_start);
         let eligible = |&&q: &&u32| self.queues[q as usize].start <= self.virtual_time;
-        let queue = *self.busy.iter().filter(eligible).min_by_key(|&&q| (self.queues[q as usize].finish, q))?;
+        let queue =
+            *self.busy.iter().filter(eligible).min_by_key(|&&q| (self.queues[q as usize].finish, q))?;
         self.busy.retain(|&q| q != queue);
         Some(queue)
     }

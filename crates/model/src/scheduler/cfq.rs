@@ -137,7 +137,11 @@ impl Cfq {
             return 0;
         }
         if habits.seek_sectors() > SEEKY_SECTORS {
-            return if self.tunables.idle_for_seeky { idle.min(self.tunables.slice_idle_seeky_ns) } else { 0 };
+            return if self.tunables.idle_for_seeky {
+                idle.min(self.tunables.slice_idle_seeky_ns)
+            } else {
+                0
+            };
         }
         idle
     }

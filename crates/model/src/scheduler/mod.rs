@@ -10,8 +10,8 @@ mod cfq;
 mod deadline;
 mod kyber;
 mod noop;
-mod thinking;
 pub mod requests;
+mod thinking;
 
 use std::collections::VecDeque;
 
@@ -195,7 +195,9 @@ impl BlockQueue {
             SchedulerSpec::Noop | SchedulerSpec::None => Scheduler::Noop(noop::Noop::default()),
             SchedulerSpec::Deadline(t) => Scheduler::Deadline(deadline::Deadline::new(t.clone())),
             SchedulerSpec::MqDeadline(t) => Scheduler::Deadline(deadline::Deadline::new(t.clone())),
-            SchedulerSpec::Anticipatory(t) => Scheduler::Anticipatory(anticipatory::Anticipatory::new(t.clone())),
+            SchedulerSpec::Anticipatory(t) => {
+                Scheduler::Anticipatory(anticipatory::Anticipatory::new(t.clone()))
+            }
             SchedulerSpec::Cfq(t) => Scheduler::Cfq(Box::new(cfq::Cfq::new(t.clone()))),
             SchedulerSpec::Bfq(t) => Scheduler::Bfq(Box::new(bfq::Bfq::new(t.clone()))),
             SchedulerSpec::Kyber(t) => Scheduler::Kyber(Box::new(kyber::Kyber::new(t.clone()))),
@@ -251,6 +253,11 @@ impl BlockQueue {
 
     pub fn nr_requests(&self) -> u32 {
         self.nr_requests
+    }
+
+    /// Brings counters and drive up to `now` without handing anything back yet.
+    pub fn settle(&mut self, now: Nanos) {
+        self.advance(now);
     }
 
     /// From here on I/Os collect, and merge with each other, until `unplug`.
@@ -330,9 +337,7 @@ impl BlockQueue {
             return false;
         }
         let (start, length) = (request.sector, u64::from(request.sectors));
-        let fits = |q: &Queued| {
-            q.op == request.op && !q.fua && q.sectors + length <= self.max_sectors
-        };
+        let fits = |q: &Queued| q.op == request.op && !q.fua && q.sectors + length <= self.max_sectors;
         if let Some(&index) = self.plug.iter().rev().find(|&&index| {
             let q = self.table.get(index);
             fits(q) && q.process == io.process && (q.end() == start || start + length == q.sector)
@@ -348,9 +353,8 @@ impl BlockQueue {
         if !self.merges_in_queue || sorted.is_empty() {
             return false;
         }
-        let allowed = |q: &Queued| {
-            fits(q) && each!(&self.scheduler, s => s.may_merge(q, io.process, io.sync))
-        };
+        let allowed =
+            |q: &Queued| fits(q) && each!(&self.scheduler, s => s.may_merge(q, io.process, io.sync));
         if let Some(index) = sorted.before(start) {
             let q = self.table.get(index);
             if q.end() == start && allowed(q) {

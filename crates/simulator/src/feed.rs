@@ -1,0 +1,328 @@
+//! Who gets which work: slots and jobs, files of sets, packets of events, and the nodes' pCaches.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headrace_model::stream::Stream;
+use headrace_model::Nanos;
+
+use crate::outcome::JobOutcome;
+use crate::scenario::{Assign, Feed, Load, PacketSpec, Share};
+use crate::task::Packet;
+use crate::world::{Backend, Event, World, NONE};
+
+/// A place for one job.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub host: u32,
+    pub number: u32,
+    pub task: u32,
+}
+
+/// The files of a set, where they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SetFiles {
+    /// By host: instances on its volume. Empty for sets in services.
+    pub local: Vec<Vec<u32>>,
+    /// By host: the mount of the volume or service; `NONE` where the host has none.
+    pub mount: Vec<u32>,
+    /// Files of the service, for sets in services.
+    pub remote: Vec<u32>,
+    pub service: u32,
+    /// Turns: by host for local sets, one for all else.
+    pub turn: Vec<u64>,
+}
+
+/// Files whose events are not all handed out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PacketSource {
+    /// (file, next event, workers on it).
+    pub files: Vec<(u32, u64, u32)>,
+    pub left: u64,
+}
+
+/// Staged files that other jobs of the node may use.
+#[derive(Debug, Default)]
+pub(crate) struct PCache {
+    /// By host and source (set, file): instance, bytes.
+    entries: BTreeMap<(u32, (u32, u32)), (u32, u64)>,
+    /// By host: sources, the least recently used first, and bytes held.
+    order: BTreeMap<u32, (VecDeque<(u32, u32)>, u64)>,
+}
+
+impl PCache {
+    pub fn find(&mut self, host: u32, source: (u32, u32)) -> Option<u32> {
+        let &(instance, _) = self.entries.get(&(host, source))?;
+        let (order, _) = self.order.entry(host).or_default();
+        order.retain(|&other| other != source);
+        order.push_back(source);
+        Some(instance)
+    }
+
+    /// Adds a staged file; returns the instances that have to go for it.
+    pub fn insert(
+        &mut self,
+        host: u32,
+        source: (u32, u32),
+        instance: u32,
+        bytes: u64,
+        limit: u64,
+    ) -> Vec<u32> {
+        let mut gone = Vec::new();
+        let (order, held) = self.order.entry(host).or_default();
+        if let Some((old, old_bytes)) = self.entries.remove(&(host, source)) {
+            // Two jobs staged it at the same time: the later copy stays.
+            order.retain(|&other| other != source);
+            *held -= old_bytes;
+            gone.push(old);
+        }
+        while *held + bytes > limit {
+            let Some(oldest) = order.pop_front() else { break };
+            if let Some((old, old_bytes)) = self.entries.remove(&(host, oldest)) {
+                *held -= old_bytes;
+                gone.push(old);
+            }
+        }
+        order.push_back(source);
+        *held += bytes;
+        self.entries.insert((host, source), (instance, bytes));
+        gone
+    }
+}
+
+/// The state of the feed.
+#[derive(Debug, Default)]
+pub(crate) struct Feeder {
+    pub slots: Vec<Slot>,
+    pub sets: Vec<SetFiles>,
+    pub task_of_job: Vec<u32>,
+    pub next_job: u64,
+    pub finished: u64,
+    /// Jobs that each node still gets (static assignment).
+    pub quota: BTreeMap<u32, u64>,
+    pub packet_set: u32,
+    /// By host for local files; under `NONE` for those of services.
+    pub sources: BTreeMap<u32, PacketSource>,
+    pub master_free: Nanos,
+    pub pcache: PCache,
+    pub workers_left: u32,
+}
+
+impl World<'_> {
+    // ---- slots ---------------------------------------------------------------------------------------------
+
+    /// Sets the first jobs on their way.
+    pub fn release_jobs(&mut self) {
+        let run = &self.scenario.run;
+        let mut stream = Stream::new(self.scenario.seed, "run/stagger");
+        if let (Assign::Static, Load::Batch { jobs }) = (run.assign, run.load) {
+            let mut hosts: Vec<u32> = self.feeder.slots.iter().map(|slot| slot.host).collect();
+            hosts.dedup();
+            let n = hosts.len() as u64;
+            for (number, host) in hosts.into_iter().enumerate() {
+                let share = jobs / n + u64::from((number as u64) < jobs % n);
+                self.feeder.quota.insert(host, share);
+            }
+        }
+        self.feeder.workers_left = self.feeder.slots.len() as u32;
+        // Slot by slot over the nodes, so that few jobs spread over all of them.
+        let mut order: Vec<u32> = (0..self.feeder.slots.len() as u32).collect();
+        order.sort_by_key(|&slot| self.feeder.slots[slot as usize].number);
+        for slot in order {
+            let delay = if run.stagger_ns > 0 { stream.below(run.stagger_ns) } else { 0 };
+            self.events.schedule(delay, 2, Event::Slot(slot));
+        }
+        if let (Load::Sustained { duration_ns }, Feed::Files) = (run.load, &run.feed) {
+            self.events.schedule(duration_ns, 0, Event::End);
+        }
+        if run.timeout_ns > 0 {
+            self.events.schedule(run.timeout_ns, 0, Event::End);
+        }
+    }
+
+    /// A slot takes the next job, if there is one.
+    pub fn slot_free(&mut self, slot: u32) {
+        let run = &self.scenario.run;
+        let Slot { host, number, .. } = self.feeder.slots[slot as usize];
+        if run.feed == Feed::Files {
+            if let Load::Batch { jobs } = run.load {
+                if self.feeder.next_job >= jobs {
+                    return;
+                }
+                if let Some(quota) = self.feeder.quota.get_mut(&host) {
+                    if *quota == 0 {
+                        return;
+                    }
+                    *quota -= 1;
+                }
+            }
+        }
+        let job = self.jobs.len() as u32;
+        self.feeder.next_job += 1;
+        self.jobs.push(JobOutcome {
+            number: u64::from(job),
+            host: self.hosts[host as usize].name.clone(),
+            slot: number,
+            start_ns: self.now,
+            ..JobOutcome::default()
+        });
+        let task = self.new_task(host, number, job, 1 + 2 * number);
+        self.tasks[task].slot = slot;
+        self.feeder.slots[slot as usize].task = task;
+        self.feeder.task_of_job.push(task);
+        self.run_task(task);
+    }
+
+    pub fn job_finished(&mut self, slot: u32) {
+        self.feeder.finished += 1;
+        self.feeder.slots[slot as usize].task = NONE;
+        let run = &self.scenario.run;
+        if run.feed != Feed::Files {
+            self.feeder.workers_left -= 1;
+            self.over = self.feeder.workers_left == 0;
+            return;
+        }
+        if let Load::Batch { jobs } = run.load {
+            if self.feeder.finished >= jobs {
+                self.over = true;
+                return;
+            }
+        }
+        self.events.schedule(self.now + run.dispatch_ns, 2, Event::Slot(slot));
+    }
+
+    // ---- files of sets -------------------------------------------------------------------------------------
+
+    /// The next file of a set in turn for a host: its number, and whether the set is local.
+    pub fn next_in_set(&mut self, host: u32, set: u32) -> (u32, bool) {
+        let files = &mut self.feeder.sets[set as usize];
+        let local = !files.local.is_empty();
+        let (turn, count) = if local {
+            (&mut files.turn[host as usize], files.local[host as usize].len())
+        } else {
+            (&mut files.turn[0], files.remote.len())
+        };
+        let number = (*turn % count.max(1) as u64) as u32;
+        *turn += 1;
+        (number, local)
+    }
+
+    /// The instance through which a host sees the `number`-th file of a set.
+    pub fn set_instance(&mut self, host: u32, set: u32, number: u32) -> u32 {
+        let files = &self.feeder.sets[set as usize];
+        if !files.local.is_empty() {
+            return files.local[host as usize][number as usize];
+        }
+        let (service, file, mount) =
+            (files.service, files.remote[number as usize], files.mount[host as usize]);
+        self.client_instance(mount, service, file)
+    }
+
+    /// A new, empty file of a set.
+    pub fn new_file_in_set(&mut self, host: u32, set: u32) -> u32 {
+        let mount = self.feeder.sets[set as usize].mount[host as usize];
+        match self.mounts[mount as usize].backend {
+            Backend::Volume(volume) => {
+                let file = self.volumes[volume as usize].fs.create();
+                self.new_instance(mount, file, 0)
+            }
+            Backend::Service(service) => {
+                let file = self.services[service as usize].new_file(0);
+                self.client_instance(mount, service, file)
+            }
+        }
+    }
+
+    /// The file of a set that a process gets when it first needs one.
+    pub fn assign_file(&mut self, task: u32, set: u32) -> u32 {
+        let host = self.tasks[task].host;
+        match self.scenario.files[set as usize].share {
+            Share::New => self.new_file_in_set(host, set),
+            Share::Shared => {
+                let number = self.tasks[task].packet.map_or(0, |packet| packet.file);
+                self.set_instance(host, set, number)
+            }
+            Share::Each => {
+                let (number, _) = self.next_in_set(host, set);
+                self.set_instance(host, set, number)
+            }
+        }
+    }
+
+    // ---- packets -------------------------------------------------------------------------------------------
+
+    /// Fills the master's lists.
+    pub fn prepare_packets(&mut self, spec: &PacketSpec) {
+        let set = self.scenario.files.iter().position(|f| f.name == spec.file).unwrap_or_default();
+        self.feeder.packet_set = set as u32;
+        let mut hosts: Vec<u32> = self.feeder.slots.iter().map(|slot| slot.host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let files = &self.feeder.sets[set];
+        let lists: Vec<(u32, usize)> = if files.local.is_empty() {
+            vec![(NONE, files.remote.len())]
+        } else {
+            hosts.iter().map(|&host| (host, files.local[host as usize].len())).collect()
+        };
+        let sources = lists.len() as u64;
+        for (number, (key, count)) in lists.into_iter().enumerate() {
+            let all = count as u64 * spec.events_per_file;
+            let left = if spec.events == 0 {
+                all
+            } else {
+                let share = spec.events / sources + u64::from((number as u64) < spec.events % sources);
+                share.min(all)
+            };
+            let files = (0..count as u32).map(|file| (file, 0, 0)).collect();
+            self.feeder.sources.insert(key, PacketSource { files, left });
+        }
+    }
+
+    /// The next packet for a worker, and when it has it; `None` when there is nothing left.
+    pub fn next_packet(&mut self, task: u32) -> Option<(Packet, Nanos)> {
+        let Feed::Packets(spec) = &self.scenario.run.feed else { return None };
+        let t = &self.tasks[task];
+        let (host, worked_events, worked_ns) = (t.host, t.worked_events, t.worked_ns);
+        let own = if self.feeder.sources.contains_key(&NONE) { NONE } else { host };
+        let on = t.files[self.feeder.packet_set as usize].instance;
+        let rate_events_per_ns = if worked_ns > 0 { worked_events as f64 / worked_ns as f64 } else { 0.0 };
+        let wanted = if worked_events == 0 {
+            spec.first_events
+        } else {
+            let fair = (rate_events_per_ns * spec.target_ns as f64) as u64;
+            fair.clamp(spec.min_events, spec.max_events)
+        };
+        // The file the worker is on, else the one with the fewest workers, the earliest of those.
+        let set = &self.feeder.sets[self.feeder.packet_set as usize];
+        let current = if set.local.is_empty() || on == NONE {
+            None
+        } else {
+            set.local[host as usize].iter().position(|&instance| instance == on)
+        };
+        let source = self.feeder.sources.get_mut(&own)?;
+        if source.left == 0 {
+            return None;
+        }
+        let has_more = |entry: &(u32, u64, u32)| entry.1 < spec.events_per_file;
+        let index = match current.filter(|&i| source.files.get(i).is_some_and(has_more)) {
+            Some(index) => index,
+            None => {
+                let open = source.files.iter().enumerate().filter(|(_, entry)| has_more(entry));
+                let (index, _) = open.min_by_key(|(index, entry)| (entry.2, *index))?;
+                if let Some(old) = current {
+                    source.files[old].2 = source.files[old].2.saturating_sub(1);
+                }
+                source.files[index].2 += 1;
+                index
+            }
+        };
+        let entry = &mut source.files[index];
+        let count = wanted.max(1).min(spec.events_per_file - entry.1).min(source.left);
+        let packet = Packet { file: entry.0, first: entry.1, count };
+        entry.1 += count;
+        source.left -= count;
+        let asked = self.now + spec.round_trip_ns / 2;
+        let answered = self.feeder.master_free.max(asked) + spec.master_ns;
+        self.feeder.master_free = answered;
+        Some((packet, answered + spec.round_trip_ns / 2))
+    }
+}

@@ -1,0 +1,465 @@
+//! What was written goes to the drive or the server: flushers, fsync, and journal commits.
+
+use headrace_model::filesystem::FilesystemKind;
+use headrace_model::pagecache::{PageState, PAGE_BYTES};
+use headrace_model::scheduler::SubmittedIo;
+use headrace_model::{Op as DriveOp, Request};
+
+use crate::storage::{page_of, FLUSHER};
+use crate::world::{Backend, Event, Io, IoKind, JournalState, World, NONE};
+
+/// Pages of one file that a flusher writes before the next file has its turn (MAX_WRITEBACK_PAGES).
+const TURN_PAGES: u32 = 1024;
+
+impl World<'_> {
+    // ---- dirty files ---------------------------------------------------------------------------------------
+
+    /// A file has got dirty pages: it joins its mount's list.
+    pub fn dirtied(&mut self, instance: u32) {
+        let now = self.now;
+        let i = &mut self.instances[instance];
+        if i.in_dirty_list {
+            return;
+        }
+        i.in_dirty_list = true;
+        i.dirty_since = now;
+        let mount = i.mount;
+        self.mounts[mount as usize].dirty.push_back(instance);
+        if self.mounts[mount as usize].timer.is_none() {
+            let host = self.mounts[mount as usize].host as usize;
+            let time = now + self.hosts[host].dirty_writeback_ns.max(1);
+            self.mounts[mount as usize].timer = Some(self.events.schedule(time, 2, Event::Flusher(mount)));
+        }
+    }
+
+    pub fn undirty(&mut self, instance: u32) {
+        let i = &mut self.instances[instance];
+        let (mount, listed, urgent) = (i.mount, i.in_dirty_list, i.urgent);
+        i.in_dirty_list = false;
+        i.urgent = false;
+        i.flush_cursor = 0;
+        let m = &mut self.mounts[mount as usize];
+        if listed {
+            m.dirty.retain(|&other| other != instance);
+        }
+        if urgent {
+            m.urgent.retain(|&other| other != instance);
+        }
+        self.ordered_done(instance);
+    }
+
+    pub fn flusher_tick(&mut self, mount: u32) {
+        self.mounts[mount as usize].timer = None;
+        let host = self.mounts[mount as usize].host as usize;
+        let expire = self.hosts[host].dirty_expire_ns;
+        // The list is in order of age.
+        let old: Vec<u32> = self.mounts[mount as usize]
+            .dirty
+            .iter()
+            .copied()
+            .take_while(|&i| self.instances[i].dirty_since + expire <= self.now)
+            .collect();
+        for instance in old {
+            self.make_urgent(instance);
+        }
+        if !self.mounts[mount as usize].dirty.is_empty() {
+            let time = self.now + self.hosts[host].dirty_writeback_ns.max(1);
+            self.mounts[mount as usize].timer = Some(self.events.schedule(time, 2, Event::Flusher(mount)));
+        }
+        self.pump(mount);
+    }
+
+    fn make_urgent(&mut self, instance: u32) {
+        let i = &mut self.instances[instance];
+        if !i.urgent {
+            i.urgent = true;
+            i.flush_cursor = 0;
+            let mount = i.mount;
+            self.mounts[mount as usize].urgent.push_back(instance);
+        }
+    }
+
+    /// Keeps a mount's drive or servers busy with dirty pages while there is reason to write.
+    pub fn pump(&mut self, mount: u32) {
+        if self.mounts[mount as usize].pumping {
+            return;
+        }
+        self.mounts[mount as usize].pumping = true;
+        let backend = self.mounts[mount as usize].backend;
+        if let Backend::Volume(volume) = backend {
+            self.volumes[volume as usize].queue.plug();
+        }
+        let mut wrote = false;
+        loop {
+            let m = &self.mounts[mount as usize];
+            if m.writing >= m.writing_limit {
+                break;
+            }
+            let host = &self.hosts[m.host as usize];
+            let instance = if let Some(&instance) = m.urgent.front() {
+                instance
+            } else if host.cache.dirty_pages() + host.cache.writeback_pages() > host.background_pages {
+                let Some(&instance) = m.dirty.front() else { break };
+                instance
+            } else {
+                break;
+            };
+            wrote |= self.write_turn(mount, instance);
+        }
+        self.mounts[mount as usize].pumping = false;
+        if let Backend::Volume(volume) = backend {
+            let now = self.now;
+            self.volumes[volume as usize].queue.unplug(now);
+            if wrote {
+                self.set_drive_timer(volume);
+            }
+        }
+    }
+
+    /// Writes a turn's worth of one file. True if anything was.
+    fn write_turn(&mut self, mount: u32, instance: u32) -> bool {
+        let mut left = TURN_PAGES;
+        let mut wrote = false;
+        while left > 0 {
+            let m = &self.mounts[mount as usize];
+            if m.writing >= m.writing_limit {
+                return wrote;
+            }
+            let host = m.host as usize;
+            let i = &self.instances[instance];
+            let (file, cursor) = (i.cache_file, i.flush_cursor);
+            let Some(extent) = self.hosts[host].cache.next_dirty(file, cursor) else {
+                // The end of a pass. What is still dirty lies before the cursor, or came since.
+                self.instances[instance].flush_cursor = 0;
+                self.pass_done(mount, instance);
+                return wrote;
+            };
+            let start = self.hosts[host].cache.extent(extent).start;
+            let pages = self.write_extent(mount, instance, extent, left);
+            self.instances[instance].flush_cursor = start + pages;
+            left -= pages.min(left);
+            wrote = true;
+        }
+        // Its turn is over: the next file.
+        let m = &mut self.mounts[mount as usize];
+        if m.urgent.front() == Some(&instance) {
+            m.urgent.rotate_left(1);
+        } else if m.dirty.front() == Some(&instance) {
+            m.dirty.rotate_left(1);
+        }
+        wrote
+    }
+
+    fn pass_done(&mut self, mount: u32, instance: u32) {
+        let host = self.mounts[mount as usize].host as usize;
+        let i = &self.instances[instance];
+        let clean = self.hosts[host].cache.file_dirty_pages(i.cache_file) == 0;
+        if clean {
+            self.undirty(instance);
+        } else {
+            let now = self.now;
+            let i = &mut self.instances[instance];
+            i.dirty_since = now;
+            let waited = !i.sync_waiters.is_empty();
+            let m = &mut self.mounts[mount as usize];
+            if !waited && self.instances[instance].urgent {
+                m.urgent.retain(|&other| other != instance);
+                self.instances[instance].urgent = false;
+            }
+            // To the end of the list, which is in order of age.
+            let m = &mut self.mounts[mount as usize];
+            m.dirty.retain(|&other| other != instance);
+            m.dirty.push_back(instance);
+            self.ordered_done(instance);
+        }
+        self.wake_syncs(instance);
+    }
+
+    /// Sends up to `most` pages of a dirty extent on their way; returns how many.
+    fn write_extent(&mut self, mount: u32, instance: u32, extent: u32, most: u32) -> u32 {
+        let host = self.mounts[mount as usize].host as usize;
+        let e = *self.hosts[host].cache.extent(extent);
+        debug_assert_eq!(e.state, PageState::Dirty);
+        let mut pages = e.pages.min(most);
+        let urgent = !self.instances[instance].sync_waiters.is_empty();
+        match self.mounts[mount as usize].backend {
+            Backend::Volume(volume) => {
+                let is_metadata = self.instances[instance].is_metadata;
+                let file = self.instances[instance].file;
+                let v = &mut self.volumes[volume as usize];
+                let sector = if is_metadata {
+                    pages = 1;
+                    v.fs.metadata_sector(e.start)
+                } else {
+                    // Delayed allocation: the whole dirty run gets its place at once.
+                    let placed = v.fs.allocate(file, e.start, e.pages);
+                    match v.fs.locate(file, e.start) {
+                        Some((sector, in_row)) => {
+                            pages = pages.min(in_row).min(v.max_bio_pages);
+                            self.dirty_metadata_of(volume, instance, e.start + pages - 1);
+                            sector
+                        }
+                        None => {
+                            debug_assert!(placed.is_err());
+                            // No room: the data is lost, as an application that ignores ENOSPC loses it.
+                            self.counters.out_of_space += 1;
+                            let cache = &mut self.hosts[host].cache;
+                            cache.start_writeback(extent, NONE);
+                            cache.finish_writeback(extent);
+                            return e.pages;
+                        }
+                    }
+                };
+                let io = self.start_writeback(host, instance, extent, pages);
+                self.submit_to_drive(volume, io, DriveOp::Write, sector, pages, FLUSHER, urgent);
+            }
+            Backend::Service(service) => {
+                let (rpc_bytes, in_row) = self.services[service as usize]
+                    .write_piece(self.instances[instance].file, u64::from(e.start) * PAGE_BYTES);
+                let limit = page_of(rpc_bytes.min(in_row)).max(1);
+                pages = pages.min(limit);
+                let io = self.start_writeback(host, instance, extent, pages);
+                self.send_write(service, instance, e.start, pages, io);
+            }
+        }
+        pages
+    }
+
+    fn start_writeback(&mut self, host: usize, instance: u32, extent: u32, pages: u32) -> u32 {
+        let e = *self.hosts[host].cache.extent(extent);
+        if pages < e.pages {
+            self.hosts[host].cache.split(extent, e.start + pages);
+        }
+        let io = self.ios.insert(Io { kind: IoKind::Writeback { extent }, instance, waiters: NONE });
+        self.hosts[host].cache.start_writeback(extent, io);
+        let i = &mut self.instances[instance];
+        i.writes += 1;
+        let mount = i.mount;
+        self.mounts[mount as usize].writing += 1;
+        io
+    }
+
+    /// A piece of write-back is done.
+    pub fn written(&mut self, instance: u32, extent: u32) {
+        let mount = self.instances[instance].mount;
+        let host = self.mounts[mount as usize].host;
+        self.hosts[host as usize].cache.finish_writeback(extent);
+        self.instances[instance].writes -= 1;
+        self.mounts[mount as usize].writing -= 1;
+        self.wake_syncs(instance);
+        self.release_throttled(host);
+        self.pump(mount);
+        let i = &self.instances[instance];
+        if i.doomed && i.ios == 0 && i.writes == 0 {
+            self.doom(instance);
+        }
+    }
+
+    /// Lets writers go on that waited for dirty pages to become fewer.
+    pub fn release_throttled(&mut self, host: u32) {
+        let h = &self.hosts[host as usize];
+        if h.throttled.is_empty() {
+            return;
+        }
+        // A little below the limit, so that writers do not wake for every page.
+        let low = h.dirty_limit_pages - h.dirty_limit_pages / 64;
+        while self.hosts[host as usize].cache.dirty_pages()
+            + self.hosts[host as usize].cache.writeback_pages()
+            <= low
+        {
+            let Some(op) = self.hosts[host as usize].throttled.pop_front() else { break };
+            self.resume_op(op);
+        }
+    }
+
+    // ---- fsync ---------------------------------------------------------------------------------------------
+
+    pub fn run_sync(&mut self, index: u32) -> bool {
+        let op = self.ops[index];
+        let mount = self.instances[op.instance].mount;
+        let host = self.mounts[mount as usize].host as usize;
+        if op.stage == 0 {
+            let i = &self.instances[op.instance];
+            let dirty = self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0;
+            if dirty || i.writes > 0 {
+                if !self.instances[op.instance].sync_waiters.contains(&index) {
+                    self.instances[op.instance].sync_waiters.push(index);
+                }
+                if dirty {
+                    self.make_urgent(op.instance);
+                    self.pump(mount);
+                }
+                return false;
+            }
+            self.ops[index].stage = 1;
+            if let Backend::Volume(volume) = self.mounts[mount as usize].backend {
+                let inode = self.volumes[volume as usize].fs.inode(self.instances[op.instance].file);
+                let journal = &mut self.volumes[volume as usize].journal;
+                let pending = journal.is_dirty.get(inode as usize).copied().unwrap_or(false);
+                if pending && !self.instances[op.instance].is_metadata {
+                    if journal.state == JournalState::Idle {
+                        journal.waiters.push(index);
+                        self.start_commit(volume);
+                    } else {
+                        journal.next_waiters.push(index);
+                    }
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn wake_syncs(&mut self, instance: u32) {
+        let i = &self.instances[instance];
+        if i.sync_waiters.is_empty() || i.writes > 0 {
+            return;
+        }
+        let host = self.mounts[i.mount as usize].host as usize;
+        if self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 {
+            return;
+        }
+        for op in std::mem::take(&mut self.instances[instance].sync_waiters) {
+            self.resume_op(op);
+        }
+    }
+
+    // ---- journal -------------------------------------------------------------------------------------------
+
+    /// ext3 gives pages their place when they are written, the others when they are flushed.
+    pub fn allocate_early(&mut self, volume: u32, instance: u32, from: u32, to: u32) {
+        let v = &mut self.volumes[volume as usize];
+        if v.fs.spec().kind != FilesystemKind::Ext3 || self.instances[instance].is_metadata || from >= to {
+            return;
+        }
+        let file = self.instances[instance].file;
+        if v.fs.allocate(file, from, to - from).is_err() {
+            self.counters.out_of_space += 1;
+        }
+        self.dirty_metadata_of(volume, instance, to - 1);
+    }
+
+    fn dirty_metadata_of(&mut self, volume: u32, instance: u32, page: u32) {
+        let file = self.instances[instance].file;
+        let mut blocks = [NONE; 3];
+        let fs = &self.volumes[volume as usize].fs;
+        fs.dirtied_by_growth(file, page).zip(&mut blocks).for_each(|(block, slot)| *slot = block);
+        for block in blocks.into_iter().filter(|&block| block != NONE) {
+            self.dirty_metadata(volume, block);
+        }
+    }
+
+    /// A metadata block changed: it is part of the running transaction.
+    pub fn dirty_metadata(&mut self, volume: u32, block: u32) {
+        let v = &mut self.volumes[volume as usize];
+        let journal = &mut v.journal;
+        if journal.is_dirty.len() <= block as usize {
+            journal.is_dirty.resize(block as usize + 1, false);
+        }
+        if journal.is_dirty[block as usize] {
+            return;
+        }
+        journal.is_dirty[block as usize] = true;
+        journal.dirty.push(block);
+        if journal.timer.is_none() && journal.state == JournalState::Idle {
+            let time = self.now + v.fs.spec().commit_interval_ns();
+            journal.timer = Some(self.events.schedule(time, 2, Event::Commit(volume)));
+        }
+    }
+
+    pub fn start_commit(&mut self, volume: u32) {
+        let v = &mut self.volumes[volume as usize];
+        if v.journal.state != JournalState::Idle {
+            return;
+        }
+        if let Some(timer) = v.journal.timer.take() {
+            self.events.cancel(timer);
+        }
+        v.journal.committing = std::mem::take(&mut v.journal.dirty);
+        for &block in &v.journal.committing {
+            v.journal.is_dirty[block as usize] = false;
+        }
+        v.journal.state = JournalState::Data;
+        v.journal.ordered_left = 1;
+        if v.fs.spec().kind == FilesystemKind::Ext3 {
+            // Ordered mode: the data of all files that got blocks goes first. ext3 gives blocks at once, so all do.
+            let mount = v.mount;
+            let files: Vec<u32> = self.mounts[mount as usize].dirty.iter().copied().collect();
+            for instance in files {
+                if !self.instances[instance].is_metadata && !self.instances[instance].ordered {
+                    self.instances[instance].ordered = true;
+                    self.volumes[volume as usize].journal.ordered_left += 1;
+                    self.make_urgent(instance);
+                }
+            }
+            self.pump(mount);
+        }
+        self.data_flushed(volume);
+    }
+
+    /// One of the files that a commit waits for has been passed over by the flusher.
+    fn ordered_done(&mut self, instance: u32) {
+        let i = &mut self.instances[instance];
+        if !i.ordered {
+            return;
+        }
+        i.ordered = false;
+        if let Backend::Volume(volume) = self.mounts[i.mount as usize].backend {
+            self.data_flushed(volume);
+        }
+    }
+
+    fn data_flushed(&mut self, volume: u32) {
+        let v = &mut self.volumes[volume as usize];
+        v.journal.ordered_left -= 1;
+        if v.journal.ordered_left > 0 {
+            return;
+        }
+        v.journal.state = JournalState::Log;
+        let (sector, sectors) = v.fs.journal_write(v.journal.committing.len() as u64);
+        let instance = v.metadata;
+        let io = self.ios.insert(Io { kind: IoKind::Journal { volume }, instance, waiters: NONE });
+        let request = Request { tag: u64::from(io), op: DriveOp::Write, sector, sectors, fua: false };
+        let now = self.now;
+        // jbd2 writes with priority: someone may be waiting.
+        let process = FLUSHER;
+        self.volumes[volume as usize].queue.submit_io(now, SubmittedIo { request, process, sync: true });
+        self.set_drive_timer(volume);
+    }
+
+    pub fn journal_written(&mut self, volume: u32) {
+        let v = &mut self.volumes[volume as usize];
+        if v.journal.state == JournalState::Log && v.fs.spec().barrier() {
+            v.journal.state = JournalState::Barrier;
+            let instance = v.metadata;
+            let io = self.ios.insert(Io { kind: IoKind::Journal { volume }, instance, waiters: NONE });
+            let request =
+                Request { tag: u64::from(io), op: DriveOp::Flush, sector: 0, sectors: 0, fua: false };
+            let now = self.now;
+            let io = SubmittedIo { request, process: FLUSHER, sync: true };
+            self.volumes[volume as usize].queue.submit_io(now, io);
+            self.set_drive_timer(volume);
+            return;
+        }
+        v.journal.state = JournalState::Idle;
+        let committed = std::mem::take(&mut v.journal.committing);
+        let waiters = std::mem::replace(&mut v.journal.waiters, std::mem::take(&mut v.journal.next_waiters));
+        let (metadata, host) = (v.metadata, v.host as usize);
+        // What is in the journal has to reach its home too, some time.
+        let file = self.instances[metadata].cache_file;
+        for block in committed {
+            self.hosts[host].cache.write(file, block, 1);
+            self.dirtied(metadata);
+        }
+        for op in waiters {
+            self.resume_op(op);
+        }
+        let v = &mut self.volumes[volume as usize];
+        if !v.journal.waiters.is_empty() {
+            self.start_commit(volume);
+        } else if !v.journal.dirty.is_empty() && v.journal.timer.is_none() {
+            let time = self.now + v.fs.spec().commit_interval_ns();
+            v.journal.timer = Some(self.events.schedule(time, 2, Event::Commit(volume)));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Which target of a service holds which bytes of a file.
+
+use headrace_model::stream::name_hash;
+
+use crate::scenario::ServiceKind;
+
+/// How the bytes of files are laid out over targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// The whole file on one target, chosen by a hash of its name; replicas on those behind it.
+    Whole,
+    /// Stripes over `targets` targets, the first chosen by turns.
+    Striped { stripe_bytes: u64, targets: u32 },
+    /// Blocks on targets chosen at random, replicas on others.
+    Blocks { block_bytes: u64 },
+}
+
+/// A file of a service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServiceFile {
+    pub bytes: u64,
+    /// First target (whole and striped files).
+    pub first: u32,
+    pub number: u64,
+    /// Instance on the server of each part, `NONE` before there is one. Parts: replicas of a whole file; stripe objects;
+    /// block x replicas.
+    pub parts: Vec<u32>,
+    pub live: bool,
+}
+
+/// A piece of a file: which part, where in it, and how many bytes lie there in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// The part of the first replica; the others follow.
+    pub part: u32,
+    pub offset: u64,
+    pub in_row: u64,
+}
+
+impl Layout {
+    pub fn of(
+        kind: ServiceKind,
+        stripe_bytes: u64,
+        stripe_targets: u32,
+        block_bytes: u64,
+        targets: u32,
+    ) -> Layout {
+        if kind == ServiceKind::Hdfs || block_bytes > 0 {
+            return Layout::Blocks { block_bytes: block_bytes.max(1 << 20) };
+        }
+        let count = if stripe_targets == 0 { targets } else { stripe_targets.min(targets) };
+        if stripe_bytes > 0 {
+            return Layout::Striped { stripe_bytes, targets: count };
+        }
+        Layout::Whole
+    }
+
+    /// Where the byte at `offset` is.
+    pub fn locate(&self, offset: u64, replicas: u32) -> Piece {
+        match *self {
+            Layout::Whole => Piece { part: 0, offset, in_row: u64::MAX - offset },
+            Layout::Striped { stripe_bytes, targets } => {
+                let (stripe, within) = (offset / stripe_bytes, offset % stripe_bytes);
+                let targets = u64::from(targets);
+                Piece {
+                    part: (stripe % targets) as u32,
+                    offset: stripe / targets * stripe_bytes + within,
+                    // One target alone holds its stripes in a row.
+                    in_row: if targets == 1 { u64::MAX - offset } else { stripe_bytes - within },
+                }
+            }
+            Layout::Blocks { block_bytes } => {
+                let (block, within) = (offset / block_bytes, offset % block_bytes);
+                Piece { part: block as u32 * replicas, offset: within, in_row: block_bytes - within }
+            }
+        }
+    }
+
+    /// The target of a part of a file. Blocks are placed by a hash (the name node's random choice), their replicas on
+    /// neighbours, the first near the writer if it is a target.
+    pub fn target(
+        &self,
+        file: &ServiceFile,
+        part: u32,
+        replicas: u32,
+        targets: u32,
+        near: Option<u32>,
+    ) -> u32 {
+        match *self {
+            Layout::Whole | Layout::Striped { .. } => (file.first + part) % targets,
+            Layout::Blocks { .. } => {
+                let (block, replica) = (part / replicas, part % replicas);
+                let first = match near {
+                    Some(target) => target,
+                    None => {
+                        let mix = name_hash("hdfs/block") ^ file.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                        (mixed(mix.wrapping_add(u64::from(block))) % u64::from(targets)) as u32
+                    }
+                };
+                (first
+                    + replica
+                        * (1 + (mixed(file.number ^ u64::from(block)) % 2) as u32
+                            * u32::from(targets > 2 * replicas)))
+                    % targets
+            }
+        }
+    }
+}
+
+/// A hash of a number (SplitMix64's finaliser).
+pub(crate) fn mixed(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_go_round_the_targets() {
+        let layout = Layout::Striped { stripe_bytes: 100, targets: 3 };
+        assert_eq!(layout.locate(0, 1), Piece { part: 0, offset: 0, in_row: 100 });
+        assert_eq!(layout.locate(250, 1), Piece { part: 2, offset: 50, in_row: 50 });
+        assert_eq!(layout.locate(310, 1), Piece { part: 0, offset: 110, in_row: 90 });
+    }
+
+    #[test]
+    fn replicas_lie_on_different_targets() {
+        let layout = Layout::Blocks { block_bytes: 64 };
+        for targets in 3..20 {
+            for number in 0..50 {
+                let file = ServiceFile { number, ..ServiceFile::default() };
+                for block in 0..8 {
+                    let on: std::collections::BTreeSet<_> =
+                        (0..3).map(|r| layout.target(&file, block * 3 + r, 3, targets, None)).collect();
+                    assert_eq!(on.len(), 3, "{targets} targets");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_files_spread_evenly_enough() {
+        let mut counts = [0; 4];
+        (0..4000u64).for_each(|number| counts[(mixed(number) % 4) as usize] += 1);
+        assert!(counts.iter().all(|&count| (900..1100).contains(&count)), "{counts:?}");
+    }
+}

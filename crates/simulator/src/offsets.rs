@@ -1,0 +1,122 @@
+//! Where the reads and writes of patterns and clusters lie.
+
+use headrace_model::stream::Stream;
+
+use crate::program::Events;
+use crate::scenario::Order;
+
+/// The offset, from the start of the span, of the `iteration`-th of `count` accesses of `length` bytes. `position` is the
+/// caller's memory between calls.
+pub(crate) fn next(
+    order: &Order,
+    iteration: u64,
+    count: u64,
+    length: u64,
+    span: u64,
+    position: &mut u64,
+    stream: &mut Stream,
+) -> u64 {
+    let room = span.saturating_sub(length);
+    let places = (span / length).max(1);
+    match *order {
+        Order::Sequential => (iteration % places) * length,
+        Order::Strided { stride_bytes } => {
+            if room == 0 {
+                0
+            } else {
+                iteration * stride_bytes % (room + 1)
+            }
+        }
+        Order::Random => stream.below(places) * length,
+        Order::Permuted => {
+            // Multiples of a step without common divisor visit each place once; the golden ratio spreads them.
+            let mut step = ((places as f64 * 0.618_033_988_75) as u64).max(1);
+            while gcd(step, places) != 1 {
+                step += 1;
+            }
+            (u128::from(iteration % places) * u128::from(step) % u128::from(places)) as u64 * length
+        }
+        Order::Clustered { window_bytes } => {
+            let windows = (span / window_bytes).max(1);
+            let window = u128::from(iteration) * u128::from(windows) / u128::from(count.max(1));
+            let within = (window_bytes / length).max(1);
+            (window as u64 * window_bytes + stream.below(within) * length).min(room)
+        }
+        Order::Scattered => {
+            let free = span.saturating_sub(count * length) as f64 / count.max(1) as f64;
+            let gap = if free > 0.0 { stream.exponential(free) as u64 } else { 0 };
+            let at = (*position + gap).min(room);
+            *position = at + length;
+            at
+        }
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 {
+        a
+    } else {
+        gcd(b, a % b)
+    }
+}
+
+/// Is a cluster among the share that is skipped? Skipped ones are spread evenly.
+pub(crate) fn skipped(cluster: u64, fraction: f64) -> bool {
+    ((cluster + 1) as f64 * fraction).floor() > (cluster as f64 * fraction).floor()
+}
+
+/// The `read`-th range (offset, length) of a cluster: reads lie evenly in the cluster's bytes.
+pub(crate) fn in_cluster(cluster: u64, read: u64, e: &Events, file_bytes: u64) -> (u64, u64) {
+    let cluster_bytes = (u128::from(file_bytes) * u128::from(e.per_cluster) / u128::from(e.events)) as u64;
+    let start = (u128::from(file_bytes) * u128::from(cluster * e.per_cluster) / u128::from(e.events)) as u64;
+    let length = e.read_bytes.min(cluster_bytes.max(1));
+    let each = cluster_bytes / u64::from(e.reads);
+    let offset = start + read * each + each.saturating_sub(length) / 2;
+    (offset.min(file_bytes.saturating_sub(length)), length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(order: Order, count: u64, length: u64, span: u64) -> Vec<u64> {
+        let mut stream = Stream::new(1, "offsets");
+        let mut position = 0;
+        (0..count).map(|i| next(&order, i, count, length, span, &mut position, &mut stream)).collect()
+    }
+
+    #[test]
+    fn every_order_stays_in_its_span() {
+        for order in [
+            Order::Sequential,
+            Order::Strided { stride_bytes: 777 },
+            Order::Random,
+            Order::Permuted,
+            Order::Clustered { window_bytes: 5000 },
+            Order::Scattered,
+        ] {
+            let offsets = all(order, 500, 100, 100_000);
+            assert!(offsets.iter().all(|&o| o + 100 <= 100_000), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn permuted_visits_each_place_once() {
+        let mut offsets = all(Order::Permuted, 1000, 10, 10_000);
+        offsets.sort_unstable();
+        assert_eq!(offsets, (0..1000).map(|i| i * 10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn scattered_goes_forward_and_reaches_the_end() {
+        let offsets = all(Order::Scattered, 1000, 100, 1_000_000);
+        assert!(offsets.windows(2).all(|w| w[0] < w[1] || w[1] == 999_900));
+        assert!(*offsets.last().unwrap() > 850_000);
+    }
+
+    #[test]
+    fn half_of_the_clusters_are_skipped() {
+        assert_eq!((0..1000).filter(|&c| skipped(c, 0.5)).count(), 500);
+        assert_eq!((0..1000).filter(|&c| skipped(c, 0.0)).count(), 0);
+    }
+}

@@ -1,0 +1,232 @@
+//! A profile as a flat program: loops become jumps, names become numbers.
+
+use crate::scenario::{Access, FileSetSpec, Order, PatternOp, ScenarioError, Step};
+
+/// One instruction. `file` is the number of a file set.
+#[derive(Clone, Debug)]
+pub(crate) enum Instruction {
+    /// Asks the master for a packet; without one the job ends.
+    Packet,
+    Compute {
+        cpu_ns: u64,
+    },
+    Wait {
+        wait_ns: u64,
+    },
+    Open {
+        file: u32,
+    },
+    Close {
+        file: u32,
+    },
+    Stat {
+        file: u32,
+    },
+    Create {
+        file: u32,
+    },
+    Delete {
+        file: u32,
+    },
+    Read {
+        file: u32,
+        offset: u64,
+        length: u64,
+        access: Access,
+    },
+    ReadVector {
+        file: u32,
+        ranges: Box<[(u64, u64)]>,
+    },
+    Write {
+        file: u32,
+        offset: Option<u64>,
+        length: u64,
+        access: Access,
+    },
+    Fsync {
+        file: u32,
+    },
+    Pattern(Box<Pattern>),
+    Events(Box<Events>),
+    /// Starts a loop that ends at the instruction before `end`.
+    Loop {
+        times: u64,
+        end: u32,
+    },
+    /// Back to the instruction after the loop's start while turns are left.
+    Again {
+        start: u32,
+    },
+    Stage {
+        from: u32,
+        to: u32,
+        chunk: u64,
+        background: bool,
+    },
+    Take {
+        file: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pattern {
+    pub file: u32,
+    pub op: PatternOp,
+    pub count: u64,
+    pub length: u64,
+    pub order: Order,
+    pub cpu_ns: u64,
+    pub offset: u64,
+    pub span: u64,
+    pub access: Access,
+    pub vector: u32,
+    pub events: u64,
+    pub uncompressed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Events {
+    pub file: u32,
+    pub events: u64,
+    pub per_cluster: u64,
+    pub reads: u32,
+    pub read_bytes: u64,
+    pub cpu_ns: u64,
+    pub vector: u32,
+    pub uncompressed: u64,
+    pub skip: f64,
+    pub access: Access,
+}
+
+/// Compiles steps; `path` is where they stand in the scenario.
+pub(crate) fn compile(
+    steps: &[Step],
+    files: &[FileSetSpec],
+    path: &str,
+    program: &mut Vec<Instruction>,
+) -> Result<(), ScenarioError> {
+    for (number, step) in steps.iter().enumerate() {
+        let here = format!("{path}.steps[{number}]");
+        let file_of = |name: &str, field: &str| -> Result<u32, ScenarioError> {
+            files.iter().position(|set| set.name == name).map(|i| i as u32).ok_or_else(|| {
+                let known: Vec<_> = files.iter().map(|set| set.name.as_str()).collect();
+                ScenarioError::new(format!("{here}.{field}"), format!("\"{name}\""), known.join(", "))
+            })
+        };
+        let file = |name: &str| file_of(name, "file");
+        let positive = |field: &str, value: u64| -> Result<u64, ScenarioError> {
+            if value > 0 {
+                Ok(value)
+            } else {
+                Err(ScenarioError::new(format!("{here}.{field}"), value, "1 or more"))
+            }
+        };
+        let instruction = match step {
+            Step::Compute { cpu_ns } => Instruction::Compute { cpu_ns: *cpu_ns },
+            Step::Wait { wait_ns } => Instruction::Wait { wait_ns: *wait_ns },
+            Step::Open { file: name } => Instruction::Open { file: file(name)? },
+            Step::Close { file: name } => Instruction::Close { file: file(name)? },
+            Step::Stat { file: name } => Instruction::Stat { file: file(name)? },
+            Step::Create { file: name } => Instruction::Create { file: file(name)? },
+            Step::Delete { file: name } => Instruction::Delete { file: file(name)? },
+            Step::Read { file: name, offset_bytes, length_bytes, access } => Instruction::Read {
+                file: file(name)?,
+                offset: *offset_bytes,
+                length: positive("length_bytes", *length_bytes)?,
+                access: *access,
+            },
+            Step::ReadVector { file: name, ranges_bytes } => {
+                Instruction::ReadVector { file: file(name)?, ranges: ranges_bytes.clone().into_boxed_slice() }
+            }
+            Step::Write { file: name, offset_bytes, length_bytes, access } => Instruction::Write {
+                file: file(name)?,
+                offset: *offset_bytes,
+                length: positive("length_bytes", *length_bytes)?,
+                access: *access,
+            },
+            Step::Fsync { file: name } => Instruction::Fsync { file: file(name)? },
+            Step::Pattern {
+                file: name,
+                op,
+                count,
+                length_bytes,
+                order,
+                cpu_ns,
+                offset_bytes,
+                span_bytes,
+                access,
+                vector,
+                events,
+                uncompressed_bytes,
+            } => {
+                if let Order::Clustered { window_bytes } = order {
+                    positive("order.window_bytes", window_bytes / (*length_bytes).max(1))?;
+                }
+                Instruction::Pattern(Box::new(Pattern {
+                    file: file(name)?,
+                    op: *op,
+                    count: *count,
+                    length: positive("length_bytes", *length_bytes)?,
+                    order: *order,
+                    cpu_ns: *cpu_ns,
+                    offset: *offset_bytes,
+                    span: *span_bytes,
+                    access: *access,
+                    vector: (*vector).max(1),
+                    events: *events,
+                    uncompressed: *uncompressed_bytes,
+                }))
+            }
+            Step::Events {
+                file: name,
+                events,
+                events_per_cluster,
+                reads_per_cluster,
+                read_bytes,
+                cpu_ns_per_event,
+                vector,
+                uncompressed_bytes_per_event,
+                skip_fraction,
+                access,
+            } => {
+                if !(0.0..1.0).contains(skip_fraction) {
+                    let place = format!("{here}.skip_fraction");
+                    return Err(ScenarioError::new(place, skip_fraction, "0 or more, below 1"));
+                }
+                Instruction::Events(Box::new(Events {
+                    file: file(name)?,
+                    events: positive("events", *events)?,
+                    per_cluster: positive("events_per_cluster", *events_per_cluster)?,
+                    reads: positive("reads_per_cluster", u64::from(*reads_per_cluster))? as u32,
+                    read_bytes: positive("read_bytes", *read_bytes)?,
+                    cpu_ns: *cpu_ns_per_event,
+                    vector: (*vector).max(1),
+                    uncompressed: *uncompressed_bytes_per_event,
+                    skip: *skip_fraction,
+                    access: *access,
+                }))
+            }
+            Step::Repeat { times, steps } => {
+                let start = program.len() as u32;
+                program.push(Instruction::Loop { times: *times, end: 0 });
+                compile(steps, files, &here, program)?;
+                program.push(Instruction::Again { start });
+                let after = program.len() as u32;
+                if let Instruction::Loop { end, .. } = &mut program[start as usize] {
+                    *end = after;
+                }
+                continue;
+            }
+            Step::Stage { from, to, chunk_bytes, background } => Instruction::Stage {
+                from: file_of(from, "from")?,
+                to: file_of(to, "to")?,
+                chunk: positive("chunk_bytes", *chunk_bytes)?,
+                background: *background,
+            },
+            Step::Take { file: name } => Instruction::Take { file: file(name)? },
+        };
+        program.push(instruction);
+    }
+    Ok(())
+}

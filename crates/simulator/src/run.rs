@@ -1,0 +1,237 @@
+//! Running scenarios, one or many, and gathering what came out.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use headrace_model::request::Device;
+use headrace_model::Nanos;
+use rayon::prelude::*;
+
+use crate::outcome::{DriveOutcome, EnergyOutcome, HostOutcome, Outcome};
+use crate::scenario::{Feed, Load, Scenario, ScenarioError};
+use crate::task::{Phase, State};
+use crate::world::World;
+
+/// How far a batch of scenarios is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub scenarios_done: u64,
+    pub scenarios: u64,
+    /// Of the scenario that reports: its number, its simulated time, and its jobs done.
+    pub scenario: u64,
+    pub simulated_ns: Nanos,
+    pub jobs_done: u64,
+}
+
+/// Simulates one scenario.
+///
+/// # Errors
+/// The first fault of the scenario.
+pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
+    run_watched(scenario, &AtomicBool::new(false), &mut |_, _| {})
+}
+
+/// As `run`; `progress` hears of simulated time and jobs done, and setting `cancel` breaks it off, which gives an outcome
+/// that says so.
+///
+/// # Errors
+/// The first fault of the scenario.
+pub fn run_watched(
+    scenario: &Scenario,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(Nanos, u64),
+) -> Result<Outcome, ScenarioError> {
+    scenario.check()?;
+    let mut world = World::build(scenario)?;
+    let complete = world.run(cancel, progress);
+    Ok(world.outcome(complete))
+}
+
+/// Simulates many scenarios on `threads` threads (0: one a core). Outcomes come in the order of the scenarios, whatever the
+/// number of threads. A scenario that turns out to be broken gives its error; the others go on.
+pub fn run_many(
+    scenarios: &[Scenario],
+    threads: usize,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Vec<Result<Outcome, ScenarioError>> {
+    let done = AtomicU64::new(0);
+    let one = |(number, scenario): (usize, &Scenario)| {
+        let report = |simulated_ns, jobs_done, done: u64| {
+            progress(Progress {
+                scenarios_done: done,
+                scenarios: scenarios.len() as u64,
+                scenario: number as u64,
+                simulated_ns,
+                jobs_done,
+            });
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            run_watched(scenario, cancel, &mut |time, jobs| report(time, jobs, done.load(Ordering::Relaxed)))
+        }));
+        let result = result.unwrap_or_else(|_| {
+            Err(ScenarioError::new(
+                format!("scenarios[{number}]"),
+                format!("\"{}\", which broke the simulator", scenario.name),
+                "a scenario that runs; please report this one",
+            ))
+        });
+        let finished = done.fetch_add(1, Ordering::Relaxed) + 1;
+        let (time, jobs) =
+            result.as_ref().map_or((0, 0), |outcome| (outcome.end_ns, outcome.jobs.len() as u64));
+        report(time, jobs, finished);
+        result
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    match pool {
+        Ok(pool) => pool.install(|| scenarios.par_iter().enumerate().map(one).collect()),
+        // No threads to be had: one after the other.
+        Err(_) => scenarios.iter().enumerate().map(one).collect(),
+    }
+}
+
+impl World<'_> {
+    /// Closes the books.
+    pub fn outcome(mut self, complete: bool) -> Outcome {
+        let run = &self.scenario.run;
+        let end = self.now;
+        let mut broken_off = (!complete).then(|| "cancelled".to_owned());
+        if complete
+            && run.timeout_ns > 0
+            && end >= run.timeout_ns
+            && !self.feeder.slots.iter().all(|s| s.task == crate::world::NONE)
+        {
+            broken_off = Some("timeout".to_owned());
+        }
+        let wanted = match (&run.feed, run.load) {
+            (Feed::Files, Load::Batch { jobs }) => jobs,
+            _ => 0,
+        };
+        if complete && broken_off.is_none() && self.feeder.finished < wanted {
+            broken_off =
+                Some(format!("{} jobs wait for something that never comes", wanted - self.feeder.finished));
+        }
+        for slot in self.feeder.slots.clone() {
+            if slot.task == crate::world::NONE {
+                continue;
+            }
+            let job = self.tasks[slot.task].job as usize;
+            if self.tasks[slot.task].state == State::Cpu {
+                // How much of an unfinished piece of work was done is not known: by its share of the cores.
+                let t = &mut self.tasks[slot.task];
+                let span = end - t.since;
+                t.since = end;
+                let host = &self.hosts[t.host as usize];
+                let group = if host.is_node { &self.scenario.nodes } else { &self.scenario.servers };
+                let cores = f64::from(group[host.spec as usize].cores);
+                let share = (cores / host.cpu.runnable().max(1) as f64).min(1.0);
+                let on_cpu = (span as f64 * share) as u64;
+                self.jobs[job].ledger.on_cpu_ns += on_cpu;
+                self.jobs[job].ledger.wait_cpu_ns += span - on_cpu;
+            }
+            self.enter(slot.task, State::Other, Phase::None);
+            self.jobs[job].end_ns = end;
+            self.jobs[job].unfinished = true;
+        }
+        let span = end;
+        let mut energy = EnergyOutcome::default();
+        let (drives, drive_energy) = self.drive_outcomes(end);
+        let mut hosts = Vec::with_capacity(self.hosts.len());
+        for (index, host) in self.hosts.iter_mut().enumerate() {
+            host.cpu.settle(end);
+            let group = if host.is_node { &self.scenario.nodes } else { &self.scenario.servers };
+            let spec = &group[host.spec as usize];
+            let (busy, awake) = (host.cpu.busy_core_ns(), host.cpu.awake_ns());
+            let machine_j = spec.power.energy_j(span, awake, busy, host.sent_bytes + host.received_bytes);
+            let drives_j = drive_energy[index];
+            if host.is_node {
+                energy.nodes_j += machine_j;
+            } else {
+                energy.servers_j += machine_j;
+            }
+            energy.drives_j += drives_j;
+            hosts.push(HostOutcome {
+                name: host.name.clone(),
+                cores: spec.cores,
+                slots: self.feeder.slots.iter().filter(|s| s.host as usize == index).count() as u32,
+                busy_core_ns: busy,
+                awake_ns: awake,
+                sent_bytes: host.sent_bytes,
+                received_bytes: host.received_bytes,
+                cache: host.cache.counters,
+                machine_j,
+                drives_j,
+            });
+        }
+        energy.switch_j = self.scenario.power.switch_w * span as f64 * 1e-9;
+        energy.total_j =
+            (energy.nodes_j + energy.servers_j + energy.drives_j + energy.switch_j) * self.scenario.power.pue;
+        let services = self
+            .services
+            .iter_mut()
+            .zip(&self.scenario.services)
+            .map(|(service, spec)| {
+                let mut outcome = std::mem::take(&mut service.totals.outcome);
+                outcome.name.clone_from(&spec.name);
+                outcome.latency_ns_mean = service.totals.latency.mean_ns();
+                outcome.latency_ns_p99 = service.totals.latency.quantile_ns(0.99);
+                outcome.stored_bytes = service.targets.iter().map(|t| t.stored_bytes).collect();
+                outcome
+            })
+            .collect();
+        Outcome {
+            jobs: self.jobs,
+            hosts,
+            drives,
+            services,
+            energy,
+            counters: self.counters,
+            end_ns: end,
+            broken_off,
+        }
+    }
+
+    fn drive_outcomes(&mut self, end: Nanos) -> (Vec<DriveOutcome>, Vec<f64>) {
+        let histograms = self.scenario.observe.histograms;
+        let mut energies = vec![0.0; self.hosts.len()];
+        for volume in 0..self.volumes.len() as u32 {
+            self.sample(volume);
+        }
+        let mut outcomes = Vec::with_capacity(self.volumes.len());
+        for volume in &mut self.volumes {
+            volume.queue.settle(end);
+            let counters = *volume.queue.counters();
+            let series = volume.series.take().map(|mut sampler| {
+                let rest = end - (sampler.next - sampler.interval_ns);
+                if rest > 0 {
+                    sampler.close(&counters, rest);
+                }
+                sampler.series
+            });
+            let energy_j = volume.queue.energy_j(end);
+            energies[volume.host as usize] += energy_j;
+            let latency = volume.queue.latency();
+            outcomes.push(DriveOutcome {
+                host: self.hosts[volume.host as usize].name.clone(),
+                volume: volume.name.clone(),
+                reads: counters.reads,
+                writes: counters.writes,
+                read_bytes: counters.read_bytes,
+                written_bytes: counters.written_bytes,
+                merged: counters.merged,
+                failed: counters.failed,
+                busy_ns: counters.busy_ns,
+                inside_ns: counters.inside_ns.min(u128::from(u64::MAX)) as u64,
+                latency_ns_mean: latency.mean_ns(),
+                latency_ns_p50: latency.quantile_ns(0.5),
+                latency_ns_p99: latency.quantile_ns(0.99),
+                latency_ns_max: latency.max_ns(),
+                energy_j,
+                latency: if histograms { latency.bins() } else { Default::default() },
+                service: if histograms { volume.queue.service().bins() } else { Default::default() },
+                series: series.unwrap_or_default(),
+            });
+        }
+        (outcomes, energies)
+    }
+}

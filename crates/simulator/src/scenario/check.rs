@@ -1,0 +1,271 @@
+//! What makes no sense is refused before anything is built.
+
+use std::collections::BTreeSet;
+
+use super::{Feed, HostSpec, Load, Place, Scenario, ScenarioError, ServiceKind, Share, Step};
+
+fn positive(path: String, value: f64) -> Result<(), ScenarioError> {
+    if value.is_finite() && value > 0.0 {
+        Ok(())
+    } else {
+        Err(ScenarioError::new(path, value, "a number above 0"))
+    }
+}
+
+fn fraction(path: String, value: f64) -> Result<(), ScenarioError> {
+    if (0.0..=1.0).contains(&value) {
+        Ok(())
+    } else {
+        Err(ScenarioError::new(path, value, "0 to 1"))
+    }
+}
+
+fn at_least_one(path: String, value: u64) -> Result<(), ScenarioError> {
+    if value > 0 {
+        Ok(())
+    } else {
+        Err(ScenarioError::new(path, value, "1 or more"))
+    }
+}
+
+fn unique<'a>(path: &str, names: impl Iterator<Item = &'a str>) -> Result<(), ScenarioError> {
+    let mut seen = BTreeSet::new();
+    for (number, name) in names.enumerate() {
+        if !seen.insert(name) {
+            let path = format!("{path}[{number}].name");
+            return Err(ScenarioError::new(path, format!("\"{name}\""), "a name that is not taken yet"));
+        }
+    }
+    Ok(())
+}
+
+fn known<'a>(
+    path: String,
+    name: &str,
+    mut names: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), ScenarioError> {
+    if names.clone().any(|n| n == name) {
+        return Ok(());
+    }
+    let mut list: Vec<_> = names.by_ref().collect();
+    list.dedup();
+    let allowed = if list.is_empty() { "none is defined".to_owned() } else { list.join(", ") };
+    Err(ScenarioError::new(path, format!("\"{name}\""), allowed))
+}
+
+fn host(path: &str, host: &HostSpec) -> Result<(), ScenarioError> {
+    at_least_one(format!("{path}.count"), u64::from(host.count))?;
+    at_least_one(format!("{path}.cores"), u64::from(host.cores))?;
+    positive(format!("{path}.cpu_speed"), host.cpu_speed)?;
+    positive(format!("{path}.copy_bytes_per_s"), host.copy_bytes_per_s)?;
+    positive(format!("{path}.network.rate_bytes_per_s"), host.network.rate_bytes_per_s)?;
+    at_least_one(format!("{path}.sharing.timeslice_ns"), host.sharing.timeslice_ns)?;
+    if !(0.0..1.0).contains(&host.sharing.busy_core_slowdown) {
+        let path = format!("{path}.sharing.busy_core_slowdown");
+        return Err(ScenarioError::new(path, host.sharing.busy_core_slowdown, "0 or more, below 1"));
+    }
+    fraction(format!("{path}.writeback.dirty_ratio"), host.writeback.dirty_ratio)?;
+    fraction(format!("{path}.writeback.dirty_background_ratio"), host.writeback.dirty_background_ratio)?;
+    if host.memory_bytes <= host.memory_reserved_bytes {
+        let allowed = format!("more than memory_reserved_bytes ({})", host.memory_reserved_bytes);
+        return Err(ScenarioError::new(format!("{path}.memory_bytes"), host.memory_bytes, allowed));
+    }
+    if let Some(machine) = &host.virtualisation {
+        positive(format!("{path}.virtualisation.cpu_factor"), machine.cpu_factor)?;
+    }
+    unique(&format!("{path}.volumes"), host.volumes.iter().map(|v| v.name.as_str()))?;
+    for (number, volume) in host.volumes.iter().enumerate() {
+        let path = format!("{path}.volumes[{number}]");
+        if volume.storage.is_some() == volume.ideal.is_some() {
+            let given = if volume.ideal.is_some() { "both" } else { "neither" };
+            return Err(ScenarioError::new(path, given, "exactly one of storage and ideal"));
+        }
+        if volume.max_request_bytes < 4096 {
+            let path = format!("{path}.max_request_bytes");
+            return Err(ScenarioError::new(path, volume.max_request_bytes, "4096 or more"));
+        }
+        fraction(format!("{path}.filesystem.used_fraction"), volume.filesystem.used_fraction)?;
+        fraction(format!("{path}.filesystem.start_fraction"), volume.filesystem.start_fraction)?;
+        at_least_one(format!("{path}.filesystem.directories"), u64::from(volume.filesystem.directories))?;
+    }
+    Ok(())
+}
+
+impl Scenario {
+    /// Checks what can be checked without building the models.
+    ///
+    /// # Errors
+    /// The first fault found.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        at_least_one("nodes".into(), self.nodes.len() as u64)?;
+        let hosts = || self.nodes.iter().chain(&self.servers);
+        for (number, spec) in self.nodes.iter().enumerate() {
+            host(&format!("nodes[{number}]"), spec)?;
+        }
+        for (number, spec) in self.servers.iter().enumerate() {
+            host(&format!("servers[{number}]"), spec)?;
+        }
+        unique("nodes and servers", hosts().map(|h| h.name.as_str()))?;
+        unique("services", self.services.iter().map(|s| s.name.as_str()))?;
+        unique("files", self.files.iter().map(|f| f.name.as_str()))?;
+        unique("profiles", self.profiles.iter().map(|p| p.name.as_str()))?;
+        self.check_services()?;
+        self.check_files()?;
+        self.check_run()?;
+        for (number, fault) in self.faults.iter().enumerate() {
+            let name = fault.host.split('[').next().unwrap_or_default();
+            known(format!("faults[{number}].host"), name, hosts().map(|h| h.name.as_str()))?;
+        }
+        positive("power.pue".into(), self.power.pue)
+    }
+
+    fn check_services(&self) -> Result<(), ScenarioError> {
+        let hosts = || self.nodes.iter().chain(&self.servers);
+        for (number, service) in self.services.iter().enumerate() {
+            let path = format!("services[{number}]");
+            at_least_one(format!("{path}.targets"), service.targets.len() as u64)?;
+            let mut targets = 0;
+            for (number, target) in service.targets.iter().enumerate() {
+                let path = format!("{path}.targets[{number}]");
+                known(format!("{path}.host"), &target.host, hosts().map(|h| h.name.as_str()))?;
+                for spec in hosts().filter(|h| h.name == target.host) {
+                    let volumes = spec.volumes.iter().map(|v| v.name.as_str());
+                    known(format!("{path}.volume"), &target.volume, volumes)?;
+                    targets += u64::from(spec.count);
+                }
+            }
+            let single = matches!(service.kind, ServiceKind::Nfs | ServiceKind::Bluearc);
+            if single && targets != 1 {
+                return Err(ScenarioError::new(
+                    format!("{path}.targets"),
+                    targets,
+                    "one server for this kind",
+                ));
+            }
+            let tuning = service.tuning.settle(service.kind);
+            for (field, value) in [
+                ("read_request_bytes", tuning.read_request_bytes),
+                ("write_request_bytes", tuning.write_request_bytes),
+                ("requests_in_flight", u64::from(tuning.requests_in_flight)),
+                ("server_threads", u64::from(tuning.server_threads)),
+                ("metadata_servers", u64::from(tuning.metadata_servers)),
+                ("metadata_threads", u64::from(tuning.metadata_threads)),
+                ("replicas", u64::from(tuning.replicas)),
+            ] {
+                at_least_one(format!("{path}.tuning.{field}"), value)?;
+            }
+            // A default (HDFS: 3 replicas) shrinks to what is there; what was asked for does not.
+            if service.tuning.replicas.is_some_and(|r| u64::from(r) > targets) {
+                let allowed = format!("at most one a target ({targets})");
+                return Err(ScenarioError::new(format!("{path}.tuning.replicas"), tuning.replicas, allowed));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_files(&self) -> Result<(), ScenarioError> {
+        let services = self.services.iter().map(|s| s.name.as_str());
+        for (number, set) in self.files.iter().enumerate() {
+            let path = format!("files[{number}]");
+            at_least_one(format!("{path}.count"), u64::from(set.count))?;
+            match &set.on {
+                Place::Service(name) => known(format!("{path}.on.service"), name, services.clone())?,
+                Place::Volume(name) => {
+                    let volumes = self.nodes.iter().flat_map(|h| h.volumes.iter().map(|v| v.name.as_str()));
+                    known(format!("{path}.on.volume"), name, volumes)?;
+                }
+            }
+            if set.share == Share::New && set.bytes > 0 {
+                return Err(ScenarioError::new(format!("{path}.bytes"), set.bytes, "0 for a new file"));
+            }
+            if set.share != Share::New && set.bytes == 0 {
+                return Err(ScenarioError::new(format!("{path}.bytes"), 0, "1 or more"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_run(&self) -> Result<(), ScenarioError> {
+        let run = &self.run;
+        known("run.profile".into(), &run.profile, self.profiles.iter().map(|p| p.name.as_str()))?;
+        for (number, name) in run.nodes.iter().enumerate() {
+            known(format!("run.nodes[{number}]"), name, self.nodes.iter().map(|h| h.name.as_str()))?;
+        }
+        at_least_one("run.slots_per_node".into(), u64::from(run.slots_per_node))?;
+        fraction("run.cpu_spread".into(), run.cpu_spread)?;
+        fraction("run.cpu_variation".into(), run.cpu_variation)?;
+        match run.load {
+            Load::Batch { jobs } => at_least_one("run.load.jobs".into(), jobs)?,
+            Load::Sustained { duration_ns } => at_least_one("run.load.duration_ns".into(), duration_ns)?,
+        }
+        if let Feed::Packets(packets) = &run.feed {
+            known("run.feed.file".into(), &packets.file, self.files.iter().map(|f| f.name.as_str()))?;
+            at_least_one("run.feed.events_per_file".into(), packets.events_per_file)?;
+            at_least_one("run.feed.first_events".into(), packets.first_events)?;
+            at_least_one("run.feed.min_events".into(), packets.min_events)?;
+            if packets.max_events < packets.min_events {
+                let allowed = format!("min_events ({}) or more", packets.min_events);
+                return Err(ScenarioError::new("run.feed.max_events", packets.max_events, allowed));
+            }
+        }
+        let profile = self.profiles.iter().position(|p| p.name == run.profile).unwrap_or_default();
+        let nodes = self.nodes.iter().filter(|n| run.nodes.is_empty() || run.nodes.contains(&n.name));
+        for node in nodes {
+            let jobs = u64::from(run.slots_per_node) * self.profiles[profile].memory_bytes;
+            if jobs + node.memory_reserved_bytes >= node.memory_bytes {
+                let allowed = format!(
+                    "less than {} so that {} slots fit into node \"{}\" and leave some page cache",
+                    (node.memory_bytes - node.memory_reserved_bytes) / u64::from(run.slots_per_node),
+                    run.slots_per_node,
+                    node.name
+                );
+                let path = format!("profiles[{profile}].memory_bytes");
+                return Err(ScenarioError::new(path, self.profiles[profile].memory_bytes, allowed));
+            }
+            for (number, set) in self.files.iter().enumerate() {
+                if let Place::Volume(name) = &set.on {
+                    let volumes = node.volumes.iter().map(|v| v.name.as_str());
+                    known(format!("files[{number}].on.volume"), name, volumes)?;
+                }
+            }
+        }
+        let mut program = Vec::new();
+        for (number, profile) in self.profiles.iter().enumerate() {
+            at_least_one(format!("profiles[{number}].steps"), profile.steps.len() as u64)?;
+            crate::program::compile(
+                &profile.steps,
+                &self.files,
+                &format!("profiles[{number}]"),
+                &mut program,
+            )?;
+            self.check_staging(&profile.steps, &format!("profiles[{number}]"))?;
+        }
+        Ok(())
+    }
+
+    fn check_staging(&self, steps: &[Step], path: &str) -> Result<(), ScenarioError> {
+        for (number, step) in steps.iter().enumerate() {
+            let path = format!("{path}.steps[{number}]");
+            let share = |name: &str| self.files.iter().find(|f| f.name == name).map(|f| f.share);
+            match step {
+                Step::Repeat { steps, .. } => self.check_staging(steps, &path)?,
+                Step::Stage { to, .. } if share(to) != Some(Share::New) => {
+                    return Err(ScenarioError::new(
+                        format!("{path}.to"),
+                        format!("\"{to}\""),
+                        "a set of new files",
+                    ));
+                }
+                Step::Create { file } | Step::Take { file } if share(file) != Some(Share::New) => {
+                    return Err(ScenarioError::new(
+                        format!("{path}.file"),
+                        format!("\"{file}\""),
+                        "a set of new files",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

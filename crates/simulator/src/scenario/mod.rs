@@ -1,0 +1,190 @@
+//! What is simulated: a scenario, read from JSON.
+//!
+//! # A scenario by example
+//!
+//! ```
+//! let text = r#"{
+//!   "seed": 1,
+//!   "nodes": [{
+//!     "name": "worker", "count": 3, "cores": 4, "memory_bytes": 8000000000,
+//!     "network": {"rate_bytes_per_s": 125000000, "latency_ns": 100000},
+//!     "power": {"idle_w": 60, "core_w": 10},
+//!     "volumes": [{
+//!       "name": "data",
+//!       "ideal": {"capacity_bytes": 320000000000, "read_ns": 12000000, "write_ns": 12000000,
+//!                 "read_bytes_per_s": 100e6, "write_bytes_per_s": 100e6},
+//!       "filesystem": {"kind": "ext4"}, "scheduler": "deadline", "read_ahead_bytes": 131072
+//!     }]
+//!   }],
+//!   "files": [{"name": "aod", "on": {"volume": "data"}, "bytes": 656000000, "count": 24}],
+//!   "profiles": [{"name": "tau", "memory_bytes": 1000000000, "steps": [
+//!     {"do": "open", "file": "aod"},
+//!     {"do": "pattern", "file": "aod", "count": 100, "length_bytes": 65536, "cpu_ns": 5000000,
+//!      "order": {"kind": "strided", "stride_bytes": 6000000}},
+//!     {"do": "close", "file": "aod"}
+//!   ]}],
+//!   "run": {"profile": "tau", "slots_per_node": 2, "load": {"kind": "batch", "jobs": 12}}
+//! }"#;
+//! let scenario = headrace_simulator::Scenario::from_json(text).unwrap();
+//! let outcome = headrace_simulator::run(&scenario).unwrap();
+//! assert_eq!(outcome.jobs.len(), 12);
+//! ```
+//!
+//! Units stand last in every name. Unknown fields are refused. What is left out has the default that its field's
+//! documentation gives. An error names the place ("nodes[0].volumes[0].scheduler"), what was given and what is allowed.
+//!
+//! # The parts
+//!
+//! * [`HostSpec`]: a machine, or `count` equal ones. `nodes` have job slots, `servers` have none. A host has cores,
+//!   memory (the rest of it is page cache), a network port, and volumes.
+//! * [`VolumeSpec`]: a drive, a RAID or an ideal drive, with filesystem, scheduler and read-ahead.
+//! * [`ServiceSpec`]: a file service (NFS, GlusterFS, Lustre, HDFS, OrangeFS, BlueArc, XRootD) over volumes of hosts.
+//! * [`FileSetSpec`]: files, and where they are: on the local volume of each node, or in a service.
+//! * [`ProfileSpec`]: what a job does, step by step ([`Step`]).
+//! * [`RunSpec`]: how many jobs, in how many slots, fed how.
+//! * [`FaultSpec`]: what goes wrong when.
+//! * [`ObserveSpec`]: which series are recorded.
+
+mod check;
+mod host;
+mod job;
+mod service;
+
+use std::fmt;
+
+use headrace_model::power::SitePower;
+use serde::{Deserialize, Serialize};
+
+pub use host::{HostSpec, NetworkPort, VirtualisationSpec, VolumeSpec};
+pub use job::{
+    Access, Assign, Feed, FileSetSpec, Load, Order, PacketSpec, PatternOp, Place, ProfileSpec, RunSpec,
+    Share, Step,
+};
+pub(crate) use service::SettledTuning;
+pub use service::{ClientReadAhead, ServiceKind, ServiceSpec, TargetSpec, Tuning};
+
+/// Everything that a simulation depends on. Equal scenarios give equal outcomes, byte by byte.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// For the reader only.
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub seed: u64,
+    /// Whether the caches hold the files when the run starts (as far as they fit), or nothing.
+    #[serde(default)]
+    pub cache: CacheState,
+    /// Machines with job slots.
+    pub nodes: Vec<HostSpec>,
+    /// Machines without.
+    #[serde(default)]
+    pub servers: Vec<HostSpec>,
+    #[serde(default)]
+    pub services: Vec<ServiceSpec>,
+    pub files: Vec<FileSetSpec>,
+    pub profiles: Vec<ProfileSpec>,
+    pub run: RunSpec,
+    #[serde(default)]
+    pub faults: Vec<FaultSpec>,
+    #[serde(default)]
+    pub power: SitePower,
+    #[serde(default)]
+    pub observe: ObserveSpec,
+}
+
+/// What the page caches hold at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheState {
+    #[default]
+    Cold,
+    Warm,
+}
+
+/// A misbehaviour of a host at a time: it starts at `at_ns` and ends after `for_ns` (0: never). Those of drives are
+/// given with the drive (`storage.faults`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultSpec {
+    pub at_ns: u64,
+    #[serde(default)]
+    pub for_ns: u64,
+    /// The host it happens on ("worker[2]"; "worker" means its first).
+    pub host: String,
+    pub what: FaultKind,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum FaultKind {
+    /// The port runs at that share of its rate.
+    LinkSlow { factor: f64 },
+    /// The host's file services do not answer; clients go to a replica where there is one, or wait for its return.
+    ServerDown,
+}
+
+/// What is recorded beside totals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ObserveSpec {
+    /// Interval of the drives' series; 0 records none.
+    pub series_interval_ns: u64,
+    /// Whether the outcome lists latency histograms.
+    pub histograms: bool,
+}
+
+impl Default for ObserveSpec {
+    fn default() -> Self {
+        ObserveSpec { series_interval_ns: 1_000_000_000, histograms: true }
+    }
+}
+
+/// What is wrong with a scenario: where, what was given, what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError {
+    pub path: String,
+    pub given: String,
+    pub allowed: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: given {}, allowed: {}", self.path, self.given, self.allowed)
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+impl ScenarioError {
+    pub(crate) fn new(path: impl Into<String>, given: impl fmt::Display, allowed: impl Into<String>) -> Self {
+        ScenarioError { path: path.into(), given: given.to_string(), allowed: allowed.into() }
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario and checks what can be checked without running it.
+    ///
+    /// # Errors
+    /// The first fault found, with its place.
+    pub fn from_json(text: &str) -> Result<Self, ScenarioError> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let scenario: Scenario = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+            let message = error.inner().to_string();
+            let (given, allowed) = match message.split_once(", expected ") {
+                Some((given, allowed)) => (given.to_owned(), allowed.to_owned()),
+                None => (message, "a value of that field's form".to_owned()),
+            };
+            ScenarioError::new(error.path().to_string(), given, allowed)
+        })?;
+        reader.end().map_err(|error| ScenarioError::new("(end)", error, "one JSON document"))?;
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    /// The scenario as JSON, defaults written out.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a scenario holds nothing that JSON cannot")
+    }
+}

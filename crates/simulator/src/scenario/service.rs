@@ -1,0 +1,325 @@
+//! File services over the network, and what their kinds differ in.
+//!
+//! One mechanism serves all: a client with or without a page cache cuts what it needs into requests; a layout says
+//! which data server has which bytes; a data server has threads, a CPU cost a request, and a volume with page cache,
+//! filesystem, scheduler and drive of its own; metadata servers answer opens and the like. A kind is a set of defaults
+//! for [`Tuning`] and a layout.
+
+use serde::{Deserialize, Serialize};
+
+/// Which service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceKind {
+    /// One server, all files on it.
+    Nfs,
+    /// NFS from a filer with hardware acceleration: cheap requests, more of them at once.
+    Bluearc,
+    /// Whole files on bricks by a hash of their name; FUSE on the client.
+    Glusterfs,
+    /// Files striped over object storage targets, a metadata server, a client with a read-ahead of its own.
+    Lustre,
+    /// Blocks on data nodes, near the client where possible; a name node; a replication pipeline on writes.
+    Hdfs,
+    /// Files striped over all servers, no cache on the client, several metadata servers.
+    Orangefs,
+    /// Whole files on data servers, found through a redirector; vectored reads; no cache on the client.
+    Xrootd,
+}
+
+/// A volume of a host (all hosts of that name) that the service stores on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetSpec {
+    pub host: String,
+    pub volume: String,
+}
+
+/// A file service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceSpec {
+    pub name: String,
+    pub kind: ServiceKind,
+    /// Where the data lies, in order.
+    pub targets: Vec<TargetSpec>,
+    /// What differs from the kind's defaults.
+    #[serde(default)]
+    pub tuning: Tuning,
+}
+
+/// What a client reads beyond what is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum ClientReadAhead {
+    None,
+    /// The kernel's on-demand read-ahead with that limit.
+    Kernel {
+        bytes: u64,
+    },
+    /// Lustre's: reads that lie within `gap_pages` of the last one count as sequential, and the window grows by
+    /// `step_bytes` with each until `max_bytes`.
+    Lustre {
+        step_bytes: u64,
+        max_bytes: u64,
+        gap_pages: u32,
+    },
+}
+
+/// The parameters of a service. A field that is not given has the default of the kind (see [`Tuning::of`]).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tuning {
+    /// Largest read and write request (rsize, wsize, RPC size, packet).
+    pub read_request_bytes: Option<u64>,
+    pub write_request_bytes: Option<u64>,
+    /// Whether the client's page cache holds the service's data.
+    pub client_cache: Option<bool>,
+    pub client_read_ahead: Option<ClientReadAhead>,
+    /// CPU time of a request on the client (FUSE crossings, checksums), charged to the job.
+    pub client_request_ns: Option<u64>,
+    /// Delay of a request on the client that is not CPU time.
+    pub client_delay_ns: Option<u64>,
+    /// Requests one client may have under way to one data server (slot table, max_rpcs_in_flight).
+    pub requests_in_flight: Option<u32>,
+    /// Threads of a data server (nfsd): requests beyond them wait.
+    pub server_threads: Option<u32>,
+    /// CPU time of a request, and of each byte, on a data server.
+    pub server_request_ns: Option<u64>,
+    pub server_byte_ns: Option<f64>,
+    /// Whether the data server reads ahead in its volume, and through its page cache at all.
+    pub server_cache: Option<bool>,
+    /// Bytes a stripe, and targets a file is striped over (0: all).
+    pub stripe_bytes: Option<u64>,
+    pub stripe_targets: Option<u32>,
+    /// Block size of a service that places blocks (HDFS).
+    pub block_bytes: Option<u64>,
+    pub replicas: Option<u32>,
+    /// Whether replicas are written one through the other (HDFS) or by the client to all (GlusterFS).
+    pub replica_pipeline: Option<bool>,
+    /// A client that is a data server uses its own disk without the network.
+    pub local_reads: Option<bool>,
+    /// A write call returns when the data is in the client's cache (true) or at the server (false).
+    pub write_back: Option<bool>,
+    /// Bytes a file may have on their way to the servers when `write_back` is false.
+    pub write_window_bytes: Option<u64>,
+    /// The server answers a write when it is on its drive, not in its cache.
+    pub server_sync: Option<bool>,
+    /// Metadata servers, threads of each, and the time of one operation (open, create, stat, delete).
+    pub metadata_servers: Option<u32>,
+    pub metadata_threads: Option<u32>,
+    pub metadata_read_ns: Option<u64>,
+    pub metadata_write_ns: Option<u64>,
+    /// Round trips that opening a file takes.
+    pub open_round_trips: Option<u32>,
+    /// Time a client waits before it gives up on a server that does not answer.
+    pub timeout_ns: Option<u64>,
+}
+
+/// The same with every field decided.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SettledTuning {
+    pub read_request_bytes: u64,
+    pub write_request_bytes: u64,
+    pub client_cache: bool,
+    pub client_read_ahead: ClientReadAhead,
+    pub client_request_ns: u64,
+    pub client_delay_ns: u64,
+    pub requests_in_flight: u32,
+    pub server_threads: u32,
+    pub server_request_ns: u64,
+    pub server_byte_ns: f64,
+    pub server_cache: bool,
+    pub stripe_bytes: u64,
+    pub stripe_targets: u32,
+    pub block_bytes: u64,
+    pub replicas: u32,
+    pub replica_pipeline: bool,
+    pub local_reads: bool,
+    pub write_back: bool,
+    pub write_window_bytes: u64,
+    pub server_sync: bool,
+    pub metadata_servers: u32,
+    pub metadata_threads: u32,
+    pub metadata_read_ns: u64,
+    pub metadata_write_ns: u64,
+    pub open_round_trips: u32,
+    pub timeout_ns: u64,
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+impl Tuning {
+    /// The defaults of a kind. Sizes, windows and counts are those of the software (NFS: rsize = wsize = 64 KiB over a
+    /// 1 GbE filer of 2010, 16 slots, 8 nfsd, read-ahead of 15 rsize; GlusterFS 3: 128 KiB FUSE requests; Lustre 1.8: 1 MiB
+    /// RPCs, 8 in flight, 40 MiB read-ahead; HDFS: 64 MiB blocks, 3 replicas, 64 KiB packets of which 80 are in
+    /// flight; OrangeFS 2.8: 64 KiB stripes, 256 KiB flow buffers; XRootD 3: whole reads). CPU times a request are assumptions
+    /// of tens of microseconds, to be measured or fitted.
+    pub fn of(kind: ServiceKind) -> Tuning {
+        let base = Tuning {
+            read_request_bytes: Some(64 * KIB),
+            write_request_bytes: Some(64 * KIB),
+            client_cache: Some(true),
+            client_read_ahead: Some(ClientReadAhead::Kernel { bytes: 15 * 64 * KIB }),
+            client_request_ns: Some(10_000),
+            client_delay_ns: Some(0),
+            requests_in_flight: Some(16),
+            server_threads: Some(8),
+            server_request_ns: Some(30_000),
+            server_byte_ns: Some(0.25),
+            server_cache: Some(true),
+            stripe_bytes: Some(0),
+            stripe_targets: Some(1),
+            block_bytes: Some(0),
+            replicas: Some(1),
+            replica_pipeline: Some(false),
+            local_reads: Some(false),
+            write_back: Some(true),
+            write_window_bytes: Some(0),
+            server_sync: Some(false),
+            metadata_servers: Some(1),
+            metadata_threads: Some(8),
+            metadata_read_ns: Some(100_000),
+            metadata_write_ns: Some(300_000),
+            open_round_trips: Some(2),
+            timeout_ns: Some(60_000_000_000),
+        };
+        match kind {
+            ServiceKind::Nfs => base,
+            ServiceKind::Bluearc => Tuning {
+                server_threads: Some(256),
+                server_request_ns: Some(8_000),
+                server_byte_ns: Some(0.02),
+                metadata_read_ns: Some(30_000),
+                metadata_write_ns: Some(60_000),
+                ..base
+            },
+            ServiceKind::Glusterfs => Tuning {
+                read_request_bytes: Some(128 * KIB),
+                write_request_bytes: Some(128 * KIB),
+                client_read_ahead: Some(ClientReadAhead::Kernel { bytes: 128 * KIB }),
+                client_request_ns: Some(40_000),
+                client_delay_ns: Some(30_000),
+                server_threads: Some(16),
+                server_request_ns: Some(50_000),
+                write_back: Some(false),
+                write_window_bytes: Some(MIB),
+                open_round_trips: Some(3),
+                timeout_ns: Some(42_000_000_000),
+                ..base
+            },
+            ServiceKind::Lustre => Tuning {
+                read_request_bytes: Some(MIB),
+                write_request_bytes: Some(MIB),
+                client_read_ahead: Some(ClientReadAhead::Lustre {
+                    step_bytes: MIB,
+                    max_bytes: 40 * MIB,
+                    gap_pages: 8,
+                }),
+                requests_in_flight: Some(8),
+                server_threads: Some(128),
+                stripe_bytes: Some(MIB),
+                stripe_targets: Some(1),
+                metadata_threads: Some(32),
+                metadata_read_ns: Some(80_000),
+                metadata_write_ns: Some(200_000),
+                timeout_ns: Some(100_000_000_000),
+                ..base
+            },
+            ServiceKind::Hdfs => Tuning {
+                read_request_bytes: Some(64 * KIB),
+                write_request_bytes: Some(64 * KIB),
+                client_cache: Some(false),
+                client_read_ahead: Some(ClientReadAhead::None),
+                client_request_ns: Some(60_000),
+                client_delay_ns: Some(100_000),
+                requests_in_flight: Some(80),
+                server_threads: Some(256),
+                block_bytes: Some(64 * MIB),
+                replicas: Some(3),
+                replica_pipeline: Some(true),
+                local_reads: Some(true),
+                write_back: Some(false),
+                write_window_bytes: Some(5 * MIB),
+                // The name node keeps its namespace in memory.
+                metadata_threads: Some(10),
+                metadata_read_ns: Some(20_000),
+                metadata_write_ns: Some(100_000),
+                open_round_trips: Some(1),
+                timeout_ns: Some(3_000_000_000),
+                ..base
+            },
+            ServiceKind::Orangefs => Tuning {
+                read_request_bytes: Some(256 * KIB),
+                write_request_bytes: Some(256 * KIB),
+                client_cache: Some(false),
+                client_read_ahead: Some(ClientReadAhead::None),
+                client_request_ns: Some(30_000),
+                client_delay_ns: Some(50_000),
+                server_threads: Some(32),
+                stripe_bytes: Some(64 * KIB),
+                stripe_targets: Some(0),
+                write_back: Some(false),
+                metadata_servers: Some(1),
+                metadata_threads: Some(1),
+                metadata_read_ns: Some(250_000),
+                metadata_write_ns: Some(4_000_000),
+                open_round_trips: Some(3),
+                ..base
+            },
+            ServiceKind::Xrootd => Tuning {
+                read_request_bytes: Some(2 * MIB),
+                write_request_bytes: Some(2 * MIB),
+                client_cache: Some(false),
+                client_read_ahead: Some(ClientReadAhead::None),
+                server_threads: Some(256),
+                server_request_ns: Some(15_000),
+                local_reads: Some(true),
+                write_back: Some(false),
+                metadata_read_ns: Some(50_000),
+                metadata_write_ns: Some(150_000),
+                open_round_trips: Some(2),
+                ..base
+            },
+        }
+    }
+
+    /// Every field decided: given here, or else the kind's default.
+    pub(crate) fn settle(&self, kind: ServiceKind) -> SettledTuning {
+        let d = Tuning::of(kind);
+        macro_rules! settle {
+            ($($field:ident),* $(,)?) => {
+                SettledTuning { $($field: self.$field.or(d.$field).expect("every kind has every default")),* }
+            };
+        }
+        settle!(
+            read_request_bytes,
+            write_request_bytes,
+            client_cache,
+            client_read_ahead,
+            client_request_ns,
+            client_delay_ns,
+            requests_in_flight,
+            server_threads,
+            server_request_ns,
+            server_byte_ns,
+            server_cache,
+            stripe_bytes,
+            stripe_targets,
+            block_bytes,
+            replicas,
+            replica_pipeline,
+            local_reads,
+            write_back,
+            write_window_bytes,
+            server_sync,
+            metadata_servers,
+            metadata_threads,
+            metadata_read_ns,
+            metadata_write_ns,
+            open_round_trips,
+            timeout_ns,
+        )
+    }
+}

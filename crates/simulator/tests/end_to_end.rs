@@ -1,0 +1,99 @@
+//! Whole scenarios: jobs run to their end, ledgers add up, equal seeds give equal bytes.
+
+mod common;
+
+use common::{local_scenario, text};
+use headrace_simulator::{run, Scenario};
+use serde_json::json;
+
+#[test]
+fn jobs_on_a_local_drive_run_to_their_end_and_their_ledgers_add_up() {
+    let outcome = run(&local_scenario()).unwrap();
+    assert_eq!(outcome.jobs.len(), 6);
+    assert_eq!(outcome.broken_off, None);
+    for job in &outcome.jobs {
+        assert_eq!(job.ledger.total_ns(), job.wall_ns(), "{job:?}");
+        assert_eq!(job.bytes.asked_bytes, 40 * 65_536);
+        assert_eq!(job.bytes.served_bytes, job.bytes.asked_bytes);
+        assert!(job.bytes.device_bytes >= job.bytes.asked_bytes);
+        assert!(job.ledger.on_cpu_ns >= 40 * 2_000_000);
+        assert!(job.ledger.wait_block_ns > 40 * 5_000_000, "each read waits for the drive");
+    }
+    let drive = &outcome.drives[0];
+    let per_drive: u64 = outcome.drives.iter().map(|d| d.read_bytes).sum();
+    let per_job: u64 = outcome.jobs.iter().map(|j| j.bytes.device_bytes).sum();
+    assert_eq!(per_drive, per_job);
+    assert!(drive.busy_ns <= outcome.end_ns);
+    assert_eq!(drive.series.read_bytes.iter().sum::<u64>(), drive.read_bytes);
+}
+
+#[test]
+fn a_warm_cache_spares_the_drive() {
+    let mut scenario = local_scenario();
+    scenario.cache = headrace_simulator::scenario::CacheState::Warm;
+    let outcome = run(&scenario).unwrap();
+    // What is left is metadata.
+    assert!(outcome.drives.iter().map(|d| d.read_bytes).sum::<u64>() < 100_000);
+    assert!(outcome.hosts[0].cache.hit_pages > 0);
+}
+
+#[test]
+fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
+    let scenarios: Vec<Scenario> = (0..6)
+        .map(|seed| {
+            let mut scenario = local_scenario();
+            scenario.seed = seed / 2;
+            scenario
+        })
+        .collect();
+    let cancel = std::sync::atomic::AtomicBool::new(false);
+    let bytes = |threads| -> Vec<String> {
+        headrace_simulator::run_many(&scenarios, threads, &|_| {}, &cancel)
+            .into_iter()
+            .map(|outcome| serde_json::to_string(&outcome.unwrap()).unwrap())
+            .collect()
+    };
+    let one = bytes(1);
+    assert_eq!(one, bytes(3));
+    assert_eq!(one[0], one[1]);
+}
+
+#[test]
+fn a_cancelled_run_says_so() {
+    let cancel = std::sync::atomic::AtomicBool::new(true);
+    let mut scenario = text();
+    scenario["profiles"][0]["steps"][1]["count"] = json!(20_000);
+    let scenario = Scenario::from_json(&scenario.to_string()).unwrap();
+    let outcome = headrace_simulator::run_watched(&scenario, &cancel, &mut |_, _| {}).unwrap();
+    assert_eq!(outcome.broken_off.as_deref(), Some("cancelled"));
+    for job in &outcome.jobs {
+        assert_eq!(job.ledger.total_ns(), job.wall_ns());
+    }
+}
+
+#[test]
+fn errors_name_place_given_and_allowed() {
+    let error = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut scenario = text();
+        change(&mut scenario);
+        Scenario::from_json(&scenario.to_string()).unwrap_err()
+    };
+    let e = error(&|s| s["run"]["slots_per_node"] = json!(0));
+    assert_eq!((e.path.as_str(), e.given.as_str()), ("run.slots_per_node", "0"));
+    let e = error(&|s| s["nodes"][0]["volumes"][0]["scheduler"] = json!("elevator"));
+    assert_eq!(e.path, "nodes[0].volumes[0].scheduler");
+    assert!(e.given.contains("elevator") && e.allowed.contains("anticipatory"), "{e}");
+    let e = error(&|s| s["nodes"][0]["color"] = json!("red"));
+    assert!(
+        e.path.starts_with("nodes[0]") && e.given.contains("color") && e.allowed.contains("cores"),
+        "{e}"
+    );
+    let e = error(&|s| s["profiles"][0]["steps"][1]["file"] = json!("nothing"));
+    assert_eq!((e.path.as_str(), e.allowed.as_str()), ("profiles[0].steps[1].file", "input"));
+    let e = error(&|s| s["profiles"][0]["memory_bytes"] = json!(9_000_000_000u64));
+    assert_eq!(e.path, "profiles[0].memory_bytes");
+    let mut too_large = text();
+    too_large["files"][0]["bytes"] = json!(900_000_000_000u64);
+    let e = run(&Scenario::from_json(&too_large.to_string()).unwrap()).unwrap_err();
+    assert_eq!(e.path, "files[0].bytes");
+}
