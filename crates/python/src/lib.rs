@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 mod drives;
 mod errors;
+mod simulation;
 
 /// `headrace._core`: the Rust half of Headrace.
 #[pymodule]
@@ -13,5 +14,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ModelError", module.py().get_type::<errors::ModelError>())?;
     module.add_function(wrap_pyfunction!(drives::drive_check, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drive_run_json, module)?)?;
+    module.add_function(wrap_pyfunction!(simulation::simulate_json, module)?)?;
+    module.add_function(wrap_pyfunction!(simulation::simulate_many, module)?)?;
     Ok(())
 }
