@@ -7,11 +7,10 @@ Rates carry the effects of levels, noise of whole plots and of trials, all on th
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from headrace.plan import Plan, Trial
 from headrace.plan.table import plan_to_table
@@ -74,11 +73,11 @@ def write_results(
         plan.study_hash, title, truth.engine, str(root), "2026-01-01T00:00:00+00:00", "0.1.0"
     )
     store = ResultStore.create(root, study_text, header, plan_to_table(plan), truth.environment)
-    random = np.random.default_rng(seed)
-    plot_noise = {trial.whole_plot: random.normal(0, 1) * truth.whole_plot_sigma for trial in plan.trials}
+    draws = random.Random(seed)
+    plot_noise = {trial.whole_plot: draws.gauss() * truth.whole_plot_sigma for trial in plan.trials}
     for trial in plan.trials:
         fate = (broken or {}).get(trial.index, "done")
-        noise = plot_noise[trial.whole_plot] + random.normal(0, 1) * truth.trial_sigma
+        noise = plot_noise[trial.whole_plot] + draws.gauss() * truth.trial_sigma
         with store.record(trial.id) as record:
             values, jobs = trial_record(trial, plan, truth, noise, fate, title)
             if fate in ("done", "invalid"):

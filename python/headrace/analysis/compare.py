@@ -148,7 +148,7 @@ def _mean(values: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estima
     if len(values) < 2:
         return Estimate(mean, None, None, len(values), "one trial", ids)
     half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1) * stats.sem(values))
-    return Estimate(mean, mean - half, mean + half, len(values), "mean, t interval", ids)
+    return Estimate(mean, max(0.0, mean - half), mean + half, len(values), "mean, t interval", ids)
 
 
 def ratio_of_means(

@@ -69,26 +69,28 @@ def by_blocks(
     if hard:
         # Combinations that were tried in one and the same whole plot make one group of the averages of whole plots.
         rows["group"] = _plots_together(rows)
-    table: Any = rows.pivot_table(index=["group", "repeat"], columns="level", values="y", aggfunc="mean")
+    # Each context counts alike, however many trials it has: else a lost trial would weigh on its level.
+    alike = rows.groupby(["group", "context", "repeat", "level"], as_index=False)["y"].mean()
+    table: Any = alike.pivot_table(index=["group", "repeat"], columns="level", values="y", aggfunc="mean")
     values = table.to_numpy()
     groups = table.index.get_level_values("group").to_numpy()
     deviations = values - values.mean(axis=1, keepdims=True)
-    deviations[np.abs(deviations) < ROUNDING] = 0.0
     found, group_number = np.unique(groups, return_inverse=True)
     counts = np.bincount(group_number)
     means = np.stack(
         [np.bincount(group_number, deviations[:, column]) / counts for column in range(levels)], axis=1
     )
     effects = means.mean(axis=0)
+    effects[np.abs(effects) < ROUNDING] = 0.0
     freedom = int((counts - 1).sum()) * (levels - 1)
     error_term = "whole plots" if hard else "trials"
     if freedom > 0:
-        square = float(((deviations - means[group_number]) ** 2).sum() / freedom)
+        square = _squares(deviations - means[group_number]) / freedom
         variance = 2 * square * float((1 / counts).sum()) / len(found) ** 2
     elif len(found) > 1:
         # One repeat only: what the effect varies by from one combination of the other factors to the next.
         freedom = (len(found) - 1) * (levels - 1)
-        variance = 2 * float(((means - effects) ** 2).sum() / freedom) / len(found)
+        variance = 2 * _squares(means - effects) / freedom / len(found)
         error_term = "combinations of the other factors (one repeat)"
     else:
         variance, error_term = np.nan, "none: one repeat of one combination"
@@ -96,6 +98,10 @@ def by_blocks(
     return Contrasts(
         effects, float(values.mean()), variance, freedom, f, error_term, rows["position"].to_numpy()
     )
+
+
+def _squares(values: np.ndarray) -> float:
+    return float((np.where(np.abs(values) < ROUNDING, 0.0, values) ** 2).sum())
 
 
 def _fixed_in_plots(level: np.ndarray, plot: np.ndarray) -> bool:

@@ -64,7 +64,9 @@ def limit_of(
     largest = max(waits, key=lambda name: waits[name])
     share = waits[largest]
     if largest == "wait_cpu":
-        there = f" with {slots} jobs on {cores} cores" if cores else ""
+        there = f" with {slots} job{'s' if slots != 1 else ''} on {cores} cores" if cores else ""
+        if cores and slots <= cores:
+            there += ": something else kept the cores busy"
         return Limit("cpu contention", share, f"Jobs waited for a CPU {share:.0%} of their time{there}.")
     if largest == "wait_network":
         return Limit("network", share, f"Jobs waited for the network or a server {share:.0%} of their time.")

@@ -119,7 +119,9 @@ def _estimates(
                 bounds, value, method = (None, None), float(mean[index]), "one trial"
             else:
                 value = float(mean[index])
-                bounds, method = (value - float(half[index]), value + float(half[index])), "mean, t interval"
+                # No metric can be negative; an interval that would be is cut, which loses no truth that it held.
+                bounds = (max(0.0, value - float(half[index])), value + float(half[index]))
+                method = "mean, t interval"
             found[index][name] = Estimate(value, *bounds, n, method, used, provenance)
     return found
 
