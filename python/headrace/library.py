@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -215,7 +215,7 @@ def _engine(kind: str) -> Engine:
 
 
 @contextmanager
-def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
+def stopping_on_signals(stop: threading.Event) -> Generator[None]:
     """While in it, Ctrl-C and SIGTERM set `stop` instead of killing: the run puts everything back first."""
 
     def handle(*_: object) -> None:

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +142,7 @@ class ResultStore:
         root: Path,
         study_text: str,
         header: ResultsHeader,
-        plan_table: pa.Table,
+        plan_table: pa.Table,  # pyright: ignore[reportUnknownParameterType]
         environment: dict[str, Any],
     ) -> ResultStore:
         """Makes a new results folder. Raises RefusedError when something else stands there."""
@@ -193,7 +193,7 @@ class ResultStore:
         return frozenset(self._done)
 
     @contextmanager
-    def record(self, trial_id: str) -> Iterator[PartialRecord]:
+    def record(self, trial_id: str) -> Generator[PartialRecord]:
         """A record to be filled and committed in the `with` block; gone when the block ends without a commit."""
         with disk_full(self.root):
             making = self.root / f".making-{trial_id}"
@@ -229,7 +229,7 @@ def read_header(root: Path) -> ResultsHeader:
 
 
 @contextmanager
-def disk_full(root: Path) -> Iterator[None]:
+def disk_full(root: Path) -> Generator[None]:
     """Turns a full or read-only disk into one clear message; what was recorded before is safe."""
     try:
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -102,9 +102,9 @@ class _Loader:
             workloads=workloads,
             factors={},
             exclude=[],
-            plan_options=plan or PlanOptions(),
-            run_options=run or RunOptions(),
-            report_options=report or ReportOptions(),
+            plan_options=plan or PlanOptions.model_validate({}),
+            run_options=run or RunOptions.model_validate({}),
+            report_options=report or ReportOptions.model_validate({}),
             site=site,
             faults=faults,
             hash="",
@@ -161,12 +161,12 @@ class _Loader:
     def _place(table: Any, loc: tuple[int | str, ...]) -> FieldPath:
         """The part of pydantic's place that stands in the file: it also names members of unions."""
         place: list[str | int] = []
-        inner = table
+        inner: Any = table
         for index, part in enumerate(loc):
             if (isinstance(inner, dict) and part in inner) or (
                 isinstance(inner, list) and isinstance(part, int) and part < len(inner)
             ):
-                inner = inner[part]
+                inner = cast(Any, inner)[part]
                 place.append(part)
             elif index == len(loc) - 1 and isinstance(inner, dict) and isinstance(part, str):
                 place.append(part)
@@ -337,7 +337,7 @@ class _Loader:
             return workload_room.kinds()[part.kind].Options, part.written
         if address.room == "run":
             return RunOptions, study.run_options.model_dump(exclude_unset=True)
-        return Site, (study.site or Site()).model_dump(exclude_unset=True)
+        return Site, (study.site or Site.model_validate({})).model_dump(exclude_unset=True)
 
     def exclude(self, factors: dict[str, list[Any]]) -> list[dict[str, list[Any]]]:
         values = self.document.values.get("exclude", [])

@@ -55,7 +55,7 @@ class PlanOptions(Section):
         description="full: every cell; fractional: a balanced fraction; screen: two levels a factor, main effects only",
     )
     fraction: int = Field(2, ge=2, description="fractional: one in this many cells")
-    repeats: Repeats = Field(default_factory=Repeats)
+    repeats: Repeats = Field(default_factory=lambda: Repeats.model_validate({}))
     seed: int = Field(1, ge=0, description="seed of order, data and jobs")
     budget: Seconds | None = Field(
         None, description="no new repeat is started after this time; the first `min` are always made"
@@ -166,7 +166,7 @@ class SiteServer(Section):
 class Site(Section):
     """`[site]`: nodes, servers, links, power of a real or imagined cluster."""
 
-    node: SiteNodes = Field(default_factory=SiteNodes)
+    node: SiteNodes = Field(default_factory=lambda: SiteNodes.model_validate({}))
     server: dict[str, SiteServer] = Field(default_factory=dict[str, SiteServer])
     pue: float = Field(1.0, ge=1, description="power usage effectiveness: all power over IT power")
 
