@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from headrace.errors import ExitCode, HeadraceError, RefusedError, UnsupportedLevelError
 from headrace.system import block_queue, devices, filesystems
 from headrace.system.loops import attach
@@ -36,6 +38,13 @@ def device(context: TargetContext, tmp_path: Path) -> Path:
     file = tmp_path / "device.img"
     make_file(context.journal, file, 64 << 20)
     return attach(context.journal, file).device
+
+
+def partition_it(path: Path) -> None:
+    """Writes a master boot record with one Linux partition of 32 MiB."""
+    with path.open("r+b") as file:
+        file.seek(446)
+        file.write(struct.pack("<8B2I", 0, 0, 2, 0, 0x83, 0, 0, 0, 2048, 65536) + bytes(48) + b"\x55\xaa")
 
 
 @pytest.mark.parametrize("filesystem", sorted(SIZE))
@@ -132,17 +141,15 @@ def test_a_device_in_use_by_a_program_is_refused(
         os.close(handle)
 
 
-@pytest.mark.parametrize("holds", ["xfs", "partition table", "unknown data"])
+@pytest.mark.parametrize("holds", ["file system", "partition table", "unknown data"])
 def test_a_device_that_is_not_empty_needs_force(
     holds: str, context: TargetContext, device: Path, tmp_path: Path
 ) -> None:
-    if holds == "xfs":
+    if holds == "file system":
         subprocess.run(["mkfs.ext4", "-q", "-F", "-L", "thesis", str(device)], check=True)
         said = 'ext4 named "thesis"'
     elif holds == "partition table":
-        with device.open("r+b") as file:  # a master boot record with one Linux partition
-            file.seek(446)
-            file.write(struct.pack("<8B2I", 0, 0, 2, 0, 0x83, 0, 0, 0, 2048, 65536) + bytes(48) + b"\x55\xaa")
+        partition_it(device)
         said = "a partition table (dos)"
     else:
         with device.open("r+b") as file:
@@ -303,3 +310,43 @@ def test_the_device_stack_of_a_loop_is_described(context: TargetContext, tmp_pat
     assert described.size_bytes == 64 << 20
     assert location.description["image_storage"]["filesystem"] == mount_of(tmp_path).filesystem
     disk.release(context)
+
+
+@pytest.fixture
+def partition(context: TargetContext, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A disk with one partition, as a user's own would be: both devices."""
+    file = tmp_path / "partitioned.img"
+    file.touch()
+    os.truncate(file, 64 << 20)
+    partition_it(file)
+    context.journal.begin("detach_loop", file=str(file), inode=file.stat().st_ino)
+    attach_it = ["losetup", "--find", "--show", str(file)]
+    whole = Path(subprocess.run(attach_it, check=True, capture_output=True, text=True).stdout.strip())
+    part = whole.with_name(f"{whole.name}p1")
+    subprocess.run(
+        ["addpart", str(whole), "1", "2048", "65536"], check=True
+    )  # not every kernel reads every table
+    try:
+        yield whole, part
+    finally:
+        subprocess.run(["delpart", str(whole), "1"], check=True)
+
+
+def test_a_partition_of_a_disk(partition: tuple[Path, Path], context: TargetContext, tmp_path: Path) -> None:
+    whole, part = partition
+    disk = target(tmp_path, image=None, size=None, device=str(part))
+    location = disk.prepare(context)
+    assert location.device_names == (part.name,)
+    before = queue_of(whole.name)
+    asked = disk.options.model_copy(update={"scheduler": "bfq", "queue_depth": 16, "read_ahead": 32768})
+    assert all(setting.applied for setting in disk.apply(asked, context))
+    assert (block_queue.read_scheduler(whole.name), block_queue.read_depth(whole.name)) == ("bfq", 16)
+    (described,) = location.description["devices"]
+    assert (described["kind"], described["below"][0]["name"]) == ("partition", whole.name)
+    forced = frozenset({str(whole)})
+    (problem,) = target(tmp_path, image=None, size=None, device=str(whole)).check(forced)
+    assert f"in use: mounted on {location.directory}" in problem.what, "one of its partitions is"
+    disk.release(context)
+    assert queue_of(whole.name) == before
+    (problem,) = target(tmp_path, image=None, size=None, device=str(whole)).check(frozenset())
+    assert "holds a partition table (dos)" in problem.what

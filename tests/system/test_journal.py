@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from headrace.errors import HeadraceError
 from headrace.system.journal import Journal, pending_journals, undo
 from headrace.system.loops import attach, backed_by
@@ -240,3 +242,37 @@ def test_a_loop_device_of_another_file_of_the_same_name_is_left(journal: Journal
     assert loops_below(tmp_path) == []
     assert journal.undo(made).done
     assert not file.exists()
+
+
+def test_the_newest_run_is_undone_first(tmp_path: Path) -> None:
+    place, setting = tmp_path / "journal", tmp_path / "setting"
+    setting.write_text("as it was")
+    script = (
+        "import os, signal, sys; from pathlib import Path; from headrace.system.journal import Journal;"
+        "setting = Path(sys.argv[2]); journal = Journal.open(sys.argv[3], Path(sys.argv[1]));"
+        "journal.begin('write_setting', path=str(setting), value=setting.read_text());"
+        "setting.write_text(sys.argv[3]); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for number, name in enumerate(("first", "second")):
+        subprocess.run([sys.executable, "-c", script, str(place), str(setting), name])
+        (file,) = (path for path in place.iterdir() if "2000" not in path.name)
+        file.rename(place / f"2000010{number}T000000-1-x.jsonl")
+    assert setting.read_text() == "second"
+    assert [pending.description for pending in pending_journals(place)] == ["second", "first"]
+    for pending in pending_journals(place):
+        undo(pending.file)
+    assert setting.read_text() == "as it was"
+
+
+def test_two_commands_do_not_undo_at_once(tmp_path: Path) -> None:
+    place, folder = tmp_path / "journal", tmp_path / "work"
+    folder.mkdir()
+    crash(place, folder)
+    (pending,) = pending_journals(place)
+    with pending.file.open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(HeadraceError, match="undoing"):
+            undo(pending.file)
+        assert len(list(folder.iterdir())) == 2
+    undo(pending.file)
+    assert list(folder.iterdir()) == []

@@ -284,12 +284,13 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[int, Entry]] | None:
 
 
 def pending_journals(directory: Path | None = None) -> list[PendingJournal]:
-    """Journals whose run is dead and that may hold something to undo, oldest first. Removes those that hold nothing."""
+    """Journals whose run is dead and that may hold something to undo, newest first: in this order they are to be undone.
+    Removes those that hold nothing."""
     place = directory or journal_directory()
     found: list[PendingJournal] = []
     boot = boot_id()
     try:
-        files = sorted(place.iterdir()) if place.is_dir() else []
+        files = sorted(place.iterdir(), reverse=True) if place.is_dir() else []
     except OSError:
         return []  # another user's, which we could not undo either
     for file in files:
@@ -359,8 +360,3 @@ def undo(file: Path) -> list[UndoResult]:
         return results
     finally:
         os.close(handle)
-
-
-def undo_pending(directory: Path | None = None) -> list[tuple[PendingJournal, list[UndoResult]]]:
-    """Undoes every pending journal, newest first: what `headrace undo` does once the user has agreed."""
-    return [(journal, undo(journal.file)) for journal in reversed(pending_journals(directory))]

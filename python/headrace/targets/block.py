@@ -223,7 +223,7 @@ class BlockTarget(Target):
         if problems := [problem for problem in self._machine_problems() if problem.fatal]:
             raise MissingError(f"target {self.name}: {problems[0].what}", hint=problems[0].remedy)
         if objection := self._objection(context.forced_devices):
-            raise objection
+            raise type(objection)(f"target {self.name}: {objection.message}", hint=objection.hint)
         try:
             return self._prepare(context)
         except OSError as error:
