@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import select
 import shutil
@@ -147,14 +148,13 @@ class Chromium:
 
     def picture(self, file: Path, *, whole: bool = True) -> None:
         """A PNG of the page, of its whole height or of the window."""
-        parameters: dict[str, Any] = {"format": "png", "captureBeyondViewport": whole}
         if whole:
+            # A window as high as the page, as pictures beyond the window catch figures in the middle of a layout.
             size = self.command("Page.getLayoutMetrics")["cssContentSize"]
-            parameters["clip"] = {
-                "x": 0,
-                "y": 0,
-                "width": size["width"],
-                "height": size["height"],
-                "scale": 1,
-            }
-        file.write_bytes(base64.b64decode(self.command("Page.captureScreenshot", parameters)["data"]))
+            width, height = math.ceil(size["width"]), math.ceil(size["height"])
+            self.command(
+                "Emulation.setDeviceMetricsOverride",
+                {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+            )
+            time.sleep(1)
+        file.write_bytes(base64.b64decode(self.command("Page.captureScreenshot", {"format": "png"})["data"]))

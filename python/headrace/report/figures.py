@@ -10,7 +10,7 @@ import bokeh.embed
 import bokeh.models
 import bokeh.plotting
 
-from headrace.analysis.findings import Estimate, FactorEffect
+from headrace.analysis.findings import Estimate, FactorEffect, LevelEffect
 from headrace.report.metrics import Metric, interval_text, metric, value_text
 from headrace.report.palette import BLACK, CURVE_COLOURS, CURVE_DASHES, CURVE_MARKERS, GREY
 from headrace.report.select import DRAWN_AT_ONCE
@@ -49,8 +49,10 @@ def _figure(title: str, x_title: str, y_title: str, height: int = 330, **options
     plot.title.text_font_size = "14px"
     plot.title.text_color = "#1a1a1a"
     plot.outline_line_color = None
-    plot.background_fill_color = None
-    plot.border_fill_color = None
+    # White, not nothing: Bokeh clears what it drew before by painting over it.
+    plot.background_fill_color = "#ffffff"
+    plot.border_fill_color = "#ffffff"
+    plot.left[0].formatter = models.NumeralTickFormatter(format="0.[00]a")
     for axis in plot.axis:
         axis.axis_label_text_font_style = "normal"
         axis.axis_label_text_font_size = "13px"
@@ -73,6 +75,13 @@ def _whisker(source: Any, colour: str, **where: str) -> Any:
         lower_head=models.TeeHead(size=8, line_color=colour),
         **where,
     )
+
+
+def _in_order(levels: tuple[LevelEffect, ...]) -> list[LevelEffect]:
+    """Levels that are numbers rise; others stay as the study names them."""
+    if all(isinstance(each.level, (int, float)) for each in levels):
+        return sorted(levels, key=lambda each: each.level)
+    return list(levels)
 
 
 def _wrapped(label: str) -> str:
@@ -201,7 +210,7 @@ def effect_figure(element: str, workload: str, name: str, effects: list[FactorEf
         key: [] for key in ("level", "value", "low", "high", "text", "interval", "trials", "colour")
     }
     for index, effect in enumerate(effects):
-        for level in effect.levels:
+        for level in _in_order(effect.levels):
             estimate = level.estimate
             value = estimate.value / shown.divisor
             rows["level"].append(_wrapped(f"{factor_text(effect.factor)} {level_text(level.level)}"))
@@ -223,6 +232,8 @@ def effect_figure(element: str, workload: str, name: str, effects: list[FactorEf
         y_range=list(reversed(rows["level"])),
         x_range=models.Range1d(low - room, high + room),
     )
+    plot.left[0].formatter = models.CategoricalTickFormatter()
+    plot.below[0].formatter = models.NumeralTickFormatter(format="0.[00]a")
     plot.ygrid.grid_line_dash = "dotted"
     plot.add_layout(_row_whisker(source, "level"))
     dots = plot.scatter("value", "level", source=source, size=10, color="colour")

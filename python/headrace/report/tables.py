@@ -18,6 +18,7 @@ from headrace.report.metrics import (
     value_text,
 )
 from headrace.report.page_data import mark_of, provenance_of_metric
+from headrace.units import format_bytes
 
 LEFT_OUT_AT_MOST = 200
 EXTRA_ROWS_AT_MOST = 200
@@ -66,7 +67,7 @@ def _row(point: Point, columns: list[Metric]) -> dict[str, Any]:
         "slots": point.slots,
         "values": [_of_point(point, column) for column in columns],
         "ledger": ledger(point),
-        "limit": point.limit.kind,
+        "limit": wording.limit_name(point.limit.kind),
         "share": percent(point.limit.share),
         "evidence": point.limit.evidence,
         "trials": point.trials,
@@ -198,7 +199,8 @@ def flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
         if isinstance(item, dict):
             rows += flatten({str(key): inner for key, inner in item.items()}, f"{dotted}.")
         else:
-            rows.append((dotted, wording.level_text(item)))
+            size = isinstance(item, int) and name.endswith("_bytes") and item >= 1024
+            rows.append((dotted, format_bytes(item) if size else wording.level_text(item)))
     return rows
 
 

@@ -87,7 +87,11 @@ def _points(curve: Curve, metrics: dict[str, Metric], main: str | None) -> Table
             cells.append(_cell(curve, position, rate))
         if efficiency is not None and efficiency is not rate:
             cells.append(_cell(curve, position, efficiency))
-        table.add_row(*cells, ledger_bar(point.ledger), f"{point.limit.kind} {percent(point.limit.share)}")
+        table.add_row(
+            *cells,
+            ledger_bar(point.ledger),
+            f"{wording.limit_name(point.limit.kind)} {percent(point.limit.share)}",
+        )
     return table
 
 

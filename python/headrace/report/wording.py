@@ -145,6 +145,11 @@ def rank(curve: Curve, name: str | None) -> tuple[int, float]:
     return (-1 if curve.slots_fed is None else curve.slots_fed.slots, reached)
 
 
+def _not_storage(why: str) -> str:
+    # The number would otherwise be read as the storage's fault.
+    return " (the CPUs set this limit, not the storage)" if why == "cpu contention" else ""
+
+
 def _sentence(curve: Curve, rate: str | None, condition: str) -> tuple[str, str]:
     fed = curve.slots_fed
     where = f"{curve.target} feeds"
@@ -169,14 +174,14 @@ def _sentence(curve: Curve, rate: str | None, condition: str) -> tuple[str, str]
         first = curve.points[0] if curve.points else None
         reached = ""
         if first is not None and "efficiency" in first.metrics:
-            reached = f" even at {plural(first.slots, 'slot')} jobs reach {percent(first.metrics['efficiency'].value)}:"
-        return (
-            "0",
-            f"{where} no slot of {curve.workload} at {bound} job efficiency{verb_note};{reached} {beyond_text(fed.why)}.",
+            reached = f"with {plural(first.slots, 'slot')} they reach {percent(first.metrics['efficiency'].value)}, and "
+        return "0", (
+            f"{where} no slot of {curve.workload} at {bound} job efficiency{verb_note}: {reached}{beyond_text(fed.why)}"
+            f"{_not_storage(fed.why)}."
         )
     return str(fed.slots), (
         f"{where} {plural(fed.slots, 'slot')} of {curve.workload} at {bound} job efficiency{verb_note}; "
-        f"beyond, {beyond_text(fed.why)}."
+        f"beyond, {beyond_text(fed.why)}{_not_storage(fed.why)}."
     )
 
 
@@ -266,6 +271,11 @@ def confidence_text(findings: Findings) -> str:
     return percent(findings.confidence)
 
 
+def limit_name(kind: str) -> str:
+    """A kind of limit as people write it."""
+    return kind.replace("cpu", "CPU")
+
+
 def limit_text(point: Point) -> str:
-    """Kind and share: `device latency, 61 %`."""
-    return f"{point.limit.kind} ({percent(point.limit.share)})"
+    """Kind and share: `device latency (61 %)`."""
+    return f"{limit_name(point.limit.kind)} ({percent(point.limit.share)})"

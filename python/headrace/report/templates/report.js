@@ -60,7 +60,7 @@
 
   function drawCurves(plot, metric) {
     const shown = page.metrics[metric];
-    let top = 0, bottom = 0;
+    let top = 0;
     const knees = { slots: [], value: [], colour: [] };
     seats.forEach((curveIndex, index) => {
       const curve = curveIndex === null ? null : page.curves[curveIndex];
@@ -68,7 +68,6 @@
       const data = columns(curve, rows);
       source(plot, `curve-${index}`).data = data;
       top = Math.max(top, ...data.high, ...data.value);
-      bottom = Math.min(bottom, ...data.low);
       if (curve?.knee && curve.knee.metric === metric) {
         const at = data.slots.indexOf(curve.knee.slots);
         if (at >= 0) {
@@ -80,7 +79,6 @@
     });
     source(plot, "knees").data = knees;
     if (metric === "efficiency") top = Math.max(top, 100);
-    plot.y_range.start = bottom * 1.06;
     plot.y_range.end = top > 0 ? top * 1.06 : 1;
     plot.left[0].axis_label = shown.heading;
     plot.title.text = `${shown.title} against slots`;
