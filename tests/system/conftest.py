@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 from headrace.targets import TargetContext

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+
 from headrace.system import processes
 from headrace.system.cgroups import MemoryLimit, hierarchy
 from headrace.system.facts import delay_accounting, enable_delay_accounting

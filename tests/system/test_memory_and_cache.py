@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from headrace.errors import HeadraceError
 from headrace.system import page_cache
 from headrace.system.cgroups import MemoryLimit

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from headrace.errors import HeadraceError
 from headrace.system import block_queue
 from headrace.system.mounts import mount

@@ -154,15 +154,16 @@ def _leave_cgroup(group: Path, parent: Path) -> None:
 
 
 def _end_process(args: Args, same_boot: bool) -> str:
-    ours = {pid: start_ticks(pid) for pid in processes.marked(args["mark"])}
-    if "pid" in args:
-        ours[args["pid"]] = args["start_ticks"]
     ended: list[str] = []
-    for pid, ticks in ours.items():
-        if ticks is not None and start_ticks(pid) == ticks:
-            if not processes.end(pid, ticks):
-                raise HeadraceError(f"process {pid} does not end (state {processes.state(pid)})")
-            ended.append(str(pid))
+    known = {args["pid"]: args["start_ticks"]} if "pid" in args else {}
+    # Again until none is found: one may be starting another while it is being ended.
+    while ours := known | {pid: start_ticks(pid) for pid in processes.marked(args["mark"])}:
+        for pid, ticks in ours.items():
+            if ticks is not None and start_ticks(pid) == ticks:
+                if not processes.end(pid, ticks):
+                    raise HeadraceError(f"process {pid} does not end (state {processes.state(pid)})")
+                ended.append(str(pid))
+        known = {}
     return f"ended {', '.join(ended)}" if ended else "not running"
 
 
