@@ -6,6 +6,7 @@
 
 pub mod completions;
 pub mod drive;
+pub mod drive_replay;
 pub mod drive_run;
 pub mod faults;
 pub mod filesystem;

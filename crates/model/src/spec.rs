@@ -102,9 +102,10 @@ impl fmt::Display for SpecError {
 impl std::error::Error for SpecError {}
 
 impl SpecError {
-    /// The same error with the field seen from one level further out.
+    /// The same error for a field of another table.
     pub fn inside(mut self, outer: &str) -> Self {
-        self.field = format!("{outer}.{}", self.field);
+        let inner = self.field.rsplit('.').next().unwrap_or_default();
+        self.field = format!("{outer}.{inner}");
         self
     }
 }

@@ -48,10 +48,10 @@ fn close(obtained: f64, expected: f64, share: f64) {
 }
 
 #[test]
-fn mean_seek_over_random_sectors_is_the_sheets() {
+fn mean_seek_over_all_cylinders_is_the_sheets() {
     let hdd = model(&disk(""));
     let mut random = Stream::new(3, "seek");
-    let mut cylinder = || hdd.geometry().place(random.below(hdd.capacity_sectors()), 1).cylinder;
+    let mut cylinder = || random.below(u64::from(hdd.geometry().cylinders)) as u32;
     let count = 200_000;
     let sum: f64 = (0..count).map(|_| hdd.seek_curve().time_ns(cylinder().abs_diff(cylinder())) as f64).sum();
     close(sum / f64::from(count) / 1e6, AVERAGE_SEEK_MS, 0.01);

@@ -215,25 +215,6 @@ impl Geometry {
         let bytes = u64::from(self.zones[zone].sectors_per_track) * u64::from(self.heads) * SECTOR_BYTES;
         bytes as f64 / (self.cylinder_ns as f64 * 1e-9)
     }
-
-    /// Mean of the square root of the distance in cylinders between two random sectors.
-    pub fn mean_root_distance(&self) -> f64 {
-        const CELLS: u64 = 384;
-        let edge = |i: u64| {
-            let sector = (u128::from(self.capacity_sectors - 1) * u128::from(i) / u128::from(CELLS)) as u64;
-            let zone = &self.zones[self.zone_of(sector)];
-            let per_cylinder = f64::from(zone.sectors_per_track) * f64::from(self.heads);
-            f64::from(zone.first_cylinder) + (sector - zone.first_sector) as f64 / per_cylinder
-        };
-        let edges: Vec<f64> = (0..=CELLS).map(edge).collect();
-        let middles: Vec<f64> = edges.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
-        // Two places in one cell: the mean root of a uniform distance is 8/15 of the root of its width.
-        let mut sum: f64 = edges.windows(2).map(|pair| (pair[1] - pair[0]).sqrt() * 8.0 / 15.0).sum();
-        for (i, from) in middles.iter().enumerate() {
-            sum += 2.0 * middles[i + 1..].iter().map(|to| (to - from).sqrt()).sum::<f64>();
-        }
-        sum / (CELLS * CELLS) as f64
-    }
 }
 
 /// The whole part of a number from 0 to 2^63: by way of `i64`, which the processor converts in one step.

@@ -90,6 +90,7 @@ impl Stream {
 pub struct Hdd {
     geometry: Geometry,
     seek: SeekCurve,
+    seek_write: SeekCurve,
     overhead_ns: Nanos,
     head_switch_ns: Nanos,
     write_settle_ns: Nanos,
@@ -129,12 +130,20 @@ impl Hdd {
     pub fn new(spec: &HddSpec, seed: u64) -> Result<Self, SpecError> {
         spec.check()?;
         let geometry = Geometry::build(spec)?;
-        let seek = SeekCurve::build(&spec.seek, &geometry)?;
+        let seek = SeekCurve::build(&spec.seek, geometry.cylinders)?;
+        let seek_write = match &spec.seek_write {
+            Some(write) => {
+                let built = SeekCurve::build(write, geometry.cylinders);
+                built.map_err(|error| error.inside("seek_write"))?
+            }
+            None => seek.clone(),
+        };
         let ns = |ms: f64| (ms * 1e6) as Nanos;
         let link_ns_per_byte = 1e9 / spec.link_bytes_per_s;
         let depth = spec.queue.depth as usize;
         Ok(Hdd {
             seek,
+            seek_write,
             overhead_ns: ((spec.controller_overhead_us * 1e3) as Nanos).max(1),
             head_switch_ns: ns(spec.head_switch_ms),
             write_settle_ns: ns(spec.write_settle_ms),
@@ -173,6 +182,10 @@ impl Hdd {
 
     pub fn seek_curve(&self) -> &SeekCurve {
         &self.seek
+    }
+
+    pub fn seek_curve_of_writes(&self) -> &SeekCurve {
+        &self.seek_write
     }
 
     /// Ranges (first sector, sectors) acknowledged but not on the platter at `now`: what a loss of power loses.
@@ -386,8 +399,9 @@ impl Hdd {
         }
         let distance = cylinder.abs_diff(place.cylinder);
         let track = |at: Nanos| self.geometry.track_in_cylinder(at);
+        let curve = if write { &self.seek_write } else { &self.seek };
         let mut moving = if distance > 0 {
-            self.seek.time_ns(distance)
+            curve.time_ns(distance)
         } else if track(along) != track(place.along) {
             self.head_switch_ns
         } else {

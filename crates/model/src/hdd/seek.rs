@@ -3,7 +3,6 @@
 //! Two pieces, a square root for short distances (the arm accelerates and brakes) and a straight line for
 //! long ones (it coasts), after Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994.
 
-use super::geometry::Geometry;
 use super::spec::SeekSpec;
 use crate::request::Nanos;
 use crate::spec::{refuse, within, SpecError};
@@ -55,8 +54,10 @@ impl SeekCurve {
         }
     }
 
-    /// Builds the curve; a data sheet's average is met over pairs of random sectors of `geometry`.
-    pub fn build(spec: &SeekSpec, geometry: &Geometry) -> Result<Self, SpecError> {
+    /// Builds the curve. A data sheet's average is the mean over all seeks of an arm that goes from every
+    /// cylinder to every other equally often (so the sheets define it: each distance n weighted by the
+    /// number of its pairs, max + 1 - n).
+    pub fn build(spec: &SeekSpec, cylinders: u32) -> Result<Self, SpecError> {
         match spec {
             SeekSpec::Sheet { track_to_track_ms, average_ms } => {
                 within("seek.track_to_track_ms", *track_to_track_ms, 0.001, 1000.0)?;
@@ -64,9 +65,12 @@ impl SeekCurve {
                 if average_ms <= track_to_track_ms {
                     return refuse("seek.average_ms", average_ms, "more than seek.track_to_track_ms");
                 }
-                // t(d) = t_min + k (sqrt(d) - 1). With cylinders equally full the mean of sqrt(d / D) is
-                // 8/15; with zones it is taken over the zones as they are.
-                let rise = (average_ms - track_to_track_ms) * 1e6 / (geometry.mean_root_distance() - 1.0);
+                // t(d) = t_min + k (sqrt(d) - 1); the mean of sqrt(d / D) over all pairs is 8/15.
+                let mean_root = f64::from(cylinders).sqrt() * 8.0 / 15.0;
+                if mean_root <= 1.0 {
+                    return refuse("seek.curve", "sheet", "a table: there are too few cylinders for a curve");
+                }
+                let rise = (average_ms - track_to_track_ms) * 1e6 / (mean_root - 1.0);
                 Ok(SeekCurve::TwoPiece(TwoPiece {
                     short_base_ns: track_to_track_ms * 1e6 - rise,
                     short_root_ns: rise,

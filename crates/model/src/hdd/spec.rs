@@ -28,9 +28,12 @@ pub struct HddSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<RatesSpec>,
     pub seek: SeekSpec,
+    /// The curve of writes, where it is known apart from reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seek_write: Option<SeekSpec>,
     #[serde(default = "head_switch")]
     pub head_switch_ms: f64,
-    /// What a write waits longer than a read after the arm moved.
+    /// What a write waits longer than its curve says after the arm moved.
     #[serde(default)]
     pub write_settle_ms: f64,
     /// Angle by which each track starts later than the one before it; a head switch if not given.
