@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
+
 from headrace.errors import HeadraceError
 from headrace.workloads import JobInput, JobOutput, Workload, kinds
 from headrace.workloads.fio.results import merge_histograms, parse_result, percentile_ns
-from pydantic import ValidationError
 
 MIB = 1 << 20
 
@@ -135,6 +137,7 @@ def test_random_reads_for_a_duration(tmp_path: Path, engine: str) -> None:
     assert output.bytes_asked == output.read_calls * 4096
     assert output.bytes_unique <= 4 * MIB
     assert 0 < output.read_wait_s <= output.results["runtime_s"]
+    assert output.asynchronous == (engine != "psync")
     latencies = [output.results[f"read_latency_ns_{name}"] for name in ("p50", "p90", "p99", "p99_9")]
     assert latencies == sorted(latencies)
     if depth > 1:
@@ -149,6 +152,15 @@ def test_random_mix_of_an_amount(tmp_path: Path) -> None:
     assert 0.5 < output.bytes_asked / (2 * MIB) < 0.9
     merged = part.merge([output.results])
     assert merged["iops"] == pytest.approx(merged["read_iops"] + merged["write_iops"])
+
+
+def test_a_record_with_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = workload("sequential", mode="read", file_size="1 MiB")
+    files = tuple(part.lay_out(tmp_path / "data", 1, seed=1))
+    monkeypatch.chdir(tmp_path)
+    given = dataclasses.replace(job(tmp_path, files), keep=Path("keep"))
+    part.run(given)
+    assert [path.name for path in (tmp_path / "keep").iterdir()] == ["fio-read-job-0000.json"]
 
 
 def test_a_missing_file_fails_with_the_words_of_fio(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from headrace.probes.block import competing_io
 from headrace.probes.cpu import clients_saturated
 
@@ -46,9 +47,7 @@ def test_dirty_pages_of_the_jobs_do_not_hide_other_reads() -> None:
 
 
 def test_saturated_clients() -> None:
-    busy = {"cores": 4, "busy_s": 39.0, "idle_s": 1.0, "iowait_s": 0.0}
-    idle = {"cores": 4, "busy_s": 10.0, "idle_s": 30.0, "iowait_s": 0.0}
-    assert "98 %" in (clients_saturated(busy, 10) or "")
-    assert clients_saturated(idle, 10) is None
-    assert clients_saturated(idle, 10, on_cpu_share=0.5) is None
-    assert "99 %" in (clients_saturated(idle, 10, on_cpu_share=0.99) or "")
+    assert "98 %" in (clients_saturated({"cores": 4, "busy_s": 39.0, "idle_s": 0.5, "iowait_s": 0.5}) or "")
+    assert clients_saturated({"cores": 4, "busy_s": 10.0, "idle_s": 30.0, "iowait_s": 0.0}) is None
+    assert clients_saturated({"cores": 4, "busy_s": 20.0, "idle_s": 0.0, "iowait_s": 20.0}) is None
+    assert clients_saturated({"cores": 4, "busy_s": 0.0, "idle_s": 0.0, "iowait_s": 0.0}) is None

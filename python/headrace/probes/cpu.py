@@ -8,6 +8,7 @@ from headrace.probes import Probe, Totals, Watch
 from headrace.system.accounting import NS_PER_TICK, CounterFile
 
 _SATURATED = 0.95
+"""Share of all CPU time from which on clients count as busy."""
 
 
 class CpuProbe(Probe):
@@ -73,19 +74,13 @@ class CpuProbe(Probe):
         return tuple(int(ticks) for ticks in self._file.read().split(maxsplit=9)[1:9])
 
 
-def clients_saturated(
-    cpu: dict[str, Any], duration_s: float, on_cpu_share: float | None = None
-) -> str | None:
-    """Why the clients, not the storage, were the limit of a trial, or None when they were not; pure.
+def clients_saturated(cpu: dict[str, Any]) -> str | None:
+    """Why the clients' CPUs, not the storage, were the limit of a trial, or None when they were not; pure.
 
-    `cpu`: the totals above over `duration_s`; `on_cpu_share`: mean share of the jobs' wall time that was spent on a CPU
-    or waiting for one (ledger), for clients that are busy all the time on a machine with cores to spare.
+    `cpu`: the totals above.
     """
-    busy = cpu["busy_s"] / (cpu["cores"] * duration_s) if duration_s > 0 and cpu["cores"] else 0.0
-    if busy >= _SATURATED:
-        share, who = busy, "the CPUs of the clients were busy"
-    elif on_cpu_share is not None and on_cpu_share >= _SATURATED:
-        share, who = on_cpu_share, "the jobs were on a CPU or waiting for one"
-    else:
+    whole_s = cpu["busy_s"] + cpu["idle_s"] + cpu["iowait_s"]
+    busy = cpu["busy_s"] / whole_s if whole_s > 0 else 0.0
+    if busy < _SATURATED:
         return None
-    return f"{who} {100 * share:.0f} % of the time: they, not the storage, were the limit"
+    return f"the CPUs of the clients were busy {100 * busy:.0f} % of the time: they, not the storage, were the limit"

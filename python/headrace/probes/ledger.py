@@ -12,7 +12,7 @@ for root all with what finished threads and children used (taskstats). Block I/O
 
 kernel.task_delayacct must be on before the slot's process is started: the kernel prepares it at fork. The kernel counts
 a wait as block I/O where it sleeps in io_schedule: page cache misses, direct I/O, also those of NFS; not sockets, which
-`read_wait_s` brings in for a target on a network, and not asynchronous I/O, whose waits it brings in for any target.
+`read_wait_s` brings in for a target on a network, and not asynchronous I/O, where it stands for the waits anywhere.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def share_out(
     """The ledger from what was counted; pure. All in seconds, summed over threads.
 
     `read_wait_s` is wall time inside the workload's read calls. `block_counted` says that `wait_block_s` was had from
-    the kernel; where it was not, the time in read calls stands for it, as far as the job slept. Where it was, only
+    the kernel in full; where it was not, the time in read calls stands for it, as far as the job slept. Where it was, only
     that part of the read calls counts beyond it that neither CPU nor run queue can account for.
     """
     asleep_s = max(0.0, wall_s - on_cpu_s - wait_cpu_s)
@@ -158,8 +158,8 @@ class LedgerMeter:
         self._start_cpu_ns = time.process_time_ns()
         self._start_wall_ns = time.monotonic_ns()
 
-    def end(self, read_wait_s: float = 0.0) -> LedgerRow:
-        """Just after the job; `read_wait_s` is `JobOutput.read_wait_s`. Raises RuntimeError without a `begin`."""
+    def end(self, read_wait_s: float = 0.0, *, asynchronous: bool = False) -> LedgerRow:
+        """Just after the job; the arguments are fields of its `JobOutput`. Raises RuntimeError without a `begin`."""
         wall_ns = time.monotonic_ns() - self._start_wall_ns
         own_cpu_ns = time.process_time_ns() - self._start_cpu_ns
         start, now = self._start, self._read()
@@ -179,7 +179,7 @@ class LedgerMeter:
             spent.wait_block_ns / 1e9,
             read_wait_s,
             network=self._network,
-            block_counted=self._delays_counted or self._pressure is not None,
+            block_counted=(self._delays_counted or self._pressure is not None) and not asynchronous,
         )
         moved = now.io - start.io
         peaks = [thread.peak_rss_bytes for thread in family]

@@ -68,6 +68,8 @@ class JobOutput:
     read_calls: int = 0
     read_wait_s: float = 0.0
     """Wall time inside read calls, as far as the workload sees them (0 when it cannot)."""
+    asynchronous: bool = False
+    """True when the kernel does not see these waits as such (libaio): all sleep in read calls then counts as waiting for them."""
     phases: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])
     """(name, start, end) in seconds of time.monotonic(): stage-in, read, write."""
     results: dict[str, Any] = field(default_factory=dict[str, Any])

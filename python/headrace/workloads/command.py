@@ -21,6 +21,7 @@ from headrace.errors import HeadraceError, Problem
 from headrace.registry import nearest
 from headrace.system import children
 from headrace.system.accounting import io_counts
+from headrace.system.program_pages import hold_program
 from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
 
 PLACEHOLDERS = ("file", "directory", "scratch", "slot", "seed")
@@ -141,6 +142,10 @@ class Command(Workload):
             )
         return found
 
+    def warm(self) -> None:
+        """The program and the libraries that it is linked with; what it loads by itself is part of the job."""
+        hold_program(self.options.command[0])
+
     def run(self, job: JobInput) -> JobOutput:
         """Runs the program in the job's scratch directory. Raises HeadraceError when it does not end with exit code 0."""
         options = self.options
@@ -151,7 +156,8 @@ class Command(Workload):
             "slot": str(job.slot),
             "seed": str(job.seed),
         }
-        folder = job.keep if job.keep is not None else job.scratch
+        # The program starts elsewhere, so that a path must not depend on where we are.
+        folder = (job.keep or job.scratch).absolute()
         logs = folder / f"command-{job.scratch.name}.out", folder / f"command-{job.scratch.name}.err"
         before, start_s = io_counts(os.getpid()), time.monotonic()
         try:

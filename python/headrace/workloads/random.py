@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from headrace.errors import Problem
+from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, Seconds, format_bytes
 from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
 from headrace.workloads.fio import client
@@ -84,6 +85,10 @@ class Random(Workload):
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
         """A file a slot, also for writes, which go to places that are there."""
         return client.lay_out_files(directory, self.options.file_size, slots, seed)
+
+    def warm(self) -> None:
+        """fio itself must not come from a cold device."""
+        hold_program("fio")
 
     def run(self, job: JobInput) -> JobOutput:
         """Requests for the duration or the amount."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from headrace.errors import Problem
+from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, format_bytes
 from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
 from headrace.workloads.fio import client
@@ -82,6 +83,10 @@ class Sequential(Workload):
         if self.options.mode == "write":
             return []
         return client.lay_out_files(directory, self.options.file_size, slots, seed)
+
+    def warm(self) -> None:
+        """fio itself must not come from a cold device."""
+        hold_program("fio")
 
     def run(self, job: JobInput) -> JobOutput:
         """Reads or writes the whole file once."""

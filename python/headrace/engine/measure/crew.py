@@ -237,9 +237,9 @@ class Crew:
         elif word == "done":
             _, start, end, output, ledger = message
             self._finish(member, "ok", None, start, end, output, ledger)
-        elif word == "failed":
+        else:  # failed, killed, out-of-memory
             _, start, end, cause, ledger = message
-            self._finish(member, "failed", cause, start, end, None, ledger)
+            self._finish(member, word, cause, start, end, None, ledger)
 
     def _serve_packet(self, member: _Member) -> None:
         packets = self._task.packets

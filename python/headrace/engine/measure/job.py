@@ -39,6 +39,7 @@ def serve(channel: Channel) -> int:
     """Runs one job. Returns the exit code of the process."""
     from headrace import workloads
     from headrace.probes.ledger import LedgerMeter
+    from headrace.system.children import ChildFailedError
 
     order: JobOrder
     order, _ = channel.receive()
@@ -54,14 +55,15 @@ def serve(channel: Channel) -> int:
     try:
         output = workload.run(given)
     except HeadraceError as error:
-        channel.send(("failed", start, time.monotonic(), error.message, meter.end(0.0)))
+        word = error.exit if isinstance(error, ChildFailedError) else "failed"
+        channel.send((word, start, time.monotonic(), error.message, meter.end(0.0)))
         return 1
     except BaseException as error:
         traceback.print_exc()
         cause = f"{type(error).__name__}: {error}".splitlines()[0][:400]
         channel.send(("failed", start, time.monotonic(), cause, meter.end(0.0)))
         return 1
-    row = meter.end(output.read_wait_s)
+    row = meter.end(output.read_wait_s, asynchronous=output.asynchronous)
     end = time.monotonic()
     channel.send(("done", start, end, output, row))
     return 0

@@ -326,7 +326,7 @@ def _reasons(
     if (
         workload.bound_by_storage
         and "cpu" in values
-        and (text := clients_saturated(values["cpu"], crew.last_done_s)) is not None
+        and (text := clients_saturated(values["cpu"])) is not None
     ):
         reasons.append(validity.reason("clients-saturated", text))
     ledgers = [job.ledger for job in crew.jobs if job.ledger is not None]

@@ -60,7 +60,8 @@ def argv(file: Path, output: Path, options: Mapping[str, str | int]) -> list[str
 
 def run(job: JobInput, file: Path, options: Mapping[str, str | int], label: str = "fio") -> FioRun:
     """Runs fio to its end in a job and keeps its JSON whole. Raises HeadraceError with fio's own words when it fails."""
-    folder = job.keep if job.keep is not None else job.scratch
+    # The program starts elsewhere, so that a path must not depend on where we are.
+    folder = (job.keep or job.scratch).absolute()
     output = folder / f"{label}-{job.scratch.name}.json"
     said = folder / f"{label}-{job.scratch.name}.out", folder / f"{label}-{job.scratch.name}.err"
     start_s = time.monotonic()
@@ -85,6 +86,7 @@ def job_output(
         read_calls=sum(result.read.requests for result in results),
         # Requests that overlap cannot be added up, but then waiting for them is all that fio does.
         read_wait_s=sum(result.runtime_s if asynchronous else result.in_requests_s for result in results),
+        asynchronous=asynchronous,
         phases=[(phase, run.start_s, run.end_s) for phase, run in zip(phases, runs, strict=True)],
         results={"slot": job.slot, **results[-1].as_results()},
         measured_child=True,
