@@ -230,11 +230,15 @@ def stopping_on_signals(stop: threading.Event) -> Generator[None]:
 
 
 def report(
-    results: str | Path, formats: Sequence[str] = ("html",), console: Console | None = None
+    results: str | Path,
+    formats: Sequence[str] = ("html",),
+    console: Console | None = None,
+    *,
+    series: Sequence[str] = (),
 ) -> tuple[Findings, list[Path]]:
     """Findings of a results folder, and the report files written beside its records; printed too when a console is given.
 
-    Needs no engine and no root. Raises RefusedError when the folder is none.
+    `series` are trials whose device series the page shows beside those that it picks itself. Needs no engine and no root. Raises RefusedError when the folder is none.
     """
     from headrace.analysis.find import find
     from headrace.records.read import read
@@ -243,7 +247,7 @@ def report(
 
     root = Path(results)
     findings = find(read(root))
-    files = write_report(root, findings, formats)
+    files = write_report(root, findings, formats, series)
     if console is not None:
         print_report(findings, console)
     return findings, files
