@@ -982,7 +982,14 @@ impl World<'_> {
             t.worked_events += packet.count;
             t.worked_ns += now - t.packet_since;
         }
-        let Some((packet, until)) = self.next_packet(task) else { return Flow::Done };
+        let Some((packet, until)) = self.next_packet(task) else {
+            // Nothing left: to the end of the program.
+            let end = self.program.len() as u32;
+            let t = &mut self.tasks[task];
+            t.pc = end;
+            t.phase = 0;
+            return Flow::On;
+        };
         let set = self.feeder.packet_set;
         self.release(task, set);
         let host = self.tasks[task].host;
