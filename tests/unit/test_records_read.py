@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,7 +73,7 @@ def test_series_of_a_trial(results: Path) -> None:
     assert records.series_kinds(trial) == ("block",)
     series = records.series(trial, "block")
     assert {"time_s", "device", "read_bytes_per_s"} <= set(series.columns)
-    assert len(series) == 4
+    assert len(series) == int(records.trials["last_done_s"].iloc[0])
     assert records.series(trial, "network").empty
 
 
@@ -152,3 +154,14 @@ def test_window_of_a_sustained_load_ends_with_the_first_idle_slot() -> None:
     assert sums["window_s"] == 30.0
     assert sums["window_events"] == pytest.approx(200 + 75)
     assert sums["throughput_jobs"] == pytest.approx(0.5 + 1.0)
+
+
+def test_the_room_can_be_called_before_and_after_its_parts_are_imported(results: Path) -> None:
+    program = (
+        "import headrace, sys; first = headrace.records(sys.argv[1]).shape;"
+        "import headrace.records.read; import headrace.library;"
+        "assert headrace.records(sys.argv[1]).shape == first == headrace.library.records(sys.argv[1]).shape; print(first[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(results)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == len(read(results).jobs)
