@@ -10,10 +10,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
 from headrace.analysis.findings import Findings, LeftOut
 from headrace.report import write_report
 from headrace.report.html import render
 from headrace.report.select import series_trials, shown_curves
+from headrace.report.tables import extra_tables
 from sample_findings import sample_findings, write_series
 
 HOSTILE = "</script><script>alert(1)</script>&\"'<b>"
@@ -200,3 +202,13 @@ def test_findings_of_no_valid_trial_make_a_page() -> None:
     Outline(text)
     assert "No trial can be trusted" in text
     assert "cache not cold" in text
+
+
+def test_what_is_the_same_in_every_row_stands_apart() -> None:
+    rows = [{"trial": f"{i}", "peak_gev": 125.0 + i, "variable": "Muon_pt"} for i in range(3)]
+    (table,) = extra_tables(replace(sample_findings(), extra_tables={"higgs": rows}))
+    assert table["columns"] == ["trial", "peak_gev"]
+    assert table["same"] == [("variable", "Muon_pt")]
+    assert table["rows"][2] == ["2", "127.0"]
+    (single,) = extra_tables(replace(sample_findings(), extra_tables={"higgs": rows[:1]}))
+    assert single["columns"] == ["trial", "peak_gev", "variable"]

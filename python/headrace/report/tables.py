@@ -210,11 +210,21 @@ def cell_text(cell: object) -> str:
 
 
 def extra_tables(findings: Findings) -> list[dict[str, Any]]:
-    """Tables of single workloads, cut to a length that a page bears."""
+    """Tables of single workloads, cut to a length that a page bears; what is the same in every row stands apart."""
     tables: list[dict[str, Any]] = []
     for title, rows in findings.extra_tables.items():
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        body = [[cell_text(row.get(name)) for name in columns] for row in rows[:EXTRA_ROWS_AT_MOST]]
-        more = max(0, len(rows) - EXTRA_ROWS_AT_MOST)
-        tables.append({"title": title, "columns": columns, "rows": body, "more": more})
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        texts = {name: [cell_text(row.get(name)) for row in rows] for name in names}
+        columns = [name for name in names if len(rows) < 2 or name == "trial" or len(set(texts[name])) > 1]
+        tables.append(
+            {
+                "title": title,
+                "columns": columns,
+                "same": [(name, texts[name][0]) for name in names if name not in columns],
+                "rows": [
+                    [texts[name][i] for name in columns] for i in range(min(len(rows), EXTRA_ROWS_AT_MOST))
+                ],
+                "more": max(0, len(rows) - EXTRA_ROWS_AT_MOST),
+            }
+        )
     return tables
