@@ -9,11 +9,12 @@ from headrace.workloads import Packet
     files=st.lists(st.integers(0, 5000), min_size=1, max_size=6),
     speeds=st.lists(st.integers(10, 5000), min_size=1, max_size=8),
     limit=st.one_of(st.none(), st.integers(1, 3)),
+    cluster=st.integers(1, 700),
 )
-def test_every_event_is_handed_out_once(files: list[int], speeds: list[int], limit: int | None) -> None:
+def test_every_event_is_handed_out_once(files: list[int], speeds: list[int], limit: int | None, cluster: int) -> None:
     """Workers of different speed pull until the query is done: no event twice, none left, never more readers than allowed."""
     names = [(f"f{index}", events) for index, events in enumerate(files)]
-    packetiser = Packetiser(names, workers=len(speeds), first_events=None, workers_per_server=limit)
+    packetiser = Packetiser(names, workers=len(speeds), first_events=None, workers_per_server=limit, cluster_events=cluster)
     seen = {name: [False] * events for name, events in names}
     free_at = dict.fromkeys(range(len(speeds)), 0.0)
     waiting: set[int] = set()
@@ -36,6 +37,7 @@ def test_every_event_is_handed_out_once(files: list[int], speeds: list[int], lim
             assert isinstance(answer, Packet)
             reading.add(worker)
             assert limit is None or len(reading) <= limit
+            assert answer.first_event % cluster == 0, "a packet begins where a cluster begins"
             for event in range(answer.first_event, answer.first_event + answer.events):
                 assert not seen[answer.file][event]
                 seen[answer.file][event] = True

@@ -195,7 +195,7 @@ def _without_jobs(
             "target": {"name": trial.target, "kind": resolved.target_kind},
             "workload": {"name": trial.workload, "kind": resolved.workload_kind},
             "run": resolved.run.model_dump(mode="json"),
-            "validity": {"valid": False, "reasons": [{"code": status, "text": cause}]},
+            "validity": {"valid": False, "reasons": []},
         }
         record.commit(values)
     run.observer.trial_finished(trial, status, [cause], "")

@@ -1,7 +1,8 @@
 """Hands packets of events to workers as they ask, sized to each worker's own speed, the way PROOF's adaptive packetiser does.
 
 A packet is meant to take a worker a certain time: a twentieth of what the query still needs, within bounds, so that packets are
-large while much is left and small at the end, when a slow worker would keep all others waiting.
+large while much is left and small at the end, when a slow worker would keep all others waiting. It is always whole clusters:
+events of one cluster lie compressed together, and two workers that share one would each read and decompress all of it.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ class Packetiser:
         workers: int,
         first_events: int | None,
         workers_per_server: int | None,
+        cluster_events: int = 1,
         servers: Sequence[str] | None = None,
     ) -> None:
-        """`files`: (path, events). `servers`: which file server each lies on; all on one when None."""
+        """`files`: (path, events). `cluster_events`: events of a cluster, each file beginning with a whole one. `servers`: which file server each lies on; all on one when None."""
         names = list(servers) if servers is not None else [""] * len(files)
         self._files = [
             _File(path, server, 0, events) for (path, events), server in zip(files, names, strict=True)
@@ -58,6 +60,7 @@ class Packetiser:
         self._workers: dict[int, _Worker] = {}
         self._count = workers
         self._limit = workers_per_server
+        self._cluster = cluster_events
         total = sum(events for _, events in files)
         self._first = first_events or max(1, min(total // (workers * 10) or 1, 50_000))
 
@@ -113,8 +116,13 @@ class Packetiser:
 
     def _size(self, worker: _Worker, file: _File) -> int:
         if not worker.rate_events_per_s:
-            return min(self._first, file.left)
+            return self._whole_clusters(self._first, file)
         left = sum(each.left for each in self._files)
         speed = sum(each.rate_events_per_s for each in self._workers.values()) or worker.rate_events_per_s
         wanted_s = min(max(left / speed * _SHARE_OF_REST * self._count / 2, _SHORTEST_S), _LONGEST_S)
-        return max(1, min(int(worker.rate_events_per_s * wanted_s), file.left))
+        return self._whole_clusters(int(worker.rate_events_per_s * wanted_s), file)
+
+    def _whole_clusters(self, events: int, file: _File) -> int:
+        """So many events, up to the next end of a cluster."""
+        stop = -(-(file.next_event + max(events, 1)) // self._cluster) * self._cluster
+        return min(stop, file.events) - file.next_event

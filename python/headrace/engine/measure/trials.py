@@ -14,6 +14,8 @@ from typing import Any
 from headrace import faults as fault_room
 from headrace import probes as probe_room
 from headrace import workloads as workload_room
+from headrace.datasets import DatasetSpec
+from headrace.datasets.writing.events_file import cluster_events
 from headrace.engine import Run, base_record
 from headrace.engine.measure import validity
 from headrace.engine.measure.crew import Crew, CrewResult, CrewTask, JobEnd
@@ -129,7 +131,7 @@ def _run(
     limit = MemoryLimit(stage.context.journal, run.memory_limit) if run.memory_limit is not None else None
     watching = Watching(_probes(), run.series_interval)
     striking = _Striking(stage.run.study.faults, trial.target, stage)
-    packets = _packetiser(run, files, events)
+    packets = _packetiser(run, files, events, workload.dataset(stage.slots_max))
     watched = False
     try:
         resident = _prepare_cache(
@@ -204,16 +206,19 @@ def _files(
     return workload.lay_out(directory / OURS, resolved.run.slots, trial.seed), []
 
 
-def _packetiser(run: Any, files: list[str], events: list[int]) -> Packetiser | None:
+def _packetiser(
+    run: Any, files: list[str], events: list[int], spec: DatasetSpec | None
+) -> Packetiser | None:
     if run.feed != "packets":
         return None
-    if not events:
+    if spec is None:
         raise HeadraceError("packets need a data set whose files and events are known")
     return Packetiser(
         list(zip(files, events, strict=True)),
         workers=run.slots,
         first_events=run.packet_events,
         workers_per_server=run.workers_per_server,
+        cluster_events=cluster_events(spec),
     )
 
 

@@ -10,7 +10,7 @@ from headrace.catalog import entry
 from headrace.errors import HeadraceError
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
-from headrace.targets.modelled import filesystem, host
+from headrace.targets.modelled import filesystem, host, storage
 from headrace.workloads import ModelledJob
 
 NODE = "node"
@@ -25,18 +25,18 @@ def scenario_of(
     """The scenario of a cell. Raises HeadraceError or StudyError when a part of it cannot be modelled."""
     target = target_room.kinds()[resolved.target_kind](target_name, resolved.target_options)
     workload = workload_room.kinds()[resolved.workload_kind](workload_name, resolved.workload_options)
-    storage = target.model(resolved.site)
+    stored = target.model(resolved.site)
     job = workload.profile(resolved.site)
-    node = _node(resolved, storage)
+    node = _node(resolved, stored)
     run = _run(resolved, job, node["count"])
     return {
         "name": f"{workload_name} on {target_name}",
         "seed": seed,
         "cache": "warm" if resolved.run.cache == "warm" else "cold",
         "nodes": [node],
-        "servers": [*storage.servers, *_new(job.servers, storage.servers)],
-        "services": [*storage.services, *_new(job.services, storage.services)],
-        "files": [_file_set(each, storage, job, node) for each in job.files],
+        "servers": [*stored.servers, *_new(job.servers, stored.servers)],
+        "services": [*stored.services, *_new(job.services, stored.services)],
+        "files": [_file_set(each, stored, job, node) for each in job.files],
         "profiles": [{"name": "job", "memory_bytes": job.memory_bytes, "steps": job.steps}],
         "run": run,
         "power": {"pue": resolved.site.pue if resolved.site is not None else 1.0},
@@ -50,12 +50,12 @@ def _new(parts: tuple[dict[str, Any], ...], there: tuple[dict[str, Any], ...]) -
     return [part for part in parts if part["name"] not in names]
 
 
-def _node(resolved: Resolved, storage: ModelledStorage) -> dict[str, Any]:
+def _node(resolved: Resolved, stored: ModelledStorage) -> dict[str, Any]:
     site = resolved.site
     count = resolved.run.nodes
     if site is None:
         made = host(NODE, DEFAULT_MACHINE, None, count)
-        made["volumes"] = list(storage.node_volumes)
+        made["volumes"] = list(stored.node_volumes)
         return made
     described = site.node
     if "nodes" not in resolved.run.model_fields_set:
@@ -65,9 +65,9 @@ def _node(resolved: Resolved, storage: ModelledStorage) -> dict[str, Any]:
         made["cores"] = described.cores
     if described.memory is not None:
         made["memory_bytes"] = described.memory
-    taken = {volume["name"] for volume in storage.node_volumes}
+    taken = {volume["name"] for volume in stored.node_volumes}
     made["volumes"] = [
-        *storage.node_volumes,
+        *stored.node_volumes,
         *(_site_volume(name, drive) for name, drive in described.drives.items() if name not in taken),
     ]
     return made
@@ -75,29 +75,23 @@ def _node(resolved: Resolved, storage: ModelledStorage) -> dict[str, Any]:
 
 def _site_volume(name: str, drive: Any) -> dict[str, Any]:
     """A drive that a node has beside the target: it draws power, and files "on the node" lie on the first of them."""
-    made: dict[str, Any] = {"name": name, "filesystem": filesystem("ext4")}
     if isinstance(drive, str):
-        made["drive"] = entry("drives", drive).table
+        stored = storage(entry("drives", drive).table)
     elif drive.count == 1:
-        made["drive"] = entry("drives", drive.drive).table
+        stored = storage(entry("drives", drive.drive).table)
     else:
-        chunk = {} if drive.chunk is None else {"chunk_bytes": drive.chunk}
-        made["raid"] = {
-            "level": 0 if drive.raid is None else drive.raid,
-            "drives": drive.count,
-            "drive": entry("drives", drive.drive).table,
-            **chunk,
-        }
-    return made
+        raid = {"level": drive.raid or 0, "drives": drive.count, "chunk": drive.chunk or 64 << 10}
+        stored = storage(entry("drives", drive.drive).table, raid)
+    return {"name": name, "filesystem": filesystem("ext4"), "storage": stored}
 
 
 def _file_set(
-    files: dict[str, Any], storage: ModelledStorage, job: ModelledJob, node: dict[str, Any]
+    files: dict[str, Any], stored: ModelledStorage, job: ModelledJob, node: dict[str, Any]
 ) -> dict[str, Any]:
     made = {key: value for key, value in files.items() if key != "on"}
     place: dict[str, str]
     if files["on"] == "target":
-        place = dict(storage.place)
+        place = dict(stored.place)
     elif files["on"] == "source":
         place = {"service": str(job.source)}
     else:
