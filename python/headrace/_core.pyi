@@ -20,10 +20,11 @@ def drive_replay(
     op: Sequence[int],
     sector: Sequence[int],
     sectors: Sequence[int],
-    mode: str,
+    iodepth: int,
     seed: int,
 ) -> list[int]:
-    """Response time (ns) of every request of a trace; mode `open` or `closed`. Raises ModelError."""
+    """Response time (ns) of every request of a trace; `iodepth` 0: open, at the recorded times; else closed,
+    that many in flight. Raises ModelError."""
 
 def simulate_json(scenario_json: str) -> str:
     """Runs a scenario; the outcome as JSON. Raises ModelError."""

@@ -1,10 +1,11 @@
 //! A drive by itself: checked, run under a load, or given a trace.
 
+use headrace_model::drive_replay::{replay, ReplayMode, TraceOp, TraceRequest};
 use headrace_model::drive_run::{run, FioLike};
 use headrace_model::spec::DriveSpec;
 use pyo3::prelude::*;
 
-use crate::errors::{read, refused, write};
+use crate::errors::{read, refused, write, ModelError};
 
 /// Raises ModelError when the drive's table (JSON) cannot be true.
 #[pyfunction]
@@ -20,4 +21,47 @@ pub fn drive_run_json(py: Python<'_>, spec_json: &str, run_json: &str) -> PyResu
     let load: FioLike = read(run_json, "(load)")?;
     let result = py.allow_threads(|| run(&spec, &load)).map_err(|error| refused(&error))?;
     write(&result)
+}
+
+/// Gives a fresh model of the drive a trace, column by column (op: 0 read, 1 write, 2 flush, 3 discard), and returns the
+/// response time of every request in nanoseconds. `iodepth` 0: open, at the recorded times; else that many in flight.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)] // a column each, as Python has them
+pub fn drive_replay(
+    py: Python<'_>,
+    spec_json: &str,
+    time_ns: Vec<u64>,
+    op: Vec<u8>,
+    sector: Vec<u64>,
+    sectors: Vec<u32>,
+    iodepth: u32,
+    seed: u64,
+) -> PyResult<Vec<u64>> {
+    let spec: DriveSpec = read(spec_json, "(drive)")?;
+    if op.len() != time_ns.len() || sector.len() != time_ns.len() || sectors.len() != time_ns.len() {
+        return Err(ModelError::new_err((
+            "(trace)",
+            "columns of different lengths",
+            "columns of one length",
+        )));
+    }
+    let mode = if iodepth == 0 { ReplayMode::Open } else { ReplayMode::Closed { iodepth } };
+    let responses = py.allow_threads(|| {
+        let request = |index: usize| TraceRequest {
+            time_ns: time_ns[index],
+            op: match op[index] {
+                0 => TraceOp::Read,
+                1 => TraceOp::Write,
+                2 => TraceOp::Flush,
+                _ => TraceOp::Discard,
+            },
+            sector: sector[index],
+            sectors: sectors[index],
+            fua: false,
+        };
+        let trace: Vec<TraceRequest> = (0..time_ns.len()).map(request).collect();
+        replay(&spec, seed, &trace, mode)
+    });
+    let responses = responses.map_err(|error| refused(&error))?;
+    Ok(responses.iter().map(|response| response.response_ns).collect())
 }

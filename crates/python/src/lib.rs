@@ -14,6 +14,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ModelError", module.py().get_type::<errors::ModelError>())?;
     module.add_function(wrap_pyfunction!(drives::drive_check, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drive_run_json, module)?)?;
+    module.add_function(wrap_pyfunction!(drives::drive_replay, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_many, module)?)?;
     Ok(())

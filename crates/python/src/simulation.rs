@@ -24,7 +24,8 @@ fn simulate(text: &str, cancel: &AtomicBool) -> Result<String, Refusal> {
     let work = || -> Result<String, Refusal> {
         let scenario = Scenario::from_json(text).map_err(refusal)?;
         let outcome = run_watched(&scenario, cancel, &mut |_, _| {}).map_err(refusal)?;
-        serde_json::to_string(&outcome).map_err(|error| ("(outcome)".into(), error.to_string(), String::new()))
+        serde_json::to_string(&outcome)
+            .map_err(|error| ("(outcome)".into(), error.to_string(), String::new()))
     };
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let allowed = "a scenario that runs; please report this one";

@@ -60,6 +60,12 @@ fn gcd(a: u64, b: u64) -> u64 {
     }
 }
 
+/// A number without a common divisor with `count`, near its golden section: steps of it visit every place once, far apart.
+fn coprime(count: u64) -> u64 {
+    let near = ((count as f64 * 0.618) as u64).max(1);
+    (near..).find(|&step| gcd(step, count) == 1).unwrap_or(1)
+}
+
 /// Is a cluster among the share that is skipped? Skipped ones are spread evenly.
 pub(crate) fn skipped(cluster: u64, fraction: f64) -> bool {
     ((cluster + 1) as f64 * fraction).floor() > (cluster as f64 * fraction).floor()
@@ -71,6 +77,8 @@ pub(crate) fn in_cluster(cluster: u64, read: u64, e: &Events, file_bytes: u64) -
     let start = (u128::from(file_bytes) * u128::from(cluster * e.per_cluster) / u128::from(e.events)) as u64;
     let length = e.read_bytes.min(cluster_bytes.max(1));
     let each = cluster_bytes / u64::from(e.reads);
+    let reads = u64::from(e.reads);
+    let read = if e.unordered { (read * coprime(reads) + cluster) % reads } else { read };
     let offset = start + read * each + each.saturating_sub(length) / 2;
     (offset.min(file_bytes.saturating_sub(length)), length)
 }

@@ -96,6 +96,7 @@ pub(crate) struct Events {
     pub vector: u32,
     pub uncompressed: u64,
     pub skip: f64,
+    pub unordered: bool,
     pub access: Access,
 }
 
@@ -188,6 +189,7 @@ pub(crate) fn compile(
                 vector,
                 uncompressed_bytes_per_event,
                 skip_fraction,
+                unordered,
                 access,
             } => {
                 if !(0.0..1.0).contains(skip_fraction) {
@@ -204,6 +206,7 @@ pub(crate) fn compile(
                     vector: (*vector).max(1),
                     uncompressed: *uncompressed_bytes_per_event,
                     skip: *skip_fraction,
+                    unordered: *unordered,
                     access: *access,
                 }))
             }

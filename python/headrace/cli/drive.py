@@ -167,6 +167,7 @@ def replay(
             "--closed/--open", help="closed: each request when the one before is done; open: at its time"
         ),
     ] = False,
+    iodepth: Annotated[int, typer.Option(min=1, help="closed: requests in flight")] = 1,
     as_json: Json = False,
 ) -> None:
     """Give a drive the requests of a trace; write the response time of every one."""
@@ -177,7 +178,7 @@ def replay(
 
     found = entry("drives", drive)
     given = read_trace(trace)
-    response_ns = replay_trace(found, given, closed=closed)
+    response_ns = replay_trace(found, given, iodepth=iodepth if closed else 0)
     try:
         given.write(output, response_ns)
     except OSError as error:

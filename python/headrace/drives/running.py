@@ -27,10 +27,10 @@ def run_drive(table: dict[str, Any], load: Load, file: Path | None = None) -> di
         return json.loads(_core.drive_run_json(json.dumps(table), load.as_json()))
 
 
-def replay_trace(found: Entry, trace: Trace, *, closed: bool, seed: int = 0) -> npt.NDArray[np.uint64]:
+def replay_trace(found: Entry, trace: Trace, *, iodepth: int, seed: int = 0) -> npt.NDArray[np.uint64]:
     """The response time of every request of a trace, nanoseconds, in the order of the trace.
 
-    Open: each request comes at its recorded time. Closed: each comes when the one before is done. Raises StudyError, also for a
+    `iodepth` 0: open, each request comes at its recorded time. Else closed: that many in flight, each comes when one before it is done. Raises StudyError, also for a
     request past the end of the drive (with its line in the trace).
     """
     capacity_sectors = int(found.table["capacity_bytes"]) // _core.SECTOR_BYTES
@@ -56,7 +56,7 @@ def replay_trace(found: Entry, trace: Trace, *, closed: bool, seed: int = 0) -> 
             trace.op.tolist(),
             trace.sector.tolist(),
             trace.sectors.tolist(),
-            "closed" if closed else "open",
+            iodepth,
             seed,
         )
     return np.asarray(times, np.uint64)

@@ -65,14 +65,20 @@ def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) ->
     drive = entry("drives", export.drive).table
     made: dict[str, Any] = {"name": name, "filesystem": filesystem(export.filesystem or "ext4")}
     raid = getattr(export, "raid", None)
-    if raid is None:
-        made["drive"] = drive
-    else:
-        made["raid"] = {"level": raid.level, "drives": raid.drives, "chunk_bytes": raid.chunk, "drive": drive}
+    made["storage"] = storage(drive, None if raid is None else raid.model_dump())
     made["scheduler"] = export.scheduler or "noop"
     made["read_ahead_bytes"] = read_ahead_default_bytes if export.read_ahead is None else export.read_ahead
     if export.queue_depth is not None:
-        made["queue_depth"] = export.queue_depth
+        # The option is of one drive; a RAID's queue holds those of all.
+        made["queue_depth"] = export.queue_depth * (1 if raid is None else raid.drives)
+    return made
+
+
+def storage(drive: dict[str, Any], raid: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A drive, or a RAID of equal ones (`level`, `drives`, `chunk`), as the model takes it (crates/model, `StorageSpec`)."""
+    made: dict[str, Any] = {"drives": [drive]}
+    if raid is not None:
+        made["raid"] = {"level": raid["level"], "drives": raid["drives"], "chunk_bytes": raid["chunk"]}
     return made
 
 

@@ -191,6 +191,10 @@ pub enum Step {
         /// Share of the clusters that is skipped, evenly.
         #[serde(default)]
         skip_fraction: f64,
+        /// The reads of a cluster come in an order without locality: baskets lie as they filled up, and are asked for as the
+        /// branches need them.
+        #[serde(default)]
+        unordered: bool,
         #[serde(default)]
         access: Access,
     },

@@ -1,0 +1,72 @@
+"""`headrace drive`: list, show, run, replay and fit, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def headrace(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", "from headrace.cli import main; main()", *words], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_list_and_show_say_where_values_come_from() -> None:
+    rows = json.loads(headrace("drive", "list", "--json").stdout)
+    names = {row["name"] for row in rows}
+    assert {"wd-wd3200bekt", "corsair-f40", "seagate-st3750640ns"} <= names
+    assert all(row["kind"] in ("hdd", "ssd") and row["capacity_bytes"] > 0 and row["sources"] for row in rows)
+    shown = json.loads(headrace("drive", "show", "wd-wd3200bekt", "--json").stdout)
+    assert shown["rpm"] == 7200
+
+
+def test_run_has_fios_words_and_equal_seeds_give_equal_bytes() -> None:
+    words = ("drive", "run", "wd-wd3200bekt", "--rw", "randread", "--bs", "4k", "--iodepth", "8", "--runtime", "20", "--json")
+    first, second = headrace(*words).stdout, headrace(*words).stdout
+    assert first == second
+    result = json.loads(first)
+    assert result["provenance"] == "simulated"
+    assert 60 < result["read"]["iops"] < 200
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("drive", "run", "nosuch"),
+        ("drive", "run", "wd-wd3200bekt", "--bs", "4x"),
+        ("drive", "run", "wd-wd3200bekt", "--iodepth", "0"),
+        ("drive", "run", "wd-wd3200bekt", "--rw", "sideways"),
+        ("drive", "run", "wd-wd3200bekt", "--offset", "2t"),
+    ],
+)
+def test_a_mistake_is_one_message(words: tuple[str, ...]) -> None:
+    assert headrace(*words, code=2).stderr.strip()
+
+
+def test_replay_gives_every_request_its_time(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    lines = [f"{index * 20_000_000},read,{(index * 7919 * 8) % 600_000_000},8" for index in range(200)]
+    trace.write_text("time_ns,op,sector,sectors\n" + "\n".join(lines) + "\n")
+    out = tmp_path / "out.csv"
+    summary = json.loads(headrace("drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(out), "--json").stdout)
+    assert summary["requests"] == 200
+    times = [int(line.split(",")[4]) for line in out.read_text().splitlines()[1:]]
+    assert len(times) == 200
+    assert 1e6 < sum(times) / 200 < 40e6
+    closed = json.loads(headrace("drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(out), "--closed", "--json").stdout)
+    assert closed["mode"] == "closed"
+
+
+def test_a_request_past_the_end_is_told_by_its_line(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time_ns,op,sector,sectors\n0,read,8,8\n10,read,900000000000,8\n")
+    done = headrace("drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(tmp_path / "o.csv"), code=2)
+    assert "trace.csv:3" in done.stderr.replace("\n", "")

@@ -1,0 +1,77 @@
+"""Fitting a drive: parameters put in are found again; what the results cannot determine is said and left as it was."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.catalog import Entry, entry
+from headrace.drives import Load, fit_drive, run_drive
+from headrace.drives.fitted_file import write_fitted
+
+LOADS = [
+    {"rw": "randread", "bs": "4k", "iodepth": "1"},
+    {"rw": "randread", "bs": "4k", "iodepth": "16"},
+    {"rw": "read", "bs": "256k", "iodepth": "1"},
+]
+
+
+def changed(tmp_path: Path, name: str, **values: float) -> Entry:
+    """The catalog's disk with other values."""
+    text = entry("drives", "wd-wd3200bekt").file.read_text()
+    for key, value in values.items():
+        text, count = re.subn(rf"\b{key} = [0-9._e]+", f"{key} = {value}", text, count=1)
+        assert count == 1, key
+    path = tmp_path / f"{name}.toml"
+    path.write_text(text)
+    return entry("drives", str(path))
+
+
+def as_fio(tmp_path: Path, drive: Entry, number: int, options: dict[str, str]) -> Path:
+    """What fio would say of that drive: results of the model with the parameters to be found."""
+    size = int(options["bs"].removesuffix("k")) << 10
+    load = Load(rw=options["rw"], bs_bytes=size, iodepth=int(options["iodepth"]), runtime_s=20.0)
+    result: dict[str, Any] = run_drive(drive.table, load)
+    job: dict[str, Any] = {"jobname": f"job{number}", "job options": {**options, "ioengine": "libaio"}}
+    for direction in ("read", "write"):
+        part = result[direction]
+        job[direction] = {"total_ios": part["requests"], "iops": part["iops"], "clat_ns": {"mean": part["latency_ns_mean"]}}
+    path = tmp_path / f"fio{number}.json"
+    path.write_text(json.dumps({"fio version": "fio-3.33", "jobs": [job]}))
+    return path
+
+
+@pytest.fixture
+def truth(tmp_path: Path) -> Entry:
+    return changed(tmp_path, "truth", reordering=0.6, average_ms=9.0, outer_bytes_per_s=95e6)
+
+
+def test_what_was_put_in_is_found(tmp_path: Path, truth: Entry) -> None:
+    files = [as_fio(tmp_path, truth, number, load) for number, load in enumerate(LOADS)]
+    fit = fit_drive(changed(tmp_path, "start"), files, runtime_s=6.0)
+    found = {each.name: each for each in fit.parameters}
+    assert fit.rms_error < 0.03
+    assert found["queue.reordering"].determined
+    assert abs(found["queue.reordering"].value - 0.6) < 0.25
+    assert abs(found["rates.outer_bytes_per_s"].value / 95e6 - 1) < 0.1
+    assert fit.cross_error is not None
+    write_fitted(changed(tmp_path, "start"), fit, files, tmp_path / "fitted.toml")
+    again = entry("drives", str(tmp_path / "fitted.toml"))
+    assert "fitted to fio results" in again.source["rates.outer_bytes_per_s"]
+
+
+def test_queue_depth_1_alone_does_not_invent_the_rest(tmp_path: Path, truth: Entry) -> None:
+    start = changed(tmp_path, "start")
+    fit = fit_drive(start, [as_fio(tmp_path, truth, 0, LOADS[0])], runtime_s=6.0)
+    found = {each.name: each for each in fit.parameters}
+    for name in ("queue.reordering", "write_settle_ms"):
+        assert not found[name].determined
+        assert found[name].value == found[name].before
+        assert found[name].why
+    # Seek and overhead add up to one number: at most one of them can be told from it.
+    assert sum(each.determined for each in fit.parameters) <= 1
+    assert fit.cross_error is None
