@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
+
 from headrace.errors import HeadraceError, MissingError
 from headrace.system.children import ChildFailedError, ChildKilledError, ChildOutOfMemoryError
 from headrace.workloads import JobInput, JobOutput
 from headrace.workloads.command import Command, CommandOptions
-from pydantic import ValidationError
 
 PYTHON = sys.executable
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from headrace import probes
 from headrace.probes import Watch
 from headrace.probes.block import BlockProbe, uppermost
