@@ -19,6 +19,10 @@ from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
 
 
+SET_FOR_JOBS = "HEADRACE_SET_FOR_JOBS"
+"""Environment variable of a job process: names of the variables that Headrace set for its own code, comma between."""
+
+
 class WorkloadOptions(BaseModel):
     """Base of every workload's options: the fields of `[workload.NAME]`. Unknown fields are refused."""
 

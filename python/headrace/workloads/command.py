@@ -22,7 +22,7 @@ from headrace.registry import nearest
 from headrace.system import children
 from headrace.system.accounting import io_counts
 from headrace.system.program_pages import hold_program
-from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
+from headrace.workloads import SET_FOR_JOBS, JobInput, JobOutput, Workload, WorkloadOptions
 
 PLACEHOLDERS = ("file", "directory", "scratch", "slot", "seed")
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
@@ -167,7 +167,7 @@ class Command(Workload):
                 stdout=logs[0],
                 stderr=logs[1],
                 environment={
-                    **os.environ,
+                    **_users_environment(),
                     **{name: _fill(text, values) for name, text in options.environment.items()},
                 },
             )
@@ -233,3 +233,9 @@ def _shorten(log: Path) -> None:
             file.seek(0)
             file.write(f"[the first {size - _LOG_BYTES} bytes are left out]\n".encode() + end)
             file.truncate()
+
+
+def _users_environment() -> dict[str, str]:
+    """The environment that the user gave, without what Headrace set for its own code in jobs."""
+    ours = {SET_FOR_JOBS, *os.environ.get(SET_FOR_JOBS, "").split(",")}
+    return {name: value for name, value in os.environ.items() if name not in ours}

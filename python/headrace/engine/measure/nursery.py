@@ -22,7 +22,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from headrace.workloads import SET_FOR_JOBS
+
 _PR_SET_PDEATHSIG = 1
+_THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _LENGTH = struct.Struct("!I")
 
 
@@ -101,15 +104,15 @@ class Nursery:
             "from headrace.engine.measure.nursery import main; main()",
             str(theirs.fileno()),
         ]
-        # One thread a job: a numerical library that starts a pool a process would measure itself.
-        single = dict.fromkeys(
-            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-        )
+        # One thread a job: a numerical library that starts a pool a process would measure itself. What the user has set
+        # stands; what is set here is named, so that a program of the user's own does not inherit it.
+        single = {name: "1" for name in _THREAD_COUNTS if name not in os.environ}
+        environment = {**os.environ, **single, SET_FOR_JOBS: ",".join(single)}
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **single},
+            env=environment,
             start_new_session=True,
         )
         theirs.close()
