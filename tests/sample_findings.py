@@ -36,14 +36,18 @@ CPU_S = 1 / 640
 BOUND = 0.9
 
 
+def rounded(value: float) -> float:
+    """Without the last digits, which differ between versions of numerical libraries (golden files hold these numbers)."""
+    return float(f"{value:.9g}")
+
+
 def estimate(values: list[float], trials: list[str], provenance: str = "") -> Estimate:
-    mean = statistics.fmean(values)
+    mean = rounded(statistics.fmean(values))
     if len(values) < 3:
         return Estimate(mean, None, None, len(values), "mean", tuple(trials), provenance)
     half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
-    return Estimate(
-        mean, mean - half, mean + half, len(values), "mean, t interval", tuple(trials), provenance
-    )
+    low, high = rounded(mean - half), rounded(mean + half)
+    return Estimate(mean, low, high, len(values), "mean, t interval", tuple(trials), provenance)
 
 
 def sample_findings(

@@ -46,7 +46,7 @@ def test_a_censored_answer_says_at_least(one: Findings) -> None:
 def test_none_fed_says_what_one_slot_reaches(one: Findings) -> None:
     (answer,) = wording.answers(fed(one, SlotsFed(0, None, 0.99, False, "device latency")))
     assert answer.big == "0"
-    assert "feeds no slot of higgs at 99\u202f% job efficiency: with 1 slot they reach 9" in answer.sentence
+    assert "feeds no slot of higgs at 99\u202f% job efficiency: with 1 slot it is 9" in answer.sentence
 
 
 def test_contention_for_cpus_is_not_put_down_to_the_storage(one: Findings) -> None:

@@ -15,7 +15,7 @@ from rich.table import Table
 from headrace.analysis.findings import Comparison, Difference
 from headrace.report import figures, tables, wording
 from headrace.report.html import asset, bokeh_script, environment
-from headrace.report.metrics import Metric, interval_text, metric, number, value_text
+from headrace.report.metrics import NARROW_SPACE, Metric, interval_text, metric, number, value_text
 
 ROWS_AT_MOST = 400
 LINES_AT_MOST = 40
@@ -110,7 +110,9 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
             highlight=False,
         )
     for sentence in headline(comparison):
-        console.print(f"[bold green]→[/bold green] {escape(sentence)}", highlight=False)
+        console.print(
+            f"[bold green]→[/bold green] {escape(sentence.replace(NARROW_SPACE + '%', '%'))}", highlight=False
+        )
     for name in dict.fromkeys(d.metric for d in comparison.differences):
         mine = [d for d in comparison.differences if d.metric == name]
         largest = max(max(abs(d.a.value), abs(d.b.value)) for d in mine)

@@ -31,6 +31,11 @@ _LEDGER_STYLE = {
 _LEDGER_SIGN = {"on_cpu": "█", "wait_cpu": "▒", "wait_block": "▓", "wait_network": "▚", "other": "░"}
 
 
+def _line(text: str) -> str:
+    """Text for a line that may be broken: the terminal would part a number from its per cent sign."""
+    return escape(text.replace("\u202f%", "%"))
+
+
 def _table(title: str) -> Table:
     # No boxes: they cost columns, and piped text should stay easy to cut.
     return Table(
@@ -143,15 +148,15 @@ def print_report(findings: Findings, console: Console) -> None:
     metrics = scaled_metrics(shown.curves, findings)
     console.print(f"[bold]{escape(findings.title)}[/bold]", highlight=False)
     for warning in findings.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False)
+        console.print(f"[yellow]warning:[/yellow] {_line(warning)}", highlight=False)
     found = wording.answers(findings)
     for answer in found:
         note = "" if answer.provenance == "measured" else f" ({answer.provenance})"
-        console.print(f"[bold green]→[/bold green] {escape(answer.sentence)}{escape(note)}", highlight=False)
+        console.print(f"[bold green]→[/bold green] {_line(answer.sentence)}{escape(note)}", highlight=False)
     if not found:
         console.print("[yellow]No trial can be trusted, so nothing can be said.[/yellow]", highlight=False)
     for sentence in wording.choice_sentences(findings):
-        console.print(f"  {escape(sentence)}", highlight=False)
+        console.print(f"  {_line(sentence)}", highlight=False)
     console.print()
     if len(shown.curves) > 1:
         console.print(_summary(findings, shown))
@@ -191,7 +196,7 @@ def _print_left_out(findings: Findings, console: Console) -> None:
         colour = "yellow" if left.status == "unsupported" else "red"
         reasons = "; ".join(left.reasons)
         console.print(
-            f"  [{colour}]{left.status}[/{colour}] {escape(left.trial)}: {escape(reasons)}", highlight=False
+            f"  [{colour}]{left.status}[/{colour}] {escape(left.trial)}: {_line(reasons)}", highlight=False
         )
     if len(findings.left_out) > LEFT_OUT_LINES:
         console.print(f"  and {len(findings.left_out) - LEFT_OUT_LINES} more in report.html", highlight=False)
