@@ -1,0 +1,201 @@
+//! What the arm does: it chooses, seeks, waits for the platter, reads and writes.
+
+use super::geometry::Place;
+use super::{Access, Arm, Hdd, Stream};
+use crate::request::{Nanos, Status};
+
+impl Hdd {
+    /// When the arm, sent off at `now`, is over the place, and when the place comes by.
+    pub(super) fn reach_place(&mut self, now: Nanos, place: &Place, write: bool) -> (Nanos, Nanos) {
+        let (along, cylinder, in_phase) = match self.arm.stream {
+            Some(stream) => {
+                let along = stream.position(now);
+                let reading = along < stream.limit && now >= stream.since;
+                (along, self.geometry.cylinder_at(along), reading)
+            }
+            None => (self.arm.along, self.arm.cylinder, now == self.arm.free_at),
+        };
+        // The next sectors in order: the skews are made for the step there.
+        if in_phase && place.along >= along && place.along - along <= self.geometry.cylinder_skew_ns {
+            return (now, now + (place.along - along));
+        }
+        let distance = cylinder.abs_diff(place.cylinder);
+        let track = |at: Nanos| self.geometry.track_in_cylinder(at);
+        let curve = if write { &self.seek_write } else { &self.seek };
+        let mut moving = if distance > 0 {
+            curve.time_ns(distance)
+        } else if track(along) != track(place.along) {
+            self.head_switch_ns
+        } else {
+            0
+        };
+        if write && moving > 0 {
+            moving += self.write_settle_ns;
+        }
+        let sought = now + moving;
+        (sought, sought + self.wait_ns(sought, place.along))
+    }
+
+    /// How long the platter turns from `now` until `along` is under the head.
+    #[inline]
+    pub(super) fn wait_ns(&self, now: Nanos, along: Nanos) -> Nanos {
+        let turn = self.geometry.turn_ns;
+        let ahead = self.geometry.angle_ns(along) + turn - self.geometry.angle_ns(now + self.phase_ns);
+        if ahead >= turn {
+            ahead - turn
+        } else {
+            ahead
+        }
+    }
+
+    /// The arm is free: it takes up the next work.
+    pub(super) fn decide(&mut self, now: Nanos) {
+        let destage = !self.cache.extents.is_empty()
+            && (self.waiting.is_empty() || (self.destage_next && self.destage_presses()));
+        self.destage_next = !destage;
+        if destage {
+            self.destage(now);
+        } else {
+            self.access(now);
+        }
+    }
+
+    pub(super) fn access(&mut self, now: Nanos) {
+        self.note_stream(now);
+        let seen = self.waiting.seen(now, &self.order);
+        let streamed = self.arm.stream.and_then(|stream| {
+            let (start, end) = (stream.along, self.segments.end(stream.segment));
+            let mut places = self.waiting.places()[..seen].iter();
+            places.position(|place| start <= place.along && place.along <= end)
+        });
+        let index = streamed.unwrap_or_else(|| {
+            let phase = self.geometry.angle_turns(now + self.phase_ns);
+            let cylinder = self.arm.cylinder_at(now, &self.geometry);
+            self.waiting.choose(seen, phase, cylinder, &self.geometry, &self.seek)
+        });
+        if self.waiting.len() + self.blocked.len() == self.depth {
+            self.room_since = now;
+        }
+        let (place, access) = self.waiting.remove(index);
+        if access.write {
+            self.write_through(now, &place, &access);
+        } else {
+            self.read(now, place, &access);
+        }
+    }
+
+    pub(super) fn read(&mut self, now: Nanos, mut place: Place, access: &Access) {
+        let mut segment = self.segments.find(place.along);
+        if let Some(held) = segment.map(|segment| self.segments.end(segment)) {
+            if place.along_end <= held {
+                // Read ahead since it arrived.
+                let sent = access.link_done.max(now + self.last_sector_ns);
+                self.done.push(sent, access.seq, access.tag, Status::Done);
+                return;
+            }
+            if held > place.along {
+                place = self.rest(place, held);
+            }
+        }
+        let (sought, media) = self.reach_place(now, &place, false);
+        let end = media + (place.along_end - place.along);
+        let sequential = segment.is_some();
+        let into = *segment.get_or_insert_with(|| self.segments.begin(&place));
+        if sequential {
+            self.segments.reach(into, place.along_end, place.zone, &self.geometry);
+            self.segments.touch(into);
+        }
+        self.done.push(
+            (end + self.last_sector_ns).max(access.link_done),
+            access.seq,
+            access.tag,
+            Status::Done,
+        );
+        self.meter.access(now, sought, media, end);
+        let limit = self.segments.read_ahead_limit(place.along_end, place.zone, &self.geometry);
+        let stay = if sequential && self.read_ahead_min_bytes > 0 {
+            self.geometry.span_ns(place.zone, self.read_ahead_min_bytes)
+        } else {
+            0
+        };
+        self.arm = Arm {
+            along: place.along_end,
+            cylinder: place.cylinder,
+            free_at: end + stay,
+            stream: Some(Stream {
+                since: end,
+                along: place.along_end,
+                limit,
+                segment: into,
+                zone: place.zone,
+            }),
+        };
+    }
+
+    pub(super) fn write_through(&mut self, now: Nanos, place: &Place, access: &Access) {
+        let end = self.write_media(now, place, access.link_done);
+        self.done.push(end, access.seq, access.tag, Status::Done);
+    }
+
+    pub(super) fn destage(&mut self, now: Nanos) {
+        let extents = &mut self.cache.extents;
+        let seen = extents.seen(now, &self.order);
+        let behind = |place: &Place| place.along == self.arm.along && self.arm.free_at == now;
+        let index = match extents.places().iter().position(behind) {
+            Some(index) if seen > 1 => index,
+            _ => {
+                let phase = self.geometry.angle_turns(now + self.phase_ns);
+                let cylinder = self.arm.cylinder_at(now, &self.geometry);
+                extents.choose(seen, phase, cylinder, &self.geometry, &self.seek)
+            }
+        };
+        let (place, extent) = self.cache.extents.remove(index);
+        self.write_media(now, &place, extent.here);
+        self.destaging = Some(extent);
+    }
+
+    /// Writes a place whose data is here at `here`; gives the end.
+    pub(super) fn write_media(&mut self, now: Nanos, place: &Place, here: Nanos) -> Nanos {
+        self.note_stream(now);
+        let (sought, mut media) = self.reach_place(now, place, true);
+        if media < here {
+            media += (here - media).div_ceil(self.geometry.turn_ns) * self.geometry.turn_ns;
+        }
+        let end = media + (place.along_end - place.along);
+        self.meter.access(now, sought, media, end);
+        self.arm = Arm {
+            along: place.along_end,
+            cylinder: self.geometry.cylinder_at(place.along_end - 1),
+            free_at: end,
+            stream: None,
+        };
+        end
+    }
+
+    /// A cached range is on the platter: its room is free, a flush may be through.
+    pub(super) fn finish_destage(&mut self, now: Nanos) {
+        if let Some(extent) = self.destaging.take() {
+            self.cache.release(&extent);
+        }
+        let was_full = self.waiting.len() + self.blocked.len() == self.depth;
+        while let Some(write) = self.blocked.front().copied() {
+            if !self.cache_write(now, now.max(write.ready), &write) {
+                break;
+            }
+            self.blocked.pop_front();
+            if was_full {
+                self.room_since = now;
+            }
+        }
+        if !self.flushes.is_empty() {
+            let oldest = self.cache.oldest().unwrap_or(u64::MAX);
+            while let Some(flush) = self.flushes.front() {
+                if flush.seq > oldest {
+                    break;
+                }
+                self.done.push(now, flush.seq, flush.tag, Status::Done);
+                self.flushes.pop_front();
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What a command does when it comes through the controller: it hits the buffer, enters the cache, or waits
+//! for the arm.
+
+use super::geometry::Place;
+use super::write_cache::Extent;
+use super::{Access, Arm, Arriving, Flush, Hdd, Stream, NEVER};
+use crate::request::{Nanos, Op, Request, Status, SECTOR_BYTES};
+
+impl Hdd {
+    /// A command has come through the controller.
+    pub(super) fn arrive(&mut self, now: Nanos) {
+        let Some(Arriving { seq, request, .. }) = self.arriving.pop_front() else {
+            return;
+        };
+        self.wake_spindle(now);
+        self.last_arrival = now;
+        match request.op {
+            Op::Read => self.arrive_read(now, seq, request),
+            Op::Write | Op::WriteZeroes => self.arrive_write(now, seq, request),
+            Op::Flush if self.cache.oldest().is_some() || self.destaging.is_some() => {
+                self.flushes.push_back(Flush { tag: request.tag, seq });
+            }
+            // Nothing is cached, or nothing is to be done: a disk keeps what is discarded.
+            Op::Flush | Op::Discard => self.done.push(now, seq, request.tag, Status::Done),
+        }
+    }
+
+    pub(super) fn arrive_read(&mut self, now: Nanos, seq: u64, request: Request) {
+        let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+        let over_link = (bytes as i64 as f64 * self.link_ns_per_byte) as i64 as Nanos;
+        let end = request.sector + u64::from(request.sectors);
+        if !self.cache.extents.is_empty() && self.cache.holds(request.sector, end) {
+            self.send(now, over_link, seq, request.tag);
+            return;
+        }
+        let mut place = self.geometry.place(request.sector, request.sectors);
+        self.note_stream(now);
+        if let Some(segment) = self.segments.find(place.along) {
+            let held = self.segments.end(segment);
+            if place.along_end <= held {
+                self.segments.touch(segment);
+                self.send(now, over_link, seq, request.tag);
+                self.read_on(now, segment, &place);
+                return;
+            }
+            if held > place.along {
+                place = self.rest(place, held);
+            }
+        }
+        let access = Access { tag: request.tag, seq, write: false, link_done: now + over_link };
+        self.waiting.push(&self.geometry, place, now, access);
+    }
+
+    pub(super) fn arrive_write(&mut self, now: Nanos, seq: u64, request: Request) {
+        let here = if request.op == Op::WriteZeroes {
+            now
+        } else {
+            self.over_link(now, u64::from(request.sectors) * SECTOR_BYTES)
+        };
+        if request.fua || !self.cache.could_hold(u64::from(request.sectors)) {
+            let access = Access { tag: request.tag, seq, write: true, link_done: here };
+            let place = self.geometry.place(request.sector, request.sectors);
+            self.waiting.push(&self.geometry, place, now, access);
+            return;
+        }
+        let arriving = Arriving { ready: here, seq, request };
+        if !self.blocked.is_empty() || !self.cache_write(now, here, &arriving) {
+            self.blocked.push_back(arriving);
+        }
+    }
+
+    pub(super) fn cache_write(&mut self, now: Nanos, done: Nanos, write: &Arriving) -> bool {
+        let extent = Extent {
+            sector: write.request.sector,
+            end: write.request.sector + u64::from(write.request.sectors),
+            oldest: write.seq,
+            here: write.ready,
+        };
+        let taken = self.cache.take(&self.geometry, extent, now);
+        if taken {
+            self.done.push(done, write.seq, write.request.tag, Status::Done);
+        }
+        taken
+    }
+
+    /// Sends a read's data from the buffer over the link.
+    pub(super) fn send(&mut self, now: Nanos, over_link: Nanos, seq: u64, tag: u64) {
+        self.link_free = self.link_free.max(now) + over_link;
+        self.done.push(self.link_free, seq, tag, Status::Done);
+    }
+
+    pub(super) fn over_link(&mut self, now: Nanos, bytes: u64) -> Nanos {
+        self.link_free =
+            self.link_free.max(now) + (bytes as i64 as f64 * self.link_ns_per_byte) as i64 as Nanos;
+        self.link_free
+    }
+
+    /// What is left of a place whose part before `held` is in the buffer.
+    pub(super) fn rest(&self, place: Place, held: Nanos) -> Place {
+        Place { along: held, cylinder: self.geometry.cylinder_at(held), ..place }
+    }
+
+    /// Writes down in its segment how far the head has read on.
+    pub(super) fn note_stream(&mut self, now: Nanos) {
+        if let Some(stream) = self.arm.stream {
+            let position = stream.position(now);
+            self.segments.reach(stream.segment, position, stream.zone, &self.geometry);
+        }
+    }
+
+    /// A hit moves the goal of reading ahead on; an idle arm goes back to a segment that runs empty.
+    pub(super) fn read_on(&mut self, now: Nanos, segment: usize, hit: &Place) {
+        if self.segments.read_ahead_bytes() == 0 {
+            return;
+        }
+        let limit = self.segments.read_ahead_limit(hit.along_end, hit.zone, &self.geometry);
+        if let Some(stream) = &mut self.arm.stream {
+            let reading = stream.position(now) < stream.limit;
+            if reading {
+                if stream.segment == segment {
+                    stream.limit = stream.limit.max(limit);
+                }
+                return;
+            }
+        }
+        let held = self.segments.end(segment);
+        let half = hit.along_end + (limit - hit.along_end) / 2;
+        if self.arm.free_at > now || !self.waiting.is_empty() || held > half {
+            return;
+        }
+        if held >= limit {
+            return;
+        }
+        let place =
+            Place { along: held, along_end: held, cylinder: self.geometry.cylinder_at(held), zone: hit.zone };
+        let (sought, media) = self.reach_place(now, &place, false);
+        self.meter.access(now, sought, media, media);
+        self.arm = Arm {
+            along: held,
+            cylinder: place.cylinder,
+            // Once the arm moves it comes to rest; only then can it be sent elsewhere.
+            free_at: sought,
+            stream: Some(Stream { since: media, along: held, limit, segment, zone: hit.zone }),
+        };
+    }
+
+    /// If the spindle stood still by now, it has to come up to speed first.
+    pub(super) fn wake_spindle(&mut self, now: Nanos) {
+        if self.standby_after_ns == NEVER || !self.cache.extents.is_empty() || !self.waiting.is_empty() {
+            return;
+        }
+        let stopped = self.idle_since().saturating_add(self.standby_after_ns);
+        if now > stopped {
+            self.meter.standby(now - stopped, self.spin_up_ns);
+            self.note_stream(stopped);
+            if let Some(stream) = self.arm.stream.take() {
+                self.arm.along = stream.position(stopped);
+                self.arm.cylinder = self.geometry.cylinder_at(self.arm.along);
+            }
+            self.arm.free_at = now + self.spin_up_ns;
+        }
+    }
+}
