@@ -77,3 +77,12 @@ def test_unexplained_time_otherwise() -> None:
     assert kind(ledger(on_cpu=0.2, other=0.8), replace(DISK, busy=0.02), 1.0) == "idle"
     assert kind(ledger(on_cpu=0.2, other=0.8), replace(DISK, busy=0.5), 1.0) == "unknown"
     assert kind(ledger(on_cpu=0.2, other=0.8), None, None) == "unknown"
+
+
+def test_contention_with_cores_enough_points_at_others() -> None:
+    waiting = ledger(on_cpu=0.5, wait_cpu=0.5)
+    assert "something else kept the cores busy" in limit_of(waiting, 0.9, None, None, 2, 2).evidence
+    assert (
+        limit_of(waiting, 0.9, None, None, 3, 2).evidence
+        == "Jobs waited for a CPU 50% of their time with 3 jobs on 2 cores."
+    )

@@ -48,14 +48,14 @@ def limit_of(
     bound: float,
     device: DeviceLoad | None,
     moved_share: float | None,
-    slots: int,
+    running: int,
     cores: int | None,
 ) -> Limit:
     """What held jobs back.
 
     `ledger` holds the shares of wall time; `bound` is the job efficiency from which on jobs count as fed; `moved_share` is what
-    the device moved of what jobs asked for, None when unknown. Above the bound the CPU itself is the limit; below it, the largest
-    wait is.
+    the device moved of what jobs asked for, None when unknown; `running` jobs ran at once on `cores` cores, over all nodes.
+    Above the bound the CPU itself is the limit; below it, the largest wait is.
     """
     on_cpu = ledger["on_cpu"]
     if on_cpu >= bound:
@@ -64,8 +64,8 @@ def limit_of(
     largest = max(waits, key=lambda name: waits[name])
     share = waits[largest]
     if largest == "wait_cpu":
-        there = f" with {slots} job{'s' if slots != 1 else ''} on {cores} cores" if cores else ""
-        if cores and slots <= cores:
+        there = f" with {running} job{'s' if running != 1 else ''} on {cores} cores" if cores else ""
+        if cores and running <= cores:
             there += ": something else kept the cores busy"
         return Limit("cpu contention", share, f"Jobs waited for a CPU {share:.0%} of their time{there}.")
     if largest == "wait_network":

@@ -52,7 +52,19 @@ def make_points(
     loads = _device_loads(trials, number)
     columns: dict[str, list[Any]] = {
         name: list(trials[name])
-        for name in ("id", "target", "workload", "slots", "levels", "provenance", "cell", "cpu_cores")
+        for name in (
+            "id",
+            "target",
+            "workload",
+            "slots",
+            "levels",
+            "provenance",
+            "cell",
+            "cpu_cores",
+            "jobs",
+            "load",
+            "nodes",
+        )
     }
     points: list[Point] = []
     for index, rows in enumerate(groups):
@@ -73,7 +85,7 @@ def make_points(
                 metrics=estimates[index],
                 ledger=shares,
                 limit=limit_of(
-                    shares, options.efficiency, load, moved, int(first["slots"]), _cores(first["cpu_cores"])
+                    shares, options.efficiency, load, moved, _running(first), _cores(first["cpu_cores"])
                 ),
                 provenance=first["provenance"],
                 invalid=lost.invalid,
@@ -83,6 +95,11 @@ def make_points(
             )
         )
     return points
+
+
+def _running(first: dict[str, Any]) -> int:
+    """Jobs that ran at once, over all nodes."""
+    return int(first["jobs"]) if first["load"] == "batch" else int(first["slots"] * first["nodes"])
 
 
 def _cores(value: Any) -> int | None:
