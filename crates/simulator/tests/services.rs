@@ -56,8 +56,15 @@ fn sound(outcome: &Outcome) {
     assert_eq!(outcome.counters.out_of_space, 0);
 }
 
-const KINDS: [(&str, u32); 7] =
-    [("nfs", 1), ("bluearc", 1), ("glusterfs", 3), ("lustre", 3), ("hdfs", 4), ("orangefs", 3), ("xrootd", 3)];
+const KINDS: [(&str, u32); 7] = [
+    ("nfs", 1),
+    ("bluearc", 1),
+    ("glusterfs", 3),
+    ("lustre", 3),
+    ("hdfs", 4),
+    ("orangefs", 3),
+    ("xrootd", 3),
+];
 
 #[test]
 fn every_kind_serves_reads() {
@@ -85,7 +92,10 @@ fn every_kind_takes_writes_and_keeps_them() {
         let copies = if kind == "hdfs" { 3 } else { 1 };
         let received: u64 = outcome.hosts[3..].iter().map(|h| h.received_bytes).sum();
         let written = 12 * 40_000_000;
-        assert!(received >= copies * written && received < copies * written + written / 10, "{kind}: {received}");
+        assert!(
+            received >= copies * written && received < copies * written + written / 10,
+            "{kind}: {received}"
+        );
     }
 }
 
@@ -164,17 +174,22 @@ fn a_server_in_a_virtual_machine_writes_through_slowly() {
 
 /// Jobs that stage three files each from a service to their node's drive, one ahead, and read them there.
 fn staging() -> Value {
-    let mut scenario = through("xrootd", 2, json!({}), json!([
-        {"do": "stage", "from": "input", "to": "scratch", "background": true},
-        {"do": "repeat", "times": 2, "steps": [
+    let mut scenario = through(
+        "xrootd",
+        2,
+        json!({}),
+        json!([
             {"do": "stage", "from": "input", "to": "scratch", "background": true},
+            {"do": "repeat", "times": 2, "steps": [
+                {"do": "stage", "from": "input", "to": "scratch", "background": true},
+                {"do": "take", "file": "scratch"},
+                {"do": "pattern", "file": "scratch", "count": 60, "length_bytes": 1_000_000, "cpu_ns": 20_000_000},
+                {"do": "delete", "file": "scratch"}
+            ]},
             {"do": "take", "file": "scratch"},
-            {"do": "pattern", "file": "scratch", "count": 60, "length_bytes": 1_000_000, "cpu_ns": 20_000_000},
-            {"do": "delete", "file": "scratch"}
-        ]},
-        {"do": "take", "file": "scratch"},
-        {"do": "pattern", "file": "scratch", "count": 60, "length_bytes": 1_000_000, "cpu_ns": 20_000_000}
-    ]));
+            {"do": "pattern", "file": "scratch", "count": 60, "length_bytes": 1_000_000, "cpu_ns": 20_000_000}
+        ]),
+    );
     scenario["files"] = json!([
         {"name": "input", "on": {"service": "store"}, "bytes": 60_000_000, "count": 12},
         {"name": "scratch", "on": {"volume": "data"}, "share": "new"}

@@ -82,6 +82,8 @@ impl Extent {
 struct CachedFile {
     regions: Vec<Vec<(u32, u32)>>,
     dirty_pages: u64,
+    /// The extent found last: most look-ups go there or right behind it.
+    hint: std::cell::Cell<u32>,
     in_use: bool,
 }
 
@@ -180,7 +182,7 @@ impl PageCache {
                 self.dirty_pages -= u64::from(e.pages);
             }
             self.unlink(extent);
-            self.free_extents.push(extent);
+            self.free(extent);
         }
         self.files[file as usize] = CachedFile::default();
         self.free_files.push(file);
@@ -204,7 +206,7 @@ impl PageCache {
                     .partition(|&(_, e)| self.extents[e as usize].state == PageState::Clean);
                 for (_, extent) in clean {
                     self.unlink(extent);
-                    self.free_extents.push(extent);
+                    self.free(extent);
                 }
                 self.files[file].regions[region] = kept;
             }
@@ -217,10 +219,21 @@ impl PageCache {
 
     /// The extent that holds that page.
     pub fn find(&self, file: u32, page: u32) -> Option<u32> {
-        let region = self.files[file as usize].regions.get((page >> REGION_SHIFT) as usize)?;
+        let f = &self.files[file as usize];
+        let hint = f.hint.get();
+        if let Some(e) = self.extents.get(hint as usize) {
+            if e.file == file && e.start <= page && page < e.end() {
+                return Some(hint);
+            }
+        }
+        let region = f.regions.get((page >> REGION_SHIFT) as usize)?;
         let at = region.partition_point(|&(start, _)| start <= page).checked_sub(1)?;
         let extent = region[at].1;
-        (page < self.extents[extent as usize].end()).then_some(extent)
+        if page >= self.extents[extent as usize].end() {
+            return None;
+        }
+        f.hint.set(extent);
+        Some(extent)
     }
 
     /// The first page at or after `page`, and before `limit`, that is in the cache; `limit` when there is none.
@@ -393,6 +406,12 @@ impl PageCache {
         }
     }
 
+    /// An extent's slot is free; nobody who remembers it may take it for a file's.
+    fn free(&mut self, extent: u32) {
+        self.extents[extent as usize].file = NONE;
+        self.free_extents.push(extent);
+    }
+
     /// Takes an extent out of the index and the lists.
     fn forget(&mut self, extent: u32) {
         let e = self.extents[extent as usize];
@@ -406,7 +425,7 @@ impl PageCache {
         let region = &mut self.files[e.file as usize].regions[(e.start >> REGION_SHIFT) as usize];
         let at = region.partition_point(|&(s, _)| s < e.start);
         region.remove(at);
-        self.free_extents.push(extent);
+        self.free(extent);
     }
 
     /// A job uses pages `from..to` of a clean extent: the second use of a page activates it.

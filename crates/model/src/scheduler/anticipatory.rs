@@ -1,11 +1,9 @@
 //! The anticipatory scheduler: after a read it holds the drive idle for a moment when the process that read is
 //! likely to ask for something near. After `block/as-iosched.c` (Iyer and Druschel, SOSP 2001; removed in 2.6.33).
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 
-use super::requests::{Queued, Requests, Sorted};
+use super::requests::{Fifo, Queued, Requests, Sorted};
 use super::thinking::Processes;
 use super::{Choice, Elevator};
 use crate::request::{Nanos, Op};
@@ -41,7 +39,7 @@ const MAX_BACK_SECTORS: u64 = 2048;
 pub(super) struct Anticipatory {
     tunables: AnticipatoryTunables,
     sorted: [Sorted; 2],
-    fifo: [VecDeque<(Nanos, u32)>; 2],
+    fifo: [Fifo; 2],
     position: [u64; 2],
     direction: usize,
     batch_ends: Nanos,
@@ -108,9 +106,6 @@ impl Anticipatory {
     fn take(&mut self, now: Nanos, direction: usize, index: u32, table: &Requests) -> Choice {
         let request = table.get(index);
         self.sorted[direction].remove(request.sector, index);
-        let fifo = &mut self.fifo[direction];
-        let at = fifo.iter().position(|&(_, i)| i == index).expect("a sorted request is in its fifo too");
-        fifo.remove(at);
         self.position[direction] = request.end();
         if direction != self.direction || now >= self.batch_ends {
             let length = [self.tunables.read_batch_expire_ns, self.tunables.write_batch_expire_ns][direction];
@@ -134,7 +129,7 @@ impl Elevator for Anticipatory {
         let direction = request.direction();
         let expire = [self.tunables.read_expire_ns, self.tunables.write_expire_ns][direction];
         self.sorted[direction].insert(request.sector, index);
-        self.fifo[direction].push_back((now + expire, index));
+        self.fifo[direction].push(now + expire, index, table);
         if request.sync {
             let cap = 2 * self.tunables.antic_expire_ns;
             self.processes.of(request.process).arrived(now, request.sector, request.end(), cap);
@@ -161,15 +156,15 @@ impl Elevator for Anticipatory {
         if direction != self.direction && in_drive > 0 {
             return Choice::Empty;
         }
-        let &(expiry, oldest) = self.fifo[direction].front().expect("the direction holds requests");
+        let (expiry, oldest) = self.fifo[direction].oldest(table).expect("the direction holds requests");
         let Some(nearest) = self.nearest(direction, table) else { return Choice::Empty };
         if expiry <= now {
             return self.take(now, direction, oldest, table);
         }
         let mut index = nearest;
         if let Some((process, until)) = self.awaited {
-            let own = self.fifo[0].iter().find(|&&(_, i)| table.get(i).process == process);
-            if let (0, Some(&(_, own))) = (direction, own) {
+            let own = self.fifo[0].find(table, |request| request.process == process);
+            if let (0, Some(own)) = (direction, own) {
                 let near = table.get(nearest).sector.abs_diff(self.position[0]);
                 let mine = table.get(own).sector.abs_diff(self.position[0]);
                 if mine <= near {

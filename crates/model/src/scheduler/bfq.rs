@@ -1,11 +1,9 @@
 //! bfq: a budget of sectors a process in turn, the turns ordered by B-WF2Q+ on sectors served, and a pause at the
 //! end of a budget. After `block/bfq-iosched.c` (Valente and Checconi 2010), without cgroups and weight raising.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 
-use super::requests::{Queued, Requests, Sorted};
+use super::requests::{Fifo, Queued, Requests, Sorted};
 use super::thinking::Processes;
 use super::{Choice, Elevator};
 use crate::request::Nanos;
@@ -49,7 +47,7 @@ const SEEKY_SECTORS: f64 = 16_384.0;
 #[derive(Debug, Default)]
 struct ProcessQueue {
     sorted: Sorted,
-    fifo: VecDeque<(Nanos, u32)>,
+    fifo: Fifo,
     in_drive: u32,
     budget: u64,
     /// Virtual start and finish (sectors served a unit of weight).
@@ -140,8 +138,8 @@ impl Bfq {
     }
 
     fn take(&mut self, now: Nanos, queue: u32, table: &Requests) -> Choice {
-        let entry = &self.queues[queue as usize];
-        let &(expiry, oldest) = entry.fifo.front().expect("the queue holds requests");
+        let entry = &mut self.queues[queue as usize];
+        let (expiry, oldest) = entry.fifo.oldest(table).expect("the queue holds requests");
         let index = if expiry <= now {
             oldest
         } else {
@@ -151,8 +149,6 @@ impl Bfq {
         let request = table.get(index);
         let entry = &mut self.queues[queue as usize];
         entry.sorted.remove(request.sector, index);
-        let at = entry.fifo.iter().position(|&(_, i)| i == index).expect("a sorted request is in its fifo");
-        entry.fifo.remove(at);
         entry.in_drive += 1;
         self.position = request.end();
         self.served += request.sectors * if queue == 0 { self.tunables.async_charge_factor } else { 1 };
@@ -191,7 +187,7 @@ impl Elevator for Bfq {
         let entry = &mut self.queues[queue as usize];
         let idle = entry.sorted.is_empty();
         entry.sorted.insert(request.sector, index);
-        entry.fifo.push_back((now + expire, index));
+        entry.fifo.push(now + expire, index, table);
         if idle && self.active != Some(queue) {
             self.activate(queue);
         }

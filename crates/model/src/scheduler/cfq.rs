@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::requests::{Queued, Requests, Sorted};
+use super::requests::{Fifo, Queued, Requests, Sorted};
 use super::thinking::Processes;
 use super::{Choice, Elevator};
 use crate::request::Nanos;
@@ -56,7 +56,7 @@ const SEEKY_SECTORS: f64 = 16_384.0;
 #[derive(Debug, Default)]
 struct ProcessQueue {
     sorted: Sorted,
-    fifo: VecDeque<(Nanos, u32)>,
+    fifo: Fifo,
     in_drive: u32,
     listed: bool,
 }
@@ -163,8 +163,8 @@ impl Cfq {
     }
 
     fn take(&mut self, now: Nanos, queue: u32, table: &Requests) -> Choice {
-        let entry = &self.queues[queue as usize];
-        let &(expiry, oldest) = entry.fifo.front().expect("the queue holds requests");
+        let entry = &mut self.queues[queue as usize];
+        let (expiry, oldest) = entry.fifo.oldest(table).expect("the queue holds requests");
         // Expiry times are looked at once a slice.
         let index = if self.sent_in_slice == 0 && expiry <= now {
             oldest
@@ -174,8 +174,6 @@ impl Cfq {
         let request = table.get(index);
         let entry = &mut self.queues[queue as usize];
         entry.sorted.remove(request.sector, index);
-        let at = entry.fifo.iter().position(|&(_, i)| i == index).expect("a sorted request is in its fifo");
-        entry.fifo.remove(at);
         entry.in_drive += 1;
         self.position = request.end();
         self.sent_in_slice += 1;
@@ -203,7 +201,7 @@ impl Elevator for Cfq {
             if request.sync { self.tunables.fifo_expire_sync_ns } else { self.tunables.fifo_expire_async_ns };
         let entry = &mut self.queues[queue as usize];
         entry.sorted.insert(request.sector, index);
-        entry.fifo.push_back((now + expire, index));
+        entry.fifo.push(now + expire, index, table);
         if self.active == Some(0) && queue > 0 {
             // Synchronous requests pre-empt the asynchronous queue.
             self.expire();

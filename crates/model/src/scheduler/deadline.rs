@@ -1,11 +1,9 @@
 //! deadline and mq-deadline: batches in sector order, an expiry time a request, reads before writes but not
 //! forever. After `block/deadline-iosched.c` (2.6 to 4.x) and `block/mq-deadline.c`.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 
-use super::requests::{Requests, Sorted};
+use super::requests::{Fifo, Requests, Sorted};
 use super::{Choice, Elevator};
 use crate::request::Nanos;
 
@@ -37,7 +35,7 @@ pub(super) struct Deadline {
     tunables: DeadlineTunables,
     sorted: [Sorted; 2],
     /// (expiry, request) in order of arrival; a request that left by the other way is skipped.
-    fifo: [VecDeque<(Nanos, u32)>; 2],
+    fifo: [Fifo; 2],
     /// Where the batch goes on.
     next_sector: [Option<u64>; 2],
     direction: usize,
@@ -65,9 +63,6 @@ impl Deadline {
     fn take(&mut self, direction: usize, index: u32, table: &Requests) -> Choice {
         let request = table.get(index);
         self.sorted[direction].remove(request.sector, index);
-        let fifo = &mut self.fifo[direction];
-        let at = fifo.iter().position(|&(_, i)| i == index).expect("a sorted request is in its fifo too");
-        fifo.remove(at);
         self.next_sector = [None; 2];
         self.next_sector[direction] = Some(request.end());
         self.batching += 1;
@@ -81,7 +76,7 @@ impl Elevator for Deadline {
         let direction = request.direction();
         let expire = [self.tunables.read_expire_ns, self.tunables.write_expire_ns][direction];
         self.sorted[direction].insert(request.sector, index);
-        self.fifo[direction].push_back((now + expire, index));
+        self.fifo[direction].push(now + expire, index, table);
     }
 
     fn moved(&mut self, index: u32, old_sector: u64, table: &Requests) {
@@ -116,7 +111,7 @@ impl Elevator for Deadline {
                 1
             }
         };
-        let &(expiry, oldest) = self.fifo[direction].front().expect("the direction holds requests");
+        let (expiry, oldest) = self.fifo[direction].oldest(table).expect("the direction holds requests");
         let index = match self.continued(direction) {
             Some(index) if expiry > now => index,
             _ => oldest,

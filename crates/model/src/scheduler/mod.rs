@@ -315,6 +315,8 @@ impl BlockQueue {
             process: io.process,
             entered: now,
             dispatched: 0,
+            serial: 0,
+            queued: true,
             first_io: NONE,
             last_io: NONE,
         };
@@ -407,6 +409,7 @@ impl BlockQueue {
     fn send(&mut self, now: Nanos, index: u32) {
         let request = self.table.get_mut(index);
         request.dispatched = now;
+        request.queued = false;
         match request.op {
             Op::Read => {
                 self.counters.reads += 1;

@@ -15,12 +15,15 @@ pub struct Queued {
     pub fua: bool,
     /// Someone waits for it (a read, or a synchronous write).
     pub sync: bool,
-    /// Metadata of a filesystem, which cfq lets go first within its process's queue.
     pub process: u32,
     /// When it entered the scheduler.
     pub entered: Nanos,
     /// When it went to the drive.
     pub dispatched: Nanos,
+    /// Tells a request from an earlier one in the same slot.
+    pub(super) serial: u64,
+    /// It is still in the scheduler.
+    pub(super) queued: bool,
     pub(super) first_io: u32,
     pub(super) last_io: u32,
 }
@@ -50,6 +53,7 @@ pub struct Requests {
     free: Vec<u32>,
     ios: Vec<ChainedIo>,
     free_ios: Vec<u32>,
+    serial: u64,
 }
 
 impl Requests {
@@ -80,6 +84,8 @@ impl Requests {
         let io = self.new_io(tag);
         request.first_io = io;
         request.last_io = io;
+        self.serial += 1;
+        request.serial = self.serial;
         match self.free.pop() {
             Some(index) => {
                 self.queued[index as usize] = request;
@@ -157,5 +163,39 @@ impl Sorted {
     /// The request with the lowest sector.
     pub fn first(&self) -> Option<u32> {
         self.entries.first().map(|&(_, index)| index)
+    }
+}
+
+/// Requests of one kind in order of arrival, each with the time at which it has waited too long. One that left by
+/// another way stays in the list until it comes to its front.
+#[derive(Debug, Default)]
+pub(super) struct Fifo {
+    entries: std::collections::VecDeque<(Nanos, u32, u64)>,
+}
+
+impl Fifo {
+    pub(super) fn push(&mut self, expiry: Nanos, index: u32, table: &Requests) {
+        self.entries.push_back((expiry, index, table.get(index).serial));
+    }
+
+    /// The request that has waited longest, and when its time is up.
+    pub(super) fn oldest(&mut self, table: &Requests) -> Option<(Nanos, u32)> {
+        while let Some(&(expiry, index, serial)) = self.entries.front() {
+            let request = table.get(index);
+            if request.serial == serial && request.queued {
+                return Some((expiry, index));
+            }
+            self.entries.pop_front();
+        }
+        None
+    }
+
+    /// The first in line that `wanted` likes.
+    pub(super) fn find(&self, table: &Requests, wanted: impl Fn(&Queued) -> bool) -> Option<u32> {
+        let live = |&&(_, index, serial): &&(Nanos, u32, u64)| {
+            let request = table.get(index);
+            request.serial == serial && request.queued && wanted(request)
+        };
+        self.entries.iter().find(live).map(|&(_, index, _)| index)
     }
 }
