@@ -137,7 +137,8 @@ def run_cells(
             if only is not None and not only(probe):
                 continue
             resolved = resolve(study, trial.target, trial.workload, trial.levels)
-            scenario = scenario_of(resolved, trial.target, trial.workload, trial.seed)
+            # Common random numbers: cells differ in what is compared, not in what jobs happened to draw.
+            scenario = scenario_of(resolved, trial.target, trial.workload, study.plan_options.seed)
             nodes = scenario["nodes"][0]
             planned.append((file.stem, trial, json.dumps(scenario), nodes["count"], nodes["cores"]))
     found: list[Cell | None] = [None] * len(planned)

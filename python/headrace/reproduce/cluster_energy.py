@@ -24,9 +24,9 @@ POWER_SUPPLY = 0.8
 """Share of the power at the plug that reaches the drives: assumption, a server's power supply at part load (80 PLUS)."""
 
 PARAMETERS = (
-    FreeParameter("CPU time between reads", "profiles", "cms-tau-analysis", ("steps", 2, "cpu_ns"), "ns", 1e6, 1e9, "filesystem rows 1, 4"),
-    FreeParameter("reads of a job", "profiles", "cms-tau-analysis", ("steps", 2, "count"), "reads", 1e3, 4e4, "filesystem rows 1, 4"),
-    FreeParameter("start of a job", "profiles", "cms-tau-analysis", ("steps", 0, "wait_ns"), "ns", 1e9, 1e11, "filesystem rows 1, 4"),
+    FreeParameter("CPU work between bursts of reads", "profiles", "cms-tau-analysis", ("steps", 2, "steps", 0, "cpu_ns"), "ns", 1e9, 4e9, "filesystem rows 1, 4"),
+    FreeParameter("start of a job", "profiles", "cms-tau-analysis", ("steps", 0, "wait_ns"), "ns", 1e9, 2e11, "filesystem rows 1, 4"),
+    FreeParameter("reads of a burst", "profiles", "cms-tau-analysis", ("steps", 2, "steps", 1, "count"), "reads", 2, 200, "filesystem rows 1, 4"),
     FreeParameter("idle power of a node", "nodes", "dell-r210", ("power", "idle_w"), "W", 30, 80, "filesystem rows 1, 4"),
     FreeParameter("power of a busy core", "nodes", "dell-r210", ("power", "core_w"), "W", 4, 25, "filesystem rows 1, 4"),
 )  # fmt: skip

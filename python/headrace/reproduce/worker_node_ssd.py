@@ -24,8 +24,8 @@ GB_AS_PUBLISHED = {"kingston-ssd": 128, "intel-x25": 160, "hdd-raid0-2": 500}
 MACHINE = {"node8": "glasgow-node8", "node24": "glasgow-node24"}
 
 PARAMETERS = (
-    FreeParameter("CPU time between reads", "profiles", "atlas-filestager", ("steps", 2, "steps", 3, "cpu_ns"), "ns", 2e6, 1e8, "filestager rows 1, 7"),
-    FreeParameter("reads of a file", "profiles", "atlas-filestager", ("steps", 2, "steps", 3, "count"), "reads", 500, 8000, "filestager rows 1, 7"),
+    FreeParameter("CPU work between reads", "profiles", "atlas-filestager", ("steps", 2, "steps", 4, "cpu_ns"), "ns", 5e6, 3e8, "filestager rows 1, 7"),
+    FreeParameter("wait for what is not storage, a file", "profiles", "atlas-filestager", ("steps", 2, "steps", 2, "wait_ns"), "ns", 1e8, 2e11, "filestager rows 1, 7"),
 )  # fmt: skip
 
 
