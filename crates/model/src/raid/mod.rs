@@ -12,6 +12,7 @@ use crate::completions::{Completions, ANSWER_NS};
 use crate::request::{Completion, Device, Fault, Nanos, Op, Request, Status};
 use crate::spec::SpecError;
 use layout::{Layout, Level, Piece};
+use planning::Lists;
 use rebuild::Rebuild;
 use spec::RaidSpec;
 
@@ -99,6 +100,7 @@ pub struct Raid<D: Device> {
     /// Lists that planning fills, kept to be used again.
     first: Vec<Piece>,
     then: Vec<Piece>,
+    lists: Lists,
 }
 
 impl<D: Device> Raid<D> {
@@ -136,6 +138,7 @@ impl<D: Device> Raid<D> {
             woken: Vec::new(),
             first: Vec::new(),
             then: Vec::new(),
+            lists: Lists::default(),
         })
     }
 

@@ -4,8 +4,24 @@ use super::layout::{join, Level, Piece};
 use super::Raid;
 use crate::request::{Device, Op, Request};
 
-/// A part of a stripe that is written: chunk, first sector in it, sectors.
-type Written = (usize, u64, u32);
+/// Lists that the plan of a stripe fills, kept to be used again.
+#[derive(Default)]
+pub(super) struct Lists {
+    /// What is written: chunk, first sector in it, sectors.
+    written: Vec<(usize, u64, u32)>,
+    /// Old data and parity, which the write changes.
+    modify: Vec<Piece>,
+    /// The rest of the stripe, from which the parity can be made anew.
+    remake: Vec<Piece>,
+}
+
+impl Lists {
+    fn clear(&mut self) {
+        self.written.clear();
+        self.modify.clear();
+        self.remake.clear();
+    }
+}
 
 impl<D: Device> Raid<D> {
     /// Whether every datum can still be had.
@@ -138,10 +154,9 @@ impl<D: Device> Raid<D> {
             }
             Level::Parity(_) => {
                 let needed = self.layout.data_chunks();
-                let found: Vec<Piece> = others.map(same).take(needed).collect();
-                let enough = found.len() == needed;
+                let enough = others.clone().count() >= needed;
                 if enough {
-                    found.into_iter().for_each(|p| join(pieces, p));
+                    others.map(same).take(needed).for_each(|p| join(pieces, p));
                 }
                 enough
             }
@@ -150,78 +165,66 @@ impl<D: Device> Raid<D> {
 
     /// Writes with parity, stripe by stripe.
     fn plan_parity_write(&mut self, parent: usize, request: &Request) {
-        let layout = self.layout;
-        let mut written: Vec<Written> = Vec::with_capacity(layout.data_chunks());
-        let mut current = None;
-        let mut stripes = Vec::new();
-        layout.for_each_chunk(request.sector, request.sectors, |stripe, index, within, sectors| {
-            if current != Some(stripe) {
-                if let Some(before) = current.replace(stripe) {
-                    stripes.push((before, std::mem::take(&mut written)));
-                }
-            }
-            written.push((index, within, sectors));
-        });
-        if let Some(last) = current {
-            stripes.push((last, written));
-        }
-        for (stripe, written) in stripes {
-            self.plan_stripe(parent, stripe, &written, request);
+        let stripe_sectors = self.layout.chunk * self.layout.data_chunks() as u64;
+        let end = request.sector + u64::from(request.sectors);
+        let mut at = request.sector;
+        while at < end {
+            let stripe = at / stripe_sectors;
+            let sectors = ((stripe + 1) * stripe_sectors).min(end) - at;
+            self.plan_stripe(parent, stripe, at, sectors as u32, request);
+            at += sectors;
         }
     }
 
     /// A write to one stripe. All of it: no reads. Up to half of its chunks: old data and parity are read
     /// and changed. More: the rest of the stripe is read and the parity made anew.
-    fn plan_stripe(&mut self, parent: usize, stripe: u64, written: &[Written], request: &Request) {
+    fn plan_stripe(&mut self, parent: usize, stripe: u64, sector: u64, sectors: u32, request: &Request) {
         let layout = self.layout;
         let Level::Parity(parities) = layout.level else { return };
         let start = stripe * layout.chunk;
-        let chunk = layout.chunk as u32;
-        let on = |member: usize, within: u64, sectors: u32| Piece { member, sector: start + within, sectors };
+        let mut lists = std::mem::take(&mut self.lists);
+        let (mut reads, mut then) = (std::mem::take(&mut self.first), std::mem::take(&mut self.then));
+        lists.clear();
+        let Lists { written, modify, remake } = &mut lists;
+        layout.for_each_chunk(sector, sectors, |_, index, within, n| written.push((index, within, n)));
         // The parity covers what the chunks do; when there are several they meet at chunk borders.
-        let (from, length) = match written {
-            [(_, within, sectors)] => (*within, *sectors),
-            _ => (0, chunk),
+        let (from, length) = match written[..] {
+            [(_, within, n)] => (within, n),
+            _ => (0, layout.chunk as u32),
         };
+        let on = |member: usize, within: u64, n: u32| Piece { member, sector: start + within, sectors: n };
         let data = |index: usize| layout.data_member(stripe, index);
-        let parity_members: Vec<usize> = (0..parities).map(|p| layout.parity_member(stripe, p)).collect();
-
-        let modify: Vec<Piece> = written
-            .iter()
-            .map(|&(index, within, sectors)| on(data(index), within, sectors))
-            .chain(parity_members.iter().map(|&member| on(member, from, length)))
-            .collect();
+        let parity_members = || (0..parities).map(|parity| layout.parity_member(stripe, parity));
+        modify.extend(written.iter().map(|&(index, within, n)| on(data(index), within, n)));
+        modify.extend(parity_members().map(|member| on(member, from, length)));
         let whole =
             |index: usize| written.iter().any(|&(i, within, n)| i == index && within <= from && n >= length);
-        let remake: Vec<Piece> =
-            (0..layout.data_chunks()).filter(|&i| !whole(i)).map(|i| on(data(i), from, length)).collect();
-        let readable = |pieces: &[Piece]| pieces.iter().all(|p| self.good(p.member, p.sector));
-        let parity_lost = parity_members.iter().all(|&member| !self.good(member, start));
+        remake.extend((0..layout.data_chunks()).filter(|&i| !whole(i)).map(|i| on(data(i), from, length)));
 
+        let readable = |pieces: &[Piece]| pieces.iter().all(|p| self.good(p.member, p.sector));
+        let parity_lost = parity_members().all(|member| !self.good(member, start));
         let prefer_modify = 2 * written.len() <= layout.data_chunks();
         let (preferred, other) = if prefer_modify { (&modify, &remake) } else { (&remake, &modify) };
-        let mut reads = if parity_lost {
-            Vec::new()
-        } else if remake.is_empty() || readable(preferred) {
-            preferred.clone()
+        if remake.is_empty() || parity_lost {
+            // Nothing is needed to make the parity, or there is none to be made.
+        } else if readable(preferred) {
+            reads.extend_from_slice(preferred);
         } else if readable(other) {
-            other.clone()
+            reads.extend_from_slice(other);
         } else {
             // Neither way is open: everything that is left is read.
             let good = (0..layout.members).filter(|&member| self.good(member, start));
-            good.map(|member| on(member, from, length)).collect()
-        };
-        if remake.is_empty() {
-            reads.clear();
+            reads.extend(good.map(|member| on(member, from, length)));
         }
-        let mut then = modify;
-        then.retain(|piece| self.good(piece.member, piece.sector));
-        if reads.is_empty() {
-            self.first.append(&mut then);
+        then.extend(modify.iter().filter(|piece| self.good(piece.member, piece.sector)));
+        let at_once = reads.is_empty();
+        if at_once {
+            reads.append(&mut then);
+        }
+        (self.first, self.then, self.lists) = (reads, then, lists);
+        if at_once {
             self.start_job(parent, request.op, None, request.fua);
         } else {
-            self.then.append(&mut then);
-            self.first.append(&mut reads);
             self.start_job(parent, Op::Read, Some(request.op), request.fua);
         }
     }
