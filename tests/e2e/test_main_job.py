@@ -27,8 +27,9 @@ def test_quickstart_ends_in_a_table_and_a_page(house: House) -> None:
     trials = house.trials("quick")
     assert len(trials) == 18
     assert all(trial["status"] == "done" for trial in trials)
-    valid = [trial for trial in trials if trial["validity"]["valid"]]
-    assert len(valid) >= 12, [trial["validity"] for trial in trials]
+    # A shared machine may do other I/O on the same disk meanwhile, which Headrace has to notice; nothing else may be wrong.
+    reasons = [reason for trial in trials for reason in trial["validity"]["reasons"]]
+    assert {reason["code"] for reason in reasons} <= {"competing-io"}, reasons
     table = duckdb.sql(f"SELECT * FROM '{house.place}/quick/trials/*/jobs.parquet'").df()
     assert (table["events"] == 60_000).all()
     whole = table[["on_cpu_s", "wait_cpu_s", "wait_block_s", "wait_network_s", "other_s"]].sum(axis=1)
@@ -87,7 +88,7 @@ def test_killed_at_random_moments_nothing_is_lost(house: House, tiny: str) -> No
     process.communicate(timeout=300)
     assert len(house.trials()) == 12, f"seed {seed}"
     assert not list((house.place / "results").glob(".making-*"))
-    total = duckdb.sql(f"SELECT count(DISTINCT trial) AS n FROM '{house.place}/results/trials/*/jobs.parquet'").fetchone()
+    total = duckdb.sql(f"SELECT count(DISTINCT trial) AS n FROM '{house.place}/results/trials/*/jobs.parquet'").fetchall()[0]
     assert total == (12,)
 
 
@@ -186,7 +187,7 @@ def _processes_in(place: Path) -> list[str]:
             continue
         try:
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            if state not in "ZX" and Path(os.readlink(entry / "cwd")).is_relative_to(place):
+            if state not in "ZX" and (entry / "cwd").readlink().is_relative_to(place):
                 found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
             continue
