@@ -510,6 +510,10 @@ impl World<'_> {
     /// Deletes a file of a mount; it goes when its last I/O is done.
     pub fn doom(&mut self, instance: u32) {
         self.instances[instance].doomed = true;
+        if self.instances[instance].opened == 0 && self.instances[instance].sync_waiters.is_empty() {
+            // Truncated: what is dirty is not worth writing any more.
+            self.undirty(instance);
+        }
         self.bury(instance);
     }
 

@@ -202,7 +202,7 @@ impl Filesystem {
         self.inodes += 1;
         let directory = number % self.spec.directories.max(1);
         let in_directory = number / self.spec.directories.max(1);
-        let inode = if in_directory % INODES_PER_BLOCK == 0 || self.files.is_empty() {
+        let inode = if in_directory.is_multiple_of(INODES_PER_BLOCK) || self.files.is_empty() {
             let block = self.space.inode_block(directory, u64::from(in_directory / INODES_PER_BLOCK));
             self.new_metadata(block)
         } else {

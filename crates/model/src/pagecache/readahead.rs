@@ -103,11 +103,11 @@ impl ReadAhead {
         } else if request > max || page <= self.previous {
             // Too large for one window, or right behind the previous read (or in its last page).
             if page < self.previous.saturating_sub(1) {
-                return self.from_history(page, request, max, history);
+                return self.by_history(page, request, max, history);
             }
             self.initial(page, request, max);
         } else {
-            return self.from_history(page, request, max, history);
+            return self.by_history(page, request, max, history);
         }
         // The read will reach the mark at once: start the window behind it too.
         if page == self.start && self.size == self.async_size {
@@ -125,7 +125,7 @@ impl ReadAhead {
     }
 
     /// Pages cached right before it show a stream that this state does not know; else it is a lone random read.
-    fn from_history(
+    fn by_history(
         &mut self,
         page: u32,
         request: u32,
