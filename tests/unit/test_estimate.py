@@ -62,7 +62,7 @@ def test_levels_that_no_trial_has_are_warned_of() -> None:
 def test_every_study_of_ours_has_a_plan_and_an_estimate(file: Path) -> None:
     study = load_study(file)
     plan = make_plan(study)
-    assert len(plan.trials) >= 3
+    assert plan.trials
     found = estimate(study, plan)
     assert found.seconds > 0
     assert set(found.target_bytes) == {trial.target for trial in plan.trials}

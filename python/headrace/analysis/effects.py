@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from headrace.analysis.contrasts import Contrasts, by_blocks, by_model
 from headrace.analysis.findings import Combined, Estimate, FactorEffect, LevelEffect, Point
@@ -66,8 +66,13 @@ def _with_levels(trials: pd.DataFrame) -> pd.DataFrame:
     for levels in trials["levels"]:
         if id(levels) not in texts:
             texts[id(levels)] = {name: json.dumps(levels.get(name), sort_keys=True) for name in factors}
-    columns = {f"factor {name}": [texts[id(levels)][name] for levels in trials["levels"]] for name in factors}
-    rows = pd.concat([trials, pd.DataFrame(columns, index=trials.index)], axis="columns")
+    columns = {
+        f"factor {name}": pd.Series(
+            [texts[id(levels)][name] for levels in trials["levels"]], trials.index, object
+        )
+        for name in factors
+    }
+    rows = pd.concat([trials, pd.DataFrame(columns)], axis="columns")
     rows.attrs["factors"] = factors
     return rows
 
@@ -101,7 +106,7 @@ def _effect(
     ids = tuple(sample.rows["id"].iloc[contrasts.used])
     count = len(sample.names)
     known = contrasts.freedom > 0 and math.isfinite(contrasts.variance)
-    one = float(stats.t.ppf(0.5 + confidence / 2, contrasts.freedom)) if known else math.nan
+    one = float(special.stdtrit(contrasts.freedom, 0.5 + confidence / 2)) if known else math.nan
     # An effect's own variance: that of a difference of two is twice it, but for what their mean takes away.
     half = one * math.sqrt(contrasts.variance / 2 * (count - 1) / count) if known else math.nan
     method = f"geometric mean; interval of its distance from the mean of all levels, error of {contrasts.error_term}"
@@ -212,7 +217,7 @@ def cost_estimate(
 
     if freedom <= 0 or not math.isfinite(variance):
         return Estimate(cost(distance), None, None, len(trials), "ratio of geometric means", trials)
-    half = float(stats.t.ppf(1 - (1 - confidence) / 2 / max(1, pairs), freedom)) * math.sqrt(variance)
+    half = float(special.stdtrit(freedom, 1 - (1 - confidence) / 2 / max(1, pairs))) * math.sqrt(variance)
     return Estimate(
         cost(distance),
         cost(distance - half),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from headrace.analysis.findings import Estimate, Point
 from headrace.analysis.limit import DeviceLoad, limit_of
@@ -121,7 +121,7 @@ def _estimates(
             grouped.mean().to_numpy(),
             grouped.std().to_numpy(),
         )
-        quantile = stats.t.ppf(0.5 + options.confidence / 2, np.maximum(count - 1, 1))
+        quantile = special.stdtrit(np.maximum(count - 1, 1), 0.5 + options.confidence / 2)
         half = quantile * deviation / np.sqrt(np.maximum(count, 1))
         provenance = "stated" if name in options.stated else ""
         for index in np.flatnonzero(count > 0):

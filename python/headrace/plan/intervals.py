@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 Statistic = Literal["mean", "median"]
 
@@ -42,7 +42,11 @@ def interval(values: Sequence[float], confidence: float, statistic: Statistic = 
     mean = float(np.mean(values))
     if len(values) < 2:
         return Interval(mean, None, None, "one trial")
-    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1) * stats.sem(values))
+    half = float(
+        special.stdtrit(len(values) - 1, 0.5 + confidence / 2)
+        * np.std(values, ddof=1)
+        / math.sqrt(len(values))
+    )
     return Interval(mean, mean - half, mean + half, "mean, t interval")
 
 
@@ -54,10 +58,9 @@ def _median(ordered: np.ndarray, confidence: float) -> Interval:
     """
     count = len(ordered)
     middle = float(np.median(ordered))
-    below = int(stats.binom.ppf((1 - confidence) / 2, count, 0.5))
-    # ppf gives the first number whose probability reaches the tail: one less keeps within it
-    while below >= 0 and stats.binom.cdf(below, count, 0.5) > (1 - confidence) / 2:
-        below -= 1
+    below = -1
+    while below + 1 < count and special.bdtr(below + 1, count, 0.5) <= (1 - confidence) / 2:
+        below += 1
     if below < 0:
         return Interval(
             middle,

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +19,9 @@ from headrace.plan.table import read_plan
 from headrace.plan.trial import Plan
 from headrace.records.store import RECORD_SCHEMA, ResultsHeader, read_header
 from headrace.records.sums import SUMMED, WINDOWED
+
+if TYPE_CHECKING:
+    import duckdb
 
 _DEVICE = [
     "bytes_read",
@@ -66,6 +68,8 @@ class Records:
         files = [str(self.root / "trials" / name / "jobs.parquet") for name in trials["id"]]
         if not files:
             raise HeadraceError(f"{self.root} holds no job yet")
+        import duckdb
+
         connection = duckdb.connect()
         jobs = connection.read_parquet(files, filename=True, hive_partitioning=False)  # pyright: ignore[reportArgumentType, reportCallIssue]
         own = ("target", "workload", "slots", "cell", "repeat", "valid", "provenance")
@@ -120,19 +124,21 @@ def read(results: Path) -> Records:
         warnings.append(error.message)
     rows: list[dict[str, Any]] = []
     shared = _Shared()
-    for name in _trial_names(results / "trials"):
-        directory = results / "trials" / name
+    trials_path = results / "trials"
+    for name in _trial_names(trials_path):
+        directory = f"{trials_path}/{name}"
         try:
-            values = json.loads((directory / "trial.json").read_bytes())
+            with open(f"{directory}/trial.json", "rb") as file:  # noqa: PTH123 - ten thousand times, a Path costs as much as the file
+                values = json.load(file)
             row = _row(values, shared)
             if row["jobs"] is not None:
-                _check_parquet(directory / "jobs.parquet")
+                _check_parquet(f"{directory}/jobs.parquet")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             warnings.append(f"record {name} is damaged and left out: {_cause(error)}")
             continue
         rows.append({"id": name, **row})
-    trials = pd.DataFrame(rows, columns=None if rows else ["id", "index", "jobs", "levels"])
-    trials = trials.sort_values(["index", "id"], kind="stable", ignore_index=True)
+    rows.sort(key=lambda row: (row["index"], row["id"]))
+    trials = _frame(rows)
     for name in (*_SUMS, *(f"device_{name}" for name in _DEVICE), "last_done_s", "stonewall_s", "energy_j"):
         if name in trials:
             trials[name] = trials[name].astype("float64")
@@ -212,9 +218,22 @@ def _row(values: dict[str, Any], shared: _Shared) -> dict[str, Any]:
     return row
 
 
-def _check_parquet(path: Path) -> None:
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Texts as plain objects: what reads them goes through them one by one, and Arrow's strings are slow at that."""
+    if not rows:
+        return pd.DataFrame(columns=["id", "index", "jobs", "levels"])
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return pd.DataFrame(
+        {
+            name: pd.Series(values, dtype=object) if isinstance(values[0], (str, dict, tuple)) else values
+            for name, values in columns.items()
+        }
+    )
+
+
+def _check_parquet(path: str) -> None:
     """Raises ValueError when the file does not end as a Parquet file does; what is in it is read only when asked for."""
-    with path.open("rb") as file:
+    with open(path, "rb") as file:  # noqa: PTH123 - as above
         file.seek(max(0, os.fstat(file.fileno()).st_size - 4))
         if file.read() != b"PAR1":
             raise ValueError("jobs.parquet is truncated")
