@@ -258,6 +258,7 @@ impl<'a> World<'a> {
             host,
             backend,
             read_ahead_pages,
+            exact: false,
             dirty: VecDeque::new(),
             urgent: VecDeque::new(),
             writing: 0,
@@ -320,15 +321,14 @@ impl<'a> World<'a> {
             };
             self.services.push(service);
             let s = &self.services[number].settled;
-            let read_ahead = match s.client_read_ahead {
-                ClientReadAhead::Kernel { bytes } => page_end(bytes),
-                ClientReadAhead::None | ClientReadAhead::Lustre { .. } => 0,
+            let (read_ahead, exact) = match s.client_read_ahead {
+                ClientReadAhead::Kernel { bytes } => (page_end(bytes), false),
+                ClientReadAhead::None | ClientReadAhead::Lustre { .. } => (0, true),
             };
-            // Without read-ahead of the kernel's, a missing range is still fetched whole.
-            let read_ahead = read_ahead.max(page_end(s.read_request_bytes).min(1024));
             let limit = s.requests_in_flight.saturating_mul(count).max(1);
             for host in 0..self.hosts.len() as u32 {
-                self.add_mount(host, Backend::Service(number as u32), read_ahead, limit);
+                let mount = self.add_mount(host, Backend::Service(number as u32), read_ahead, limit);
+                self.mounts[mount as usize].exact = exact;
             }
         }
     }

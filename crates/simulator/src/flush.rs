@@ -410,6 +410,7 @@ impl World<'_> {
     }
 
     fn data_flushed(&mut self, volume: u32) {
+        self.sample(volume);
         let v = &mut self.volumes[volume as usize];
         v.journal.ordered_left -= 1;
         if v.journal.ordered_left > 0 {
@@ -428,6 +429,7 @@ impl World<'_> {
     }
 
     pub fn journal_written(&mut self, volume: u32) {
+        self.sample(volume);
         let v = &mut self.volumes[volume as usize];
         if v.journal.state == JournalState::Log && v.fs.spec().barrier() {
             v.journal.state = JournalState::Barrier;

@@ -24,7 +24,7 @@ pub(crate) struct Target {
     pub stored_bytes: u64,
 }
 
-/// Requests of one client to one target.
+/// Requests that one client has on their way to one target.
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
     pub in_flight: u32,

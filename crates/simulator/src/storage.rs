@@ -136,12 +136,15 @@ impl World<'_> {
             }
             let instance = &self.instances[op.instance];
             let (mount, file) = (&self.mounts[instance.mount as usize], instance.cache_file);
+            let exact = mount.exact;
             let max = if instance.is_metadata { 0 } else { mount.read_ahead_pages };
             let file_end = page_end(instance.bytes);
             let cache = &mut self.hosts[mount.host as usize].cache;
             let Some(found) = cache.find(file, op.cursor) else {
                 let o = &mut self.ops[index];
-                let window = if op.mapped {
+                let window = if exact {
+                    Window { start: op.cursor, pages: op.end - op.cursor, mark: None }
+                } else if op.mapped {
                     o.read_ahead.fault_missing(op.cursor, max, file_end)
                 } else {
                     let history = |most| cache.cached_before(file, op.cursor, most);
@@ -307,6 +310,7 @@ impl World<'_> {
             sectors: pages * (PAGE_BYTES / headrace_model::SECTOR_BYTES) as u32,
             fua: false,
         };
+        self.sample(volume);
         let now = self.now;
         self.volumes[volume as usize].queue.submit_io(now, SubmittedIo { request, process, sync });
     }

@@ -1,0 +1,238 @@
+//! What the parts together must show: read-ahead, metadata, journals, sharing of cores and drives, write-back.
+
+mod common;
+
+use common::{node, parse, text, volume};
+use headrace_simulator::outcome::Outcome;
+use headrace_simulator::run;
+use proptest::prelude::*;
+use serde_json::{json, Value};
+
+/// One node, one slot, one file of 64 MiB on a volume, and these steps.
+fn alone(filesystem: &str, scheduler: &str, steps: Value) -> Value {
+    let mut node = node("worker", 1, 1);
+    node["volumes"] = json!([volume("data", filesystem, scheduler)]);
+    json!({
+        "seed": 2,
+        "nodes": [node],
+        "files": [
+            {"name": "input", "on": {"volume": "data"}, "bytes": 64 << 20, "count": 4},
+            {"name": "output", "on": {"volume": "data"}, "share": "new"}
+        ],
+        "profiles": [{"name": "job", "steps": steps}],
+        "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}}
+    })
+}
+
+fn outcome(scenario: &Value) -> Outcome {
+    let outcome = run(&parse(scenario)).unwrap();
+    assert_eq!(outcome.broken_off, None);
+    for job in &outcome.jobs {
+        assert_eq!(job.ledger.total_ns(), job.wall_ns(), "{job:?}");
+    }
+    outcome
+}
+
+fn sequential(length: u64) -> Value {
+    json!([{"do": "pattern", "file": "input", "count": (64 << 20) / length, "length_bytes": length}])
+}
+
+#[test]
+fn read_ahead_makes_sequential_reads_large() {
+    let reads = |read_ahead: u64| {
+        let mut scenario = alone("ext4", "noop", sequential(16_384));
+        scenario["nodes"][0]["volumes"][0]["read_ahead_bytes"] = json!(read_ahead);
+        outcome(&scenario).drives[0].reads
+    };
+    // 64 MiB: windows of 128 KiB make 512 requests (and a few to get there), pages alone 16 384.
+    assert!((510..530).contains(&reads(131_072)), "{}", reads(131_072));
+    assert_eq!(reads(0), 16_384);
+    assert!(reads(1 << 20) < 150);
+}
+
+#[test]
+fn a_random_read_moves_what_it_asks_for() {
+    let steps = json!([{"do": "pattern", "file": "input", "count": 200, "length_bytes": 8192,
+                        "order": {"kind": "permuted"}}]);
+    let out = outcome(&alone("xfs", "noop", steps));
+    assert!(out.drives[0].read_bytes < 200 * 8192 * 12 / 10, "{}", out.drives[0].read_bytes);
+}
+
+#[test]
+fn ext3_reads_indirect_blocks_that_ext4_and_xfs_do_not_have() {
+    let reads = |filesystem| outcome(&alone(filesystem, "noop", sequential(131_072))).drives[0].reads;
+    let (ext3, ext4, xfs) = (reads("ext3"), reads("ext4"), reads("xfs"));
+    // 16 indirect blocks and the double-indirect one, and requests that end at them.
+    assert!((ext3 as i64 - ext4 as i64 - 17).abs() <= 20, "{ext3} {ext4}");
+    assert!(ext4.abs_diff(xfs) <= 2);
+}
+
+#[test]
+fn mapped_reads_read_around() {
+    let steps = json!([{"do": "pattern", "file": "input", "count": 40, "length_bytes": 4096, "access": "mapped",
+                        "order": {"kind": "permuted"}}]);
+    let out = outcome(&alone("ext4", "noop", steps));
+    assert!(out.jobs[0].bytes.device_bytes > 40 * 100_000, "{}", out.jobs[0].bytes.device_bytes);
+    let direct = json!([{"do": "pattern", "file": "input", "count": 40, "length_bytes": 4096, "access": "direct",
+                         "order": {"kind": "permuted"}}]);
+    assert_eq!(outcome(&alone("ext4", "noop", direct)).jobs[0].bytes.device_bytes, 40 * 4096);
+}
+
+#[test]
+fn a_second_read_comes_from_memory() {
+    let twice = json!([{"do": "repeat", "times": 2, "steps": sequential(131_072)}]);
+    let once = outcome(&alone("ext4", "noop", sequential(131_072))).end_ns;
+    let both = outcome(&alone("ext4", "noop", twice)).end_ns;
+    assert!(both < once + once / 10, "{once} {both}");
+}
+
+#[test]
+fn fsync_waits_for_data_and_journal() {
+    let steps = json!([
+        {"do": "create", "file": "output"},
+        {"do": "write", "file": "output", "length_bytes": 1_000_000},
+        {"do": "fsync", "file": "output"}
+    ]);
+    for filesystem in ["ext3", "ext4", "xfs", "btrfs"] {
+        let out = outcome(&alone(filesystem, "deadline", steps.clone()));
+        let drive = &out.drives[0];
+        assert!(drive.written_bytes >= 1_000_000 + 8192, "{filesystem}: {}", drive.written_bytes);
+        // Data (10 ms a request), then the journal (10 ms).
+        assert!(out.end_ns >= 30_000_000, "{filesystem}: {}", out.end_ns);
+    }
+}
+
+#[test]
+fn writers_wait_when_too_much_is_dirty() {
+    // 2 GB into 3.7 GB of memory: the first 20 % are free, the rest goes at the drive's pace.
+    let steps = json!([
+        {"do": "create", "file": "output"},
+        {"do": "pattern", "file": "output", "op": "write", "count": 2000, "length_bytes": 1_000_000}
+    ]);
+    let out = outcome(&alone("ext4", "deadline", steps));
+    let job = &out.jobs[0];
+    let rate = 100e6 * (512.0 * 1024.0 / 100e6) / (512.0 * 1024.0 / 100e6 + 0.010);
+    let paced = (2e9 - 0.2 * 3.7e9) / rate;
+    let waited = job.ledger.wait_block_ns as f64 * 1e-9;
+    assert!((waited / paced - 1.0).abs() < 0.15, "{waited} s, not {paced}");
+    assert_eq!(job.phases.write_ns + job.phases.metadata_ns, job.ledger.wait_block_ns);
+}
+
+#[test]
+fn dirty_pages_are_written_after_their_time() {
+    let steps = json!([
+        {"do": "create", "file": "output"},
+        {"do": "write", "file": "output", "length_bytes": 5_000_000},
+        {"do": "wait", "wait_ns": 50_000_000_000u64}
+    ]);
+    let out = outcome(&alone("ext4", "deadline", steps));
+    let series = &out.drives[0].series.written_bytes;
+    let before: u64 = series[..25].iter().sum();
+    let after: u64 = series[25..45].iter().sum();
+    assert!(before < 200_000 && after >= 5_000_000, "{before} {after}");
+    assert_eq!(out.jobs[0].ledger.other_ns, 50_000_000_000);
+}
+
+#[test]
+fn jobs_beyond_the_cores_wait_for_them() {
+    let mut scenario = text();
+    scenario["nodes"] = json!([node("worker", 1, 2)]);
+    scenario["nodes"][0]["sharing"] = json!({"switch_ns": 0});
+    scenario["profiles"][0]["steps"] = json!([{"do": "compute", "cpu_ns": 1_000_000_000}]);
+    scenario["run"] = json!({"profile": "job", "slots_per_node": 4, "load": {"kind": "batch", "jobs": 4}});
+    let out = outcome(&scenario);
+    for job in &out.jobs {
+        assert_eq!(job.wall_ns(), 2_000_000_000);
+        assert!(job.ledger.on_cpu_ns.abs_diff(1_000_000_000) <= 2);
+    }
+    assert_eq!(out.hosts[0].busy_core_ns, 4_000_000_000);
+}
+
+#[test]
+fn slots_hide_waiting_until_the_cores_are_full() {
+    // A job waits for its drive about as long as it computes: two slots a core are faster than one.
+    let rate = |slots: u32| {
+        let mut scenario = text();
+        scenario["nodes"] = json!([node("worker", 1, 1)]);
+        scenario["nodes"][0]["memory_bytes"] = json!(8_000_000_000u64);
+        scenario["profiles"][0]["steps"][1]["cpu_ns"] = json!(12_000_000);
+        scenario["run"]["slots_per_node"] = json!(slots);
+        scenario["run"]["load"]["jobs"] = json!(4);
+        4.0 / outcome(&scenario).end_ns as f64
+    };
+    let (one, two, four) = (rate(1), rate(2), rate(4));
+    assert!(two > 1.5 * one && four < 1.3 * two, "{one} {two} {four}");
+}
+
+#[test]
+fn a_sustained_load_ends_on_time_and_says_who_was_running() {
+    let mut scenario = text();
+    scenario["run"]["load"] = json!({"kind": "sustained", "duration_ns": 3_000_000_000u64});
+    let out = outcome(&scenario);
+    assert_eq!(out.end_ns, 3_000_000_000);
+    assert_eq!(out.jobs.iter().filter(|j| j.unfinished).count(), 4);
+    assert!(out.jobs.len() > 8);
+}
+
+#[test]
+fn static_assignment_gives_each_node_its_share() {
+    let mut scenario = text();
+    scenario["run"]["assign"] = json!("static");
+    scenario["run"]["load"]["jobs"] = json!(7);
+    let out = outcome(&scenario);
+    let first = out.jobs.iter().filter(|j| j.host == "worker[0]").count();
+    assert_eq!((first, out.jobs.len()), (4, 7));
+}
+
+#[test]
+fn aged_space_and_strict_access_times_cost() {
+    let fresh = outcome(&alone("ext3", "noop", sequential(131_072)));
+    let mut scenario = alone("ext3", "noop", sequential(131_072));
+    scenario["nodes"][0]["volumes"][0]["filesystem"] =
+        json!({"kind": "ext3", "free_extent_bytes": 65_536, "used_fraction": 0.5, "access_time": "strict"});
+    let aged = outcome(&scenario);
+    assert!(aged.end_ns > fresh.end_ns * 3 / 2);
+    assert!(aged.drives[0].writes > fresh.drives[0].writes);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the mix: ledgers add up, bytes are conserved, the drive is never busier than the run is long.
+    #[test]
+    fn conservation(
+        seed in 0u64..1000,
+        filesystem in prop::sample::select(vec!["ext3", "ext4", "xfs", "btrfs"]),
+        scheduler in prop::sample::select(vec!["noop", "deadline", "anticipatory", "cfq", "bfq", "kyber"]),
+        slots in 1u32..5,
+        length in 1u64..300_000,
+        memory_mb in 300u64..900,
+        written in 1u64..20,
+    ) {
+        let mut scenario = alone(filesystem, scheduler, json!([
+            {"do": "open", "file": "input"},
+            {"do": "create", "file": "output"},
+            {"do": "repeat", "times": 3, "steps": [
+                {"do": "pattern", "file": "input", "count": 20, "length_bytes": length, "cpu_ns": 1_000_000,
+                 "order": {"kind": "random"}},
+                {"do": "pattern", "file": "output", "op": "write", "count": written, "length_bytes": 1_000_000},
+                {"do": "fsync", "file": "output"}
+            ]},
+            {"do": "delete", "file": "output"},
+            {"do": "close", "file": "input"}
+        ]));
+        scenario["seed"] = json!(seed);
+        scenario["nodes"][0]["memory_bytes"] = json!(memory_mb * 1_000_000);
+        scenario["run"]["slots_per_node"] = json!(slots);
+        scenario["run"]["load"]["jobs"] = json!(6);
+        let out = outcome(&scenario);
+        prop_assert_eq!(out.jobs.len(), 6);
+        let drive = &out.drives[0];
+        let attributed: u64 = out.jobs.iter().map(|j| j.bytes.device_bytes).sum();
+        prop_assert_eq!(drive.read_bytes, attributed);
+        prop_assert!(drive.busy_ns <= out.end_ns);
+        prop_assert!(drive.written_bytes >= 6 * written * 1_000_000);
+        let busy: u64 = out.jobs.iter().map(|j| j.ledger.on_cpu_ns).sum();
+        prop_assert!(busy.abs_diff(out.hosts[0].busy_core_ns) <= 10_000 + busy / 1_000_000);
+    }
+}
