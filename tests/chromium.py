@@ -9,6 +9,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -158,3 +159,19 @@ class Chromium:
             )
             time.sleep(1)
         file.write_bytes(base64.b64decode(self.command("Page.captureScreenshot", {"format": "png"})["data"]))
+
+
+def main() -> None:
+    """`python tests/chromium.py PAGE PICTURE [WIDTH [HEIGHT]]`: a picture of a page, of its whole height without HEIGHT."""
+    page, picture = Path(sys.argv[1]), Path(sys.argv[2])
+    width = int(sys.argv[3]) if len(sys.argv) > 3 else 1280
+    height = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    with Chromium() as browser:
+        browser.open(page, width, height or 900)
+        browser.wait_for("document.documentElement.dataset.drawn !== undefined")
+        time.sleep(1)
+        browser.picture(picture, whole=not height)
+
+
+if __name__ == "__main__":
+    main()

@@ -65,17 +65,22 @@ def shown_curves(findings: Findings) -> Shown:
 
 
 def _drawn(workload: str, groups: list[list[Curve]], curves: tuple[Curve, ...]) -> tuple[int, ...]:
-    """Best and worst of each storage, as many as can be told apart; all when they are few."""
+    """All curves of a workload when they are few; else some of each storage, from the best to the worst."""
     position = {id(curve): index for index, curve in enumerate(curves) if curve.workload == workload}
     if len(position) <= DRAWN_AT_ONCE // 2:
         return tuple(position.values())
     mine = [[position[id(curve)] for curve in group if id(curve) in position] for group in groups]
     mine = [group for group in mine if group]
-    picked = [group[0] for group in mine][:DRAWN_AT_ONCE]
-    worsts = [group[-1] for group in mine if len(group) > 1]
-    if len(picked) + len(worsts) <= DRAWN_AT_ONCE:
-        picked += worsts
+    each = 4 if len(mine) == 1 else 2 if len(mine) <= DRAWN_AT_ONCE // 2 else 1
+    picked = {index for group in mine[:DRAWN_AT_ONCE] for index in _spread(group, each)}
     return tuple(sorted(picked))
+
+
+def _spread(ranked: list[int], count: int) -> list[int]:
+    """So many of them, the first and the last among them where there is room for two."""
+    if count == 1 or len(ranked) == 1:
+        return ranked[:1]
+    return [ranked[round(step * (len(ranked) - 1) / (count - 1))] for step in range(count)]
 
 
 def knee_point(curve: Curve) -> Point | None:
