@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from scipy import stats
+
 from headrace.analysis.findings import (
     Combined,
     Curve,
@@ -27,7 +29,6 @@ from headrace.analysis.findings import (
     Point,
     SlotsFed,
 )
-from scipy import stats
 
 DEVICE_S = {"ext4": 1 / 2900, "xfs": 1 / 3400, "ext3": 1 / 2100, "btrfs": 1 / 2500}
 SCHEDULER = {"mq-deadline": 1.0, "bfq": 1.22, "none": 1.05, "kyber": 1.03}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from chromium import Chromium
 from headrace.analysis.findings import Comparison, Difference, EnvironmentDifference, Estimate
 from headrace.report import write_report

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
 from headrace.analysis.findings import Findings
 from headrace.report import write_report
 from headrace.report.latex import latex_text
 from headrace.report.terminal import print_report
-from rich.console import Console
 from sample_findings import sample_findings
 
 HERE = Path(__file__).parent
@@ -36,7 +37,9 @@ def csv(findings: Findings, folder: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("name", "made"), [("report.txt", terminal), ("report.tex", latex), ("report.csv", csv)])
+@pytest.mark.parametrize(
+    ("name", "made"), [("report.txt", terminal), ("report.tex", latex), ("report.csv", csv)]
+)
 def test_a_known_report_is_as_it_was(name: str, made: object, tmp_path: Path) -> None:
     assert callable(made)
     text = made(known(), tmp_path)

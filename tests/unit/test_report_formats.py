@@ -10,6 +10,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from rich.console import Console
+
 from headrace.analysis.findings import Findings
 from headrace.errors import HeadraceError
 from headrace.report import write_report
@@ -18,7 +20,6 @@ from headrace.report.series import SAMPLES_AT_MOST, thin, trial_series
 from headrace.report.terminal import ledger_bar, print_report
 from headrace.report.tidy import tidy_table
 from headrace.report.write import UnknownFormatError
-from rich.console import Console
 from sample_findings import sample_findings, write_series
 
 HOSTILE = 'a_b & 100 % "quoted" <script>alert(1)</script> [red]x[/red] \\ {~^#$}'

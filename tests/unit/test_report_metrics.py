@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from headrace.analysis.findings import Estimate
 from headrace.report.metrics import (
     digits_for,
@@ -14,8 +17,6 @@ from headrace.report.metrics import (
     percent,
     value_text,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def estimate(value: float, low: float | None = None, high: float | None = None) -> Estimate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from headrace.analysis.findings import Findings, SlotsFed
 from headrace.report import wording
 from headrace.report.select import CURVES_AT_MOST, DRAWN_AT_ONCE, POINTS_AT_MOST, series_trials, shown_curves
