@@ -22,6 +22,7 @@ class ReplayData(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     files: int | None = Field(None, ge=1, description="input files in all")
     file_size: Bytes | None = Field(None, ge=1, description="bytes of each")
+    events: int | None = Field(None, ge=1, description="events that packets hand out in all; those of all files when not given")
 
 
 class ReplayOptions(WorkloadOptions):
@@ -81,6 +82,9 @@ class Replay(Workload):
         run = dict(table.run)
         if options.cpu_spread is not None:
             run["cpu_spread"] = options.cpu_spread
+        packets = table.packets
+        if packets is not None and options.data.events is not None:
+            packets = {**packets, "events": options.data.events}
         servers: tuple[dict[str, Any], ...] = ()
         services: tuple[dict[str, Any], ...] = ()
         if any(each["on"] == "source" for each in files):
@@ -98,7 +102,7 @@ class Replay(Workload):
             files=files,
             memory_bytes=table.memory_bytes,
             events=table.events,
-            packets=table.packets,
+            packets=packets,
             run=run,
             servers=servers,
             services=services,
