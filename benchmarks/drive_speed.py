@@ -36,7 +36,7 @@ def simpy_resource() -> float | None:
     environment = simpy.Environment()
     disk = simpy.Resource(environment, capacity=1)
 
-    def client():  # noqa: ANN202
+    def client():
         for _ in range(REQUESTS):
             with disk.request() as request:
                 yield request
