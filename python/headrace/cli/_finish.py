@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class Ending:
 
 
 @contextmanager
-def finish(root: Path) -> Iterator[Ending]:
+def finish(root: Path) -> Generator[Ending]:
     """Around a run: says after a stop how to go on."""
     offer_undo()
     try:
