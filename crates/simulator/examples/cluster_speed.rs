@@ -69,12 +69,12 @@ fn cluster(nodes: u32, hours: f64) -> Value {
             }]
         }],
         "services": [{"name": "nas", "kind": "nfs", "targets": [{"host": "filer", "volume": "export"}],
-                      "tuning": {"server_threads": 256, "read_request_bytes": 262_144,
-                                 "client_read_ahead": {"kind": "kernel", "bytes": 262_144}}}],
+                      "tuning": {"server_threads": 256, "read_request_bytes": 1_048_576,
+                                 "client_read_ahead": {"kind": "kernel", "bytes": 1_048_576}}}],
         "files": [{"name": "aod", "on": {"service": "nas"}, "bytes": 2_000_000_000, "count": nodes * 24}],
         "profiles": [{"name": "analysis", "memory_bytes": 2_000_000_000, "steps": [
             {"do": "open", "file": "aod"},
-            {"do": "pattern", "file": "aod", "count": 8000, "length_bytes": 250_000, "cpu_ns": 400_000_000}
+            {"do": "pattern", "file": "aod", "count": 2000, "length_bytes": 1_000_000, "cpu_ns": 1_600_000_000}
         ]}],
         "run": {"profile": "analysis", "slots_per_node": 24, "stagger_ns": 60_000_000_000u64,
                 "load": {"kind": "sustained", "duration_ns": (hours * 3.6e12) as u64}},

@@ -84,6 +84,8 @@ struct CachedFile {
     dirty_pages: u64,
     /// The extent found last: most look-ups go there or right behind it.
     hint: std::cell::Cell<u32>,
+    /// No page at or behind this one is in the cache.
+    pages_end: u32,
     in_use: bool,
 }
 
@@ -220,6 +222,9 @@ impl PageCache {
     /// The extent that holds that page.
     pub fn find(&self, file: u32, page: u32) -> Option<u32> {
         let f = &self.files[file as usize];
+        if page >= f.pages_end {
+            return None;
+        }
         let hint = f.hint.get();
         if let Some(e) = self.extents.get(hint as usize) {
             if e.file == file && e.start <= page && page < e.end() {
@@ -238,9 +243,10 @@ impl PageCache {
 
     /// The first page at or after `page`, and before `limit`, that is in the cache; `limit` when there is none.
     pub fn next_cached(&self, file: u32, page: u32, limit: u32) -> u32 {
-        let regions = &self.files[file as usize].regions;
+        let f = &self.files[file as usize];
+        let regions = &f.regions;
         let mut from = page;
-        while from < limit {
+        while from < limit.min(f.pages_end) {
             let number = (from >> REGION_SHIFT) as usize;
             let Some(region) = regions.get(number) else { return limit };
             let at = region.partition_point(|&(start, _)| start <= from);
@@ -317,7 +323,9 @@ impl PageCache {
             }
         };
         self.link_newest(index);
-        let regions = &mut self.files[file as usize].regions;
+        let f = &mut self.files[file as usize];
+        f.pages_end = f.pages_end.max(start + pages);
+        let regions = &mut f.regions;
         let number = (start >> REGION_SHIFT) as usize;
         if number >= regions.len() {
             regions.resize_with(number + 1, Vec::new);

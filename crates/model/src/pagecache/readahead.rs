@@ -125,13 +125,7 @@ impl ReadAhead {
     }
 
     /// Pages cached right before it show a stream that this state does not know; else it is a lone random read.
-    fn by_history(
-        &mut self,
-        page: u32,
-        request: u32,
-        max: u32,
-        history: impl FnOnce(u32) -> u32,
-    ) -> Window {
+    fn by_history(&mut self, page: u32, request: u32, max: u32, history: impl FnOnce(u32) -> u32) -> Window {
         let before = history(max);
         if before > request {
             let size = if before >= page { before * 2 } else { before };
