@@ -136,8 +136,13 @@ def _estimates(
                 bounds, value, method = (None, None), float(mean[index]), "one trial"
             else:
                 value = float(mean[index])
-                # No metric can be negative; an interval that would be is cut, which loses no truth that it held.
-                bounds = (max(0.0, value - float(half[index])), value + float(half[index]))
+                # No metric can be negative and no job more than efficient; an interval that would be is cut, which
+                # loses no truth that it held.
+                most = 1.0 if name == "efficiency" else float("inf")
+                bounds = (
+                    max(0.0, value - float(half[index])),
+                    max(value, min(most, value + float(half[index]))),
+                )
                 method = "mean, t interval"
             found[index][name] = Estimate(value, *bounds, n, method, used, provenance)
     return found
