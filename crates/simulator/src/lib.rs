@@ -16,6 +16,7 @@ pub mod queue;
 mod remote;
 mod run;
 pub mod scenario;
+mod split;
 mod storage;
 mod task;
 mod world;

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use crate::outcome::{DriveOutcome, EnergyOutcome, HostOutcome, Outcome};
 use crate::scenario::{Feed, Load, Scenario, ScenarioError};
+use crate::split::run_apart;
 use crate::task::{Phase, State};
 use crate::world::World;
 
@@ -39,9 +40,12 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
 pub fn run_watched(
     scenario: &Scenario,
     cancel: &AtomicBool,
-    progress: &mut dyn FnMut(Nanos, u64),
+    progress: &mut (dyn FnMut(Nanos, u64) + Send),
 ) -> Result<Outcome, ScenarioError> {
     scenario.check()?;
+    if let Some(outcome) = run_apart(scenario, cancel, progress) {
+        return outcome;
+    }
     let mut world = World::build(scenario)?;
     let complete = world.run(cancel, progress);
     Ok(world.outcome(complete))

@@ -59,6 +59,37 @@ fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
 }
 
 #[test]
+fn nodes_that_share_nothing_run_apart_and_give_the_same_on_any_number_of_threads() {
+    let mut scenario = text();
+    scenario["nodes"][0]["count"] = json!(5);
+    scenario["servers"] = json!([common::node("idle", 1, 2)]);
+    scenario["run"]["assign"] = json!("static");
+    scenario["run"]["load"]["jobs"] = json!(13);
+    scenario["run"]["cpu_spread"] = json!(0.3);
+    scenario["profiles"][0]["steps"][1]["order"] = json!({"kind": "random"});
+    let scenarios = [Scenario::from_json(&scenario.to_string()).unwrap()];
+    let cancel = std::sync::atomic::AtomicBool::new(false);
+    let outcome =
+        |threads| headrace_simulator::run_many(&scenarios, threads, &|_| {}, &cancel).remove(0).unwrap();
+    let (one, four) = (outcome(1), outcome(4));
+    assert_eq!(serde_json::to_string(&one).unwrap(), serde_json::to_string(&four).unwrap());
+    assert_eq!(one.jobs.iter().map(|j| j.number).collect::<Vec<_>>(), (0..13).collect::<Vec<_>>());
+    let names: Vec<_> = one.hosts.iter().map(|h| h.name.as_str()).collect();
+    assert_eq!(names, ["worker[0]", "worker[1]", "worker[2]", "worker[3]", "worker[4]", "idle"]);
+    // Nodes draw different numbers, and all are there to the end.
+    let first: std::collections::BTreeSet<_> = one.jobs[..5].iter().map(|j| j.ledger.on_cpu_ns).collect();
+    assert_eq!(first.len(), 5);
+    let seconds = one.end_ns as f64 * 1e-9;
+    assert!((one.energy.servers_j - 50.0 * seconds).abs() < 1e-6);
+    assert!(one.energy.nodes_j > 5.0 * 50.0 * seconds);
+    assert_eq!(
+        one.drives.iter().map(|d| d.series.reads.len()).min(),
+        one.drives.iter().map(|d| d.series.reads.len()).max()
+    );
+    assert_eq!(one.broken_off, None);
+}
+
+#[test]
 fn a_cancelled_run_says_so() {
     let cancel = std::sync::atomic::AtomicBool::new(true);
     let mut scenario = text();
