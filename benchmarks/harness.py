@@ -91,7 +91,9 @@ def efficiency(place: Path) -> tuple[float, float]:
     before = own_cpu_s()
     results = run(BUSY.format(python=sys.executable, cores=CORES, rounds=ROUNDS), place, "busy")
     jobs = headrace.records(results).df()
-    ran_s = sum(float(json.loads(file.read_text())["last_done_s"]) for file in results.glob("trials/*/trial.json"))
+    ran_s = sum(
+        float(json.loads(file.read_text())["last_done_s"]) for file in results.glob("trials/*/trial.json")
+    )
     shares = (jobs["user_s"] + jobs["system_s"]) / jobs["wall_s"]
     return float(shares.median()), (own_cpu_s() - before) / ran_s
 
@@ -99,7 +101,9 @@ def efficiency(place: Path) -> tuple[float, float]:
 def bare(files: list[str]) -> float:
     """Seconds from the release of bare scripts to the end of the last."""
     scripts = [
-        subprocess.Popen([sys.executable, "-c", BARE, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", BARE, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         for file in files
     ]
     for script in scripts:
@@ -116,8 +120,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-benchmark-", dir="/var/tmp") as made:
         place = Path(made)
         share, cost = efficiency(place)
-        print(f"CPU-only jobs, {CORES} slots on {CORES} cores: job efficiency {share:.4f} (wanted: at least 0.98)")
-        print(f"harness while they ran: {100 * cost:.2f} % of a core, starting and recording included (wanted: below 1 %)")
+        print(
+            f"CPU-only jobs, {CORES} slots on {CORES} cores: job efficiency {share:.4f} (wanted: at least 0.98)"
+        )
+        print(
+            f"harness while they ran: {100 * cost:.2f} % of a core, starting and recording included (wanted: below 1 %)"
+        )
         results = run(SCAN.format(events=600_000 * CORES, cores=CORES, rounds=ROUNDS), place, "scan")
         files = sorted(str(path) for path in place.glob(".headrace/datasets/*/*.root"))[:CORES]
         scans, bares = [], []

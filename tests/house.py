@@ -51,6 +51,7 @@ class House:
         return self.run("run", study, "--results", results, "--cache-dir", self.cache)
 
     def trials(self, results: str = "results") -> list[dict[str, Any]]:
-        return [json.loads(file.read_text()) for file in sorted((self.place / results / "trials").glob("*/trial.json"))]
-
-
+        return [
+            json.loads(file.read_text())
+            for file in sorted((self.place / results / "trials").glob("*/trial.json"))
+        ]

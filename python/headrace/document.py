@@ -83,10 +83,11 @@ def parse_document(raw: bytes, file: Path) -> Document:
     """Parses TOML text; `file` is only for messages. Raises StudyError."""
     try:
         text = raw.decode("utf-8")
-        values = tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise StudyError([Fault(file, line, "file", "", "is not UTF-8 text")]) from None
+    try:
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         problem, line = _syntax_fault(str(error), text)
         raise StudyError(

@@ -12,7 +12,11 @@ import pytest
 
 def headrace(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-c", "from headrace.cli import main; main()", *words], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", "from headrace.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -29,7 +33,20 @@ def test_list_and_show_say_where_values_come_from() -> None:
 
 
 def test_run_has_fios_words_and_equal_seeds_give_equal_bytes() -> None:
-    words = ("drive", "run", "wd-wd3200bekt", "--rw", "randread", "--bs", "4k", "--iodepth", "8", "--runtime", "20", "--json")
+    words = (
+        "drive",
+        "run",
+        "wd-wd3200bekt",
+        "--rw",
+        "randread",
+        "--bs",
+        "4k",
+        "--iodepth",
+        "8",
+        "--runtime",
+        "20",
+        "--json",
+    )
     first, second = headrace(*words).stdout, headrace(*words).stdout
     assert first == second
     result = json.loads(first)
@@ -56,12 +73,18 @@ def test_replay_gives_every_request_its_time(tmp_path: Path) -> None:
     lines = [f"{index * 20_000_000},read,{(index * 7919 * 8) % 600_000_000},8" for index in range(200)]
     trace.write_text("time_ns,op,sector,sectors\n" + "\n".join(lines) + "\n")
     out = tmp_path / "out.csv"
-    summary = json.loads(headrace("drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(out), "--json").stdout)
+    summary = json.loads(
+        headrace("drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(out), "--json").stdout
+    )
     assert summary["requests"] == 200
     times = [int(line.split(",")[4]) for line in out.read_text().splitlines()[1:]]
     assert len(times) == 200
     assert 1e6 < sum(times) / 200 < 40e6
-    closed = json.loads(headrace("drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(out), "--closed", "--json").stdout)
+    closed = json.loads(
+        headrace(
+            "drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(out), "--closed", "--json"
+        ).stdout
+    )
     assert closed["mode"] == "closed"
 
 

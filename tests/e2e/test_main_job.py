@@ -34,13 +34,17 @@ def test_quickstart_ends_in_a_table_and_a_page(house: House) -> None:
     assert (table["events"] == 60_000).all()
     whole = table[["on_cpu_s", "wait_cpu_s", "wait_block_s", "wait_network_s", "other_s"]].sum(axis=1)
     assert (abs(whole - table["wall_s"]) < 1e-6).all(), "the ledger adds up"
-    search = next(trial for trial in trials if trial["workload"]["name"] == "analysis" and trial["levels"]["slots"] == 4)
+    search = next(
+        trial for trial in trials if trial["workload"]["name"] == "analysis" and trial["levels"]["slots"] == 4
+    )
     assert search["results"], "the search has a result"
 
 
 def test_every_format_of_the_report_is_written_again(house: House, tiny: str) -> None:
     assert house.measure(house.study(tiny)).returncode in DONE
-    ended = house.run("report", "results", "--format", "csv", "--format", "latex", "--format", "parquet", "--format", "html")
+    ended = house.run(
+        "report", "results", "--format", "csv", "--format", "latex", "--format", "parquet", "--format", "html"
+    )
     assert ended.returncode in DONE, ended.stderr
     for name in ("report.html", "report.csv", "report.parquet", "report.tex"):
         assert (house.place / "results" / name).stat().st_size > 200, name
@@ -88,7 +92,9 @@ def test_killed_at_random_moments_nothing_is_lost(house: House, tiny: str) -> No
     process.communicate(timeout=300)
     assert len(house.trials()) == 12, f"seed {seed}"
     assert not list((house.place / "results").glob(".making-*"))
-    total = duckdb.sql(f"SELECT count(DISTINCT trial) AS n FROM '{house.place}/results/trials/*/jobs.parquet'").fetchall()[0]
+    total = duckdb.sql(
+        f"SELECT count(DISTINCT trial) AS n FROM '{house.place}/results/trials/*/jobs.parquet'"
+    ).fetchall()[0]
     assert total == (12,)
 
 
@@ -194,7 +200,9 @@ def _processes_in(place: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("command", ["doctor", "validate", "plan", "run", "resume", "report", "compare", "undo", "init"])
+@pytest.mark.parametrize(
+    "command", ["doctor", "validate", "plan", "run", "resume", "report", "compare", "undo", "init"]
+)
 def test_every_command_explains_itself(house: House, command: str) -> None:
     ended = house.run(command, "--help")
     assert ended.returncode == 0

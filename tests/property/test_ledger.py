@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from headrace.probes.ledger import ended_descendants, share_out
-from headrace.system.taskstats import TaskDelays
 from hypothesis import given
 from hypothesis import strategies as st
+
+from headrace.probes.ledger import ended_descendants, share_out
+from headrace.system.taskstats import TaskDelays
 
 SECONDS = st.floats(0, 1000)
 

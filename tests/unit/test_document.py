@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import StudyError
 from headrace.document import dotted, parse_document
+from headrace.errors import StudyError
 
 TEXT = b"""headrace = 1
 [target.a]

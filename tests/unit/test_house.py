@@ -17,9 +17,9 @@ GROUND = {"system", "catalog", "published", "document", "units", "errors", "regi
 PARTS = {"targets", "workloads", "probes", "faults", "datasets", "readers"}
 ALLOWED: dict[str, set[str]] = {
     **{name: {"errors", "registry", "units"} for name in ("units", "errors", "registry", "document")},
-    **{name: GROUND for name in ("system", "catalog", "published")},
+    **dict.fromkeys(("system", "catalog", "published"), GROUND),
     "drives": GROUND,
-    **{name: GROUND | PARTS for name in PARTS},
+    **dict.fromkeys(PARTS, GROUND | PARTS),
     "study": GROUND | PARTS,
     "plan": GROUND | PARTS | {"study"},
     "records": GROUND | {"plan", "study"},
@@ -28,7 +28,9 @@ ALLOWED: dict[str, set[str]] = {
     "report": GROUND | {"analysis", "records", "plan", "study"},
     "reproduce": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report"},
     "library": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report"},
-    "cli": GROUND | PARTS | {"drives", "study", "plan", "records", "engine", "analysis", "report", "library", "reproduce"},
+    "cli": GROUND
+    | PARTS
+    | {"drives", "study", "plan", "records", "engine", "analysis", "report", "library", "reproduce"},
     "__init__": {"library"},
 }
 
@@ -45,7 +47,11 @@ def imported_rooms(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module] if node.module != "headrace" else [f"headrace.{alias.name}" for alias in node.names]
+            names = (
+                [node.module]
+                if node.module != "headrace"
+                else [f"headrace.{alias.name}" for alias in node.names]
+            )
         rooms |= {name.split(".")[1] for name in names if name.startswith("headrace.")}
     return rooms
 

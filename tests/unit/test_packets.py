@@ -11,10 +11,14 @@ from headrace.workloads import Packet
     limit=st.one_of(st.none(), st.integers(1, 3)),
     cluster=st.integers(1, 700),
 )
-def test_every_event_is_handed_out_once(files: list[int], speeds: list[int], limit: int | None, cluster: int) -> None:
+def test_every_event_is_handed_out_once(
+    files: list[int], speeds: list[int], limit: int | None, cluster: int
+) -> None:
     """Workers of different speed pull until the query is done: no event twice, none left, never more readers than allowed."""
     names = [(f"f{index}", events) for index, events in enumerate(files)]
-    packetiser = Packetiser(names, workers=len(speeds), first_events=None, workers_per_server=limit, cluster_events=cluster)
+    packetiser = Packetiser(
+        names, workers=len(speeds), first_events=None, workers_per_server=limit, cluster_events=cluster
+    )
     seen = {name: [False] * events for name, events in names}
     free_at = dict.fromkeys(range(len(speeds)), 0.0)
     waiting: set[int] = set()
@@ -46,7 +50,9 @@ def test_every_event_is_handed_out_once(files: list[int], speeds: list[int], lim
 
 
 def test_a_faster_worker_gets_larger_packets() -> None:
-    packetiser = Packetiser([("a", 10**6), ("b", 10**6)], workers=2, first_events=1000, workers_per_server=None)
+    packetiser = Packetiser(
+        [("a", 10**6), ("b", 10**6)], workers=2, first_events=1000, workers_per_server=None
+    )
     packetiser.next(0, 0.0)
     packetiser.next(1, 0.0)
     fast = packetiser.next(0, 0.1)

@@ -5,10 +5,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from headrace.document import parse_document
 from headrace.errors import StudyError
 from headrace.plan.order import make_plan
 from headrace.study import Study, load_study_text
-from headrace.document import parse_document
 from headrace.study.resolve import applies, hard_to_change, resolve
 from headrace.study.schema import study_schema
 
@@ -96,7 +96,11 @@ def test_each_mistake_is_named_with_its_line(old: str, new: str, line: int, word
 
 
 def test_every_mistake_is_named_at_once() -> None:
-    text = GOOD.replace("slots = [1, 2]", "slots = [0]").replace('size = "1 GB"', "size = true").replace("title", "titel")
+    text = (
+        GOOD.replace("slots = [1, 2]", "slots = [0]")
+        .replace('size = "1 GB"', "size = true")
+        .replace("title", "titel")
+    )
     assert len(faults(text)) == 3
 
 

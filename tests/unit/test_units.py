@@ -7,7 +7,16 @@ from headrace.units import format_bytes, format_seconds, parse_bytes, parse_byte
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("64 KiB", 65536), ("64KiB", 65536), ("64 KB", 64000), ("64KB", 64000), (65536, 65536), ("1.5 GB", 1_500_000_000), ("0", 0), ("1_000 B", 1000)],
+    [
+        ("64 KiB", 65536),
+        ("64KiB", 65536),
+        ("64 KB", 64000),
+        ("64KB", 64000),
+        (65536, 65536),
+        ("1.5 GB", 1_500_000_000),
+        ("0", 0),
+        ("1_000 B", 1000),
+    ],
 )
 def test_sizes_keep_decimal_and_binary_apart(text: object, size: int) -> None:
     assert parse_bytes(text) == size
@@ -20,13 +29,24 @@ def test_what_is_no_size_is_refused(text: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "rate"), [("120 MB/s", 120e6), ("1 Gb/s", 125e6), ("1 GbE", 125e6), ("10 Gbps", 1.25e9), (5, 5.0), ("100 MiB/s", 100 * 2**20)]
+    ("text", "rate"),
+    [
+        ("120 MB/s", 120e6),
+        ("1 Gb/s", 125e6),
+        ("1 GbE", 125e6),
+        ("10 Gbps", 1.25e9),
+        (5, 5.0),
+        ("100 MiB/s", 100 * 2**20),
+    ],
 )
 def test_rates_keep_bits_and_bytes_apart(text: object, rate: float) -> None:
     assert parse_bytes_per_s(text) == pytest.approx(rate)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("8.5 ms", 0.0085), ("2 min", 120), (3, 3), ("100 us", 1e-4), ("1 h", 3600), ("30", 30)])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("8.5 ms", 0.0085), ("2 min", 120), (3, 3), ("100 us", 1e-4), ("1 h", 3600), ("30", 30)],
+)
 def test_times(text: object, seconds: float) -> None:
     assert parse_seconds(text) == pytest.approx(seconds)
 
@@ -39,4 +59,10 @@ def test_a_size_shown_in_binary_reads_back(size: int) -> None:
 
 
 def test_times_for_people() -> None:
-    assert [format_seconds(value) for value in (0, 0.0085, 42, 200, 3900)] == ["0 s", "8.5 ms", "42 s", "3 min 20 s", "1 h 05 min"]
+    assert [format_seconds(value) for value in (0, 0.0085, 42, 200, 3900)] == [
+        "0 s",
+        "8.5 ms",
+        "42 s",
+        "3 min 20 s",
+        "1 h 05 min",
+    ]

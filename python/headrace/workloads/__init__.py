@@ -18,7 +18,6 @@ from headrace.datasets import DatasetSpec
 from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
 
-
 SET_FOR_JOBS = "HEADRACE_SET_FOR_JOBS"
 """Environment variable of a job process: names of the variables that Headrace set for its own code, comma between."""
 

@@ -172,7 +172,7 @@ class Nursery:
 
 def _serve(channel: Channel) -> None:
     wakeup_read, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, _only_wake_up)
     signal.set_wakeup_fd(wakeup_write)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     children: set[int] = set()
@@ -202,6 +202,10 @@ def _serve(channel: Channel) -> None:
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
+
+
+def _only_wake_up(_number: int, _frame: object) -> None:
+    """The wake-up descriptor does the work; the default action would be to ignore the signal."""
 
 
 def _reap(children: set[int], channel: Channel) -> None:
