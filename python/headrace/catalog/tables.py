@@ -43,6 +43,16 @@ class MachinePower(BaseModel):
     network_j_per_byte: float = Field(0.0, ge=0)
 
 
+class Writeback(BaseModel):
+    """When dirty pages go to the drive (Linux: /proc/sys/vm/dirty_*)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    dirty_background_ratio: float = Field(0.10, gt=0, lt=1)
+    dirty_ratio: float = Field(0.20, gt=0, lt=1)
+    dirty_expire_ns: int = Field(30_000_000_000, ge=0)
+    dirty_writeback_ns: int = Field(5_000_000_000, ge=1)
+
+
 class Node(CatalogTable):
     """`nodes/`: a machine."""
 
@@ -52,6 +62,7 @@ class Node(CatalogTable):
     memory_reserved_bytes: int = Field(256 << 20, ge=0)
     call_ns: int = Field(1000, ge=0)
     copy_bytes_per_s: float = Field(4e9, gt=0)
+    writeback: Writeback = Writeback()  # pyright: ignore[reportCallIssue]
     sharing: Sharing = Sharing()  # pyright: ignore[reportCallIssue]
     power: MachinePower
 

@@ -96,12 +96,15 @@ def _texts(module: StudyModule, at: npt.NDArray[np.float64]) -> dict[Path, str]:
     """The catalog's files with these values in them; comments and order stay."""
     documents: dict[Path, Any] = {}
     for parameter, scaled in zip(module.parameters, at, strict=True):
-        path = load.ROOT / parameter.shelf / f"{parameter.entry}.toml"
-        table = documents.setdefault(path, tomlkit.parse(path.read_text()))
-        for key in parameter.path[:-1]:
-            table = table[key]
-        value, last = _value(parameter, float(scaled)), parameter.path[-1]
-        table[last] = round(value) if isinstance(table[last], int) else value
+        value = _value(parameter, float(scaled))
+        for name, keys in ((parameter.entry, parameter.path), *parameter.followers):
+            path = load.ROOT / parameter.shelf / f"{name}.toml"
+            if path not in documents:
+                documents[path] = tomlkit.parse(path.read_text())
+            table = documents[path]
+            for key in keys[:-1]:
+                table = table[key]
+            table[keys[-1]] = round(value) if isinstance(table[keys[-1]], int) else value
     return {path: tomlkit.dumps(document) for path, document in documents.items()}
 
 

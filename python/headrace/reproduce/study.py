@@ -28,6 +28,8 @@ class FreeParameter:
     high: float
     rows: str
     """The calibrate rows that it rests on."""
+    followers: tuple[tuple[str, tuple[str | int, ...]], ...] = ()
+    """Other entries of the shelf, and where in them, that describe the same thing and take the same value."""
 
     @property
     def field(self) -> str:

@@ -23,9 +23,16 @@ PRICES = {"kingston-ssd": "kingston-v-128", "intel-x25": "intel-x25-m-160", "hdd
 GB_AS_PUBLISHED = {"kingston-ssd": 128, "intel-x25": 160, "hdd-raid0-2": 500}
 MACHINE = {"node8": "glasgow-node8", "node24": "glasgow-node24"}
 
+# The same job, however its input reaches it.
+SAME_MEMORY = tuple((name, ("memory_bytes",)) for name in ("atlas-dq2-local", "atlas-local-ordered", "atlas-local-unordered"))
+SAME_WAIT = (
+    ("atlas-dq2-local", ("steps", 1, "steps", 0, "wait_ns")),
+    ("atlas-local-ordered", ("steps", 0, "steps", 0, "wait_ns")),
+    ("atlas-local-unordered", ("steps", 0, "steps", 0, "wait_ns")),
+)
 PARAMETERS = (
-    FreeParameter("CPU work between reads", "profiles", "atlas-filestager", ("steps", 2, "steps", 4, "cpu_ns"), "ns", 5e6, 3e8, "filestager rows 1, 7"),
-    FreeParameter("wait for what is not storage, a file", "profiles", "atlas-filestager", ("steps", 2, "steps", 2, "wait_ns"), "ns", 1e8, 2e11, "filestager rows 1, 7"),
+    FreeParameter("memory of a job", "profiles", "atlas-filestager", ("memory_bytes",), "bytes", 5e8, 1.7e9, "filestager rows 1, 7", SAME_MEMORY),
+    FreeParameter("wait for what is not storage, a file", "profiles", "atlas-filestager", ("steps", 2, "steps", 2, "wait_ns"), "ns", 1e9, 1e11, "filestager rows 1, 7", SAME_WAIT),
 )  # fmt: skip
 
 
@@ -197,7 +204,7 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         "remote-below-single-job", most < single, f"highest remote {most:.2f}, a single job {single:.2f}"
     )
     ordered, unordered = (
-        _seeks_per_s(cells, profile) for profile in ("atlas-filestager", "atlas-filestager-unordered")
+        _seeks_per_s(cells, profile) for profile in ("atlas-local-ordered", "atlas-local-unordered")
     )
     judge.says(
         "reordering-cuts-seeks",

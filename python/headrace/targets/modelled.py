@@ -67,6 +67,9 @@ def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) ->
     raid = getattr(export, "raid", None)
     made["storage"] = storage(drive, None if raid is None else raid.model_dump())
     made["scheduler"] = export.scheduler or "noop"
+    if raid is not None and raid.level != 1:
+        # Linux md reads two whole stripes ahead at least (drivers/md/raid0.c, raid5.c, raid10.c).
+        read_ahead_default_bytes = max(read_ahead_default_bytes, 2 * raid.chunk * raid.drives)
     made["read_ahead_bytes"] = read_ahead_default_bytes if export.read_ahead is None else export.read_ahead
     if export.queue_depth is not None:
         # The option is of one drive; a RAID's queue holds those of all.
