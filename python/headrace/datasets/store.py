@@ -40,7 +40,7 @@ def materialise(
     if not _whole(directory, checksums):
         try:
             cache_dir.mkdir(parents=True, exist_ok=True)
-            _generate(spec, directory, progress or (lambda done, total: None))
+            _generate(spec, directory, progress or (lambda done, total: None), checksums)
         except OSError as error:
             raise _not_written(directory, spec, error) from error
     return [directory / str(file["name"]) for file in read_manifest(directory).files]
@@ -62,7 +62,7 @@ def _not_written(directory: Path, spec: DatasetSpec, error: OSError) -> Headrace
     return HeadraceError(f"{directory}: the data set cannot be written: {error.strerror or error}")
 
 
-def _generate(spec: DatasetSpec, directory: Path, progress: Progress) -> None:
+def _generate(spec: DatasetSpec, directory: Path, progress: Progress, checksums: bool) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{spec.key}-", dir=directory.parent))
     try:
         files = _run_writers(spec, temporary, progress)
@@ -76,14 +76,14 @@ def _generate(spec: DatasetSpec, directory: Path, progress: Progress) -> None:
         }
         (temporary / MANIFEST).write_text(json.dumps(content, indent=1))
         temporary.chmod(0o755)
-        _put_into_place(temporary, directory)
+        _put_into_place(temporary, directory, checksums)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _put_into_place(temporary: Path, directory: Path) -> None:
+def _put_into_place(temporary: Path, directory: Path, checksums: bool) -> None:
     """Renames a whole data set to its name; another process may have been quicker, and a damaged one may be there."""
-    if directory.exists() and not _whole(directory, checksums=False):
+    if directory.exists() and not _whole(directory, checksums):
         damaged = Path(tempfile.mkdtemp(prefix=f".{directory.name}-damaged-", dir=directory.parent))
         directory.rename(damaged / directory.name)
         shutil.rmtree(damaged, ignore_errors=True)

@@ -30,7 +30,8 @@ class ReadingOptions(BaseModel):
     )
     verify: bool = Field(
         False,
-        description="compare each file's size and number of events with the data set's manifest, if that lies beside it",
+        description="compare each file with the data set's manifest, if that lies beside it: size, number of events and,"
+        " by reading it once more when the job has done its work, contents",
     )
 
 

@@ -14,6 +14,7 @@ from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.errors import HeadraceError
 from headrace.readers.counted_source import Access, counted_source
 from headrace.readers.counts import ReadCounts
+from headrace.readers.ntuple_columns import fields_of, read_field
 from headrace.readers.spans import Span
 
 
@@ -53,7 +54,7 @@ class UprootReader:
         self._access: Access = access
         self._step_events = step_events
         self._counts = counts
-        self._open: tuple[str, Any, Any] | None = None
+        self._open: _OpenFile | None = None
 
     def read(self, span: Span, columns: Sequence[str] | None, share: Share | None = None) -> Iterator[Chunk]:
         """The events of a span, in order, in chunks that end where clusters end.
@@ -62,9 +63,9 @@ class UprootReader:
         Raises HeadraceError for a file that cannot be read whole, and for a column that it does not have.
         """
         with readable(span.file):
-            tree = self.tree(span.file)
-            total = int(tree.num_entries)
-            known = list(tree.keys(recursive=False))
+            opened = self._opened(span.file)
+            total = opened.events
+            known = opened.columns
             columns = known if columns is None else columns
             missing = sorted(set(columns) - set(known))
             if missing:
@@ -74,41 +75,80 @@ class UprootReader:
                 raise HeadraceError(
                     f"{span.file}: has {total} events, but events up to {stop} were to be read"
                 )
-            clusters = [edge for edge in cluster_ends(tree, columns) if span.first_event < edge < stop]
+            clusters = [edge for edge in opened.cluster_ends(columns) if span.first_event < edge < stop]
             runs = (share or Share(1.0)).runs(span.first_event, [*clusters, stop])
             steps = _joined(runs, self._step_events)
         for begin, end in steps:
             with readable(span.file):
-                found = tree.arrays(
-                    list(columns), entry_start=begin, entry_stop=end, library="ak", array_cache=None
-                )
-                chunk = {column: found[column] for column in columns}
+                chunk = opened.arrays(columns, begin, end)
                 for column, array in chunk.items():
                     if len(array) != end - begin:
                         raise HeadraceError(
                             f"{span.file}: {column} has {len(array)} of events {begin} to {end}"
                         )
-            offset_bytes = 8 if is_rntuple(tree) else 4
-            self._counts.bytes_uncompressed += sum(
-                event_bytes(array, offset_bytes) for array in chunk.values()
-            )
+            sizes = (event_bytes(array, opened.offset_bytes) for array in chunk.values())
+            self._counts.bytes_uncompressed += sum(sizes)
             yield Chunk(Span(span.file, begin, end - begin), end - begin, chunk)
-
-    def tree(self, file: str) -> Any:
-        """The TTree or RNTuple of a file, opened now unless it is the one opened last."""
-        if self._open is None or self._open[0] != file:
-            self.close()
-            located: Any = {file: None}  # a mapping, so that no colon in the name is taken for a path within
-            handle: Any = uproot.open(located, handler=counted_source(file, self._access, self._counts))
-            self._open = (file, handle, None)
-            self._open = (file, handle, handle[TREE_NAME])
-        return self._open[2]
 
     def close(self) -> None:
         """Closes the file that is open."""
         if self._open is not None:
-            self._open[1].close()
+            self._open.handle.close()
             self._open = None
+
+    def _opened(self, file: str) -> _OpenFile:
+        """A file, opened now unless it is the one opened last."""
+        if self._open is None or self._open.file != file:
+            self.close()
+            self._open = _OpenFile(file, self._access, self._counts)
+        return self._open
+
+
+class _OpenFile:
+    """A file's TTree or RNTuple."""
+
+    def __init__(self, file: str, access: Access, counts: ReadCounts) -> None:
+        self.file = file
+        located: Any = {file: None}  # a mapping, so that no colon in the name is taken for a path within
+        self.handle: Any = uproot.open(located, handler=counted_source(file, access, counts))
+        try:
+            end, size = int(self.handle.file.fEND), int(self.handle.file.source.num_bytes)
+            if size < end:
+                raise HeadraceError(f"{file}: truncated: {size} bytes long, but its header says {end}")
+            self._tree: Any = self.handle[TREE_NAME]
+            self._ntuple = str(self._tree.classname).endswith("RNTuple")
+            self._fields = fields_of(self._tree) if self._ntuple else {}
+            self.events = int(self._tree.num_entries)
+            self.columns: list[str] = list(self._fields) if self._ntuple else list(self._tree.keys())
+        except BaseException:
+            self.handle.close()
+            raise
+        self.offset_bytes = 8 if self._ntuple else 4
+        """Of one offset of a collection's column in this format."""
+
+    def arrays(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
+        """These columns of the events `start <= event < stop`."""
+        if self._ntuple:
+            return {column: read_field(self._tree, self._fields[column], start, stop) for column in columns}
+        found = self._tree.arrays(
+            filter_name=list(columns),
+            entry_start=start,
+            entry_stop=stop,
+            library="ak",
+            how=dict,
+            array_cache=None,
+        )
+        return {column: found[column] for column in columns}
+
+    def cluster_ends(self, columns: Sequence[str]) -> list[int]:
+        """Events at which the baskets of all these columns end together, rising; the last is the number of events."""
+        if self._ntuple:
+            return [int(of.num_first_entry + of.num_entries) for of in self._tree.cluster_summaries]
+        common: set[int] | None = None
+        for column in columns:
+            offsets = {int(offset) for offset in self._tree[column].entry_offsets}
+            common = offsets if common is None else common & offsets
+        return sorted((common or set()) - {0})
 
 
 class Share:
@@ -145,22 +185,6 @@ def _joined(runs: list[tuple[int, int]], step_events: int) -> list[tuple[int, in
         else:
             steps.append((begin, end))
     return steps
-
-
-def is_rntuple(tree: Any) -> bool:
-    """True for an RNTuple, False for a TTree."""
-    return str(tree.classname).endswith("RNTuple")
-
-
-def cluster_ends(tree: Any, columns: Sequence[str]) -> list[int]:
-    """Events at which the baskets of all these columns end together, rising; the last is the number of events."""
-    if is_rntuple(tree):
-        return [int(cluster.num_first_entry + cluster.num_entries) for cluster in tree.cluster_summaries]
-    common: set[int] | None = None
-    for column in columns:
-        offsets = {int(offset) for offset in tree[column].entry_offsets}
-        common = offsets if common is None else common & offsets
-    return sorted((common or set()) - {0})
 
 
 def event_bytes(array: Any, offset_bytes: int) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.datasets.integrity import MANIFEST, read_manifest
+from headrace.datasets.integrity import MANIFEST, checksum, read_manifest
 from headrace.errors import HeadraceError
 
 
 def verify(events_by_file: dict[str, int], *, whole: bool) -> None:
-    """Raises HeadraceError unless sizes, and with `whole` the events read of each file, are those of the manifest."""
+    """Raises HeadraceError unless sizes and contents, and with `whole` the events read, are those of the manifest."""
     for file, events in events_by_file.items():
         path = Path(file)
         if not (path.parent / MANIFEST).exists():
@@ -24,3 +24,5 @@ def verify(events_by_file: dict[str, int], *, whole: bool) -> None:
             )
         if whole and events != entry["events"]:
             raise HeadraceError(f"{file}: {events} events read instead of the manifest's {entry['events']}")
+        if checksum(path) != entry["xxh3"]:
+            raise HeadraceError(f"{file}: contents differ from the manifest's checksum")

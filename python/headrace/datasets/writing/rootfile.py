@@ -12,30 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import uproot
-import uproot.compression
 from uproot.writing import _cascade as cascade
 
-from headrace.datasets.spec import Codec, DatasetSpec
-
-USUAL_LEVELS: dict[Codec, int] = {"zlib": 1, "lz4": 4, "zstd": 5, "lzma": 7}
-"""ROOT's own defaults (ROOT::RCompressionSetting::ELevel in Compression.h)."""
+from headrace.datasets.spec import DatasetSpec
+from headrace.datasets.writing.compression import compression_of
 
 FIXED_DATIME = ((2017 - 1995) << 26) | (6 << 22) | (15 << 17) | (12 << 12)
 """15 June 2017, 12:00, as a ROOT TDatime."""
-
-
-def compression_of(spec: DatasetSpec) -> Any:
-    """uproot's compression object for this data set; None at level 0."""
-    level = USUAL_LEVELS[spec.codec] if spec.level is None else spec.level
-    if level == 0:
-        return None
-    kind: Any = {
-        "zlib": uproot.compression.ZLIB,
-        "lz4": uproot.compression.LZ4,
-        "zstd": uproot.compression.ZSTD,
-        "lzma": uproot.compression.LZMA,
-    }[spec.codec]
-    return kind(level)
 
 
 def _fixed_code(moment: object) -> int:
