@@ -230,6 +230,7 @@ impl<'a> World<'a> {
             page_end(volume.read_ahead_bytes),
             volume.nr_requests,
         );
+        self.mounts[mount as usize].large_read_pages = page_end(volume.large_read_bytes);
         let seed = self.scenario.seed ^ name_hash(host_name);
         let interval = self.scenario.observe.series_interval_ns;
         self.volumes.push(Volume {
@@ -258,6 +259,7 @@ impl<'a> World<'a> {
             host,
             backend,
             read_ahead_pages,
+            large_read_pages: 0,
             exact: false,
             dirty: VecDeque::new(),
             urgent: VecDeque::new(),

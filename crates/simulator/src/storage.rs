@@ -137,7 +137,12 @@ impl World<'_> {
             let instance = &self.instances[op.instance];
             let (mount, file) = (&self.mounts[instance.mount as usize], instance.cache_file);
             let exact = mount.exact;
-            let max = if instance.is_metadata { 0 } else { mount.read_ahead_pages };
+            let wanted = op.end - op.cursor.min(op.end);
+            let max = match mount.read_ahead_pages {
+                _ if instance.is_metadata => 0,
+                limit if wanted > limit && limit > 0 => limit.max(wanted.min(mount.large_read_pages)),
+                limit => limit,
+            };
             let file_end = page_end(instance.bytes);
             let cache = &mut self.hosts[mount.host as usize].cache;
             let Some(found) = cache.find(file, op.cursor) else {

@@ -177,6 +177,8 @@ pub(crate) struct Mount {
     pub host: u32,
     pub backend: Backend,
     pub read_ahead_pages: u32,
+    /// What one read may fetch at once beyond the read-ahead's limit.
+    pub large_read_pages: u32,
     /// No read-ahead of the kernel's: what is asked for is fetched, no more and no less.
     pub exact: bool,
     /// Instances with dirty pages, in the order of their first.

@@ -51,6 +51,19 @@ fn read_ahead_makes_sequential_reads_large() {
 }
 
 #[test]
+fn a_large_read_is_cut_by_the_read_ahead_unless_the_kernel_is_new() {
+    let reads = |large: u64| {
+        let steps = json!([{"do": "pattern", "file": "input", "count": 50, "length_bytes": 262_144,
+                            "order": {"kind": "permuted"}}]);
+        let mut scenario = alone("ext4", "noop", steps);
+        scenario["nodes"][0]["volumes"][0]["read_ahead_bytes"] = json!(16_384);
+        scenario["nodes"][0]["volumes"][0]["large_read_bytes"] = json!(large);
+        outcome(&scenario).drives[0].reads
+    };
+    assert!(reads(0) > 50 * 10 && reads(1 << 20) < 50 * 4, "{} {}", reads(0), reads(1 << 20));
+}
+
+#[test]
 fn a_random_read_moves_what_it_asks_for() {
     let steps = json!([{"do": "pattern", "file": "input", "count": 200, "length_bytes": 8192,
                         "order": {"kind": "permuted"}}]);

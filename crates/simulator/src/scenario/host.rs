@@ -121,6 +121,10 @@ pub struct VolumeSpec {
     pub scheduler: SchedulerSpec,
     #[serde(default = "read_ahead")]
     pub read_ahead_bytes: u64,
+    /// Kernels from 4.10 on fetch what one read call asks for in requests of up to this size (max_sectors_kb), however
+    /// small the read-ahead is; 0: as before, in windows no larger than the read-ahead.
+    #[serde(default)]
+    pub large_read_bytes: u64,
     #[serde(default = "nr_requests")]
     pub nr_requests: u32,
     /// Requests the drive gets at once; the drive's own queue depth where not given.
