@@ -1,0 +1,274 @@
+//! What a process asks of its files: reads, writes, metadata, in the way that mount and access ask for.
+
+use headrace_model::filesystem::AccessTime;
+use headrace_model::pagecache::readahead::ReadAhead;
+use headrace_model::pagecache::PAGE_BYTES;
+
+use crate::scenario::Access;
+use crate::storage::Wanted;
+use crate::world::{Backend, Op, OpKind, Parent, World, NONE};
+
+use crate::task::*;
+
+impl World<'_> {
+    /// Starts a read, write or sync of the file of a set.
+    pub(super) fn operate(
+        &mut self,
+        task: u32,
+        set: u32,
+        kind: OpKind,
+        offset: u64,
+        length: u64,
+        mapped: bool,
+    ) -> Flow {
+        let t = &self.tasks[task];
+        let file = &t.files[set as usize];
+        let (instance, read_ahead, process, job, copying) =
+            (file.instance, file.read_ahead, t.process, t.job, t.copying.is_some());
+        let mount = self.instances[instance].mount;
+        let backend = self.mounts[mount as usize].backend;
+        let local = matches!(backend, Backend::Volume(_));
+        let (state, phase) = match (local, kind) {
+            _ if copying => (State::Other, Phase::None),
+            (true, OpKind::Read | OpKind::DirectRead) => (State::Block, Phase::Read),
+            (true, _) => (State::Block, Phase::Write),
+            (false, OpKind::Read | OpKind::DirectRead) => (State::Network, Phase::Read),
+            (false, _) => (State::Network, Phase::Write),
+        };
+        let host = self.tasks[task].host as usize;
+        if !matches!(kind, OpKind::Sync) {
+            let h = &self.hosts[host];
+            let cpu = h.call_ns + (length as f64 * h.copy_ns_per_byte) as u64;
+            self.tasks[task].pending_cpu_ns += cpu;
+        }
+        if !copying {
+            let j = &mut self.jobs[job as usize];
+            match kind {
+                OpKind::Read | OpKind::DirectRead => {
+                    j.reads += 1;
+                    j.bytes.asked_bytes += length;
+                    if local {
+                        j.bytes.served_bytes += length;
+                    }
+                }
+                OpKind::Write | OpKind::DirectWrite => {
+                    j.writes += 1;
+                    j.bytes.written_bytes += length;
+                }
+                OpKind::Sync => {}
+            }
+        }
+        self.note_access(instance, backend);
+        let wanted = Wanted {
+            kind,
+            parent: Parent::Task(task),
+            instance,
+            process,
+            job,
+            offset,
+            length,
+            mapped,
+            read_ahead,
+        };
+        match self.start_op(wanted) {
+            Ok(_) => {
+                self.tasks[task].waiting_ops += 1;
+                if self.tasks[task].state != state || self.tasks[task].wait_phase != phase {
+                    self.enter(task, state, phase);
+                }
+                Flow::Blocked
+            }
+            Err(op) => {
+                self.after_op(task, set, &op);
+                Flow::On
+            }
+        }
+    }
+
+    /// Access times: reading changes the inode, where the filesystem is mounted so.
+    pub(super) fn note_access(&mut self, instance: u32, backend: Backend) {
+        let Backend::Volume(volume) = backend else { return };
+        let fs = &self.volumes[volume as usize].fs;
+        let i = &self.instances[instance];
+        if i.is_metadata {
+            return;
+        }
+        let due = match fs.spec().access_time {
+            AccessTime::Never => false,
+            AccessTime::Strict => self.now >= i.last_access + 1_000_000_000 || i.last_access == 0,
+            AccessTime::Relative => i.last_access == 0,
+        };
+        if due {
+            let inode = fs.inode(i.file);
+            self.instances[instance].last_access = self.now.max(1);
+            self.dirty_metadata(volume, inode);
+        }
+    }
+
+    pub(super) fn after_op(&mut self, task: u32, set: u32, op: &Op) {
+        let t = &mut self.tasks[task];
+        if op.kind == OpKind::Read && t.files[set as usize].instance == op.instance {
+            t.files[set as usize].read_ahead = op.read_ahead;
+        }
+        if op.failed {
+            self.jobs[t.job as usize].errors += 1;
+        }
+    }
+
+    /// An operation that a process waited for is done.
+    pub fn op_done(&mut self, task: u32, op: &Op) {
+        let t = &self.tasks[task];
+        let set = t.files.iter().position(|file| file.instance == op.instance).unwrap_or_default() as u32;
+        self.after_op(task, set, op);
+        let t = &mut self.tasks[task];
+        t.waiting_ops -= 1;
+        if t.waiting_ops == 0 {
+            self.enter(task, State::Other, Phase::None);
+            self.run_task(task);
+        }
+    }
+
+    /// Reads a range, in the way that the file's mount and the access ask for.
+    pub(super) fn read(&mut self, task: u32, set: u32, offset: u64, length: u64, access: Access) -> Flow {
+        let instance = self.current_file(task, set);
+        let bytes = self.instances[instance].bytes;
+        if offset >= bytes {
+            return Flow::On;
+        }
+        let length = length.min(bytes - offset);
+        let kind = match access {
+            Access::Direct => OpKind::DirectRead,
+            _ if self.caches(instance) => OpKind::Read,
+            _ => OpKind::DirectRead,
+        };
+        self.operate(task, set, kind, offset, length, access == Access::Mapped)
+    }
+
+    pub(super) fn write(
+        &mut self,
+        task: u32,
+        set: u32,
+        offset: Option<u64>,
+        length: u64,
+        access: Access,
+    ) -> Flow {
+        let instance = self.current_file(task, set);
+        let offset = offset.unwrap_or(self.instances[instance].bytes);
+        let kind = if access == Access::Direct || !self.writes_back(instance) {
+            OpKind::DirectWrite
+        } else {
+            OpKind::Write
+        };
+        self.operate(task, set, kind, offset, length, false)
+    }
+
+    pub(super) fn caches(&self, instance: u32) -> bool {
+        match self.mounts[self.instances[instance].mount as usize].backend {
+            Backend::Volume(_) => true,
+            Backend::Service(service) => self.services[service as usize].settled.client_cache,
+        }
+    }
+
+    pub(super) fn writes_back(&self, instance: u32) -> bool {
+        match self.mounts[self.instances[instance].mount as usize].backend {
+            Backend::Volume(_) => true,
+            Backend::Service(service) => {
+                let settled = &self.services[service as usize].settled;
+                settled.client_cache && settled.write_back
+            }
+        }
+    }
+
+    /// The process's file of a set; it gets one when it has none.
+    pub fn current_file(&mut self, task: u32, set: u32) -> u32 {
+        let instance = self.tasks[task].files[set as usize].instance;
+        if instance != NONE {
+            return instance;
+        }
+        let instance = self.assign_file(task, set);
+        self.hold(task, set, instance);
+        instance
+    }
+
+    /// Makes an instance the process's file of a set.
+    pub fn hold(&mut self, task: u32, set: u32, instance: u32) {
+        self.instances[instance].opened += 1;
+        let file = &mut self.tasks[task].files[set as usize];
+        file.instance = instance;
+        file.read_ahead = ReadAhead::default();
+    }
+
+    /// The process lets go of its file of a set.
+    pub fn release(&mut self, task: u32, set: u32) {
+        let file = &mut self.tasks[task].files[set as usize];
+        let instance = std::mem::replace(&mut file.instance, NONE);
+        file.open = false;
+        if instance == NONE {
+            return;
+        }
+        let i = &mut self.instances[instance];
+        i.opened -= 1;
+        if let Backend::Volume(volume) = self.mounts[i.mount as usize].backend {
+            if i.opened == 0
+                && self.hosts[self.volumes[volume as usize].host as usize]
+                    .cache
+                    .file_dirty_pages(i.cache_file)
+                    == 0
+            {
+                let file = i.file;
+                self.volumes[volume as usize].fs.close(file);
+            }
+        }
+        if self.instances[instance].doomed {
+            self.doom(instance);
+        }
+    }
+
+    /// Metadata of the process's file: its inode is read, or the metadata server asked.
+    pub(super) fn metadata(&mut self, task: u32, set: u32, changes: bool, round_trips: Option<u32>) -> Flow {
+        let instance = self.current_file(task, set);
+        let t = &self.tasks[task];
+        let (job, process, host) = (t.job, t.process, t.host);
+        let copying = t.copying.is_some();
+        if !copying {
+            self.jobs[job as usize].operations += 1;
+        }
+        self.tasks[task].pending_cpu_ns += self.hosts[host as usize].call_ns;
+        let i = &self.instances[instance];
+        match self.mounts[i.mount as usize].backend {
+            Backend::Volume(volume) => {
+                let v = &self.volumes[volume as usize];
+                let inode = v.fs.inode(i.file);
+                let metadata = v.metadata;
+                if changes {
+                    self.dirty_metadata(volume, inode);
+                }
+                let wanted = Wanted {
+                    kind: OpKind::Read,
+                    parent: Parent::Task(task),
+                    instance: metadata,
+                    process,
+                    job,
+                    offset: u64::from(inode) * PAGE_BYTES,
+                    length: PAGE_BYTES,
+                    mapped: false,
+                    read_ahead: ReadAhead::default(),
+                };
+                if self.start_op(wanted).is_ok() {
+                    self.tasks[task].waiting_ops += 1;
+                    self.enter(task, State::Block, Phase::Metadata);
+                    return Flow::Blocked;
+                }
+                Flow::On
+            }
+            Backend::Service(service) => {
+                let file = i.file;
+                let s = &self.services[service as usize].settled;
+                let (trips, cpu) = (round_trips.unwrap_or(s.open_round_trips), s.client_request_ns);
+                self.tasks[task].pending_cpu_ns += cpu * u64::from(trips);
+                let until = self.metadata_answer(service, file, host, changes, trips);
+                self.pause(task, until, State::Network, Phase::Metadata)
+            }
+        }
+    }
+}

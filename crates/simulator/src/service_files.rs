@@ -1,0 +1,123 @@
+//! The files of a service, on its servers and as clients see them, and its metadata servers.
+
+use std::cmp::Reverse;
+
+use headrace_model::Nanos;
+
+use crate::layout::{mixed, Layout};
+use crate::world::{World, NONE};
+
+impl World<'_> {
+    /// The instance on a server of a part of a file; made when there is none yet.
+    pub(super) fn part_instance(&mut self, service: u32, file: u32, part: u32, target: u32) -> u32 {
+        let f = &mut self.services[service as usize].files[file as usize];
+        if f.parts.len() <= part as usize {
+            f.parts.resize(part as usize + 1, NONE);
+        }
+        if f.parts[part as usize] != NONE {
+            return f.parts[part as usize];
+        }
+        let instance = self.new_part(service, target, 0);
+        self.services[service as usize].files[file as usize].parts[part as usize] = instance;
+        instance
+    }
+
+    pub(super) fn new_part(&mut self, service: u32, target: u32, bytes: u64) -> u32 {
+        let mount = self.services[service as usize].targets[target as usize].mount;
+        let crate::world::Backend::Volume(volume) = self.mounts[mount as usize].backend else {
+            unreachable!("a target lies on a volume")
+        };
+        let fs = &mut self.volumes[volume as usize].fs;
+        let file = if bytes > 0 {
+            match fs.create_filled(bytes) {
+                Ok(file) => file,
+                Err(_) => {
+                    self.counters.out_of_space += 1;
+                    self.volumes[volume as usize].fs.create()
+                }
+            }
+        } else {
+            fs.create()
+        };
+        self.services[service as usize].targets[target as usize].stored_bytes += bytes;
+        self.new_instance(mount, file, bytes)
+    }
+
+    /// A file that was in the service before the run.
+    pub fn place_service_file(&mut self, service: u32, bytes: u64) -> u32 {
+        let file = self.services[service as usize].new_file(bytes);
+        let s = &self.services[service as usize];
+        let (layout, replicas, targets) = (s.layout, s.replicas, s.targets.len() as u32);
+        let parts: Vec<u64> = match layout {
+            Layout::Whole => vec![bytes; replicas as usize],
+            Layout::Striped { stripe_bytes, targets } => {
+                let stripes = bytes.div_ceil(stripe_bytes);
+                let n = u64::from(targets);
+                (0..n).map(|t| ((stripes + n - 1 - t) / n) * stripe_bytes).map(|b| b.min(bytes)).collect()
+            }
+            Layout::Blocks { block_bytes } => {
+                let blocks = bytes.div_ceil(block_bytes);
+                (0..blocks)
+                    .flat_map(|b| vec![block_bytes.min(bytes - b * block_bytes); replicas as usize])
+                    .collect()
+            }
+        };
+        for (part, bytes) in parts.into_iter().enumerate() {
+            let f = &self.services[service as usize].files[file as usize];
+            let target = layout.target(f, part as u32, replicas, targets, None);
+            let instance = if bytes > 0 { self.new_part(service, target, bytes) } else { NONE };
+            self.services[service as usize].files[file as usize].parts.push(instance);
+        }
+        file
+    }
+
+    pub fn delete_remote(&mut self, service: u32, file: u32) {
+        let f = &mut self.services[service as usize].files[file as usize];
+        f.live = false;
+        let parts = std::mem::take(&mut f.parts);
+        self.services[service as usize].free_files.push(file);
+        for instance in parts.into_iter().filter(|&instance| instance != NONE) {
+            self.doom(instance);
+        }
+    }
+
+    /// When the answer to a metadata operation is back with a client.
+    pub fn metadata_answer(
+        &mut self,
+        service: u32,
+        file: u32,
+        client: u32,
+        changes: bool,
+        round_trips: u32,
+    ) -> Nanos {
+        let s = &self.services[service as usize];
+        let server = s.targets[0].host;
+        let way = self.latency(client, server) + s.settled.client_delay_ns;
+        let s = &mut self.services[service as usize];
+        s.totals.outcome.metadata_requests += u64::from(round_trips);
+        let servers = s.metadata.len() as u64;
+        let number = s.files.get(file as usize).map_or(u64::from(file), |f| f.number);
+        let heap = &mut s.metadata[(mixed(number) % servers) as usize];
+        let service_ns = if changes { s.settled.metadata_write_ns } else { s.settled.metadata_read_ns };
+        let mut time = self.now;
+        for _ in 0..round_trips.max(1) {
+            let Reverse(free) = heap.pop().unwrap_or(Reverse(0));
+            let done = free.max(time + way) + service_ns;
+            heap.push(Reverse(done));
+            time = done + way;
+        }
+        self.counters.service_requests += u64::from(round_trips);
+        time
+    }
+
+    /// The instance through which a mount's host sees a file of a service.
+    pub fn client_instance(&mut self, mount: u32, service: u32, file: u32) -> u32 {
+        if let Some(&instance) = self.client_instances.get(&(mount, file)) {
+            return instance;
+        }
+        let bytes = self.services[service as usize].files[file as usize].bytes;
+        let instance = self.new_instance(mount, file, bytes);
+        self.client_instances.insert((mount, file), instance);
+        instance
+    }
+}

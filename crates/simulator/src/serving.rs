@@ -1,0 +1,226 @@
+//! Requests at a data server: a thread, its cores, its volume, and the next replica.
+
+use crate::storage::Wanted;
+use crate::world::{Event, Op, OpKind, Parent, World, NONE};
+
+use crate::remote::*;
+
+impl World<'_> {
+    pub(super) fn arrive(&mut self, rpc: u32) {
+        let r = self.rpcs[rpc];
+        let s = &mut self.services[r.service as usize];
+        let host = s.targets[r.target as usize].host;
+        if self.hosts[host as usize].down {
+            // No answer: after a while the client knows.
+            self.rpcs[rpc].stage = Stage::TimedOut;
+            s.totals.outcome.failed_over += 1;
+            let wait = if s.suspected[r.target as usize] { 0 } else { s.settled.timeout_ns };
+            self.events.schedule(self.now + wait, 1, Event::Rpc(rpc));
+            return;
+        }
+        let target = &mut s.targets[r.target as usize];
+        match target.free_threads.pop() {
+            Some(thread) => self.serve(rpc, thread),
+            None => target.waiting.push_back(rpc),
+        }
+    }
+
+    pub(super) fn try_again(&mut self, rpc: u32) {
+        let r = self.rpcs[rpc];
+        let s = &mut self.services[r.service as usize];
+        let host = s.targets[r.target as usize].host;
+        if !self.hosts[host as usize].down {
+            self.rpcs[rpc].stage = Stage::Arriving;
+            self.arrive(rpc);
+            return;
+        }
+        s.suspected[r.target as usize] = true;
+        let replicas = s.replicas;
+        let f = &self.services[r.service as usize].files[r.file as usize];
+        let other = (1..replicas)
+            .map(|step| (r.replica + step) % replicas)
+            .find(|&replica| {
+                let target = self.part_target(r.service, f, r.part + replica);
+                !self.services[r.service as usize].suspected[target as usize]
+            })
+            .map(|replica| (replica, self.part_target(r.service, f, r.part + replica)));
+        match (r.kind, other) {
+            (RpcKind::Read, Some((replica, target))) => {
+                self.leave_channel(rpc);
+                let r = &mut self.rpcs[rpc];
+                r.replica = replica;
+                r.target = target;
+                r.stage = Stage::Arriving;
+                self.enqueue(rpc);
+            }
+            // One copy less: what remains is written, the rest is the service's to heal.
+            (RpcKind::Write, Some(_)) => {
+                self.rpcs[rpc].pending = 1;
+                self.deliver_later(rpc);
+            }
+            (_, None) => self.services[r.service as usize].parked.push(rpc),
+        }
+    }
+
+    /// A server is back: requests that waited for it go there again.
+    pub fn unpark(&mut self, host: u32) {
+        for service in 0..self.services.len() {
+            let s = &mut self.services[service];
+            for (target, suspected) in s.targets.iter().zip(&mut s.suspected) {
+                if target.host == host {
+                    *suspected = false;
+                }
+            }
+            let targets = &s.targets;
+            let rpcs = &self.rpcs;
+            let (back, stay): (Vec<u32>, Vec<u32>) =
+                s.parked.iter().partition(|&&rpc| targets[rpcs[rpc].target as usize].host == host);
+            s.parked = stay;
+            for rpc in back {
+                self.rpcs[rpc].stage = Stage::Arriving;
+                self.arrive(rpc);
+            }
+        }
+    }
+
+    pub(super) fn serve(&mut self, rpc: u32, thread: u32) {
+        self.rpcs[rpc].thread = thread;
+        self.rpcs[rpc].stage = Stage::Working;
+        let r = self.rpcs[rpc];
+        let s = &self.services[r.service as usize];
+        let host = s.targets[r.target as usize].host;
+        let cpu_ns = s.settled.server_request_ns + (s.settled.server_byte_ns * r.bytes as f64) as u64;
+        let pipeline = r.kind == RpcKind::Write && s.settled.replica_pipeline && r.replica + 1 < s.replicas;
+        if pipeline {
+            self.forward(rpc, host);
+        }
+        if cpu_ns > 0 {
+            self.start_rpc_work(host, rpc, cpu_ns);
+        } else {
+            self.rpc_worked(rpc);
+        }
+    }
+
+    /// The next replica gets the data while this one stores it.
+    pub(super) fn forward(&mut self, rpc: u32, host: u32) {
+        let r = self.rpcs[rpc];
+        let s = &self.services[r.service as usize];
+        let f = &s.files[r.file as usize];
+        let part = r.part + r.replica + 1;
+        let target = match f.parts.get(part as usize) {
+            Some(&instance) if instance != NONE => self.part_target(r.service, f, part),
+            _ => {
+                // Replicas follow the first, wherever the writer put it.
+                let first = (r.target + s.targets.len() as u32 - r.replica) % s.targets.len() as u32;
+                s.layout.target(f, part, s.replicas, s.targets.len() as u32, Some(first))
+            }
+        };
+        self.rpcs[rpc].pending += 1;
+        let next = Rpc {
+            stage: Stage::Sending,
+            target,
+            replica: r.replica + 1,
+            client: host,
+            io: NONE,
+            upstream: rpc,
+            pending: 1,
+            thread: NONE,
+            job: NONE,
+            sent: self.now,
+            ..r
+        };
+        let next = self.rpcs.insert(next);
+        self.enqueue(next);
+    }
+
+    /// The server's work for a request is done: now its volume.
+    pub fn rpc_worked(&mut self, rpc: u32) {
+        self.rpcs[rpc].stage = Stage::Storing;
+        let r = self.rpcs[rpc];
+        let instance = self.part_instance(r.service, r.file, r.part + r.replica, r.target);
+        let cached = self.services[r.service as usize].settled.server_cache;
+        let kind = match (r.kind, cached) {
+            (RpcKind::Read, true) => OpKind::Read,
+            (RpcKind::Read, false) => OpKind::DirectRead,
+            (RpcKind::Write, true) => OpKind::Write,
+            (RpcKind::Write, false) => OpKind::DirectWrite,
+        };
+        let wanted = Wanted {
+            kind,
+            parent: Parent::Rpc(rpc),
+            instance,
+            process: FIRST_SERVER_PROCESS + r.thread,
+            job: r.job,
+            offset: r.offset,
+            length: r.bytes,
+            mapped: false,
+            read_ahead: self.instances[instance].read_ahead,
+        };
+        if let Err(op) = self.start_op(wanted) {
+            self.stored(rpc, &op);
+        }
+    }
+
+    /// The server's volume has done its part.
+    pub fn stored(&mut self, rpc: u32, op: &Op) {
+        let r = self.rpcs[rpc];
+        if op.kind == OpKind::Read {
+            self.instances[op.instance].read_ahead = op.read_ahead;
+        }
+        let sync = self.services[r.service as usize].settled.server_sync;
+        if op.kind == OpKind::Write && sync && !r.synced {
+            self.rpcs[rpc].synced = true;
+            let wanted = Wanted {
+                kind: OpKind::Sync,
+                parent: Parent::Rpc(rpc),
+                instance: op.instance,
+                process: op.process,
+                job: NONE,
+                offset: 0,
+                length: 0,
+                mapped: false,
+                read_ahead: op.read_ahead,
+            };
+            if self.start_op(wanted).is_ok() {
+                return;
+            }
+        }
+        // The thread is free for the next request; what is left is the network's.
+        let target = &mut self.services[r.service as usize].targets[r.target as usize];
+        let next = target.waiting.pop_front();
+        match next {
+            Some(next) => self.serve(next, r.thread),
+            None => target.free_threads.push(r.thread),
+        }
+        self.part_done(rpc);
+    }
+
+    /// One of the things that the answer waits for is done.
+    pub(super) fn part_done(&mut self, rpc: u32) {
+        let r = &mut self.rpcs[rpc];
+        r.pending -= 1;
+        if r.pending > 0 {
+            return;
+        }
+        let r = *r;
+        let server = self.services[r.service as usize].targets[r.target as usize].host;
+        if r.kind == RpcKind::Read && server != r.client {
+            self.rpcs[rpc].stage = Stage::Returning;
+            self.start_flow(server, r.client, r.bytes, rpc);
+        } else {
+            self.deliver_later(rpc);
+        }
+    }
+
+    pub(super) fn delivered(&mut self, rpc: u32) {
+        let r = self.rpcs[rpc];
+        self.leave_channel(rpc);
+        self.rpcs.remove(rpc);
+        if r.upstream != NONE {
+            self.part_done(r.upstream);
+            return;
+        }
+        self.services[r.service as usize].totals.latency.add(self.now - r.sent);
+        self.io_done(r.io, false);
+    }
+}

@@ -1,0 +1,155 @@
+//! Staging: files copied to a node by a process of their own, and the node's pCache.
+
+use headrace_model::pagecache::readahead::ReadAhead;
+
+use crate::scenario::Access;
+use crate::world::{World, NONE};
+
+use crate::task::*;
+
+impl World<'_> {
+    /// Starts to copy the next file of a set to the node, or finds it in the node's pCache.
+    pub(super) fn stage(&mut self, task: u32, from: u32, to: u32, chunk: u64) {
+        let (host, job, slot, process) = {
+            let t = &self.tasks[task];
+            (t.host, t.job, t.slot, t.process)
+        };
+        let source = self.next_in_set(host, from);
+        if let Some(instance) = self.feeder.pcache.find(host, (from, source.0)) {
+            self.instances[instance].opened += 1;
+            let staged = Staged { instance, ready: true, cached: true };
+            self.tasks[task].files[to as usize].staged.push_back(staged);
+            return;
+        }
+        let from_instance = self.set_instance(host, from, source.0);
+        let to_instance = self.new_file_in_set(host, to);
+        self.instances[to_instance].opened += 1;
+        let staged = Staged { instance: to_instance, ready: false, cached: false };
+        self.tasks[task].files[to as usize].staged.push_back(staged);
+        let stager = self.new_task(host, slot, job, process + 1);
+        self.instances[from_instance].opened += 1;
+        self.instances[to_instance].opened += 1;
+        let t = &mut self.tasks[stager];
+        t.files[from as usize].instance = from_instance;
+        t.files[to as usize].instance = to_instance;
+        t.copying =
+            Some(Copying { parent: task, job, from, to, set: to, chunk, at: 0, source: (from, source.0) });
+        self.run_task(stager);
+    }
+
+    /// A stager's next chunk: work for the last one, then read, then write.
+    pub(super) fn copy_step(&mut self, task: u32) -> Flow {
+        let Some(copying) = self.tasks[task].copying else { return Flow::Done };
+        let from = self.tasks[task].files[copying.from as usize].instance;
+        let bytes = self.instances[from].bytes;
+        let left = bytes - copying.at;
+        let chunk = copying.chunk.min(left);
+        match self.tasks[task].phase {
+            0 => {
+                self.tasks[task].phase = 1;
+                self.metadata(task, copying.from, false, None)
+            }
+            1 => {
+                if left == 0 {
+                    return Flow::Done;
+                }
+                self.tasks[task].phase = 2;
+                self.read(task, copying.from, copying.at, chunk, Access::Buffered)
+            }
+            2 => {
+                self.tasks[task].phase = 3;
+                self.compute(task, 0)
+            }
+            _ => {
+                let t = &mut self.tasks[task];
+                t.phase = 1;
+                if let Some(c) = &mut t.copying {
+                    c.at += chunk;
+                }
+                self.jobs[copying.job as usize].bytes.staged_bytes += chunk;
+                self.write(task, copying.to, Some(copying.at), chunk, Access::Buffered)
+            }
+        }
+    }
+
+    /// A stager is done: its parent may be waiting.
+    pub(super) fn staged(&mut self, task: u32, copying: Copying) {
+        let host = self.tasks[task].host;
+        let to = self.tasks[task].files[copying.to as usize].instance;
+        self.release(task, copying.from);
+        self.release(task, copying.to);
+        let cached = self.scenario.run.pcache_bytes > 0;
+        if cached {
+            let bytes = self.instances[to].bytes;
+            let limit = self.scenario.run.pcache_bytes;
+            for old in self.feeder.pcache.insert(host, copying.source, to, bytes, limit) {
+                // Goes when the last job lets go of it.
+                self.doom(old);
+            }
+        }
+        let parent = copying.parent;
+        let alive = self.tasks[parent].alive && self.tasks[parent].job == copying.job;
+        if !alive {
+            // Nobody wants it any more.
+            self.instances[to].opened -= 1;
+            if !cached {
+                self.doom(to);
+            }
+            return;
+        }
+        let t = &mut self.tasks[parent];
+        if let Some(staged) = t.files[copying.set as usize].staged.iter_mut().find(|s| s.instance == to) {
+            staged.ready = true;
+            staged.cached = cached;
+        }
+        if t.take_waits {
+            self.run_task(parent);
+        }
+    }
+
+    pub(super) fn await_staged(&mut self, task: u32, set: u32, number: usize) -> Flow {
+        let ready = self.tasks[task].files[set as usize].staged.get(number).is_none_or(|s| s.ready);
+        if ready {
+            self.tasks[task].take_waits = false;
+            self.enter(task, State::Other, Phase::None);
+            return Flow::On;
+        }
+        if !self.tasks[task].take_waits {
+            self.tasks[task].take_waits = true;
+            self.enter(task, State::Network, Phase::StageIn);
+        }
+        // Comes back here when a stager is done.
+        self.tasks[task].phase = 8;
+        Flow::Blocked
+    }
+
+    pub(super) fn take(&mut self, task: u32, set: u32) -> Flow {
+        if let Flow::Blocked = self.await_staged(task, set, 0) {
+            return Flow::Blocked;
+        }
+        self.drop_file(task, set);
+        if let Some(staged) = self.tasks[task].files[set as usize].staged.pop_front() {
+            let file = &mut self.tasks[task].files[set as usize];
+            file.instance = staged.instance;
+            file.cached = staged.cached;
+            file.read_ahead = ReadAhead::default();
+        }
+        self.tasks[task].phase = 9;
+        Flow::On
+    }
+
+    /// Lets go of a `new` file, and deletes it unless it stays.
+    pub(super) fn drop_file(&mut self, task: u32, set: u32) {
+        let file = &self.tasks[task].files[set as usize];
+        let (instance, cached) = (file.instance, file.cached);
+        if instance == NONE {
+            return;
+        }
+        self.tasks[task].files[set as usize].cached = false;
+        self.release(task, set);
+        let spec = &self.scenario.files[set as usize];
+        if spec.share == crate::scenario::Share::New && !spec.keep && !cached {
+            self.doom(instance);
+        }
+    }
+}

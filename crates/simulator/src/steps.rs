@@ -1,0 +1,314 @@
+//! How a process goes through its program.
+
+use crate::offsets;
+use crate::program::{Events, Instruction, Pattern};
+use crate::scenario::{Access, PatternOp};
+use crate::world::{Backend, OpKind, World};
+
+use crate::task::*;
+
+impl World<'_> {
+    /// Goes on with a process until it has to wait or is done.
+    pub fn run_task(&mut self, task: u32) {
+        loop {
+            let flow =
+                if self.tasks[task].copying.is_some() { self.copy_step(task) } else { self.step(task) };
+            match flow {
+                Flow::On => {}
+                Flow::Blocked => return,
+                Flow::Done => {
+                    if self.tasks[task].pending_cpu_ns > 0 {
+                        if let Flow::Blocked = self.compute(task, 0) {
+                            return;
+                        }
+                    }
+                    self.finish_task(task);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn advance(&mut self, task: u32) -> Flow {
+        let t = &mut self.tasks[task];
+        t.pc += 1;
+        t.phase = 0;
+        t.iteration = 0;
+        t.position = 0;
+        Flow::On
+    }
+
+    pub(super) fn step(&mut self, task: u32) -> Flow {
+        let t = &self.tasks[task];
+        let (pc, phase) = (t.pc, t.phase);
+        let Some(instruction) = self.program.get(pc as usize) else { return Flow::Done };
+        // Most instructions have a first part that may block, and are done when the process comes back.
+        if phase == 9 {
+            return self.advance(task);
+        }
+        if let (8, Instruction::Stage { to, .. }) = (phase, instruction) {
+            let to = *to;
+            let last = self.tasks[task].files[to as usize].staged.len() - 1;
+            self.tasks[task].phase = 9;
+            return self.await_staged(task, to, last);
+        }
+        match instruction {
+            Instruction::Pattern(pattern) => {
+                let pattern = **pattern;
+                self.pattern_step(task, &pattern)
+            }
+            Instruction::Events(events) => {
+                let events = **events;
+                self.events_step(task, &events)
+            }
+            Instruction::ReadVector { file, .. } => {
+                let file = *file;
+                if phase == 0 {
+                    let Instruction::ReadVector { ranges, .. } = &self.program[pc as usize] else {
+                        return Flow::On;
+                    };
+                    let ranges = ranges.to_vec();
+                    let t = &mut self.tasks[task];
+                    t.ranges = ranges;
+                    t.phase = 1;
+                }
+                match self.vector_step(task, file, Access::Buffered) {
+                    Flow::Done => self.advance(task),
+                    flow => flow,
+                }
+            }
+            simple => {
+                let simple = simple.clone();
+                self.simple_step(task, &simple)
+            }
+        }
+    }
+
+    pub(super) fn simple_step(&mut self, task: u32, instruction: &Instruction) -> Flow {
+        self.tasks[task].phase = 9;
+        match *instruction {
+            Instruction::Compute { cpu_ns } => self.compute(task, cpu_ns),
+            Instruction::Wait { wait_ns } => {
+                let until = self.now + wait_ns;
+                self.pause(task, until, State::Other, Phase::None)
+            }
+            Instruction::Open { file } => {
+                self.tasks[task].files[file as usize].open = true;
+                self.metadata(task, file, false, None)
+            }
+            Instruction::Stat { file } => self.metadata(task, file, false, Some(1)),
+            Instruction::Create { file } => {
+                self.release(task, file);
+                self.metadata(task, file, true, Some(1))
+            }
+            Instruction::Close { file } => {
+                let instance = self.current_file(task, file);
+                self.tasks[task].files[file as usize].open = false;
+                let i = &self.instances[instance];
+                let remote = matches!(self.mounts[i.mount as usize].backend, Backend::Service(_));
+                let host = self.mounts[i.mount as usize].host as usize;
+                let dirty = self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 || i.writes > 0;
+                if remote && dirty {
+                    // Close-to-open consistency.
+                    return self.operate(task, file, OpKind::Sync, 0, 0, false);
+                }
+                Flow::On
+            }
+            Instruction::Fsync { file } => {
+                self.current_file(task, file);
+                self.operate(task, file, OpKind::Sync, 0, 0, false)
+            }
+            Instruction::Delete { file } => {
+                let flow = self.metadata(task, file, true, Some(1));
+                self.drop_file(task, file);
+                flow
+            }
+            Instruction::Read { file, offset, length, access } => {
+                self.read(task, file, offset, length, access)
+            }
+            Instruction::Write { file, offset, length, access } => {
+                self.write(task, file, offset, length, access)
+            }
+            Instruction::Loop { times, end } => {
+                let t = &mut self.tasks[task];
+                if times == 0 {
+                    t.pc = end;
+                    t.phase = 0;
+                } else {
+                    t.loops.push((t.pc, times - 1));
+                    self.advance(task);
+                }
+                Flow::On
+            }
+            Instruction::Again { start } => {
+                let t = &mut self.tasks[task];
+                match t.loops.last_mut() {
+                    Some((at, left)) if *at == start && *left > 0 => {
+                        *left -= 1;
+                        t.pc = start + 1;
+                        t.phase = 0;
+                        Flow::On
+                    }
+                    _ => {
+                        t.loops.pop();
+                        self.advance(task)
+                    }
+                }
+            }
+            Instruction::Packet => self.ask_for_packet(task),
+            Instruction::Stage { from, to, chunk, background } => {
+                self.stage(task, from, to, chunk);
+                if background {
+                    return Flow::On;
+                }
+                // Waits as `take` does, without taking.
+                self.await_staged(task, to, self.tasks[task].files[to as usize].staged.len() - 1)
+            }
+            Instruction::Take { file } => self.take(task, file),
+            Instruction::ReadVector { .. } | Instruction::Pattern(_) | Instruction::Events(_) => Flow::On,
+        }
+    }
+
+    pub(super) fn pattern_step(&mut self, task: u32, p: &Pattern) -> Flow {
+        match self.tasks[task].phase {
+            0 => {
+                if self.tasks[task].iteration >= p.count {
+                    return self.advance(task);
+                }
+                self.tasks[task].phase = 1;
+                let vector = u64::from(p.vector).min(p.count - self.tasks[task].iteration);
+                self.compute(task, p.cpu_ns * vector)
+            }
+            1 => {
+                let instance = self.current_file(task, p.file);
+                let file_bytes = self.instances[instance].bytes;
+                let span = match (p.span, p.op) {
+                    (0, PatternOp::Read) => file_bytes.saturating_sub(p.offset),
+                    (0, PatternOp::Write) => p.count * p.length,
+                    (span, _) => span,
+                };
+                let t = &mut self.tasks[task];
+                let vector = u64::from(p.vector).min(p.count - t.iteration);
+                t.ranges.clear();
+                for _ in 0..vector {
+                    let at = offsets::next(
+                        &p.order,
+                        t.iteration,
+                        p.count,
+                        p.length,
+                        span,
+                        &mut t.position,
+                        &mut t.stream,
+                    );
+                    t.ranges.push((p.offset + at, p.length));
+                    t.iteration += 1;
+                }
+                t.next_range = 0;
+                t.phase = 2;
+                let job = &mut self.jobs[t.job as usize];
+                job.events += p.events * vector;
+                job.bytes.uncompressed_bytes += p.uncompressed * vector;
+                Flow::On
+            }
+            _ => {
+                if p.op == PatternOp::Write {
+                    let t = &mut self.tasks[task];
+                    let Some(&(offset, length)) = t.ranges.get(t.next_range as usize) else {
+                        t.phase = 0;
+                        return Flow::On;
+                    };
+                    t.next_range += 1;
+                    return self.write(task, p.file, Some(offset), length, p.access);
+                }
+                match self.vector_step(task, p.file, p.access) {
+                    Flow::Done => {
+                        self.tasks[task].phase = 0;
+                        Flow::On
+                    }
+                    flow => flow,
+                }
+            }
+        }
+    }
+
+    /// The next of a list of ranges, or all at once where the service takes vectors. Done when all are read.
+    pub(super) fn vector_step(&mut self, task: u32, file: u32, access: Access) -> Flow {
+        let t = &self.tasks[task];
+        let (next, count) = (t.next_range as usize, t.ranges.len());
+        if next >= count {
+            self.tasks[task].next_range = 0;
+            return Flow::Done;
+        }
+        let instance = self.current_file(task, file);
+        let together = count > 1 && !self.caches(instance);
+        let last = if together { count } else { next + 1 };
+        let mut flow = Flow::On;
+        for number in next..last {
+            let (offset, length) = self.tasks[task].ranges[number];
+            self.tasks[task].next_range += 1;
+            if let Flow::Blocked = self.read(task, file, offset, length, access) {
+                flow = Flow::Blocked;
+            }
+        }
+        flow
+    }
+
+    pub(super) fn events_step(&mut self, task: u32, e: &Events) -> Flow {
+        let (first, count) = match self.tasks[task].packet {
+            Some(packet) => (packet.first, packet.count),
+            None => (0, e.events),
+        };
+        let clusters_from = first / e.per_cluster;
+        let clusters_to = (first + count).div_ceil(e.per_cluster);
+        let per_step = u64::from(e.vector.min(e.reads));
+        let steps = u64::from(e.reads).div_ceil(per_step);
+        match self.tasks[task].phase {
+            0 => {
+                let t = &mut self.tasks[task];
+                let mut cluster = clusters_from + t.iteration / steps;
+                while cluster < clusters_to && offsets::skipped(cluster, e.skip) {
+                    t.iteration = (cluster + 1 - clusters_from) * steps;
+                    cluster += 1;
+                }
+                if cluster >= clusters_to {
+                    return self.advance(task);
+                }
+                let step = t.iteration % steps;
+                let mine =
+                    (first + count).min((cluster + 1) * e.per_cluster) - first.max(cluster * e.per_cluster);
+                // The events' work is spread evenly over the cluster's steps.
+                let work = mine * e.cpu_ns * (step + 1) / steps - mine * e.cpu_ns * step / steps;
+                t.phase = 1;
+                if step == 0 {
+                    let job = &mut self.jobs[t.job as usize];
+                    job.events += mine;
+                    job.bytes.uncompressed_bytes += mine * e.uncompressed;
+                }
+                self.compute(task, work)
+            }
+            1 => {
+                let instance = self.current_file(task, e.file);
+                let file_bytes = self.instances[instance].bytes;
+                let t = &mut self.tasks[task];
+                let cluster = clusters_from + t.iteration / steps;
+                let step = t.iteration % steps;
+                t.iteration += 1;
+                t.ranges.clear();
+                for read in step * per_step..((step + 1) * per_step).min(u64::from(e.reads)) {
+                    let range = offsets::in_cluster(cluster, read, e, file_bytes);
+                    t.ranges.push(range);
+                }
+                t.next_range = 0;
+                t.phase = 2;
+                Flow::On
+            }
+            _ => match self.vector_step(task, e.file, e.access) {
+                Flow::Done => {
+                    self.tasks[task].phase = 0;
+                    Flow::On
+                }
+                flow => flow,
+            },
+        }
+    }
+}
