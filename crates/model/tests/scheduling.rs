@@ -1,8 +1,10 @@
 //! The block layer against queueing theory, the kernel's promises, and the law of the late wake.
 
+use headrace_model::drive::{build, Drive};
 use headrace_model::ideal::{IdealDrive, IdealSpec, ServiceTime};
 use headrace_model::request::{Completion, Device, Nanos, Op, Request};
 use headrace_model::scheduler::{BlockQueue, QueueSpec, SchedulerSpec, SubmittedIo};
+use headrace_model::spec::DriveSpec;
 use headrace_model::stream::Stream;
 use proptest::prelude::*;
 
@@ -237,6 +239,16 @@ fn processes_share_the_drive_fairly() {
     }
 }
 
+/// A disk of 7200 turns a minute with command queuing, a write cache and read-ahead of its own.
+fn disk() -> Box<Drive> {
+    let spec = DriveSpec::from_json(
+        r#"{"kind": "hdd", "name": "disk", "capacity_bytes": 320000000000, "rotation_rpm": 7200,
+            "rates": {"outer_bytes_per_s": 108000000}, "link_bytes_per_s": 300000000,
+            "seek": {"curve": "sheet", "track_to_track_ms": 2.0, "average_ms": 12.0}}"#,
+    );
+    Box::new(build(&spec.unwrap(), 5).unwrap())
+}
+
 const ALL: [&str; 8] = ["noop", "none", "deadline", "mq-deadline", "anticipatory", "cfq", "bfq", "kyber"];
 
 proptest! {
@@ -246,6 +258,7 @@ proptest! {
     #[test]
     fn a_late_wake_changes_nothing(
         scheduler in prop::sample::select(ALL.to_vec()),
+        turning in any::<bool>(),
         depth in 1u32..8,
         steps in prop::collection::vec((0u64..5_000_000, 0u64..2000, 0u32..5, 0u8..8), 1..150),
         late in prop::collection::vec(0u64..40_000_000, 1..20),
@@ -258,7 +271,11 @@ proptest! {
                 nr_requests: 24,
                 ..QueueSpec::default()
             };
-            let mut queue = BlockQueue::new(drive(3_000_000, depth.min(3), ServiceTime::Exponential), &spec);
+            let mut queue = if turning {
+                BlockQueue::new(disk(), &spec)
+            } else {
+                BlockQueue::new(drive(3_000_000, depth.min(3), ServiceTime::Exponential), &spec)
+            };
             let mut done = Vec::new();
             let mut now = 0;
             for (tag, &(gap, place, process, what)) in steps.iter().enumerate() {
