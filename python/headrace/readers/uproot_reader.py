@@ -18,6 +18,10 @@ from headrace.readers.ntuple_columns import fields_of, read_field
 from headrace.readers.spans import Span
 
 
+_FEW_COLUMNS = 8
+"""Up to so many columns are read one by one: `TTree.arrays` looks through all branches of the tree at each call."""
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Some consecutive events of one file."""
@@ -123,6 +127,7 @@ class _OpenFile:
         except BaseException:
             self.handle.close()
             raise
+        self._branches: dict[str, Any] = {}
         self.offset_bytes = 8 if self._ntuple else 4
         """Of one offset of a collection's column in this format."""
 
@@ -130,6 +135,8 @@ class _OpenFile:
         """These columns of the events `start <= event < stop`."""
         if self._ntuple:
             return {column: read_field(self._tree, self._fields[column], start, stop) for column in columns}
+        if len(columns) <= _FEW_COLUMNS:
+            return {column: self._array(column, start, stop) for column in columns}
         found = self._tree.arrays(
             filter_name=list(columns),
             entry_start=start,
@@ -139,6 +146,13 @@ class _OpenFile:
             array_cache=None,
         )
         return {column: found[column] for column in columns}
+
+    def _array(self, column: str, start: int, stop: int) -> Any:
+        if column not in self._branches:
+            self._branches[column] = self._tree[column]
+        return self._branches[column].array(
+            entry_start=start, entry_stop=stop, library="ak", array_cache=None
+        )
 
     def cluster_ends(self, columns: Sequence[str]) -> list[int]:
         """Events at which the baskets of all these columns end together, rising; the last is the number of events."""
@@ -191,4 +205,8 @@ def event_bytes(array: Any, offset_bytes: int) -> int:
     """Bytes of the event data in an awkward array: values, and an offset an event where it is jagged."""
     if array.ndim == 1:
         return int(ak.to_numpy(array).nbytes)
+    layout: Any = array.layout
+    if isinstance(layout, ak.contents.ListOffsetArray) and layout.content.is_numpy:
+        offsets = layout.offsets.data
+        return int(offsets[-1] - offsets[0]) * int(layout.content.dtype.itemsize) + len(array) * offset_bytes
     return int(ak.to_numpy(ak.flatten(array, axis=1)).nbytes) + len(array) * offset_bytes
