@@ -206,7 +206,7 @@ def event_bytes(array: Any, offset_bytes: int) -> int:
     if array.ndim == 1:
         return int(ak.to_numpy(array).nbytes)
     layout: Any = array.layout
-    if isinstance(layout, ak.contents.ListOffsetArray) and layout.content.is_numpy:
-        offsets = layout.offsets.data
+    if type(layout).__name__ == "ListOffsetArray" and layout.content.is_numpy:
+        offsets: Any = layout.offsets.data
         return int(offsets[-1] - offsets[0]) * int(layout.content.dtype.itemsize) + len(array) * offset_bytes
     return int(ak.to_numpy(ak.flatten(array, axis=1)).nbytes) + len(array) * offset_bytes
