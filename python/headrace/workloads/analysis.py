@@ -47,31 +47,43 @@ class Analysis(Workload):
 
     def run(self, job: JobInput) -> JobOutput:
         """Reads, fills and fits. Raises HeadraceError for a file that cannot be read whole."""
-        from headrace.higgs.columns import SEARCH_COLUMNS
         from headrace.higgs.fits import peaks
-        from headrace.higgs.histograms import Histograms
+
+        begun = time.monotonic()
+        candidates, numbers, reading = self._search(job)
+        read = time.monotonic()
+        found = peaks(numbers) if numbers else {}
+        return JobOutput(
+            phases=[("read", begun, read), ("fit", read, time.monotonic())],
+            results={"four_lepton_events": candidates, "peaks": found, "histograms": numbers},
+            **reading,
+        )
+
+    def _search(self, job: JobInput) -> tuple[int, dict[str, dict[str, Any]], dict[str, Any]]:
+        """Four-lepton events, histograms, and the fields of a JobOutput that reading gives."""
+        from headrace.higgs.columns import SEARCH_COLUMNS
+        from headrace.higgs.histograms import AXES, Histograms
+
+        if self.analysis.reader != "uproot":
+            from headrace.readers.root_reader import run_with_root
+
+            totals, numbers = run_with_root(self.analysis, job, SEARCH_COLUMNS, AXES, search=True)
+            return totals.found, numbers, totals.output()
+
         from headrace.higgs.selection import search
         from headrace.readers.uproot_reading import UprootReading
 
         reading = UprootReading(self.analysis, job)
         histograms = Histograms()
-        begun = time.monotonic()
         candidates = sum(search(chunk.columns, histograms) for chunk in reading.chunks(SEARCH_COLUMNS))
-        read = time.monotonic()
-        numbers = histograms.numbers()
-        found = peaks(numbers)
-        return JobOutput(
-            phases=[("read", begun, read), ("fit", read, time.monotonic())],
-            results={"four_lepton_events": candidates, "peaks": found, "histograms": numbers},
-            **reading.output(),
-        )
+        return candidates, histograms.numbers(), reading.output()
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The sum of the jobs' histograms, and the peaks fitted in it: mass, width and yield of the Higgs boson."""
         from headrace.higgs.fits import peaks
         from headrace.higgs.histograms import merged
 
-        parts = [output for output in outputs if "histograms" in output]
+        parts = [output for output in outputs if output.get("histograms")]
         if not parts:
             return {}
         names = list(parts[0]["histograms"])

@@ -54,6 +54,21 @@ class Scan(Workload):
 
     def run(self, job: JobInput) -> JobOutput:
         """Reads and fills. Raises HeadraceError for a file that cannot be read whole."""
+        return self._run_uproot(job) if self.scan.reader == "uproot" else self._run_root(job)
+
+    def _run_root(self, job: JobInput) -> JobOutput:
+        from headrace.readers.root_reader import run_with_root
+
+        axes = {"histogram": (self.scan.bins, self.scan.low, self.scan.high)}
+        begun = time.monotonic()
+        totals, histograms = run_with_root(self.scan, job, [self.scan.variable], axes, search=False)
+        return JobOutput(
+            phases=[("read", begun, time.monotonic())],
+            results={"variable": self.scan.variable, **histograms},
+            **totals.output(),
+        )
+
+    def _run_uproot(self, job: JobInput) -> JobOutput:
         import awkward as ak
         import hist
         import numpy as np

@@ -41,7 +41,16 @@ class Skim(Workload):
 
     def check(self) -> list[Problem]:
         """The reader's library."""
-        return reader_problems(self.skim, f"workload.{self.name}")
+        needed_by = f"workload.{self.name}"
+        if self.skim.reader == "event-loop":
+            return [
+                Problem(
+                    what="a way to write events in a classic event loop",
+                    needed_by=needed_by,
+                    remedy='use reader = "uproot" or reader = "rdataframe" for a skim',
+                )
+            ]
+        return reader_problems(self.skim, needed_by)
 
     def dataset(self, slots_max: int) -> DatasetSpec | None:
         """The data set that is read."""
@@ -61,6 +70,25 @@ class Skim(Workload):
 
     def run(self, job: JobInput) -> JobOutput:
         """Reads, selects, writes. Raises HeadraceError for a file that cannot be read whole."""
+        return self._run_uproot(job) if self.skim.reader == "uproot" else self._run_root(job)
+
+    def _run_root(self, job: JobInput) -> JobOutput:
+        from headrace.readers.root_skim import skim_with_root
+
+        begun = time.monotonic()
+        totals, files = skim_with_root(self.skim, job, self.skim.fraction, self.skim.min_leptons)
+        written = [file for file in files if file.exists()]
+        if self.skim.sync:
+            for file in written:
+                _sync(file)
+        return JobOutput(
+            bytes_written=sum(file.stat().st_size for file in written),
+            phases=[("read and write", begun, time.monotonic())],
+            results={"events_kept": totals.found},
+            **totals.output(),
+        )
+
+    def _run_uproot(self, job: JobInput) -> JobOutput:
         import awkward as ak
 
         from headrace.datasets.writing.events_file import EventsFile

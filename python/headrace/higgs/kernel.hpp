@@ -1,0 +1,495 @@
+// The search of selection.py in C++, and ways to feed it events from a TTree or an RNTuple: compiled by ROOT's
+// interpreter when a workload is warmed. Cuts, order and precision are those of selection.py, so that both fill the same
+// bins; a test holds them to it.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <ROOT/RNTupleReader.hxx>
+#include <ROOT/RNTupleView.hxx>
+#include <ROOT/RVec.hxx>
+#include <TError.h>
+#include <TFile.h>
+#include <TLeaf.h>
+#include <TTree.h>
+
+namespace headrace {
+
+// One column of the present event: `count` values of `size` bytes each at `data`.
+struct Column {
+   std::string name;
+   bool jagged = false;
+   std::size_t size = 0;
+   const void *data = nullptr;
+   std::size_t count = 1;
+
+   template <class T>
+   T at(std::size_t index) const { return static_cast<const T *>(data)[index]; }
+};
+
+struct Columns {
+   std::vector<Column> all;
+   long long bytes = 0;
+
+   explicit Columns(const std::vector<std::string> &names)
+   {
+      for (const auto &name : names) {
+         all.emplace_back();
+         all.back().name = name;
+      }
+   }
+
+   const Column &named(const std::string &name) const
+   {
+      for (const auto &column : all)
+         if (column.name == name)
+            return column;
+      throw std::runtime_error("no column " + name);
+   }
+
+   // Event data of the present event: values, and an offset for each column of a collection.
+   void count(std::size_t offset_bytes)
+   {
+      for (const auto &column : all)
+         bytes += column.count * column.size + (column.jagged ? offset_bytes : 0);
+   }
+};
+
+struct Histogram {
+   double low = 0, high = 1;
+   std::vector<long long> counts;
+
+   Histogram(int bins, double from, double to) : low(from), high(to), counts(bins + 2) {}
+
+   void fill(double value)
+   {
+      const int bins = counts.size() - 2;
+      const double position = (value - low) / (high - low);
+      if (position < 0)
+         ++counts[0];
+      else if (position < 1)
+         ++counts[1 + static_cast<int>(position * bins)];
+      else
+         ++counts[bins + 1]; // NaN too
+   }
+};
+
+// What is done with each event.
+struct Work {
+   std::map<std::string, Histogram> histograms;
+   long long found = 0;
+
+   virtual ~Work() = default;
+   virtual void event() = 0;
+   void add(const std::string &name, int bins, double low, double high) { histograms.emplace(name, Histogram(bins, low, high)); }
+};
+
+// Only counts.
+struct Nothing : Work {
+   void event() override {}
+};
+
+// The workload `scan`.
+struct Scan : Work {
+   const Column &column;
+   char type;
+
+   // `type` is f, d, i, u, l, b, c or ?, after the type of the values.
+   Scan(const Columns &columns, char letter) : column(columns.all.at(0)), type(letter) {}
+
+   double value(std::size_t index) const
+   {
+      switch (type) {
+      case 'f': return column.at<float>(index);
+      case 'd': return column.at<double>(index);
+      case 'i': return column.at<std::int32_t>(index);
+      case 'u': return column.at<std::uint32_t>(index);
+      case 'l': return column.at<std::uint64_t>(index);
+      case 'b': return column.at<std::uint8_t>(index);
+      case 'c': return column.at<std::int8_t>(index);
+      default: return column.at<bool>(index);
+      }
+   }
+
+   void event() override
+   {
+      auto &histogram = histograms.begin()->second;
+      for (std::size_t index = 0; index < column.count; ++index)
+         histogram.fill(value(index));
+   }
+};
+
+struct Momentum {
+   double px = 0, py = 0, pz = 0, energy = 0;
+
+   Momentum operator+(const Momentum &other) const
+   {
+      return {px + other.px, py + other.py, pz + other.pz, energy + other.energy};
+   }
+   double mass() const
+   {
+      const double squared = energy * energy - px * px - py * py - pz * pz;
+      return std::copysign(std::sqrt(std::abs(squared)), squared);
+   }
+   double pt() const { return std::hypot(px, py); }
+};
+
+inline Momentum momentum(double pt, double eta, double phi, double mass)
+{
+   const double pz = pt * std::sinh(eta);
+   return {pt * std::cos(phi), pt * std::sin(phi), pz, std::sqrt(mass * mass + pt * pt + pz * pz)};
+}
+
+struct Lepton {
+   double pt, eta, phi;
+   int charge;
+   Momentum momentum;
+};
+
+struct Pair {
+   Momentum momentum;
+   std::size_t first, second;
+   int flavour;
+   double high, low, mass;
+};
+
+// A collection's columns that the search looks at.
+struct LeptonColumns {
+   const Column &pt, &eta, &phi, &mass, &charge, &loose, &isolation, &dxy, &dz;
+
+   LeptonColumns(const Columns &of, const std::string &name, const std::string &cone)
+      : pt(of.named(name + "_pt")), eta(of.named(name + "_eta")), phi(of.named(name + "_phi")),
+        mass(of.named(name + "_mass")), charge(of.named(name + "_charge")), loose(of.named(name + "_looseId")),
+        isolation(of.named(name + "_pfRelIso" + cone + "_all")), dxy(of.named(name + "_dxy")), dz(of.named(name + "_dz"))
+   {
+   }
+
+   std::vector<Lepton> good(double lowest_pt, double highest_eta) const
+   {
+      std::vector<Lepton> found;
+      for (std::size_t i = 0; i < pt.count; ++i) {
+         const double pt_i = pt.at<float>(i), eta_i = eta.at<float>(i), phi_i = phi.at<float>(i);
+         if (loose.at<bool>(i) && pt_i > lowest_pt && std::abs(eta_i) < highest_eta && isolation.at<float>(i) < 0.35f &&
+             std::abs(dxy.at<float>(i)) < 0.5f && std::abs(dz.at<float>(i)) < 1.0f)
+            found.push_back({pt_i, eta_i, phi_i, charge.at<std::int32_t>(i), momentum(pt_i, eta_i, phi_i, mass.at<float>(i))});
+      }
+      return found;
+   }
+};
+
+inline double distance(double eta, double phi, double other_eta, double other_phi)
+{
+   const double delta = std::remainder(phi - other_phi, 2 * M_PI);
+   return std::hypot(eta - other_eta, delta);
+}
+
+struct Search : Work {
+   const LeptonColumns electrons, muons;
+   const Column &jet_pt, &jet_eta, &jet_phi, &jet_mass, &jet_id;
+   const Column &track_pt, &track_eta, &track_phi, &track_pure, &track_hits, &track_chi2, &missing_pt;
+
+   explicit Search(const Columns &of)
+      : electrons(of, "Electron", "03"), muons(of, "Muon", "04"), jet_pt(of.named("Jet_pt")), jet_eta(of.named("Jet_eta")),
+        jet_phi(of.named("Jet_phi")), jet_mass(of.named("Jet_mass")), jet_id(of.named("Jet_jetId")),
+        track_pt(of.named("Track_pt")), track_eta(of.named("Track_eta")), track_phi(of.named("Track_phi")),
+        track_pure(of.named("Track_isHighPurity")), track_hits(of.named("Track_nHits")),
+        track_chi2(of.named("Track_chi2")), missing_pt(of.named("MET_pt"))
+   {
+   }
+
+   void fill(const char *name, double value) { histograms.at(name).fill(value); }
+
+   static void pairs(const std::vector<Lepton> &leptons, int flavour, std::vector<Pair> &found)
+   {
+      for (std::size_t i = 0; i < leptons.size(); ++i)
+         for (std::size_t j = i + 1; j < leptons.size(); ++j)
+            if (leptons[i].charge + leptons[j].charge == 0) {
+               const Momentum total = leptons[i].momentum + leptons[j].momentum;
+               found.push_back({total, i, j, flavour, std::max(leptons[i].pt, leptons[j].pt),
+                                std::min(leptons[i].pt, leptons[j].pt), total.mass()});
+            }
+   }
+
+   void isolation(const std::vector<Lepton> &leptons, const std::vector<std::size_t> &tracks, const char *name)
+   {
+      for (const auto &lepton : leptons) {
+         double sum = 0;
+         for (const auto track : tracks) {
+            const double apart = distance(lepton.eta, lepton.phi, track_eta.at<float>(track), track_phi.at<float>(track));
+            if (apart < 0.3 && apart > 0.01)
+               sum += track_pt.at<float>(track);
+         }
+         fill(name, sum / lepton.pt);
+      }
+   }
+
+   void four_leptons(const std::vector<Pair> &both)
+   {
+      constexpr double z_mass = 91.1876;
+      const Pair *best_a = nullptr, *best_b = nullptr;
+      double best_rank = 0, best_nearer = 0, best_other = 0;
+      for (std::size_t i = 0; i < both.size(); ++i)
+         for (std::size_t j = i + 1; j < both.size(); ++j) {
+            const Pair &a = both[i], &b = both[j];
+            if (a.flavour == b.flavour &&
+                (a.first == b.first || a.first == b.second || a.second == b.first || a.second == b.second))
+               continue;
+            const bool first_is_nearer = std::abs(a.mass - z_mass) <= std::abs(b.mass - z_mass);
+            const double nearer = first_is_nearer ? a.mass : b.mass, other = first_is_nearer ? b.mass : a.mass;
+            const double leading = std::max(a.high, b.high);
+            const double next = std::max(std::min(a.high, b.high), a.high > b.high ? a.low : b.low);
+            if (!(nearer > 40 && nearer < 120 && other > 12 && other < 120 && leading > 20 && next > 10))
+               continue;
+            const double rank = std::abs(nearer - z_mass) - 1e-6 * other;
+            if (!best_a || rank < best_rank) {
+               best_a = &a, best_b = &b;
+               best_rank = rank, best_nearer = nearer, best_other = other;
+            }
+         }
+      if (!best_a)
+         return;
+      ++found;
+      const Momentum total = best_a->momentum + best_b->momentum;
+      const int electron_pairs = (best_a->flavour == 11) + (best_b->flavour == 11);
+      fill("four_lepton_mass", total.mass());
+      fill(electron_pairs == 2 ? "four_electron_mass" : electron_pairs == 1 ? "two_electron_two_muon_mass" : "four_muon_mass",
+           total.mass());
+      fill("four_lepton_pt", total.pt());
+      fill("heavier_z_mass", best_nearer);
+      fill("lighter_z_mass", best_other);
+   }
+
+   void event() override
+   {
+      const auto good_electrons = electrons.good(7, 2.5), good_muons = muons.good(5, 2.4);
+      std::vector<std::size_t> tracks;
+      for (std::size_t i = 0; i < track_pt.count; ++i)
+         if (track_pure.at<bool>(i) && double(track_pt.at<float>(i)) > 0.7 && track_hits.at<std::int32_t>(i) >= 7 &&
+             track_chi2.at<float>(i) < 3)
+            tracks.push_back(i);
+      fill("good_tracks", tracks.size());
+      isolation(good_muons, tracks, "muon_track_isolation");
+      isolation(good_electrons, tracks, "electron_track_isolation");
+
+      std::vector<Momentum> jets;
+      double sum = 0;
+      for (std::size_t i = 0; i < jet_pt.count; ++i) {
+         const double pt = jet_pt.at<float>(i), eta = jet_eta.at<float>(i);
+         if (pt > 30 && std::abs(eta) < 4.7 && jet_id.at<std::int32_t>(i) >= 2) {
+            if (jets.empty())
+               fill("leading_jet_pt", pt);
+            sum += pt;
+            jets.push_back(momentum(pt, eta, jet_phi.at<float>(i), jet_mass.at<float>(i)));
+         }
+      }
+      fill("jets", jets.size());
+      fill("jet_pt_sum", sum);
+      for (std::size_t i = 0; i < jets.size(); ++i)
+         for (std::size_t j = i + 1; j < jets.size(); ++j)
+            fill("dijet_mass", (jets[i] + jets[j]).mass());
+      fill("missing_pt", missing_pt.at<float>(0));
+
+      std::vector<Pair> both;
+      pairs(good_electrons, 11, both);
+      for (const auto &pair : both)
+         fill("dielectron_mass", pair.mass);
+      const auto electron_pairs = both.size();
+      pairs(good_muons, 13, both);
+      for (auto i = electron_pairs; i < both.size(); ++i)
+         fill("dimuon_mass", both[i].mass);
+      if (both.size() >= 2)
+         four_leptons(both);
+   }
+};
+
+// The first error that ROOT reported since it was last taken; ROOT prints errors and goes on.
+inline std::string &first_error()
+{
+   static std::string text;
+   return text;
+}
+
+inline void keep_error(int level, Bool_t, const char *where, const char *message)
+{
+   if (level >= kError && first_error().empty())
+      first_error() = std::string(where) + ": " + message;
+}
+
+inline void forget_error() { first_error().clear(); }
+
+inline void keep_errors() { SetErrorHandler(keep_error); }
+
+inline std::unique_ptr<TFile> opened(const std::string &file)
+{
+   std::unique_ptr<TFile> found(TFile::Open(file.c_str(), "READ"));
+   if (!found || found->IsZombie())
+      throw std::runtime_error("cannot be opened as a ROOT file");
+   if (found->TestBit(TFile::kRecovered))
+      throw std::runtime_error("truncated: ROOT had to recover it");
+   return found;
+}
+
+// A classic event loop over the events [first, first + count) of a TTree, or to its end for a negative count.
+inline long long loop_tree(const std::string &file, const std::string &name, Columns &columns, long long first, long long count, Work &work)
+{
+   const auto source = opened(file);
+   TTree *tree = source->Get<TTree>(name.c_str());
+   if (!tree)
+      throw std::runtime_error("has no tree " + name);
+   const long long stop = count < 0 ? tree->GetEntries() : first + count;
+   if (stop > tree->GetEntries())
+      throw std::runtime_error("has only " + std::to_string(tree->GetEntries()) + " events");
+   tree->SetBranchStatus("*", false);
+   std::map<std::string, std::vector<char>> buffers;
+   std::vector<std::pair<Column *, const std::int32_t *>> jagged;
+   auto address = [&](TLeaf *leaf, std::size_t values) -> char * {
+      auto &buffer = buffers[leaf->GetName()];
+      if (buffer.empty()) {
+         buffer.resize(std::max<std::size_t>(1, values) * leaf->GetLenType());
+         tree->SetBranchStatus(leaf->GetName(), true);
+         tree->SetBranchAddress(leaf->GetName(), static_cast<void *>(buffer.data()));
+      }
+      return buffer.data();
+   };
+   for (auto &column : columns.all) {
+      TLeaf *leaf = tree->GetLeaf(column.name.c_str());
+      if (!leaf)
+         throw std::runtime_error("no column " + column.name);
+      TLeaf *counter = leaf->GetLeafCount();
+      column.jagged = counter != nullptr;
+      column.size = leaf->GetLenType();
+      column.count = 1;
+      if (counter)
+         jagged.emplace_back(&column, reinterpret_cast<const std::int32_t *>(address(counter, 1)));
+      column.data = address(leaf, counter ? counter->GetMaximum() : 1);
+   }
+   for (long long entry = first; entry < stop; ++entry) {
+      if (tree->GetEntry(entry) <= 0)
+         throw std::runtime_error("event " + std::to_string(entry) + " cannot be read");
+      for (auto &[column, number] : jagged)
+         column->count = *number;
+      columns.count(4);
+      work.event();
+   }
+   return stop - first;
+}
+
+struct View {
+   virtual ~View() = default;
+   virtual void load(std::uint64_t entry, Column &column) = 0;
+};
+
+template <class T>
+struct ValueView : View {
+   ROOT::RNTupleView<T> view;
+   explicit ValueView(ROOT::RNTupleView<T> &&of) : view(std::move(of)) {}
+   void load(std::uint64_t entry, Column &column) override { column.data = &view(entry); }
+};
+
+template <class T>
+struct VectorView : View {
+   ROOT::RNTupleView<ROOT::RVec<T>> view;
+   explicit VectorView(ROOT::RNTupleView<ROOT::RVec<T>> &&of) : view(std::move(of)) {}
+   void load(std::uint64_t entry, Column &column) override
+   {
+      const auto &values = view(entry);
+      column.data = values.data();
+      column.count = values.size();
+   }
+};
+
+template <class T>
+std::unique_ptr<View> view_as(ROOT::RNTupleReader &reader, Column &column)
+{
+   column.size = sizeof(T);
+   if (column.jagged)
+      return std::make_unique<VectorView<T>>(reader.GetView<ROOT::RVec<T>>(column.name));
+   return std::make_unique<ValueView<T>>(reader.GetView<T>(column.name));
+}
+
+inline std::unique_ptr<View> view_of(ROOT::RNTupleReader &reader, Column &column)
+{
+   const auto &descriptor = reader.GetDescriptor();
+   const auto id = descriptor.FindFieldId(column.name);
+   if (id == ROOT::kInvalidDescriptorId)
+      throw std::runtime_error("no column " + column.name);
+   std::string type = descriptor.GetFieldDescriptor(id).GetTypeName();
+   column.jagged = type.rfind("std::vector<", 0) == 0;
+   column.count = 1;
+   if (column.jagged)
+      type = type.substr(12, type.size() - 13);
+   if (type == "float") return view_as<float>(reader, column);
+   if (type == "double") return view_as<double>(reader, column);
+   if (type == "bool") return view_as<bool>(reader, column);
+   if (type == "std::int8_t") return view_as<std::int8_t>(reader, column);
+   if (type == "std::uint8_t") return view_as<std::uint8_t>(reader, column);
+   if (type == "std::int32_t") return view_as<std::int32_t>(reader, column);
+   if (type == "std::uint32_t") return view_as<std::uint32_t>(reader, column);
+   if (type == "std::uint64_t") return view_as<std::uint64_t>(reader, column);
+   throw std::runtime_error("column " + column.name + " is of a type that is not read here: " + type);
+}
+
+// The same over an RNTuple.
+inline long long loop_ntuple(const std::string &file, const std::string &name, Columns &columns, long long first, long long count, Work &work)
+{
+   const auto reader = ROOT::RNTupleReader::Open(name, file);
+   const long long total = reader->GetNEntries();
+   const long long stop = count < 0 ? total : first + count;
+   if (stop > total)
+      throw std::runtime_error("has only " + std::to_string(total) + " events");
+   std::vector<std::unique_ptr<View>> views;
+   for (auto &column : columns.all)
+      views.push_back(view_of(*reader, column));
+   for (long long entry = first; entry < stop; ++entry) {
+      for (std::size_t index = 0; index < views.size(); ++index)
+         views[index]->load(entry, columns.all[index]);
+      columns.count(8);
+      work.event();
+   }
+   return stop - first;
+}
+
+// What RDataFrame calls for each event: its columns, in the order of `columns`.
+template <class T>
+void take(Column &column, const T &value)
+{
+   column.jagged = false;
+   column.size = sizeof(T);
+   column.data = &value;
+   column.count = 1;
+}
+
+template <class T>
+void take(Column &column, const ROOT::RVec<T> &values)
+{
+   column.jagged = true;
+   column.size = sizeof(T);
+   column.data = values.data();
+   column.count = values.size();
+}
+
+inline Columns *fed_columns = nullptr;
+inline Work *fed_work = nullptr;
+inline std::size_t fed_offset_bytes = 4;
+
+template <class... T>
+bool feed(const T &...values)
+{
+   std::size_t index = 0;
+   (take(fed_columns->all[index++], values), ...);
+   fed_columns->count(fed_offset_bytes);
+   fed_work->event();
+   return true;
+}
+
+} // namespace headrace
