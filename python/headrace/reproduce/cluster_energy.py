@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from headrace.catalog import entry
@@ -20,26 +20,35 @@ TARGET = {"local": "local", "nas": "nas", "glusterfs": "gluster"}
 # The file-system tables of the thesis were taken with each scheme's best scheduler, the scheduler tables with its best file system.
 BEST_SCHEDULER = {"local": "deadline", "nas": "noop"}
 BEST_FILESYSTEM = {"hdd": "ext4", "ssd": "xfs"}
+WHOLE, SAMPLE = "cms-tau-analysis", "cms-tau-analysis-sample"
+"""The job, and the part of it that the study files run: the same bursts, fewer of them."""
 POWER_SUPPLY = 0.8
 """Share of the power at the plug that reaches the drives: assumption, a server's power supply at part load (80 PLUS)."""
 
 PARAMETERS = (
-    FreeParameter("CPU work between bursts of reads", "profiles", "cms-tau-analysis", ("steps", 2, "steps", 0, "cpu_ns"), "ns", 1e9, 4e9, "filesystem rows 1, 4"),
-    FreeParameter("start of a job", "profiles", "cms-tau-analysis", ("steps", 0, "wait_ns"), "ns", 1e9, 2e11, "filesystem rows 1, 4"),
-    FreeParameter("reads of a burst", "profiles", "cms-tau-analysis", ("steps", 2, "steps", 1, "count"), "reads", 2, 200, "filesystem rows 1, 4"),
+    FreeParameter("CPU work between bursts of reads", "profiles", "cms-tau-analysis", ("steps", 1, "steps", 1, "cpu_ns"), "ns", 1e9, 4e9, "filesystem rows 1, 4", (("cms-tau-analysis-sample", ("steps", 1, "steps", 1, "cpu_ns")),)),
+    FreeParameter("wait between bursts of reads", "profiles", "cms-tau-analysis", ("steps", 1, "steps", 0, "wait_ns"), "ns", 1e7, 1e9, "filesystem rows 1, 4", (("cms-tau-analysis-sample", ("steps", 1, "steps", 0, "wait_ns")),)),
+    FreeParameter("reads of a burst", "profiles", "cms-tau-analysis", ("steps", 1, "steps", 2, "count"), "reads", 2, 200, "filesystem rows 1, 4", (("cms-tau-analysis-sample", ("steps", 1, "steps", 2, "count")),)),
     FreeParameter("idle power of a node", "nodes", "dell-r210", ("power", "idle_w"), "W", 30, 80, "filesystem rows 1, 4"),
     FreeParameter("power of a busy core", "nodes", "dell-r210", ("power", "core_w"), "W", 4, 25, "filesystem rows 1, 4"),
 )  # fmt: skip
 
 
+@cache
+def sampled_part() -> float:
+    """Whole jobs over the sampled part that is run: a job is nothing but its bursts, so times and energies grow with their number."""
+    whole, part = (entry("profiles", name).written["steps"][1]["times"] for name in (WHOLE, SAMPLE))
+    return float(whole) / float(part)
+
+
 def time_min(cell: Cell, slots: int) -> float:
     """Mean processing time a relative slot, minutes."""
-    return cell.wall_s / 60.0 / (slots / CORES)
+    return cell.wall_s * sampled_part() / 60.0 / (slots / CORES)
 
 
 def energy_wh(cell: Cell) -> float:
     """Energy a job, Wh: everything that the two meters saw, over all jobs."""
-    return cell.total_j / 3600.0 / len(cell.jobs)
+    return cell.total_j * sampled_part() / 3600.0 / len(cell.jobs)
 
 
 def energy_as_published_wh(cell: Cell) -> float:
