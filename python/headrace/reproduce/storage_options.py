@@ -9,21 +9,26 @@ from headrace.reproduce.published import Finding, Number, Published, error_of, r
 from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
 
 STORAGES = ("lustre", "hadoop", "bluearc", "orangefs")
-CLIENTS = (3, 21, 60)
+CLIENTS = (3, 21)
 MB = 1e6
 
+# Reads stand in ten parts of the file, and in the skim without writes too.
+SAME_WORK = tuple(
+    [("nova-skim", ("steps", 2 + 2 * part, "cpu_ns")) for part in range(1, 10)]
+    + [("nova-skim-unwritten", ("steps", 2 + part, "cpu_ns")) for part in range(10)]
+)
 PARAMETERS = (
     FreeParameter("read rate of an OST's storage", "servers", "lustre-fermicloud", ("storage", "read_bytes_per_s"), "bytes/s", 2e7, 1e9, "summary row 0, read"),
     FreeParameter("read rate of a data node's storage", "servers", "hadoop-fermicloud", ("storage", "read_bytes_per_s"), "bytes/s", 1e7, 1e9, "summary row 2, read"),
     FreeParameter("read rate of the filer's storage", "servers", "bluearc-fermilab", ("storage", "read_bytes_per_s"), "bytes/s", 1e8, 2e9, "summary row 4, read"),
     FreeParameter("read rate of a server's storage", "servers", "orangefs-fermicloud", ("storage", "read_bytes_per_s"), "bytes/s", 2e7, 1e9, "summary row 6, read"),
-    FreeParameter("CPU time between reads", "profiles", "nova-skim", ("steps", 2, "steps", 0, "cpu_ns"), "ns", 1e5, 1e8, "root-21-clients row 0"),
+    FreeParameter("CPU time between reads", "profiles", "nova-skim", ("steps", 2, "cpu_ns"), "ns", 1e6, 1e7, "root-21-clients row 0", SAME_WORK),
 )  # fmt: skip
 
 
 def best(cells: Cells, storage: str, workload: str) -> float:
-    """Highest aggregate rate over the numbers of clients, MB/s."""
-    return max(_rate(cell) for cell in cells.all("iozone", target=storage, workload=workload))
+    """Aggregate rate of 21 clients, the number that the study states for most of its tests, MB/s."""
+    return _rate(cells.find("iozone", target=storage, workload=workload, nodes=21))
 
 
 def _rate(cell: Cell) -> float:

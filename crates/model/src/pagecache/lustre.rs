@@ -13,6 +13,8 @@ pub struct LustreReadAhead {
     window: u32,
     read_to: u32,
     started: bool,
+    /// Requests near the one before, in a row (`ras_consecutive_requests`).
+    consecutive: u32,
 }
 
 impl LustreReadAhead {
@@ -25,8 +27,13 @@ impl LustreReadAhead {
         if !near {
             self.window = if first_at_start { step } else { 0 };
             self.read_to = page;
+            self.consecutive = 0;
         } else {
-            self.window = (self.window + step).min(max);
+            self.consecutive += 1;
+            // `ras_update`: the window grows with the second request in a row, and with each after it.
+            if self.consecutive > 1 || self.window > 0 {
+                self.window = (self.window + step).min(max);
+            }
         }
         if self.window == 0 {
             return None;
