@@ -373,7 +373,13 @@ impl World<'_> {
         &mut s.channels[index]
     }
 
+    /// A client's request waits for a slot of its channel. A server that passes a replica on does not: each pipeline is a
+    /// connection and a thread of its own, and a bound shared among pipelines that cross would let them wait for each other.
     pub(super) fn enqueue(&mut self, rpc: u32) {
+        if self.rpcs[rpc].upstream != NONE {
+            self.depart(rpc);
+            return;
+        }
         let limit = self.services[self.rpcs[rpc].service as usize].settled.requests_in_flight;
         let channel = self.channel(rpc);
         if channel.in_flight >= limit {
@@ -385,6 +391,9 @@ impl World<'_> {
     }
 
     pub(super) fn leave_channel(&mut self, rpc: u32) {
+        if self.rpcs[rpc].upstream != NONE {
+            return;
+        }
         let channel = self.channel(rpc);
         channel.in_flight -= 1;
         if let Some(next) = channel.waiting.pop_front() {

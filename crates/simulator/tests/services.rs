@@ -110,6 +110,16 @@ fn more_replicas_make_hdfs_writes_slower() {
 }
 
 #[test]
+fn replica_pipelines_that_cross_do_not_wait_for_each_other() {
+    // Every server is first, second and third of some pipeline, and each client may have two requests under way to it.
+    let tuning = json!({"replicas": 3, "requests_in_flight": 2});
+    let outcome = run(&parse(&through("hdfs", 3, tuning, writing()))).unwrap();
+    sound(&outcome);
+    assert_eq!(outcome.broken_off, None);
+    assert!(outcome.jobs.iter().all(|job| !job.unfinished && job.bytes.written_bytes == 40_000_000));
+}
+
+#[test]
 fn lustre_reads_over_small_gaps_and_nfs_does_not() {
     // Half of the file, in pieces of 24 KiB with gaps of 24 KiB.
     let steps = json!([
