@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import uproot
 
-from headrace.datasets import materialise
+from headrace.datasets import DatasetSpec, materialise
+from headrace.datasets.layout import layout
 from headrace.errors import HeadraceError
 from headrace.workloads import JobInput, JobOutput, Packet, Workload, kinds
 
@@ -115,6 +116,25 @@ def test_a_truncated_file_is_one_clear_message(
         run(workload, files, tmp_path / "s")
     assert str(files[1]) in caught.value.message
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(("format_", "reader"), list(itertools.product(FORMATS, ROOT_READERS)))
+@pytest.mark.parametrize("codec", ["zlib", "zstd"])
+def test_a_damaged_basket_is_one_clear_message(format_: str, reader: str, codec: str, tmp_path: Path) -> None:
+    workload, _ = workload_of("analysis", format_, reader)
+    dataset = DatasetSpec.model_validate({"events": 2000, "files": 1, "format": format_, "codec": codec})
+    (file,) = materialise(dataset, tmp_path)
+    pieces = [piece for piece in layout(file) if piece.column == "Jet_pt"]
+    basket = max(pieces, key=lambda piece: piece.compressed_bytes)
+    content = bytearray(file.read_bytes())
+    place = basket.offset + basket.compressed_bytes // 2
+    content[place : place + 64] = bytes(byte ^ 0xA5 for byte in content[place : place + 64])
+    file.write_bytes(content)
+    with pytest.raises(HeadraceError) as caught:
+        run(workload, [file], tmp_path / "s")
+    assert str(file) in caught.value.message
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) < 500
 
 
 def test_a_skim_in_an_event_loop_is_said_to_be_missing() -> None:

@@ -485,6 +485,9 @@ inline std::size_t fed_offset_bytes = 4;
 template <class... T>
 bool feed(const T &...values)
 {
+   // After an error RDataFrame still calls, with columns that point to nothing.
+   if (!first_error().empty())
+      throw std::runtime_error(first_error());
    std::size_t index = 0;
    (take(fed_columns->all[index++], values), ...);
    fed_columns->count(fed_offset_bytes);

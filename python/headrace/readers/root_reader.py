@@ -9,6 +9,7 @@ nor which bytes it read twice.
 from __future__ import annotations
 
 import importlib
+import re
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -193,8 +194,7 @@ def _letter(file: str, column: str) -> str:
 
 
 def _cause(lines: list[str]) -> str:
-    """The line of an exception out of C++ that says what happened: the last that has more than a signature."""
-    for line in reversed(lines):
-        if "=>" not in line and "::" not in line.split(":")[0]:
-            return line[:200]
-    return lines[-1][:200] if lines else "unknown"
+    """What an exception out of C++ says happened, without the signature of the function that threw it."""
+    text = " ".join(lines)
+    said = re.search(r"(?:RException|runtime_error): (.+?)(?= At: | \(unchecked|$)", text)
+    return (said.group(1) if said else text)[:200] or "unknown"
