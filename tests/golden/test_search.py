@@ -18,9 +18,9 @@ import pytest
 from headrace.datasets.collisions import BLOCK_EVENTS
 from headrace.datasets.shapes import dressed_block
 from headrace.datasets.table import concatenate
-from headrace.higgs.columns import SEARCH_COLUMNS
-from headrace.higgs.histograms import Histograms
-from headrace.higgs.selection import search
+from headrace.workloads.higgs.columns import SEARCH_COLUMNS
+from headrace.workloads.higgs.histograms import Histograms
+from headrace.workloads.higgs.selection import search
 
 GOLDEN = Path(__file__).with_name("search.json")
 

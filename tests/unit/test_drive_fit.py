@@ -39,7 +39,11 @@ def as_fio(tmp_path: Path, drive: Entry, number: int, options: dict[str, str]) -
     job: dict[str, Any] = {"jobname": f"job{number}", "job options": {**options, "ioengine": "libaio"}}
     for direction in ("read", "write"):
         part = result[direction]
-        job[direction] = {"total_ios": part["requests"], "iops": part["iops"], "clat_ns": {"mean": part["latency_ns_mean"]}}
+        job[direction] = {
+            "total_ios": part["requests"],
+            "iops": part["iops"],
+            "clat_ns": {"mean": part["latency_ns_mean"]},
+        }
     path = tmp_path / f"fio{number}.json"
     path.write_text(json.dumps({"fio version": "fio-3.33", "jobs": [job]}))
     return path

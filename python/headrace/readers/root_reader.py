@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import headrace.higgs
+import headrace.workloads.higgs
 from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.errors import HeadraceError
 from headrace.readers.counted_source import is_url
@@ -37,7 +37,7 @@ def root() -> Any:
         warnings.simplefilter("ignore")  # the wheel says that it is an alpha
         module: Any = importlib.import_module("ROOT")
     module.gROOT.SetBatch(True)
-    kernel = Path(headrace.higgs.__file__).with_name("kernel.hpp")
+    kernel = Path(headrace.workloads.higgs.__file__).with_name("kernel.hpp")
     # -O2 for the loop: the interpreter compiles without optimising otherwise.
     if not module.gInterpreter.Declare(f'#pragma cling optimize(2)\n#include "{kernel}"\n'):
         raise HeadraceError(f"{kernel}: ROOT cannot compile it")

@@ -14,7 +14,7 @@ from headrace.readers.spans import spans_of
 if TYPE_CHECKING:
     from headrace.workloads import JobInput
 
-# The cuts of good_leptons in headrace.higgs.selection.
+# The cuts of good_leptons in headrace.workloads.higgs.selection.
 _GOOD = "{0}_looseId && {0}_pt > {1} && abs({0}_eta) < {2} && {0}_pfRelIso{3}_all < 0.35f && abs({0}_dxy) < 0.5f && abs({0}_dz) < 1.0f"
 _LEPTONS = f"Sum({_GOOD.format('Electron', 7, '2.5f', '03')}) + Sum({_GOOD.format('Muon', 5, '2.4f', '04')})"
 

@@ -17,7 +17,6 @@ from headrace.readers.counts import ReadCounts
 from headrace.readers.ntuple_columns import fields_of, read_field
 from headrace.readers.spans import Span
 
-
 _FEW_COLUMNS = 8
 """Up to so many columns are read one by one: `TTree.arrays` looks through all branches of the tree at each call."""
 

@@ -24,7 +24,9 @@ GB_AS_PUBLISHED = {"kingston-ssd": 128, "intel-x25": 160, "hdd-raid0-2": 500}
 MACHINE = {"node8": "glasgow-node8", "node24": "glasgow-node24"}
 
 # The same job, however its input reaches it.
-SAME_MEMORY = tuple((name, ("memory_bytes",)) for name in ("atlas-dq2-local", "atlas-local-ordered", "atlas-local-unordered"))
+SAME_MEMORY = tuple(
+    (name, ("memory_bytes",)) for name in ("atlas-dq2-local", "atlas-local-ordered", "atlas-local-unordered")
+)
 SAME_WAIT = (
     ("atlas-dq2-local", ("steps", 1, "steps", 0, "wait_ns")),
     ("atlas-local-ordered", ("steps", 0, "steps", 0, "wait_ns")),

@@ -47,7 +47,7 @@ class Analysis(Workload):
 
     def run(self, job: JobInput) -> JobOutput:
         """Reads, fills and fits. Raises HeadraceError for a file that cannot be read whole."""
-        from headrace.higgs.fits import peaks
+        from headrace.workloads.higgs.fits import peaks
 
         begun = time.monotonic()
         candidates, numbers, reading = self._search(job)
@@ -61,8 +61,8 @@ class Analysis(Workload):
 
     def _search(self, job: JobInput) -> tuple[int, dict[str, dict[str, Any]], dict[str, Any]]:
         """Four-lepton events, histograms, and the fields of a JobOutput that reading gives."""
-        from headrace.higgs.columns import SEARCH_COLUMNS
-        from headrace.higgs.histograms import AXES, Histograms
+        from headrace.workloads.higgs.columns import SEARCH_COLUMNS
+        from headrace.workloads.higgs.histograms import AXES, Histograms
 
         if self.analysis.reader != "uproot":
             from headrace.readers.root_reader import run_with_root
@@ -70,8 +70,8 @@ class Analysis(Workload):
             totals, numbers = run_with_root(self.analysis, job, SEARCH_COLUMNS, AXES, search=True)
             return totals.found, numbers, totals.output()
 
-        from headrace.higgs.selection import search
         from headrace.readers.uproot_reading import UprootReading
+        from headrace.workloads.higgs.selection import search
 
         reading = UprootReading(self.analysis, job)
         histograms = Histograms()
@@ -80,8 +80,8 @@ class Analysis(Workload):
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The sum of the jobs' histograms, and the peaks fitted in it: mass, width and yield of the Higgs boson."""
-        from headrace.higgs.fits import peaks
-        from headrace.higgs.histograms import merged
+        from headrace.workloads.higgs.fits import peaks
+        from headrace.workloads.higgs.histograms import merged
 
         parts = [output for output in outputs if output.get("histograms")]
         if not parts:

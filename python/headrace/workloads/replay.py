@@ -22,7 +22,9 @@ class ReplayData(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     files: int | None = Field(None, ge=1, description="input files in all")
     file_size: Bytes | None = Field(None, ge=1, description="bytes of each")
-    events: int | None = Field(None, ge=1, description="events that packets hand out in all; those of all files when not given")
+    events: int | None = Field(
+        None, ge=1, description="events that packets hand out in all; those of all files when not given"
+    )
 
 
 class ReplayOptions(WorkloadOptions):
@@ -30,7 +32,8 @@ class ReplayOptions(WorkloadOptions):
 
     profile: str = Field(description="a profile of the catalog, or a TOML file")
     data: ReplayData = Field(
-        default_factory=lambda: ReplayData.model_validate({}), description="input files, when they differ from the profile's"
+        default_factory=lambda: ReplayData.model_validate({}),
+        description="input files, when they differ from the profile's",
     )  # pyright: ignore[reportArgumentType]
     source: str | None = Field(
         None, description="name of a [site.server.NAME] that input outside the target is read from"

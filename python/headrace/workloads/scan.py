@@ -73,8 +73,8 @@ class Scan(Workload):
         import hist
         import numpy as np
 
-        from headrace.higgs.histograms import as_numbers
         from headrace.readers.uproot_reading import UprootReading
+        from headrace.workloads.higgs.histograms import as_numbers
 
         reading = UprootReading(self.scan, job)
         axis = hist.axis.Regular(self.scan.bins, self.scan.low, self.scan.high)
@@ -90,7 +90,7 @@ class Scan(Workload):
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The sum of the jobs' histograms."""
-        from headrace.higgs.histograms import merged
+        from headrace.workloads.higgs.histograms import merged
 
         found = [output["histogram"] for output in outputs if "histogram" in output]
         return {"variable": self.scan.variable, "histogram": merged(found)} if found else {}

@@ -92,9 +92,9 @@ class Skim(Workload):
         import awkward as ak
 
         from headrace.datasets.writing.events_file import EventsFile
-        from headrace.higgs.selection import collection, good_leptons
         from headrace.readers.tables import table_of
         from headrace.readers.uproot_reading import UprootReading
+        from headrace.workloads.higgs.selection import collection, good_leptons
 
         reading = UprootReading(self.skim, job)
         path = job.scratch / f"skim-{job.slot}.root"

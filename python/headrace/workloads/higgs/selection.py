@@ -13,8 +13,8 @@ import awkward as ak
 import numpy as np
 import vector
 
-from headrace.higgs.columns import COLLECTIONS
-from headrace.higgs.histograms import Histograms
+from headrace.workloads.higgs.columns import COLLECTIONS
+from headrace.workloads.higgs.histograms import Histograms
 
 Z_MASS_GEV = 91.1876
 _KINEMATIC = ("pt", "eta", "phi", "mass")
