@@ -1,0 +1,109 @@
+"""Golden: how well cluster-energy is reproduced. A ratchet: these figures were reached, and may only get better."""
+
+import json
+
+import pytest
+
+from headrace import _core
+from headrace.catalog import entry
+from headrace.engine.simulate.scenario import scenario_of
+from headrace.plan.order import make_plan
+from headrace.reproduce import MODULES, reproduce, summary
+from headrace.reproduce.cells import run_cells
+from headrace.reproduce.cluster_energy import NODES, SAMPLE, WHOLE, sampled_part, time_min
+from headrace.reproduce.published import Reproduced
+from headrace.study import load_study
+from headrace.study.resolve import resolve
+
+STUDY = MODULES["cluster-energy"]
+HOLD = {
+    "slots-help",
+    "slot2-equal",
+    "node-power-rises",
+    "energy-flat-ssd-local",
+    "read-ahead-ssd-none",
+    "scheduler-ssd-none",
+    "scheduler-noop-ssd",
+    "nas-overhead",
+    "ssd-saves-a-watt",
+}
+
+
+@pytest.fixture(scope="module")
+def result() -> Reproduced:
+    return reproduce(STUDY)
+
+
+def test_predicted_numbers_meet_the_bar(result: Reproduced) -> None:
+    reached = summary(result)
+    assert reached["median_error"] <= 0.012
+    assert reached["within_25_percent"] >= 0.99
+    assert reached["median_points"] <= 0.018
+    assert reached["within_3_points"] >= 0.63
+
+
+def test_times_and_energies_lie_close(result: Reproduced) -> None:
+    worst = max(
+        abs(number.error)
+        for number in result.numbers
+        if number.error_in == "relative" and number.table != "nas-power"
+    )
+    assert worst <= 0.10
+
+
+def test_calibrated_rows_lie_closer(result: Reproduced) -> None:
+    rows = [number for number in result.numbers if number.role == "calibrate"]
+    assert {(number.table, number.row) for number in rows} == {("filesystem", 1), ("filesystem", 4)}
+    assert max(abs(number.error) for number in rows) <= 0.015
+
+
+def test_findings_hold(result: Reproduced) -> None:
+    holding = {finding.id for finding in result.findings if finding.holds}
+    assert len(result.findings) == 19
+    assert holding >= HOLD
+
+
+def test_energy_is_given_as_published_and_a_job(result: Reproduced) -> None:
+    energies = [number for number in result.numbers if number.unit == "Wh"]
+    assert energies
+    for number in energies:
+        assert float(number.beside.split()[0]) * NODES == pytest.approx(number.obtained, abs=0.02)
+
+
+def test_what_does_not_hold_says_which_assumption_is_missing(result: Reproduced) -> None:
+    for finding in result.findings:
+        assert finding.holds or STUDY.missing[finding.id] in finding.why
+
+
+def test_the_sample_is_a_part_of_the_job() -> None:
+    """All but the number of bursts and the time over which jobs start is the same, and so fitted together."""
+    whole, part = entry("profiles", WHOLE).written, entry("profiles", SAMPLE).written
+    assert part["steps"][1]["steps"] == whole["steps"][1]["steps"]
+    assert part["files"] == whole["files"]
+    assert part["run"]["cpu_spread"] == whole["run"]["cpu_spread"]
+    assert part["run"]["stagger_ns"] * sampled_part() == whole["run"]["stagger_ns"]
+
+
+def test_sampled_jobs_take_the_time_of_whole_ones() -> None:
+    path = next(path for path in STUDY.paths if path.stem == "slots")
+    study = load_study(path)
+
+    def wanted(target: str, drive: str, slots: int) -> bool:
+        return (target, drive, slots) == ("local", "wd-wd3200bekt", 4)
+
+    (sampled,) = run_cells(
+        [path],
+        only=lambda cell: wanted(cell.target, cell.levels["drive"], cell.levels["slots"]),
+    )
+    (trial,) = [
+        trial
+        for trial in make_plan(study).trials
+        if wanted(trial.target, trial.levels["drive"], trial.levels["slots"])
+    ]
+    resolved = resolve(study, trial.target, trial.workload, trial.levels)
+    scenario = scenario_of(resolved, trial.target, trial.workload, study.plan_options.seed)
+    scenario["profiles"][0]["steps"] = entry("profiles", WHOLE).written["steps"]
+    scenario["run"]["stagger_ns"] = entry("profiles", WHOLE).written["run"]["stagger_ns"]
+    jobs = json.loads(_core.simulate_json(json.dumps(scenario)))["jobs"]
+    whole_min = sum(job["end_ns"] - job["start_ns"] for job in jobs) / len(jobs) / 60e9
+    assert time_min(sampled, 4) == pytest.approx(whole_min, rel=0.015)
