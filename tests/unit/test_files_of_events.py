@@ -175,3 +175,17 @@ def test_the_baskets_of_one_unordered_cluster_are_scattered_over_the_file(
         reach[order] = (max(places) - min(places)) / path.stat().st_size
     assert reach["ordered"] < 0.2
     assert reach["unordered"] > 0.4
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_file_beyond_two_gigabytes_is_read_to_its_end(format_: str, tmp_path: Path) -> None:
+    """There ROOT's places need 64 bits."""
+    spec = spec_of(shape="aod", events=32_000, format=format_, level=0, order="unordered")
+    path = written(spec, tmp_path)
+    assert path.stat().st_size > 2**31
+    reader = UprootReader("pread", 1000, ReadCounts())
+    chunks = list(reader.read(Span(str(path), 31_000), ["event", "Muon_pt"]))
+    reader.close()
+    assert [int(chunk.columns["event"][-1]) for chunk in chunks][-1] == 32_000
+    path.unlink()

@@ -202,7 +202,7 @@ class NtupleWriter:
             _BLOB_BYTES * 2,
         )
         data: bytes = anchor.serialize()
-        self._file.add_object("ROOT::RNTuple", self._name, "", data, len(data), big=False)
+        self._file.add_object("ROOT::RNTuple", self._name, "", data, len(data), big=None)
 
     def _pages(self, column: _Column, values: Array) -> list[_Page]:
         size = 8 if column.encoding == "splitindex64" else values.itemsize

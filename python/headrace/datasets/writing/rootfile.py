@@ -58,8 +58,13 @@ class RootFile:
         self._sink.set_file_length(self.free_segments.fileheader.end)
         self._sink.flush()
 
-    def add_object(self, class_name: str, name: str, title: str, data: bytes, size: int, big: bool) -> Any:
-        """Writes an object, `size` bytes when uncompressed, and lists it in the directory. Returns uproot's key."""
+    def add_object(
+        self, class_name: str, name: str, title: str, data: bytes, size: int, big: bool | None
+    ) -> Any:
+        """Writes an object, `size` bytes when uncompressed, and lists it in the directory. Returns uproot's key.
+
+        `big`: with 64-bit places; None where it lies beyond 2 GB only.
+        """
         return self.directory.add_object(self._sink, class_name, name, title, data, size, big=big)
 
     def add_streamers(self, models: list[Any]) -> None:
