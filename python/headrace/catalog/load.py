@@ -7,6 +7,7 @@ An entry is one TOML file. Its table `[source]` says for each field where the va
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -110,9 +111,39 @@ def _drive(document: Document) -> dict[str, Any]:
         _core.drive_check(json.dumps(document.values))
     except _core.ModelError as error:
         field, given, allowed = error.args
-        path: FieldPath = tuple(str(field).split(".")) if not str(field).startswith("(") else ("kind",)
-        raise StudyError([document.fault(path, "cannot be true", given=given, allowed=allowed)]) from None
+        if not str(field).startswith("("):
+            path: FieldPath = tuple(str(field).split("."))
+            raise StudyError([document.fault(path, "cannot be true", given=given, allowed=allowed)]) from None
+        # The table's shape is wrong: the message names the field alone, so its place is looked up.
+        named = re.search(r"field `([^`]+)`", str(given))
+        value = re.search(r"invalid (?:type|value): .*?[`\"]([^`\"]+)[`\"]", str(given))
+        places = [
+            place
+            for place in document.lines
+            if (named and place[-1] == named.group(1))
+            or (value and str(_at(document.values, place)) == value.group(1))
+        ]
+        problem = str(given).partition(", expected")[0]
+        raise StudyError(
+            [
+                document.fault(
+                    places[0] if places else ("kind",), problem, allowed=allowed or _expected(str(given))
+                )
+            ]
+        ) from None
     return document.values
+
+
+def _at(values: Any, place: FieldPath) -> Any:
+    """What stands at a place of a document."""
+    for part in place:
+        values = values[part]
+    return values
+
+
+def _expected(text: str) -> str:
+    """What a message of the model says that may stand there."""
+    return text.partition("expected ")[2].removeprefix("one of ").replace("`", "")
 
 
 def _typed(shelf: str, document: Document) -> Any:

@@ -78,7 +78,8 @@ FREE: dict[str, tuple[Parameter, ...]] = {
         Parameter(("buffer", "write_cache_extents"), 1, 2048, logarithmic=True, whole=True),
     ),
     "ssd": (
-        Parameter(("controller_overhead_us",), 1, 1000, logarithmic=True),
+        Parameter(("controller", "read_overhead_us"), 1, 1000, logarithmic=True),
+        Parameter(("controller", "write_overhead_us"), 1, 1000, logarithmic=True),
         Parameter(("flash", "read_us"), 10, 500, logarithmic=True),
         Parameter(("flash", "program_us"), 50, 5000, logarithmic=True),
     ),
