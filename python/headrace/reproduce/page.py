@@ -76,7 +76,7 @@ def _svg(figure: Figure) -> str:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
         out = io.StringIO()
-        drawing.savefig(out, format="svg", metadata={"Date": None, "Title": figure.title})
+        drawing.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Title": figure.title})
     text = out.getvalue()
     return text[text.index("<svg") :]
 

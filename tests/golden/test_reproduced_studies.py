@@ -1,0 +1,97 @@
+"""Golden: how well three of the four studies are reproduced (cluster-energy has a file of its own). A ratchet: these figures were
+reached, and may only get better."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from headrace.reproduce import MODULES, reproduce, summary
+from headrace.reproduce.published import Reproduced, published
+
+# Median error, share within 25 %, median in points, share within 3 points: at most, at least, at most, at least.
+REACHED: dict[str, tuple[float, float, float | None, float | None]] = {
+    "proof-ssd": (0.06, 1.0, None, None),
+    "worker-node-ssd": (0.07, 1.0, 0.045, 0.40),
+    "storage-options": (0.17, 0.85, 0.02, 1.0),
+}
+HOLD: dict[str, set[str]] = {
+    "proof-ssd": {
+        "scan-ssd-order-of-magnitude",
+        "scan-hdd-ceiling",
+        "scan-ssd-levels-at-cores",
+        "analysis-hdd-peaks-at-2",
+        "analysis-ssd-up-to-10x",
+        "scan-ssd-raid-no-gain",
+        "scan-hdd-raid-doubles",
+        "analysis-raid-levels-at-10",
+        "hdd-raid-no-help-beyond-4",
+        "ssd-raid-10-to-20",
+        "farm-sums",
+    },
+    "worker-node-ssd": {
+        "raid0-best",
+        "cheap-ssd-worse-than-hdd",
+        "ssd-falls-with-slots",
+        "mixed-writes-hurt-ssd",
+        "remote-helps-only-the-cheap-ssd",
+        "remote-below-single-job",
+        "reordering-cuts-seeks",
+    },
+    "storage-options": {
+        "lustre-best-skim",
+        "lustre-reads-too-much",
+        "lustre-vm-write",
+        "hadoop-replicas",
+        "orangefs-name-nodes",
+        "hadoop-metadata",
+    },
+}
+
+
+@cache
+def result(study: str) -> Reproduced:
+    return reproduce(MODULES[study])
+
+
+@pytest.mark.parametrize("study", REACHED)
+def test_predicted_numbers_meet_what_was_reached(study: str) -> None:
+    reached = summary(result(study))
+    median, within, points, within_points = REACHED[study]
+    assert reached["median_error"] <= median
+    assert reached["within_25_percent"] >= within
+    if points is not None and within_points is not None:
+        assert reached["median_points"] <= points
+        assert reached["within_3_points"] >= within_points
+
+
+@pytest.mark.parametrize("study", HOLD)
+def test_findings_hold(study: str) -> None:
+    findings = result(study).findings
+    assert {finding.id for finding in findings} == set(published(study).findings)
+    assert {finding.id for finding in findings if finding.holds} >= HOLD[study]
+    assert all(finding.why for finding in findings)
+
+
+@pytest.mark.parametrize("study", REACHED)
+def test_nothing_is_fitted_to_a_predict_row(study: str) -> None:
+    source = published(study)
+    for parameter in MODULES[study].parameters:
+        table, *rows = parameter.rows.replace(",", " ").split()
+        assert table in source.tables, parameter.rows
+        numbers = [int(word) for word in rows if word.isdigit()]
+        columns = [*source.tables[table].columns]
+        for row in numbers or range(len(source.tables[table].rows)):
+            roles = {source.tables[table].role_of(row, column) for column in columns}
+            assert "calibrate" in roles, f"{parameter.name}: {table} row {row}"
+
+
+@pytest.mark.parametrize("study", REACHED)
+def test_every_published_value_is_there(study: str) -> None:
+    """Each row of each table that holds rates, efficiencies or prices has a number beside it."""
+    source = published(study)
+    there = {(number.table, number.row) for number in result(study).numbers}
+    for table in source.tables.values():
+        for row in range(len(table.rows)):
+            assert (table.id, row) in there, f"{table.id} row {row}"
