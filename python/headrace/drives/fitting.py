@@ -29,7 +29,7 @@ MOST_ERROR = 0.25
 """Standard error over range, above which a value would be a guess."""
 NOISE = 0.01
 """Relative uncertainty of a result of fio, at least; runs of a minute repeat about so well."""
-STEP = 0.04
+STEP = 0.08
 """Of a parameter's range, for differences: coarse enough to stand above the noise of a short run."""
 
 
@@ -256,24 +256,19 @@ def _fit(
     base = _logs(table, observed)
     left: list[Parameter] = []
     for each in free:
-        ends = [_safe(table, observed, [each], np.asarray([end])) for end in (0.02, 0.98)]
+        # Not only the ends: what no drive can have (an outer rate below the inner one, or above the link) tells nothing.
+        ends = [_safe(table, observed, [each], np.asarray([end])) for end in (0.02, 0.35, 0.65, 0.98)]
         effect = max((float(np.max(np.abs(end - base))) for end in ends if end is not None), default=0.0)
         if effect < LEAST_EFFECT:
             why[each.name] = "no result given depends on it"
         else:
             left.append(each)
-    errors: dict[str, float] = {}
-    at = np.asarray([start[each.name] for each in left])
-    while left:
-        say(f"fitting {', '.join(each.name for each in left)}")
-        at = _least(table, left, observed, np.asarray([start[each.name] for each in left]))
-        found = _errors(table, left, observed, at)
-        worst = int(np.argmax(found))
-        if found[worst] <= MOST_ERROR:
-            errors = {each.name: float(error) for each, error in zip(left, found, strict=True)}
-            break
-        why[left[worst].name] = "the results given cannot tell it from the other parameters"
-        del left[worst]
+    left, at, errors = _chosen(table, left, start, observed, base, say)
+    for each in free:
+        if each.name not in errors:
+            why.setdefault(
+                each.name, "the results given cannot tell it from the other parameters, or agree without it"
+            )
     fitted = _with(table, left, at) if left else copy.deepcopy(table)
     parameters: list[Fitted] = []
     for each in free:
@@ -286,6 +281,41 @@ def _fit(
             Fitted(each.name, before, value, error, each.name in errors, why.get(each.name, ""))
         )
     return fitted, parameters
+
+
+def _chosen(
+    table: dict[str, Any],
+    candidates: Sequence[Parameter],
+    start: dict[str, float],
+    observed: Sequence[Observed],
+    base: npt.NDArray[np.float64],
+    say: Callable[[str], None],
+) -> tuple[list[Parameter], npt.NDArray[np.float64], dict[str, float]]:
+    """Takes one parameter after the other, each time the one that helps most, while the results determine all that are
+    taken and another still helps. Never more parameters than results."""
+    taken: list[Parameter] = []
+    at = np.asarray([], np.float64)
+    errors: dict[str, float] = {}
+    left_over = float(np.sqrt(np.mean(base * base)))
+    while len(taken) < len(base):
+        best: tuple[float, list[Parameter], npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+        for each in candidates:
+            if each in taken:
+                continue
+            tried = [*taken, each]
+            say(f"fitting {', '.join(one.name for one in tried)}")
+            found = _least(table, tried, observed, np.append(at, start[each.name]))
+            logs, spread = _safe(table, observed, tried, found), _errors(table, tried, observed, found)
+            if logs is None or float(np.max(spread)) > MOST_ERROR:
+                continue
+            rest = float(np.sqrt(np.mean(logs * logs)))
+            if best is None or rest < best[0]:
+                best = (rest, tried, found, spread)
+        if best is None or left_over - best[0] < NOISE / 2:
+            break
+        left_over, taken, at = best[0], best[1], best[2]
+        errors = {each.name: float(error) for each, error in zip(taken, best[3], strict=True)}
+    return taken, at, errors
 
 
 def _least(
