@@ -15,11 +15,15 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A room may import itself and the rooms named here (law 2). `engine` stands beside the way: records, plan, study, parts, ground.
 GROUND = {"system", "catalog", "published", "document", "units", "errors", "registry", "_core"}
 PARTS = {"targets", "workloads", "probes", "faults", "datasets", "readers"}
+# What jobs and drives were seen to do: used by parts (a probe that traces, a workload that replays) and by the faces.
+CAPTURED = {"traces", "profiles"}
 ALLOWED: dict[str, set[str]] = {
     **{name: {"errors", "registry", "units"} for name in ("units", "errors", "registry", "document")},
     **dict.fromkeys(("system", "catalog", "published"), GROUND),
-    "drives": GROUND,
-    **dict.fromkeys(PARTS, GROUND | PARTS),
+    "traces": GROUND,
+    "profiles": GROUND,
+    "drives": GROUND | {"traces"},
+    **dict.fromkeys(PARTS, GROUND | PARTS | CAPTURED),
     "study": GROUND | PARTS,
     "plan": GROUND | PARTS | {"study"},
     "records": GROUND | {"plan", "study"},
@@ -27,9 +31,10 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": GROUND | {"records", "plan", "study"},
     "report": GROUND | {"analysis", "records", "plan", "study"},
     "reproduce": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report"},
-    "library": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report"},
+    "library": GROUND | PARTS | CAPTURED | {"study", "plan", "records", "engine", "analysis", "report"},
     "cli": GROUND
     | PARTS
+    | CAPTURED
     | {"drives", "study", "plan", "records", "engine", "analysis", "report", "library", "reproduce"},
     "__init__": {"library"},
 }
