@@ -54,6 +54,12 @@ class JobInput:
     """Yields packets until the query is done, when fed so. Ask for the next only when done with the last."""
     keep: Path | None = None
     """A directory whose files are kept in the record (fio's JSON, a log)."""
+    job: int = 0
+    """Its number within the trial: 0, 1, ... over all nodes."""
+    jobs: int = 1
+    """Jobs that are released together, over all nodes."""
+    meeting: Path | None = None
+    """A directory of this machine, empty when the trial begins and removed after it, that its jobs share: where they can keep in step."""
 
 
 @dataclass

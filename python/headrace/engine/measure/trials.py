@@ -121,6 +121,9 @@ def _run(
     scratch_root = (directory or stage.work_dir) / OURS / "scratch"
     shutil.rmtree(scratch_root, ignore_errors=True)
     scratch_root.mkdir(parents=True)
+    meeting = stage.work_dir / "meeting"
+    shutil.rmtree(meeting, ignore_errors=True)
+    meeting.mkdir(parents=True)
     files, events = _files(stage, resolved, workload, trial, directory)
     applied = stage.target.apply(resolved.target_options, stage.context)
     if lacking := [setting for setting in applied if not setting.applied]:
@@ -158,6 +161,7 @@ def _run(
                     files,
                     directory,
                     scratch_root,
+                    meeting,
                     run.slots,
                     trial.seed,
                     record,
@@ -184,6 +188,7 @@ def _run(
         if limit is not None:
             limit.close()
         shutil.rmtree(scratch_root, ignore_errors=True)
+        shutil.rmtree(meeting, ignore_errors=True)
         _drop_empty_logs(record.keep)
     series, totals = watching.finish()
     return _Outcome(applied, crew, totals, series, resident, injected)
@@ -225,6 +230,7 @@ def _inputs(
     files: list[str],
     directory: Path | None,
     scratch: Path,
+    meeting: Path,
     slots: int,
     seed: int,
     record: PartialRecord,
@@ -242,6 +248,9 @@ def _inputs(
             slots=slots,
             seed=seed + job,
             keep=record.keep,
+            job=job,
+            jobs=slots,
+            meeting=meeting,
         )
 
     return make
