@@ -68,6 +68,11 @@ class Started:
     entry: Entry
 
     @property
+    def mark(self) -> str:
+        """What its environment, and that of everything it starts, carries as `MARK`."""
+        return str(self.entry.args["mark"])
+
+    @property
     def pid(self) -> int:
         """Its process id, which is that of its session and group too."""
         return self.process.pid

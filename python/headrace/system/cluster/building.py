@@ -1,0 +1,147 @@
+"""Ground: builds the cluster, changes its links while it stands, and takes it down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import HeadraceError, MissingError
+from headrace.system.cgroups import MemoryLimit
+from headrace.system.cluster.links import LinkSettings, apply_link
+from headrace.system.cluster.namespaces import Interface, make_namespace, run_ip
+from headrace.system.cluster.nodes import Node, NodeSettings
+from headrace.system.requirements import find_program, remedy
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Entry, Journal
+
+_NETWORK = "10.77"
+_MOST_NODES = 250
+
+
+def why_not() -> tuple[str, str] | None:
+    """Why this machine cannot have a cluster, and the remedy; None when it can."""
+    for program in ("ip", "tc", "nsenter", "taskset", "setpriv"):
+        if find_program(program) is None:
+            return f"the program {program} is not installed", remedy(program)
+    if os.geteuid() != 0:
+        return "building nodes and links needs root", "run as root, or name servers that are there already"
+    return None
+
+
+class Cluster:
+    """Nodes by name, in the order in which they were named."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._entries: list[Entry] = []
+        self._nodes: dict[str, Node] = {}
+        self.token = os.urandom(3).hex()
+        self.switch = f"headrace-{self.token}-switch"
+        """Name of the namespace that the bridge is in."""
+
+    @classmethod
+    def build(cls, journal: Journal, nodes: Sequence[NodeSettings]) -> Cluster:
+        """Makes every node and joins them. Raises MissingError, UnsupportedLevelError or HeadraceError; nothing is left then."""
+        if missing := why_not():
+            raise MissingError(missing[0], hint=missing[1])
+        if len({node.name for node in nodes}) != len(nodes):
+            raise HeadraceError("two nodes of the cluster have one name")
+        if len(nodes) > _MOST_NODES:
+            raise HeadraceError(f"{len(nodes)} nodes are more than the {_MOST_NODES} that can be built here")
+        made = cls(journal)
+        try:
+            made._build(nodes)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _build(self, nodes: Sequence[NodeSettings]) -> None:
+        self._entries.append(make_namespace(self._journal, self.switch))
+        run_ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
+        run_ip("-n", self.switch, "link", "set", "bridge", "up")
+        for number, settings in enumerate(nodes):
+            self._add(number, settings)
+
+    def _add(self, number: int, settings: NodeSettings) -> None:
+        namespace = f"headrace-{self.token}-{settings.name}"
+        address = f"{_NETWORK}.0.{number + 1}"
+        port = f"port{number}"
+        self._entries.append(make_namespace(self._journal, namespace))
+        lines = [
+            f"link add {port} type veth peer name eth0 netns {namespace}",
+            f"link set {port} master bridge",
+            f"link set {port} up",
+        ]
+        run_ip("-n", self.switch, batch="\n".join(lines) + "\n")
+        run_ip("-n", namespace, batch=f"addr add {address}/16 dev eth0\nlink set eth0 up\n")
+        apply_link(namespace, self.switch, port, settings.link)
+        memory = None
+        if settings.memory_bytes is not None:
+            memory = MemoryLimit(self._journal, settings.memory_bytes)
+        interface = Interface(settings.name, port, self.switch, reversed=True)
+        self._nodes[settings.name] = Node(settings, namespace, address, interface, memory)
+
+    def __getitem__(self, name: str) -> Node:
+        try:
+            return self._nodes[name]
+        except KeyError:
+            known = ", ".join(self._nodes)
+            raise HeadraceError(f"the cluster has no node {name}; it has: {known}") from None
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._nodes.values())
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._nodes
+
+    @property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """The switch's end of every cable."""
+        return tuple(node.port for node in self)
+
+    def set_link(self, name: str, link: LinkSettings) -> None:
+        """Changes a node's cable while it stands."""
+        node = self[name]
+        apply_link(node.namespace, self.switch, node.port.name, link)
+        node.settings = replace(node.settings, link=link)
+
+    def cut(self, name: str) -> None:
+        """Pulls the cable of a node: nothing passes, connections stay open until they time out."""
+        run_ip("-n", self.switch, "link", "set", self[name].port.name, "down")
+
+    def mend(self, name: str) -> None:
+        """Plugs it in again."""
+        run_ip("-n", self.switch, "link", "set", self[name].port.name, "up")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the record."""
+        return {"nodes": [node.as_dict() for node in self]}
+
+    def close(self) -> None:
+        """Takes it down; what runs on it has to be ended before. Raises HeadraceError when something is left. Safe to call twice."""
+        for node in self:
+            if node.memory is not None:
+                node.memory.close()
+        left: list[str] = []
+        while self._entries:
+            result = self._journal.undo(self._entries.pop())
+            if not result.done:
+                left.append(result.text)
+        self._nodes.clear()
+        if left:
+            raise HeadraceError(
+                f"the cluster could not be taken down: {'; '.join(left)}", hint="headrace undo"
+            )
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
