@@ -19,17 +19,6 @@ pub fn build(spec: &DriveSpec, seed: u64) -> Result<Drive, SpecError> {
     })
 }
 
-impl Drive {
-    /// Ranges (first sector, sectors) acknowledged but not on stable storage at `now`: what a loss of
-    /// power at that moment loses.
-    pub fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        match self {
-            Drive::Hdd(drive) => drive.unflushed(now),
-            Drive::Ssd(drive) => drive.unflushed(now),
-        }
-    }
-}
-
 impl Device for Drive {
     fn capacity_sectors(&self) -> u64 {
         match self {
@@ -74,6 +63,13 @@ impl Device for Drive {
         match self {
             Drive::Hdd(drive) => drive.energy_j(now),
             Drive::Ssd(drive) => drive.energy_j(now),
+        }
+    }
+
+    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
+        match self {
+            Drive::Hdd(drive) => Hdd::unflushed(drive, now),
+            Drive::Ssd(drive) => Ssd::unflushed(drive, now),
         }
     }
 }

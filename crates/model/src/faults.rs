@@ -4,9 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::completions::{Completions, ANSWER_NS};
-use crate::drive::Drive;
-use crate::request::{Completion, Device, Fault, Nanos, Op, Request, Status};
-use crate::spec::{within, SpecError};
+use crate::request::{Completion, Device, Fault, FaultCounts, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::spec::{refuse, within, SpecError};
 use crate::stream::Stream;
 
 const NEVER: Nanos = Nanos::MAX;
@@ -25,6 +24,28 @@ pub enum FaultKind {
     Stall,
     /// The device is gone, with everything it has in flight, until the fault ends.
     DropOff,
+    /// No power, on every drive: what is in flight fails, what is acknowledged and not on stable storage is lost.
+    PowerLoss,
+    /// A drive of a redundant RAID is taken out of service; when the fault ends a new one takes its place, and is rebuilt.
+    Degraded,
+    /// A drive of a redundant RAID is replaced by a new one, which is filled from the others beside the load.
+    Rebuild,
+}
+
+impl FaultKind {
+    /// Whether it befalls a RAID as a whole rather than requests of a drive.
+    pub fn of_the_raid(self) -> bool {
+        matches!(self, FaultKind::Degraded | FaultKind::Rebuild)
+    }
+
+    /// Whether the device answers nothing while it lasts.
+    fn absent(self) -> Option<Fault> {
+        match self {
+            FaultKind::DropOff => Some(Fault::Gone),
+            FaultKind::PowerLoss => Some(Fault::Unpowered),
+            _ => None,
+        }
+    }
 }
 
 /// A fault: what, when, where, how often.
@@ -72,20 +93,36 @@ struct Scheduled {
     until: Nanos,
     random: Stream,
     fired: u64,
+    /// A loss of power whose losses are counted.
+    counted: bool,
 }
 
 impl FaultSpec {
+    pub(crate) fn from(&self) -> Nanos {
+        (self.from_s * 1e9) as Nanos
+    }
+
+    pub(crate) fn until(&self) -> Nanos {
+        self.until_s.map_or(NEVER, |until| (until * 1e9) as Nanos)
+    }
+
     pub fn check(&self) -> Result<(), SpecError> {
         within("fault.from_s", self.from_s, 0.0, 1e9)?;
         if let Some(until) = self.until_s {
             within("fault.until_s", until, self.from_s, 1e9)?;
         } else if self.fault == FaultKind::Stall {
-            return crate::spec::refuse("fault.until_s", "none", "an end: a stall without one never ends");
+            return refuse("fault.until_s", "none", "an end: a stall without one never ends");
         }
         within("fault.probability", self.probability, 0.0, 1.0)?;
         match self.fault {
             FaultKind::LatencySpike { extra_ms } => within("fault.extra_ms", extra_ms, 0.0, 1e7).map(|_| ()),
             FaultKind::SlowDown { factor } => within("fault.factor", factor, 1.0, 1e6).map(|_| ()),
+            FaultKind::PowerLoss if self.drive.is_some() => {
+                refuse("fault.drive", self.drive.unwrap_or(0), "none: power is lost by all drives")
+            }
+            FaultKind::Degraded | FaultKind::Rebuild if self.drive.is_none() => {
+                refuse("fault.drive", "none", "the number of a drive of the RAID")
+            }
             _ => Ok(()),
         }
     }
@@ -136,29 +173,64 @@ pub struct FaultyDevice<D: Device> {
     free: Vec<usize>,
     done: Completions,
     woken: Vec<Completion>,
+    seed: u64,
+    lost_bytes: u64,
+    /// Whether requests are followed; without any fault they pass by.
+    watched: bool,
 }
 
 impl<D: Device> FaultyDevice<D> {
     pub fn new(device: D, faults: &[FaultSpec], seed: u64) -> Result<Self, SpecError> {
-        let mut scheduled = Vec::with_capacity(faults.len());
-        for (number, spec) in faults.iter().enumerate() {
-            spec.check()?;
-            scheduled.push(Scheduled {
-                from: (spec.from_s * 1e9) as Nanos,
-                until: spec.until_s.map_or(NEVER, |until| (until * 1e9) as Nanos),
-                random: Stream::numbered(seed, "fault", number as u64),
-                fired: 0,
-                spec: spec.clone(),
-            });
-        }
-        Ok(FaultyDevice {
+        let mut made = FaultyDevice {
             device,
-            faults: scheduled,
+            faults: Vec::new(),
             flights: Vec::new(),
             free: Vec::new(),
             done: Completions::new(),
             woken: Vec::new(),
-        })
+            seed,
+            lost_bytes: 0,
+            watched: false,
+        };
+        for spec in faults {
+            made.inject(spec)?;
+        }
+        Ok(made)
+    }
+
+    /// Follows every request from now on, so that faults can be injected at any time. For a device without requests.
+    pub fn watch(&mut self) {
+        debug_assert_eq!(self.device.in_flight(), 0);
+        self.watched = true;
+    }
+
+    /// Adds a fault, whose times are the device's own; gives its number. Refused while requests pass by unwatched.
+    pub fn inject(&mut self, spec: &FaultSpec) -> Result<usize, SpecError> {
+        spec.check()?;
+        if !self.watched && self.device.in_flight() > 0 {
+            return refuse(
+                "fault",
+                "requests that are not watched",
+                "a device that is watched from its start",
+            );
+        }
+        self.watched = true;
+        let number = self.faults.len();
+        self.faults.push(Scheduled {
+            from: spec.from(),
+            until: spec.until(),
+            random: Stream::numbered(self.seed, "fault", number as u64),
+            fired: 0,
+            counted: false,
+            spec: spec.clone(),
+        });
+        Ok(number)
+    }
+
+    /// Ends a fault at `now`, if it has not ended. What it has delayed already stays delayed.
+    pub fn lift(&mut self, number: usize, now: Nanos) {
+        let fault = &mut self.faults[number];
+        fault.until = fault.until.min(now.max(fault.from));
     }
 
     pub fn device(&self) -> &D {
@@ -172,14 +244,39 @@ impl<D: Device> FaultyDevice<D> {
 
     /// The absence that covers `now`.
     fn absence(&self, now: Nanos) -> Option<usize> {
-        let gone = |f: &Scheduled| f.spec.fault == FaultKind::DropOff && f.from <= now && now < f.until;
+        let gone = |f: &Scheduled| f.spec.fault.absent().is_some() && f.from <= now && now < f.until;
         self.faults.iter().position(gone)
+    }
+
+    /// How a request ends that an absence meets.
+    fn gone(&self, absence: usize) -> Status {
+        Status::Failed(self.faults[absence].spec.fault.absent().unwrap_or(Fault::Gone))
+    }
+
+    /// Counts what losses of power up to `now` have lost, each at its own moment.
+    fn lose_power(&mut self, now: Nanos) {
+        for index in 0..self.faults.len() {
+            let fault = &self.faults[index];
+            if fault.spec.fault != FaultKind::PowerLoss
+                || fault.counted
+                || fault.from > now
+                || fault.until <= fault.from
+            {
+                continue;
+            }
+            let ranges = self.device.unflushed(fault.from);
+            self.lost_bytes += ranges.iter().map(|&(_, sectors)| sectors * SECTOR_BYTES).sum::<u64>();
+            // It took effect, even if no request was there to see it.
+            self.faults[index].fired += 1;
+            self.faults[index].counted = true;
+        }
     }
 
     /// When the device next goes away, after `since`.
     fn next_absence(&self, since: Nanos) -> Option<(usize, Nanos)> {
         let faults = self.faults.iter().enumerate();
-        let later = faults.filter(|(_, f)| f.spec.fault == FaultKind::DropOff && f.from > since);
+        let later =
+            faults.filter(|(_, f)| f.spec.fault.absent().is_some() && f.from > since && f.from < f.until);
         later.map(|(index, f)| (index, f.from)).min_by_key(|&(_, from)| from)
     }
 
@@ -188,7 +285,7 @@ impl<D: Device> FaultyDevice<D> {
         let seq = self.done.admit();
         if let Some(absence) = self.absence(now) {
             self.faults[absence].fired += 1;
-            self.done.push(now + ANSWER_NS, seq, request.tag, Status::Failed(Fault::Gone));
+            self.done.push(now + ANSWER_NS, seq, request.tag, self.gone(absence));
             return;
         }
         let mut flight = Flight {
@@ -202,7 +299,7 @@ impl<D: Device> FaultyDevice<D> {
             under_way: true,
         };
         for fault in &mut self.faults {
-            if fault.spec.fault == FaultKind::DropOff || !fault.meets(now, &request) {
+            if fault.spec.fault.absent().is_some() || !fault.meets(now, &request) {
                 continue;
             }
             fault.fired += 1;
@@ -211,7 +308,7 @@ impl<D: Device> FaultyDevice<D> {
                 FaultKind::LatencySpike { extra_ms } => flight.extra += (extra_ms * 1e6) as Nanos,
                 FaultKind::SlowDown { factor } => flight.factor *= factor,
                 FaultKind::Stall => flight.not_before = flight.not_before.max(fault.until),
-                FaultKind::DropOff => {}
+                FaultKind::DropOff | FaultKind::PowerLoss | FaultKind::Degraded | FaultKind::Rebuild => {}
             }
         }
         let index = match self.free.pop() {
@@ -229,6 +326,7 @@ impl<D: Device> FaultyDevice<D> {
 
     /// Takes over what the device has ended by `now`, late, failed or lost as the faults will have it.
     fn settle(&mut self, now: Nanos) {
+        self.lose_power(now);
         let mut woken = std::mem::take(&mut self.woken);
         self.device.wake(now, &mut woken);
         for completion in woken.drain(..) {
@@ -245,7 +343,7 @@ impl<D: Device> FaultyDevice<D> {
             match self.next_absence(flight.submitted) {
                 Some((absence, from)) if from <= time => {
                     self.faults[absence].fired += 1;
-                    self.done.push(from, flight.seq, flight.tag, Status::Failed(Fault::Gone));
+                    self.done.push(from, flight.seq, flight.tag, self.gone(absence));
                 }
                 _ => {
                     let status = if flight.fails && completion.status == Status::Done {
@@ -273,16 +371,9 @@ impl<D: Device> FaultyDevice<D> {
             {
                 self.faults[absence].fired += 1;
                 self.flights[index].under_way = false;
-                self.done.push(from, flight.seq, flight.tag, Status::Failed(Fault::Gone));
+                self.done.push(from, flight.seq, flight.tag, self.gone(absence));
             }
         }
-    }
-}
-
-impl FaultyDevice<Drive> {
-    /// Ranges (first sector, sectors) that a loss of power at `now` loses: acknowledged, not on stable storage.
-    pub fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        self.device.unflushed(now)
     }
 }
 
@@ -293,7 +384,7 @@ impl<D: Device> Device for FaultyDevice<D> {
 
     #[inline]
     fn submit(&mut self, now: Nanos, request: Request) {
-        if self.faults.is_empty() {
+        if !self.watched {
             self.device.submit(now, request);
         } else {
             self.submit_faulty(now, request);
@@ -302,7 +393,7 @@ impl<D: Device> Device for FaultyDevice<D> {
 
     #[inline]
     fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        if self.faults.is_empty() {
+        if !self.watched {
             self.device.wake(now, out);
         } else {
             self.settle(now);
@@ -312,7 +403,7 @@ impl<D: Device> Device for FaultyDevice<D> {
 
     #[inline]
     fn next_wake(&self) -> Option<Nanos> {
-        if self.faults.is_empty() {
+        if !self.watched {
             return self.device.next_wake();
         }
         if self.done.in_flight() == 0 {
@@ -324,7 +415,7 @@ impl<D: Device> Device for FaultyDevice<D> {
     }
 
     fn in_flight(&self) -> usize {
-        if self.faults.is_empty() {
+        if !self.watched {
             self.device.in_flight()
         } else {
             self.done.in_flight()
@@ -333,5 +424,13 @@ impl<D: Device> Device for FaultyDevice<D> {
 
     fn energy_j(&self, now: Nanos) -> f64 {
         self.device.energy_j(now)
+    }
+
+    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
+        self.device.unflushed(now)
+    }
+
+    fn fault_counts(&self) -> FaultCounts {
+        FaultCounts { fired: self.fired(), lost_bytes: self.lost_bytes, rebuilt: None }
     }
 }

@@ -29,6 +29,15 @@ pub struct Request {
     pub fua: bool,
 }
 
+/// One request with who submits it, as an I/O scheduler sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubmittedIo {
+    pub request: Request,
+    pub process: u32,
+    /// Someone waits for it: reads, and writes of fsync or O_DIRECT.
+    pub sync: bool,
+}
+
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -38,6 +47,8 @@ pub enum Fault {
     Medium,
     /// The device is gone.
     Gone,
+    /// The device has no power; it comes back with what was on stable storage.
+    Unpowered,
 }
 
 /// How a request ended.
@@ -64,6 +75,14 @@ pub trait Device {
     fn capacity_sectors(&self) -> u64;
     /// Hands a request over at `now`. Every request submitted completes exactly once, if only with a fault.
     fn submit(&mut self, now: Nanos, request: Request);
+    /// As `submit`, with who submits: block queues ask, what lies below them does not.
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        self.submit(now, io.request);
+    }
+    /// From here on I/Os of one submitter may collect, and merge with each other, until `unplug`.
+    fn plug(&mut self) {}
+    /// What collected goes on.
+    fn unplug(&mut self, _now: Nanos) {}
     /// Appends every completion due at or before `now` to `out`, ordered by (time, submission).
     fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>);
     /// When `wake` next has something to do; `None` while idle.
@@ -72,4 +91,60 @@ pub trait Device {
     fn in_flight(&self) -> usize;
     /// Energy drawn from time 0 to `now`, joules (the integral over the power states).
     fn energy_j(&self, now: Nanos) -> f64;
+    /// Ranges (first sector, sectors) acknowledged but not on stable storage at `now`: what a loss of power at that
+    /// moment may lose. `now` as for `wake`.
+    fn unflushed(&mut self, _now: Nanos) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
+    /// What injected faults have done to it.
+    fn fault_counts(&self) -> FaultCounts {
+        FaultCounts::default()
+    }
+}
+
+/// What injected faults have done to a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FaultCounts {
+    /// How often each fault took effect, in the order in which they were given.
+    pub fired: Vec<u64>,
+    /// Bytes acknowledged and not on stable storage when power was lost.
+    pub lost_bytes: u64,
+    /// How much of a replaced drive is filled, 0 to 1.
+    pub rebuilt: Option<f64>,
+}
+
+impl<D: Device + ?Sized> Device for Box<D> {
+    fn capacity_sectors(&self) -> u64 {
+        (**self).capacity_sectors()
+    }
+    fn submit(&mut self, now: Nanos, request: Request) {
+        (**self).submit(now, request);
+    }
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        (**self).submit_io(now, io);
+    }
+    fn plug(&mut self) {
+        (**self).plug();
+    }
+    fn unplug(&mut self, now: Nanos) {
+        (**self).unplug(now);
+    }
+    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        (**self).wake(now, out);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        (**self).next_wake()
+    }
+    fn in_flight(&self) -> usize {
+        (**self).in_flight()
+    }
+    fn energy_j(&self, now: Nanos) -> f64 {
+        (**self).energy_j(now)
+    }
+    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
+        (**self).unflushed(now)
+    }
+    fn fault_counts(&self) -> FaultCounts {
+        (**self).fault_counts()
+    }
 }

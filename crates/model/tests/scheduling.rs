@@ -1,6 +1,6 @@
 //! The block layer against queueing theory, the kernel's promises, and the law of the late wake.
 
-use headrace_model::drive::{build, Drive};
+use headrace_model::drive::build;
 use headrace_model::ideal::{IdealDrive, IdealSpec, ServiceTime};
 use headrace_model::request::{Completion, Device, Nanos, Op, Request};
 use headrace_model::scheduler::{BlockQueue, QueueSpec, SchedulerSpec, SubmittedIo};
@@ -8,7 +8,7 @@ use headrace_model::spec::DriveSpec;
 use headrace_model::stream::Stream;
 use proptest::prelude::*;
 
-fn drive(service_ns: u64, channels: u32, service_time: ServiceTime) -> Box<IdealDrive> {
+fn drive(service_ns: u64, channels: u32, service_time: ServiceTime) -> Box<dyn Device + Send> {
     let spec = IdealSpec {
         capacity_bytes: 1 << 40,
         read_ns: service_ns,
@@ -240,7 +240,7 @@ fn processes_share_the_drive_fairly() {
 }
 
 /// A disk of 7200 turns a minute with command queuing, a write cache and read-ahead of its own.
-fn disk() -> Box<Drive> {
+fn disk() -> Box<dyn Device + Send> {
     let spec = DriveSpec::from_json(
         r#"{"kind": "hdd", "name": "disk", "capacity_bytes": 320000000000, "rotation_rpm": 7200,
             "rates": {"outer_bytes_per_s": 108000000}, "link_bytes_per_s": 300000000,

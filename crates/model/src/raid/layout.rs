@@ -60,6 +60,28 @@ impl Layout {
         (first + index) % self.members
     }
 
+    /// Calls `each(first sector, sectors)` of the whole for the data in a range of a member; parity is none.
+    pub fn for_each_data(&self, member: usize, sector: u64, sectors: u64, mut each: impl FnMut(u64, u64)) {
+        if self.level == Level::Mirrored {
+            each(sector, sectors);
+            return;
+        }
+        let end = (sector + sectors).min(self.member_sectors);
+        let mut at = sector;
+        while at < end {
+            let (stripe, within) = (at / self.chunk, at % self.chunk);
+            let length = (self.chunk - within).min(end - at);
+            let holds = |&index: &usize| {
+                let first = self.data_member(stripe, index);
+                first == member || (self.level == Level::MirroredPairs && first + 1 == member)
+            };
+            if let Some(index) = (0..self.data_chunks()).find(holds) {
+                each((stripe * self.data_chunks() as u64 + index as u64) * self.chunk + within, length);
+            }
+            at += length;
+        }
+    }
+
     /// Calls `each(stripe, index, sector in the chunk, sectors)` for the chunks a request touches.
     pub fn for_each_chunk(&self, sector: u64, sectors: u32, mut each: impl FnMut(u64, usize, u64, u32)) {
         let end = sector + u64::from(sectors);
@@ -109,6 +131,21 @@ mod tests {
                 prop_assert!(places[0].1 < layout.member_sectors);
                 prop_assert!(taken.insert(places[0]));
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_member_holds_is_found_again(level in 0usize..4, chunk in 1u64..9, sector in 0u64..200) {
+            let level = [Level::Striped, Level::Mirrored, Level::Parity(1), Level::MirroredPairs][level];
+            let layout = Layout { level, members: 4, chunk, member_sectors: chunk * 40 };
+            prop_assume!(sector < layout.capacity_sectors() && level != Level::Mirrored);
+            let mut back = Vec::new();
+            layout.for_each_chunk(sector, 1, |stripe, index, within, _| {
+                let member = layout.data_member(stripe, index);
+                layout.for_each_data(member, stripe * chunk + within, 1, |first, length| back.push((first, length)));
+            });
+            prop_assert_eq!(back, vec![(sector, 1)]);
         }
     }
 

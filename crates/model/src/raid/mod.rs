@@ -4,21 +4,24 @@
 //! what is written. Members are woken in the order of their own times, so a late caller changes nothing.
 
 pub mod layout;
+pub mod member;
 pub mod planning;
 pub mod rebuild;
 pub mod spec;
 
 use crate::completions::{Completions, ANSWER_NS};
-use crate::request::{Completion, Device, Fault, Nanos, Op, Request, Status};
+use crate::request::{Completion, Device, Fault, FaultCounts, Nanos, Op, Request, Status, SubmittedIo};
 use crate::spec::SpecError;
 use layout::{Layout, Level, Piece};
 use planning::Lists;
-use rebuild::Rebuild;
+use rebuild::{Change, Rebuild};
 use spec::RaidSpec;
 
 const NEVER: Nanos = Nanos::MAX;
 /// The parent of work that no request asked for.
 const REBUILDING: usize = usize::MAX;
+/// The process number of the RAID's own thread; job's processes have others.
+const RAID_THREAD: u32 = 0;
 
 /// A request of the caller's.
 #[derive(Clone, Copy)]
@@ -27,6 +30,8 @@ struct Parent {
     seq: u64,
     jobs: usize,
     status: Status,
+    process: u32,
+    sync: bool,
 }
 
 /// Pieces that end together; `then` goes out when they have.
@@ -94,6 +99,12 @@ pub struct Raid<D: Device> {
     children: Slab<Child>,
     rebuild: Option<Rebuild>,
     rebuild_bytes_per_s: u64,
+    /// Members that fail or are replaced at their time.
+    changes: Vec<Change<D>>,
+    /// A member was replaced, and how full its successor is.
+    rebuilt: Option<f64>,
+    /// Energy of members that are gone.
+    retired_j: f64,
     done: Completions,
     clock: Nanos,
     woken: Vec<Completion>,
@@ -133,6 +144,9 @@ impl<D: Device> Raid<D> {
             children: Slab::new(),
             rebuild: None,
             rebuild_bytes_per_s: spec.rebuild_bytes_per_s,
+            changes: Vec::new(),
+            rebuilt: None,
+            retired_j: 0.0,
             done: Completions::new(),
             clock: 0,
             woken: Vec::new(),
@@ -155,6 +169,11 @@ impl<D: Device> Raid<D> {
         &mut self.members[index].device
     }
 
+    /// Whether it can lose a member.
+    pub fn is_redundant(&self) -> bool {
+        self.layout.level != Level::Striped
+    }
+
     pub fn is_degraded(&self) -> bool {
         self.members.iter().any(|member| member.failed)
     }
@@ -174,6 +193,11 @@ impl<D: Device> Raid<D> {
                     next = member.next_wake;
                     which = Some(index);
                 }
+            }
+            if let Some(change) = self.next_change().filter(|&(_, due)| due <= next.min(now)) {
+                self.clock = self.clock.max(change.1);
+                self.change(change.0);
+                continue;
             }
             if next > now {
                 break;
@@ -200,14 +224,28 @@ impl<D: Device> Raid<D> {
 
     fn issue(&mut self, job: usize, op: Op, piece: Piece, instead: bool) {
         let fua = self.jobs.slots[job].fua;
+        let (process, sync) = self.submitter(job, op);
         let tag = self.children.insert(Child { job, op, piece, instead }) as u64;
         let member = &mut self.members[piece.member];
         member.pending += 1;
         member.issued += 1;
         member.last_end = piece.sector + u64::from(piece.sectors);
         let Piece { sector, sectors, .. } = piece;
-        member.device.submit(self.clock, Request { tag, op, sector, sectors, fua: fua && op != Op::Read });
+        let request = Request { tag, op, sector, sectors, fua: fua && op != Op::Read };
+        member.device.submit_io(self.clock, SubmittedIo { request, process, sync });
         member.next_wake = member.device.next_wake().unwrap_or(NEVER);
+    }
+
+    /// Whom a member's scheduler sees: who asked, where the piece goes down in the asker's own call (stripes, plain
+    /// reads); else the RAID's own thread (raid5d, raid1d, resync), whose reads are waited for.
+    fn submitter(&self, job: usize, op: Op) -> (u32, bool) {
+        let job = &self.jobs.slots[job];
+        match self.parents.slots.get(job.parent) {
+            Some(parent) if self.layout.level == Level::Striped => (parent.process, parent.sync),
+            Some(parent) if op == Op::Read && job.then_op.is_none() => (parent.process, parent.sync),
+            Some(parent) if op != Op::Read => (RAID_THREAD, parent.sync),
+            _ => (RAID_THREAD, op == Op::Read),
+        }
     }
 
     /// Starts a job of `first` pieces, followed by `then`; the lists are emptied.
@@ -285,6 +323,8 @@ impl<D: Device> Raid<D> {
         }
         let mut instead = Vec::new();
         let recovered = match op {
+            // The others have no power either, and come back with it.
+            _ if fault == Fault::Unpowered => false,
             Op::Read if second && fault != Fault::Gone => false,
             Op::Read => self.plan_instead(piece, &mut instead),
             // A copy or a parity less: the others still hold the data.
@@ -310,6 +350,23 @@ impl<D: Device> Device for Raid<D> {
     }
 
     fn submit(&mut self, now: Nanos, request: Request) {
+        self.submit_io(now, SubmittedIo { request, process: RAID_THREAD, sync: request.op == Op::Read });
+    }
+
+    fn plug(&mut self) {
+        self.members.iter_mut().for_each(|member| member.device.plug());
+    }
+
+    fn unplug(&mut self, now: Nanos) {
+        self.advance(now);
+        for member in &mut self.members {
+            member.device.unplug(now);
+            member.next_wake = member.device.next_wake().unwrap_or(NEVER);
+        }
+    }
+
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        let SubmittedIo { request, process, sync } = io;
         self.advance(now);
         let seq = self.done.admit();
         let end = request.sector.saturating_add(u64::from(request.sectors));
@@ -323,7 +380,14 @@ impl<D: Device> Device for Raid<D> {
             return;
         }
         // One job more than there are holds the parent until all are started.
-        let parent = self.parents.insert(Parent { tag: request.tag, seq, jobs: 1, status: Status::Done });
+        let parent = self.parents.insert(Parent {
+            tag: request.tag,
+            seq,
+            jobs: 1,
+            status: Status::Done,
+            process,
+            sync,
+        });
         self.plan(parent, &request);
         let slot = &mut self.parents.slots[parent];
         slot.jobs -= 1;
@@ -352,6 +416,35 @@ impl<D: Device> Device for Raid<D> {
     }
 
     fn energy_j(&self, now: Nanos) -> f64 {
-        self.members.iter().map(|member| member.device.energy_j(now)).sum()
+        self.retired_j + self.members.iter().map(|member| member.device.energy_j(now)).sum::<f64>()
+    }
+
+    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        for index in 0..self.members.len() {
+            for (sector, sectors) in self.members[index].device.unflushed(now) {
+                self.layout
+                    .for_each_data(index, sector, sectors, |first, length| found.push((first, length)));
+            }
+        }
+        found.sort_unstable();
+        // Copies name the same range more than once, neighbours join.
+        found.dedup_by(|next, kept| {
+            let end = kept.0 + kept.1;
+            let joined = next.0 <= end;
+            if joined {
+                kept.1 = kept.1.max(next.0 + next.1 - kept.0);
+            }
+            joined
+        });
+        found
+    }
+
+    fn fault_counts(&self) -> FaultCounts {
+        let lost_bytes = self.members.iter().map(|member| member.device.fault_counts().lost_bytes).sum();
+        let progress =
+            self.rebuild.as_ref().map(|rebuild| rebuild.position as f64 / self.layout.member_sectors as f64);
+        let fired = self.changes.iter().map(|change| u64::from(change.done)).collect();
+        FaultCounts { fired, lost_bytes, rebuilt: progress.or(self.rebuilt) }
     }
 }

@@ -18,11 +18,69 @@ pub(super) struct Rebuild {
     started: Nanos,
 }
 
+/// A member that fails, or is replaced, at its time.
+pub(super) struct Change<D> {
+    member: usize,
+    due: Nanos,
+    /// What takes its place; nothing for a failure.
+    spare: Option<D>,
+    replaces: bool,
+    pub done: bool,
+}
+
 impl<D: Device> Raid<D> {
+    /// A member goes out of service at `due`; gives the number of the change.
+    pub fn schedule_failure(&mut self, due: Nanos, member: usize) -> usize {
+        self.changes.push(Change { member, due, spare: None, replaces: false, done: false });
+        self.changes.len() - 1
+    }
+
+    /// A member that is out of service by then is replaced at `due`, or once what it has in flight has ended.
+    pub fn schedule_replacement(&mut self, due: Nanos, member: usize, spare: D) -> usize {
+        self.changes.push(Change { member, due, spare: Some(spare), replaces: true, done: false });
+        self.changes.len() - 1
+    }
+
+    /// Brings a change forward to `now`, if it has not come.
+    pub fn hasten(&mut self, number: usize, now: Nanos) {
+        let change = &mut self.changes[number];
+        change.due = change.due.min(now);
+    }
+
+    /// The next change that can take place, and when.
+    pub(super) fn next_change(&self) -> Option<(usize, Nanos)> {
+        let ready = |change: &Change<D>| {
+            let member = &self.members[change.member];
+            !change.done
+                && (!change.replaces || (member.failed && member.pending == 0 && self.rebuild.is_none()))
+        };
+        let changes = self.changes.iter().enumerate();
+        changes.filter(|(_, c)| ready(c)).map(|(n, c)| (n, c.due)).min_by_key(|&(n, due)| (due, n))
+    }
+
+    pub(super) fn change(&mut self, number: usize) {
+        let change = &mut self.changes[number];
+        change.done = true;
+        let (member, spare) = (change.member, change.spare.take());
+        match spare {
+            None => self.fail_member(member),
+            Some(device) => {
+                if let Ok(old) = self.put_in(member, device) {
+                    self.retired_j += old.energy_j(self.clock);
+                    self.rebuilt = Some(0.0);
+                }
+            }
+        }
+    }
+
     /// Puts a new device in the place of a failed member and starts to fill it at `now`; gives the old one
     /// back. What it has in flight must have ended, else the new device comes back itself.
     pub fn replace_member(&mut self, now: Nanos, index: usize, device: D) -> Result<D, D> {
         self.advance(now);
+        self.put_in(index, device)
+    }
+
+    fn put_in(&mut self, index: usize, device: D) -> Result<D, D> {
         let redundant = self.layout.level != Level::Striped;
         let member = &mut self.members[index];
         let fits = device.capacity_sectors() >= self.layout.member_sectors;
@@ -32,7 +90,8 @@ impl<D: Device> Raid<D> {
         member.next_wake = NEVER;
         member.last_end = 0;
         let old = std::mem::replace(&mut member.device, device);
-        self.rebuild = Some(Rebuild { member: index, position: 0, due: now, step: 0, started: now });
+        self.rebuild =
+            Some(Rebuild { member: index, position: 0, due: self.clock, step: 0, started: self.clock });
         Ok(old)
     }
 
@@ -69,6 +128,7 @@ impl<D: Device> Raid<D> {
         let member = rebuild.member;
         if rebuild.position >= self.layout.member_sectors {
             self.rebuild = None;
+            self.rebuilt = Some(1.0);
             self.members[member].failed = false;
             return;
         }

@@ -21,6 +21,7 @@ use crate::histogram::Histogram;
 use crate::request::{Completion, Device, Nanos, Op, Request, Status};
 use requests::{Queued, Requests, Sorted, NONE};
 
+pub use crate::request::SubmittedIo;
 pub use anticipatory::AnticipatoryTunables;
 pub use bfq::BfqTunables;
 pub use cfq::CfqTunables;
@@ -153,18 +154,11 @@ pub struct QueueCounters {
     pub completed: u64,
 }
 
-/// One I/O with who submits it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SubmittedIo {
-    pub request: Request,
-    pub process: u32,
-    /// Someone waits for it: reads, and writes of fsync or O_DIRECT.
-    pub sync: bool,
-}
-
 /// The block layer of one drive.
-pub struct BlockQueue {
-    device: Box<dyn Device + Send>,
+pub struct BlockQueue<D: Device = Box<dyn Device + Send>> {
+    device: D,
+    /// It has no scheduler of its own: I/Os go on as they come, to the queues of the members below.
+    passes_on: bool,
     scheduler: Scheduler,
     table: Requests,
     /// Requests in the scheduler, per direction, by sector: where merging looks.
@@ -189,8 +183,8 @@ pub struct BlockQueue {
     service: Histogram,
 }
 
-impl BlockQueue {
-    pub fn new(device: Box<dyn Device + Send>, spec: &QueueSpec) -> Self {
+impl<D: Device> BlockQueue<D> {
+    pub fn new(device: D, spec: &QueueSpec) -> Self {
         let scheduler = match &spec.scheduler {
             SchedulerSpec::Noop | SchedulerSpec::None => Scheduler::Noop(noop::Noop::default()),
             SchedulerSpec::Deadline(t) => Scheduler::Deadline(deadline::Deadline::new(t.clone())),
@@ -204,6 +198,7 @@ impl BlockQueue {
         };
         BlockQueue {
             device,
+            passes_on: false,
             scheduler,
             table: Requests::default(),
             index: Default::default(),
@@ -225,6 +220,26 @@ impl BlockQueue {
             latency: Histogram::default(),
             service: Histogram::default(),
         }
+    }
+
+    /// The block layer of what Linux md or dm builds over queues: it orders and merges nothing, for each member has
+    /// a scheduler of its own (`md_make_request`); it counts, and holds writers back by `nr_requests`.
+    pub fn passing_on(device: D, nr_requests: u32) -> Self {
+        let spec = QueueSpec {
+            scheduler: SchedulerSpec::None,
+            nr_requests,
+            queue_depth: u32::MAX,
+            max_request_bytes: 0,
+        };
+        BlockQueue { passes_on: true, ..BlockQueue::new(device, &spec) }
+    }
+
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
     }
 
     pub fn counters(&self) -> &QueueCounters {
@@ -262,13 +277,21 @@ impl BlockQueue {
 
     /// From here on I/Os collect, and merge with each other, until `unplug`.
     pub fn plug(&mut self) {
-        self.plugged = true;
+        if self.passes_on {
+            self.device.plug();
+        } else {
+            self.plugged = true;
+        }
     }
 
     /// Hands what collected to the scheduler.
     pub fn unplug(&mut self, now: Nanos) {
         self.plugged = false;
         self.advance(now);
+        if self.passes_on {
+            self.device.unplug(now);
+            return;
+        }
         let mut plug = std::mem::take(&mut self.plug);
         for index in plug.drain(..) {
             self.enter(now, index);
@@ -287,7 +310,7 @@ impl BlockQueue {
             self.send(now, index);
             return;
         }
-        if self.merge(&io) {
+        if !self.passes_on && self.merge(&io) {
             return;
         }
         let direction = usize::from(io.request.op != Op::Read);
@@ -296,7 +319,9 @@ impl BlockQueue {
             return;
         }
         let index = self.new_request(now, &io);
-        if self.plugged {
+        if self.passes_on {
+            self.send(now, index);
+        } else if self.plugged {
             self.plug.push(index);
         } else {
             self.enter(now, index);
@@ -386,6 +411,9 @@ impl BlockQueue {
 
     /// Keeps the drive as full as its depth and the scheduler allow.
     fn dispatch(&mut self, now: Nanos) {
+        if self.passes_on {
+            return;
+        }
         while self.in_drive < self.depth {
             match each!(&mut self.scheduler, s => s.next(now, self.in_drive, &self.table)) {
                 Choice::Dispatch(index) => {
@@ -422,6 +450,7 @@ impl BlockQueue {
             _ => {}
         }
         self.in_drive += 1;
+        let (process, sync) = (request.process, request.sync);
         let request = Request {
             tag: u64::from(index),
             op: request.op,
@@ -429,7 +458,11 @@ impl BlockQueue {
             sectors: request.sectors as u32,
             fua: request.fua,
         };
-        self.device.submit(now, request);
+        if self.passes_on {
+            self.device.submit_io(now, SubmittedIo { request, process, sync });
+        } else {
+            self.device.submit(now, request);
+        }
     }
 
     fn account(&mut self, to: Nanos) {
@@ -487,13 +520,16 @@ impl BlockQueue {
             finished.push(Completion { tag, time: completion.time, status: completion.status });
         });
         self.inside -= ios;
-        if request.op != Op::Flush {
+        if request.op != Op::Flush && !self.passes_on {
             each!(&mut self.scheduler, s => s.completed(now, &request));
         }
         let direction = request.direction();
         while self.allocated[direction] < self.nr_requests {
             let Some(io) = self.waiting[direction].pop_front() else { break };
-            if !self.merge(&io) {
+            if self.passes_on {
+                let index = self.new_request(now, &io);
+                self.send(now, index);
+            } else if !self.merge(&io) {
                 let index = self.new_request(now, &io);
                 self.enter(now, index);
             }
@@ -501,13 +537,25 @@ impl BlockQueue {
     }
 }
 
-impl Device for BlockQueue {
+impl<D: Device> Device for BlockQueue<D> {
     fn capacity_sectors(&self) -> u64 {
         self.device.capacity_sectors()
     }
 
     fn submit(&mut self, now: Nanos, request: Request) {
-        self.submit_io(now, SubmittedIo { request, process: 0, sync: request.op == Op::Read });
+        BlockQueue::submit_io(self, now, SubmittedIo { request, process: 0, sync: request.op == Op::Read });
+    }
+
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        BlockQueue::submit_io(self, now, io);
+    }
+
+    fn plug(&mut self) {
+        BlockQueue::plug(self);
+    }
+
+    fn unplug(&mut self, now: Nanos) {
+        BlockQueue::unplug(self, now);
     }
 
     fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
@@ -531,5 +579,14 @@ impl Device for BlockQueue {
 
     fn energy_j(&self, now: Nanos) -> f64 {
         self.device.energy_j(now)
+    }
+
+    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
+        self.advance(now);
+        self.device.unflushed(now)
+    }
+
+    fn fault_counts(&self) -> crate::request::FaultCounts {
+        self.device.fault_counts()
     }
 }
