@@ -1,0 +1,326 @@
+"""Ground: a real GlusterFS: a glusterd on each server, a volume over their bricks, and the FUSE client that mounts it.
+
+Every glusterd has its own configuration, working directory, run directory, socket and logs, and listens on its node's address
+alone, so that none of the machine's own is touched. Bricks (glusterfsd) and the self-heal daemon are started by glusterd; they
+detach themselves and are found by the mark that they inherit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from typing_extensions import override
+
+from headrace.errors import HeadraceError
+from headrace.system import processes
+from headrace.system.cluster import Node
+from headrace.system.journal import Entry, Journal
+from headrace.system.mounts import read_mounts
+from headrace.system.processes import Started, run_program
+from headrace.system.servers import Server, ServerContext
+
+GLUSTERD_PORT = 24007
+_CLI_PATIENCE_S = 60.0
+_MOUNT_PATIENCE_S = 30.0
+
+_CONFIGURATION = """volume management
+    type mgmt/glusterd
+    option working-directory {work}
+    option run-directory {run}
+    option glusterd-sockfile {socket}
+    option logging-directory {logs}
+    option transport-type socket
+    option transport.socket.bind-address {address}
+    option transport.socket.listen-port {port}
+    option transport.socket.read-fail-log off
+    option transport.socket.keepalive-time 10
+    option transport.socket.keepalive-interval 2
+    option ping-timeout 0
+    option event-threads 1
+    option max-port 60999
+end-volume
+"""
+
+
+class Glusterd(Server):
+    """The management daemon of one server, and the bricks that it starts."""
+
+    kind: ClassVar[str] = "glusterfs"
+    programs: ClassVar[tuple[str, ...]] = ("glusterd", "gluster", "glusterfsd", "glusterfs")
+    ports: ClassVar[tuple[int, ...]] = (GLUSTERD_PORT,)
+
+    @override
+    def configure(self, context: ServerContext) -> None:
+        for folder in ("state", "run"):
+            (context.work_dir / folder).mkdir(exist_ok=True)
+        (context.log_dir / "bricks").mkdir(exist_ok=True)
+        text = _CONFIGURATION.format(
+            work=context.work_dir / "state",
+            run=context.work_dir / "run",
+            socket=self.socket,
+            logs=context.log_dir,
+            address=self.node.address,
+            port=GLUSTERD_PORT,
+        )
+        (context.work_dir / "glusterd.vol").write_text(text)
+
+    @property
+    def socket(self) -> Path:
+        """Where `gluster` reaches it. A socket's name is 107 bytes at most, so it lies right in the work directory."""
+        return self._given().work_dir / "cli"
+
+    @override
+    def commands(self, context: ServerContext) -> Sequence[Sequence[str]]:
+        return [
+            [
+                "glusterd",
+                "-N",
+                "-f",
+                str(context.work_dir / "glusterd.vol"),
+                "-l",
+                str(context.log_dir / f"{self.name}-glusterd.log"),
+                "-L",
+                "WARNING",
+                "-p",
+                str(context.work_dir / "pid"),
+            ]
+        ]
+
+    @override
+    def is_ready(self) -> bool:
+        if not self.socket.exists() or not self.node.accepts(self.node.address, GLUSTERD_PORT):
+            return False
+        with contextlib.suppress(HeadraceError):
+            self.tell("pool", "list", timeout_s=5.0)
+            return True
+        return False
+
+    def tell(self, *words: str, timeout_s: float = _CLI_PATIENCE_S) -> str:
+        """Says something to this glusterd by `gluster`, which answers no question. Raises HeadraceError with its words."""
+        context = self._given()
+        argv = [
+            "gluster",
+            f"--glusterd-sock={self.socket}",
+            f"--log-file={context.log_dir / 'cli.log'}",
+            "--mode=script",
+            "--timeout=50",
+            *words,
+        ]
+        return run_program(context.journal, argv, timeout_s=timeout_s)
+
+    def ask(self, *words: str) -> ElementTree.Element:
+        """The same, the answer as XML."""
+        return ElementTree.fromstring(self.tell("--xml", *words))
+
+    @property
+    def brick_pids(self) -> list[int]:
+        """Processes that serve bricks."""
+        return [pid for pid in self.pids if _program(pid) == "glusterfsd"]
+
+
+def _program(pid: int) -> str:
+    try:
+        return Path(os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])).name
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How files are spread over bricks."""
+
+    replicas: int = 1
+    """Copies of each file; 1: each file on one brick (distribute)."""
+    redundancy: int = 0
+    """Bricks of each set of `disperse` that may be lost; 0: no erasure code."""
+    disperse: int = 0
+    """Bricks of an erasure-coded set; 0: no erasure code."""
+
+    @property
+    def set_bricks(self) -> int:
+        """Bricks that hold one file, or its pieces."""
+        return self.disperse or self.replicas
+
+    def words(self) -> list[str]:
+        """As `gluster volume create` takes it."""
+        if self.disperse:
+            return ["disperse", str(self.disperse), "redundancy", str(self.redundancy)]
+        return ["replica", str(self.replicas)] if self.replicas > 1 else []
+
+
+class Volume:
+    """One volume over bricks of several servers. `create`, then `mount`s, then `delete`."""
+
+    def __init__(self, name: str, servers: Sequence[Glusterd], layout: Layout) -> None:
+        self.name = name
+        self.servers = list(servers)
+        self.layout = layout
+
+    @property
+    def first(self) -> Glusterd:
+        """A server that is alive, to talk to. Raises HeadraceError when none is."""
+        for server in self.servers:
+            if server.pids:
+                return server
+        raise HeadraceError(f"no server of the GlusterFS volume {self.name} is alive")
+
+    def create(self, bricks: Sequence[tuple[Glusterd, Path]], options: Mapping[str, str]) -> None:
+        """Joins the servers to a pool, makes the volume of bricks (directories, one after the other a set) and starts it."""
+        first = self.servers[0]
+        for server in self.servers[1:]:
+            first.tell("peer", "probe", server.node.address)
+        self._wait_for_peers()
+        for _, folder in bricks:
+            folder.mkdir(parents=True, exist_ok=True)
+        places = [f"{server.node.address}:{folder}" for server, folder in bricks]
+        first.tell("volume", "create", self.name, *self.layout.words(), *places, "force")
+        for option, value in options.items():
+            self.set(option, value)
+        first.tell("volume", "start", self.name)
+
+    def _wait_for_peers(self) -> None:
+        deadline = time.monotonic() + _CLI_PATIENCE_S
+        wanted = len(self.servers) - 1
+        while True:
+            peers = self.servers[0].ask("peer", "status").findall("./peerStatus/peer")
+            settled = [
+                peer
+                for peer in peers
+                if peer.findtext("connected") == "1"
+                and "Peer in Cluster" in (peer.findtext("stateStr") or "")
+            ]
+            if len(settled) == wanted:
+                return
+            if time.monotonic() > deadline:
+                raise HeadraceError(
+                    f"of {wanted} peers only {len(settled)} joined the GlusterFS pool: {self.servers[0].last_words()}"
+                )
+            time.sleep(0.1)
+
+    def set(self, option: str, value: str) -> None:
+        """Sets an option of the volume. Raises HeadraceError with Gluster's words when there is none such."""
+        self.first.tell("volume", "set", self.name, option, value)
+
+    def reset(self, option: str) -> None:
+        """Back to its default."""
+        self.first.tell("volume", "reset", self.name, option)
+
+    def get(self, option: str) -> str:
+        """An option as it stands, its default when it was never set."""
+        answer = self.first.ask("volume", "get", self.name, option)
+        value = answer.findtext("./volGetopts/Opt/Value") or answer.findtext("./volGetopts/Value") or ""
+        # A default is marked as such in newer versions: `on (DEFAULT)`.
+        return re.sub(r"\s*\(DEFAULT\)$", "", value.strip())
+
+    def bricks_online(self) -> tuple[int, int]:
+        """(bricks that serve, bricks)."""
+        nodes = self.first.ask("volume", "status", self.name).findall("./volStatus/volumes/volume/node")
+        bricks = [node for node in nodes if (node.findtext("path") or "").startswith("/")]
+        return sum(node.findtext("status") == "1" for node in bricks), len(bricks)
+
+    def to_heal(self) -> int | None:
+        """Entries that a copy still lacks; None where a volume has no copies or that is not known now."""
+        if self.layout.set_bricks < 2:
+            return None
+        answer = self.first.ask("volume", "heal", self.name, "info", "summary")
+        counts = [
+            brick.findtext("totalNumberOfEntries") for brick in answer.findall("./healInfo/bricks/brick")
+        ]
+        if any(count is None or not count.isdigit() for count in counts):
+            return None
+        return sum(int(count or 0) for count in counts)
+
+    def delete(self) -> None:
+        """Stops it and forgets it. Never raises: servers may be dead."""
+        with contextlib.suppress(HeadraceError):
+            self.first.tell("volume", "stop", self.name, "force", timeout_s=15.0)
+
+
+class Client:
+    """The FUSE client of one node, and its mount."""
+
+    def __init__(
+        self, journal: Journal, node: Node | None, directory: Path, started: Started, entry: Entry
+    ) -> None:
+        self._journal = journal
+        self.node = node
+        self.directory = directory
+        self._started = started
+        self._entry = entry
+
+    @classmethod
+    def mount(
+        cls,
+        journal: Journal,
+        node: Node,
+        servers: Sequence[str],
+        volume: str,
+        directory: Path,
+        log: Path,
+        options: Sequence[str] = (),
+    ) -> Client:
+        """Mounts a volume on an empty directory, from within a node; asks the servers (addresses) for it in turn.
+
+        Raises HeadraceError with the end of its log when it does not come.
+        """
+        source = f"{servers[0]}:{volume}"
+        # The mount's entry comes first: undone last, when its process is dead and cannot keep it busy.
+        entry = journal.begin("unmount", directory=str(directory), source=source, lazy=True)
+        argv = [
+            "glusterfs",
+            "--no-daemon",
+            *(f"--volfile-server={address}" for address in servers),
+            f"--volfile-id={volume}",
+            f"--log-file={log}",
+            "--log-level=WARNING",
+            *options,
+            str(directory),
+        ]
+        try:
+            started = node.start(journal, argv)
+        except BaseException:
+            journal.end(entry)
+            raise
+        client = cls(journal, node, directory, started, entry)
+        try:
+            client._wait(volume, log)
+        except BaseException:
+            client.unmount()
+            raise
+        return client
+
+    def _wait(self, volume: str, log: Path) -> None:
+        deadline = time.monotonic() + _MOUNT_PATIENCE_S
+        while True:
+            if any(mount.directory == self.directory for mount in read_mounts()):
+                with contextlib.suppress(OSError):
+                    os.statvfs(self.directory)
+                    return
+            if self._started.process.poll() is not None or time.monotonic() > deadline:
+                said = log.read_text(errors="replace").strip().splitlines()[-3:] if log.exists() else []
+                raise HeadraceError(
+                    f"the GlusterFS volume {volume} cannot be mounted: {' | '.join(said) or 'it says nothing'}"
+                )
+            time.sleep(0.05)
+
+    @property
+    def pids(self) -> list[int]:
+        """Its processes: their CPU time is the client's."""
+        return processes.marked(self._started.mark)
+
+    def unmount(self) -> None:
+        """Unmounts and ends it. Safe to call twice. Raises HeadraceError when the mount stays."""
+        result = self._journal.undo(self._entry)
+        self._started.stop()
+        if not result.done:
+            result = self._journal.undo(self._entry)
+        if not result.done:
+            raise HeadraceError(f"{result.text}", hint="headrace undo")
