@@ -8,7 +8,7 @@ use headrace_model::ideal::IdealDrive;
 use headrace_model::link::{Network, Port};
 use headrace_model::pagecache::{PageCache, PAGE_BYTES};
 use headrace_model::scheduler::{BlockQueue, QueueSpec};
-use headrace_model::spec::SpecError;
+use headrace_model::spec::{DriveSpec, SpecError};
 use headrace_model::storage::Storage;
 use headrace_model::stream::name_hash;
 use headrace_model::virtualisation::{VirtualDisk, VirtualDiskSpec};
@@ -31,21 +31,29 @@ fn at(path: &str, error: SpecError) -> ScenarioError {
     ScenarioError { path: format!("{path}.{}", error.field), given: error.given, allowed: error.allowed }
 }
 
-/// The drive of a volume, with what virtualisation and faults put around it, and its queue depth.
-fn device(
+/// The block layer of a volume: its drive, with what virtualisation and faults put around it, and the queues.
+fn block_layer(
     scenario: &Scenario,
     host: &HostSpec,
     host_name: &str,
     volume: &VolumeSpec,
     path: &str,
-) -> Result<(Box<dyn Device + Send>, u32), ScenarioError> {
+) -> Result<BlockQueue, ScenarioError> {
+    let queue_spec = |depth: u32| QueueSpec {
+        scheduler: volume.scheduler.clone(),
+        nr_requests: volume.nr_requests,
+        queue_depth: volume.queue_depth.unwrap_or(depth),
+        max_request_bytes: volume.max_request_bytes,
+    };
     let seed = scenario.seed ^ name_hash(&format!("{host_name}/{}", volume.name));
+    let mut members = 1;
     let (mut device, depth): (Box<dyn Device + Send>, u32) = match (&volume.storage, &volume.ideal) {
         (Some(spec), _) => {
-            let storage =
-                Storage::build(spec, seed).map_err(|error| at(&format!("{path}.storage"), error))?;
-            let drives = spec.raid.as_ref().map_or(1, |raid| raid.drives);
-            (Box::new(storage), spec.drives[0].queue_depth().saturating_mul(drives))
+            let depth = spec.drives.first().map_or(1, DriveSpec::queue_depth);
+            let storage = Storage::build_queued(spec, seed, Some(&queue_spec(depth)))
+                .map_err(|error| at(&format!("{path}.storage"), error))?;
+            members = spec.raid.as_ref().map_or(1, |raid| raid.drives);
+            (Box::new(storage), depth)
         }
         (None, Some(spec)) => (Box::new(IdealDrive::new(spec, seed)), (spec.channels * 2).max(32)),
         (None, None) => {
@@ -59,9 +67,15 @@ fn device(
             write_bytes_per_s: machine.write_bytes_per_s,
             write_through: machine.write_through,
         };
+        // The guest has a queue of its own over what the hypervisor shows it.
         device = Box::new(VirtualDisk::new(device, spec));
+        return Ok(BlockQueue::new(device, &queue_spec(depth.saturating_mul(members))));
     }
-    Ok((device, depth))
+    Ok(if members > 1 {
+        BlockQueue::passing_on(device, volume.nr_requests.saturating_mul(members))
+    } else {
+        BlockQueue::new(device, &queue_spec(depth))
+    })
 }
 
 fn host_name(spec: &HostSpec, number: u32) -> String {
@@ -212,17 +226,8 @@ impl<'a> World<'a> {
         volume: &VolumeSpec,
         path: &str,
     ) -> Result<(), ScenarioError> {
-        let (device, depth) = device(self.scenario, spec, host_name, volume, path)?;
-        let capacity = device.capacity_sectors();
-        let queue = BlockQueue::new(
-            device,
-            &QueueSpec {
-                scheduler: volume.scheduler.clone(),
-                nr_requests: volume.nr_requests,
-                queue_depth: volume.queue_depth.unwrap_or(depth),
-                max_request_bytes: volume.max_request_bytes,
-            },
-        );
+        let queue = block_layer(self.scenario, spec, host_name, volume, path)?;
+        let capacity = queue.capacity_sectors();
         let index = self.volumes.len() as u32;
         let mount = self.add_mount(
             host,

@@ -5,6 +5,7 @@
 //! every random stream has a name: equal scenarios give equal outcomes on any number of threads.
 
 mod build;
+mod client;
 pub mod cpu;
 mod feed;
 mod flush;

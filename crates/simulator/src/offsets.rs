@@ -36,6 +36,7 @@ pub(crate) fn next(
             }
             (u128::from(iteration % places) * u128::from(step) % u128::from(places)) as u64 * length
         }
+        Order::Shuffled => shuffled(iteration % places, places) * length,
         Order::Clustered { window_bytes } => {
             let windows = (span / window_bytes).max(1);
             let window = u128::from(iteration) * u128::from(windows) / u128::from(count.max(1));
@@ -48,6 +49,24 @@ pub(crate) fn next(
             let at = (*position + gap).min(room);
             *position = at + length;
             at
+        }
+    }
+}
+
+/// Where `index` comes in a random order of `0..count`: a Feistel network over the next power of four, walked until it is inside.
+fn shuffled(index: u64, count: u64) -> u64 {
+    let half = (64 - count.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
+    let mask = (1u64 << half) - 1;
+    let mut value = index;
+    loop {
+        let (mut left, mut right) = (value >> half, value & mask);
+        for round in 1..=4u64 {
+            let mixed = (right ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (left, right) = (right, left ^ ((mixed ^ (mixed >> 29)) >> 17) & mask);
+        }
+        value = left << half | right;
+        if value < count {
+            return value;
         }
     }
 }
@@ -100,6 +119,7 @@ mod tests {
             Order::Strided { stride_bytes: 777 },
             Order::Random,
             Order::Permuted,
+            Order::Shuffled,
             Order::Clustered { window_bytes: 5000 },
             Order::Scattered,
         ] {
@@ -113,6 +133,20 @@ mod tests {
         let mut offsets = all(Order::Permuted, 1000, 10, 10_000);
         offsets.sort_unstable();
         assert_eq!(offsets, (0..1000).map(|i| i * 10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn shuffled_visits_each_place_once_and_seldom_the_next() {
+        for places in [1u64, 2, 3, 64, 1000, 4097] {
+            let offsets = all(Order::Shuffled, places, 10, places * 10);
+            let mut sorted = offsets.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..places).map(|i| i * 10).collect::<Vec<_>>());
+        }
+        let offsets = all(Order::Shuffled, 4096, 1, 4096);
+        let distance: f64 =
+            offsets.windows(2).map(|w| w[0].abs_diff(w[1]) as f64).sum::<f64>() / 4095.0 / 4096.0;
+        assert!((distance - 1.0 / 3.0).abs() < 0.02, "{distance}");
     }
 
     #[test]

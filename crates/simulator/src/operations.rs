@@ -111,7 +111,9 @@ impl World<'_> {
             t.files[set as usize].read_ahead = op.read_ahead;
         }
         if op.failed {
-            self.jobs[t.job as usize].errors += 1;
+            let job = &mut self.jobs[t.job as usize];
+            job.errors += 1;
+            job.failed |= self.scenario.run.fail_on_error;
         }
     }
 
@@ -122,7 +124,8 @@ impl World<'_> {
         self.after_op(task, set, op);
         let t = &mut self.tasks[task];
         t.waiting_ops -= 1;
-        if t.waiting_ops == 0 {
+        // A process that works meanwhile hears of it when it is done with that.
+        if (t.waiting_ops == 0 || t.wake_any) && t.state != State::Cpu {
             self.enter(task, State::Other, Phase::None);
             self.run_task(task);
         }

@@ -79,8 +79,10 @@ pub struct JobOutcome {
     pub writes: u64,
     /// Metadata operations (open, stat, create, delete).
     pub operations: u64,
-    /// Reads or writes that failed; the job goes on as a job would that retries elsewhere.
+    /// Reads or writes that failed.
     pub errors: u64,
+    /// It ended at the first of them (`run.fail_on_error`).
+    pub failed: bool,
     /// Still running when the sustained load ended.
     pub unfinished: bool,
 }
@@ -127,6 +129,12 @@ pub struct DriveOutcome {
     pub latency_ns_p99: f64,
     pub latency_ns_max: u64,
     pub energy_j: f64,
+    /// How often each of its faults took effect, in the order of `storage.faults`.
+    pub faults_fired: Vec<u64>,
+    /// Acknowledged and not on stable storage when power was lost.
+    pub lost_bytes: u64,
+    /// How much of a replaced drive of the RAID is filled, 0 to 1.
+    pub rebuilt: Option<f64>,
     /// From submission to completion of each I/O.
     pub latency: HistogramBins,
     /// In the drive alone, each request.

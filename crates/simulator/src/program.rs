@@ -49,6 +49,8 @@ pub(crate) enum Instruction {
     },
     Pattern(Box<Pattern>),
     Events(Box<Events>),
+    Sequence(Box<Sequence>),
+    Requests(Box<Requests>),
     /// Starts a loop that ends at the instruction before `end`.
     Loop {
         times: u64,
@@ -97,6 +99,36 @@ pub(crate) struct Events {
     pub uncompressed: u64,
     pub skip: f64,
     pub unordered: bool,
+    pub access: Access,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sequence {
+    pub file: u32,
+    pub op: PatternOp,
+    pub ranges: Box<[(u64, u64)]>,
+    /// Empty, or one a range.
+    pub cpu_ns: Box<[u64]>,
+    pub wait_ns: Box<[u64]>,
+    pub cpu_after_ns: u64,
+    pub access: Access,
+    pub events: u64,
+    pub uncompressed: u64,
+    pub first_event: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requests {
+    pub file: u32,
+    /// 0: until the duration is over.
+    pub count: u64,
+    pub duration_ns: u64,
+    pub length: u64,
+    pub order: Order,
+    pub in_flight: u32,
+    pub read_fraction: f64,
+    pub cpu_ns: u64,
+    pub span: u64,
     pub access: Access,
 }
 
@@ -207,6 +239,75 @@ pub(crate) fn compile(
                     uncompressed: *uncompressed_bytes_per_event,
                     skip: *skip_fraction,
                     unordered: *unordered,
+                    access: *access,
+                }))
+            }
+            Step::Sequence {
+                file: name,
+                op,
+                ranges_bytes,
+                cpu_ns,
+                wait_ns,
+                cpu_after_ns,
+                access,
+                events,
+                uncompressed_bytes,
+                first_event,
+            } => {
+                for (index, (_, length)) in ranges_bytes.iter().enumerate() {
+                    positive(&format!("ranges_bytes[{index}][1]"), *length)?;
+                }
+                for (field, list) in [("cpu_ns", cpu_ns), ("wait_ns", wait_ns)] {
+                    if !list.is_empty() && list.len() != ranges_bytes.len() {
+                        let place = format!("{here}.{field}");
+                        let allowed = format!("none, or {} of them: one a range", ranges_bytes.len());
+                        return Err(ScenarioError::new(place, format!("{} values", list.len()), allowed));
+                    }
+                }
+                Instruction::Sequence(Box::new(Sequence {
+                    file: file(name)?,
+                    op: *op,
+                    ranges: ranges_bytes.clone().into_boxed_slice(),
+                    cpu_ns: cpu_ns.clone().into_boxed_slice(),
+                    wait_ns: wait_ns.clone().into_boxed_slice(),
+                    cpu_after_ns: *cpu_after_ns,
+                    access: *access,
+                    events: *events,
+                    uncompressed: *uncompressed_bytes,
+                    first_event: *first_event,
+                }))
+            }
+            Step::Requests {
+                file: name,
+                count,
+                duration_ns,
+                length_bytes,
+                order,
+                in_flight,
+                read_fraction,
+                cpu_ns,
+                span_bytes,
+                access,
+            } => {
+                if !(0.0..=1.0).contains(read_fraction) {
+                    let place = format!("{here}.read_fraction");
+                    return Err(ScenarioError::new(place, read_fraction, "0 to 1"));
+                }
+                positive("count", count | duration_ns)?;
+                if *count == 0 {
+                    // Without a cost a request that the cache answers would take no time, and the step never end.
+                    positive("cpu_ns", *cpu_ns)?;
+                }
+                Instruction::Requests(Box::new(Requests {
+                    file: file(name)?,
+                    count: *count,
+                    duration_ns: *duration_ns,
+                    length: positive("length_bytes", *length_bytes)?,
+                    order: *order,
+                    in_flight: positive("in_flight", u64::from(*in_flight))? as u32,
+                    read_fraction: *read_fraction,
+                    cpu_ns: *cpu_ns,
+                    span: *span_bytes,
                     access: *access,
                 }))
             }

@@ -214,6 +214,7 @@ impl World<'_> {
             });
             let energy_j = volume.queue.energy_j(end);
             energies[volume.host as usize] += energy_j;
+            let faults = volume.queue.fault_counts();
             let latency = volume.queue.latency();
             outcomes.push(DriveOutcome {
                 host: self.hosts[volume.host as usize].name.clone(),
@@ -231,6 +232,9 @@ impl World<'_> {
                 latency_ns_p99: latency.quantile_ns(0.99),
                 latency_ns_max: latency.max_ns(),
                 energy_j,
+                faults_fired: faults.fired,
+                lost_bytes: faults.lost_bytes,
+                rebuilt: faults.rebuilt,
                 latency: if histograms { latency.bins() } else { Default::default() },
                 service: if histograms { volume.queue.service().bins() } else { Default::default() },
                 series: series.unwrap_or_default(),

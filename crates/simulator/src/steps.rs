@@ -11,6 +11,14 @@ impl World<'_> {
     /// Goes on with a process until it has to wait or is done.
     pub fn run_task(&mut self, task: u32) {
         loop {
+            let t = &self.tasks[task];
+            if self.jobs[t.job as usize].failed && t.copying.is_none() {
+                // What it still waits for brings it back here.
+                if t.waiting_ops == 0 {
+                    self.finish_task(task);
+                }
+                return;
+            }
             let flow =
                 if self.tasks[task].copying.is_some() { self.copy_step(task) } else { self.step(task) };
             match flow {
@@ -60,6 +68,11 @@ impl World<'_> {
             Instruction::Events(events) => {
                 let events = **events;
                 self.events_step(task, &events)
+            }
+            Instruction::Sequence(_) => self.sequence_step(task),
+            Instruction::Requests(requests) => {
+                let requests = **requests;
+                self.requests_step(task, &requests)
             }
             Instruction::ReadVector { file, .. } => {
                 let file = *file;
@@ -165,7 +178,11 @@ impl World<'_> {
                 self.await_staged(task, to, self.tasks[task].files[to as usize].staged.len() - 1)
             }
             Instruction::Take { file } => self.take(task, file),
-            Instruction::ReadVector { .. } | Instruction::Pattern(_) | Instruction::Events(_) => Flow::On,
+            Instruction::ReadVector { .. }
+            | Instruction::Pattern(_)
+            | Instruction::Events(_)
+            | Instruction::Sequence(_)
+            | Instruction::Requests(_) => Flow::On,
         }
     }
 
@@ -226,6 +243,57 @@ impl World<'_> {
                         Flow::On
                     }
                     flow => flow,
+                }
+            }
+        }
+    }
+
+    /// Work, sleep, and then the read or write of each range of a sequence.
+    fn sequence_step(&mut self, task: u32) -> Flow {
+        let t = &self.tasks[task];
+        let index = t.iteration as usize;
+        let Some(Instruction::Sequence(s)) = self.program.get(t.pc as usize) else { return Flow::On };
+        match t.phase {
+            0 => {
+                let elsewhere = match (s.first_event, t.packet) {
+                    (Some(event), Some(packet)) => {
+                        !(packet.first..packet.first + packet.count).contains(&event)
+                    }
+                    _ => false,
+                };
+                if elsewhere {
+                    return self.advance(task);
+                }
+                if index >= s.ranges.len() {
+                    let (work, events, uncompressed) = (s.cpu_after_ns, s.events, s.uncompressed);
+                    let job = &mut self.jobs[t.job as usize];
+                    job.events += events;
+                    job.bytes.uncompressed_bytes += uncompressed;
+                    self.tasks[task].phase = 9;
+                    return if work > 0 { self.compute(task, work) } else { Flow::On };
+                }
+                let work = s.cpu_ns.get(index).copied().unwrap_or(0);
+                self.tasks[task].phase = 1;
+                if work > 0 {
+                    self.compute(task, work)
+                } else {
+                    Flow::On
+                }
+            }
+            1 => {
+                let wait_ns = s.wait_ns.get(index).copied().unwrap_or(0);
+                self.tasks[task].phase = 2;
+                let until = self.now + wait_ns;
+                self.pause(task, until, State::Other, Phase::None)
+            }
+            _ => {
+                let (file, op, access, (offset, length)) = (s.file, s.op, s.access, s.ranges[index]);
+                let t = &mut self.tasks[task];
+                t.phase = 0;
+                t.iteration += 1;
+                match op {
+                    PatternOp::Read => self.read(task, file, offset, length, access),
+                    PatternOp::Write => self.write(task, file, Some(offset), length, access),
                 }
             }
         }

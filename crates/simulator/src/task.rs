@@ -94,6 +94,10 @@ pub(crate) struct Task {
     pub ranges: Vec<(u64, u64)>,
     pub next_range: u32,
     pub waiting_ops: u32,
+    /// Any of them wakes it, not only the last.
+    pub wake_any: bool,
+    /// When a step that lasts a time is over; 0: no such step.
+    pub until: Nanos,
     pub packet: Option<Packet>,
     pub packet_since: Nanos,
     pub worked_events: u64,
@@ -142,6 +146,8 @@ impl World<'_> {
             ranges: Vec::new(),
             next_range: 0,
             waiting_ops: 0,
+            wake_any: false,
+            until: 0,
             packet: None,
             packet_since: self.now,
             worked_events: 0,

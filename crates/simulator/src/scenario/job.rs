@@ -71,6 +71,8 @@ pub enum Order {
     Random,
     /// Every piece of the span once, in an order without locality.
     Permuted,
+    /// Every piece of the span once, in random order (the same for every job).
+    Shuffled,
     /// Forward in windows of `window_bytes`, anywhere within each: clusters of a tree, branch by branch. As many reads a
     /// window as its share of the count.
     Clustered { window_bytes: u64 },
@@ -198,6 +200,57 @@ pub enum Step {
         #[serde(default)]
         access: Access,
     },
+    /// Reads or writes at given places, one after the other: a recorded or laid-out run of them, in compact form.
+    Sequence {
+        file: String,
+        #[serde(default)]
+        op: PatternOp,
+        /// (offset, length) of each.
+        ranges_bytes: Vec<(u64, u64)>,
+        /// Work before each; none where the list is empty.
+        #[serde(default)]
+        cpu_ns: Vec<u64>,
+        /// Sleep before each (after the work); none where the list is empty.
+        #[serde(default)]
+        wait_ns: Vec<u64>,
+        /// Work after the last.
+        #[serde(default)]
+        cpu_after_ns: u64,
+        #[serde(default)]
+        access: Access,
+        /// Events that the whole step stands for, and bytes that their data has when uncompressed.
+        #[serde(default)]
+        events: u64,
+        #[serde(default)]
+        uncompressed_bytes: u64,
+        /// In a run fed by packets the step is taken only when this event is among the packet's.
+        #[serde(default)]
+        first_event: Option<u64>,
+    },
+    /// Requests of equal size, several in flight at once, by fio's words: one thread reaps, works for `cpu_ns`, submits.
+    Requests {
+        file: String,
+        /// Requests in all; 0: until the duration is over.
+        #[serde(default)]
+        count: u64,
+        #[serde(default)]
+        duration_ns: u64,
+        length_bytes: u64,
+        #[serde(default)]
+        order: Order,
+        #[serde(default = "one")]
+        in_flight: u32,
+        /// Share of reads; the rest are writes, drawn one by one.
+        #[serde(default = "all")]
+        read_fraction: f64,
+        #[serde(default)]
+        cpu_ns: u64,
+        /// How much of the file, from its start; 0: all of it (needed for writes to a `new` file).
+        #[serde(default)]
+        span_bytes: u64,
+        #[serde(default)]
+        access: Access,
+    },
     Repeat {
         times: u64,
         steps: Vec<Step>,
@@ -320,10 +373,17 @@ pub struct RunSpec {
     /// The run is broken off here; 0: never.
     #[serde(default)]
     pub timeout_ns: u64,
+    /// A job whose read or write fails ends there, as one does that takes an I/O error for what it is; else it goes on.
+    #[serde(default)]
+    pub fail_on_error: bool,
 }
 
 fn one<T: From<u8>>() -> T {
     T::from(1)
+}
+
+fn all() -> f64 {
+    1.0
 }
 
 fn chunk() -> u64 {
