@@ -18,13 +18,14 @@ from headrace.probes.cpu import CpuProbe
 from headrace.probes.memory import MemoryProbe
 from headrace.probes.network import NetworkProbe
 from headrace.probes.pressure import PressureProbe
+from headrace.system.cluster import Interface
 
 SIZE = 32 << 20
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def watch(tmp_path: Path, *devices: str, interfaces: tuple[str, ...] = ()) -> Watch:
+def watch(tmp_path: Path, *devices: str, interfaces: tuple[Interface, ...] = ()) -> Watch:
     return Watch(device_names=devices, slot_pids=(), directory=tmp_path, keep=tmp_path, interfaces=interfaces)
 
 
@@ -133,7 +134,7 @@ def test_pressure_is_a_share(tmp_path: Path) -> None:
 
 def test_network_counts_loopback(tmp_path: Path) -> None:
     probe = NetworkProbe()
-    probe.start(watch(tmp_path, interfaces=("lo", "nosuch0")))
+    probe.start(watch(tmp_path, interfaces=(Interface("lo", "lo"), Interface("nosuch0", "nosuch0"))))
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,

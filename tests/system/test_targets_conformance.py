@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 from pydantic import ValidationError
 
 from headrace.errors import HeadraceError
+from headrace.system.cluster import Cluster
 from headrace.system.owned import OWNER_FILE
 from headrace.targets import Location, Target, TargetContext, TargetOptions, kinds
+from headrace.targets.served import client_nodes
 from machine import loops_below, mounts_below
 
 KINDS = kinds()
@@ -22,12 +25,14 @@ KINDS = kinds()
 HERE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "path": lambda folder: {"path": str(folder / "scratch"), "create": True},
     "block": lambda folder: {"image": str(folder / "disk.img"), "size": "64 MiB"},
+    "nfs": lambda folder: {"export": {"image": str(folder / "disk.img"), "size": "64 MiB"}},
 }
 """Options with which a kind can be had on the test machine."""
 
 BROKEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "path": lambda folder: {"path": str(folder / "missing")},
     "block": lambda folder: {"image": str(folder / "disk.img"), "size": "64 MiB", "mount": "no_such_option"},
+    "nfs": lambda folder: {"export": {"directory": str(folder)}, "read_only": True},
 }
 """Options with which it cannot come to be, found out on the way or before."""
 
@@ -77,6 +82,17 @@ def made(kind: str, table: dict[str, Callable[[Path], dict[str, Any]]], folder: 
     return KINDS[kind]("storage", KINDS[kind].Options.model_validate(table[kind](folder)))
 
 
+@contextmanager
+def nodes_for(target: Target, context: TargetContext) -> Iterator[TargetContext]:
+    """The context with two nodes that run jobs and those of its servers, for a target that needs them."""
+    if not target.needs_cluster():
+        yield context
+        return
+    clients = client_nodes(None, 2)
+    with Cluster.build(context.journal, [*clients, *target.nodes_wanted(None)]) as cluster:
+        yield replace(context, cluster=cluster, client_nodes=tuple(node.name for node in clients))
+
+
 def left_behind(folder: Path) -> list[Any]:
     ours = [path for path in folder.iterdir() if path.name != "journal" and not (path / OWNER_FILE).exists()]
     return [*mounts_below(folder), *loops_below(folder), *ours]
@@ -94,7 +110,14 @@ def test_a_target_comes_to_be_and_goes_away(kind: str, context: TargetContext, t
     target.release(context)  # before it was ever prepared
 
     for _ in range(2):  # it can come to be again
-        location: Location = target.prepare(context)
+        comes_to_be_and_goes_away(target, context, promised)
+        assert left_behind(tmp_path) == []
+        assert context.journal.open_entries == entries
+
+
+def comes_to_be_and_goes_away(target: Target, context: TargetContext, promised: int | None) -> None:
+    with nodes_for(target, context) as within:
+        location: Location = target.prepare(within)
         if location.directory is not None:
             assert location.directory.is_absolute()
             assert list(location.directory.glob("*")) in ([], [location.directory / "lost+found"])
@@ -104,18 +127,27 @@ def test_a_target_comes_to_be_and_goes_away(kind: str, context: TargetContext, t
             assert location.url
         for name in location.device_names:
             assert Path("/sys/class/block", name).exists()
-        assert asdict(location)["provenance"] in ("measured", "emulated")
+        for directory in location.node_directories[1:]:
+            assert location.directory is not None
+            (location.directory / "seen").write_text("by all")
+            assert (directory / "seen").read_text() == "by all"
+            (directory / "seen").unlink()
+        assert location.provenance in ("measured", "emulated")
         json.dumps(dict(location.description))
-        target.release(context)
-        target.release(context)
-        assert left_behind(tmp_path) == []
-        assert context.journal.open_entries == entries
+        target.release(within)
+        target.release(within)
 
 
 @pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("kind", HERE)
 def test_settings_are_read_back_and_put_back(kind: str, context: TargetContext, tmp_path: Path) -> None:
     target = made(kind, HERE, tmp_path)
+    with nodes_for(target, context) as within:
+        settings_are_put_back(target, within)
+    assert left_behind(tmp_path) == []
+
+
+def settings_are_put_back(target: Target, context: TargetContext) -> None:
     target.prepare(context)
     try:
         before = target.read_settings()
@@ -131,7 +163,6 @@ def test_settings_are_read_back_and_put_back(kind: str, context: TargetContext, 
         assert target.read_settings() == before
     finally:
         target.release(context)
-    assert left_behind(tmp_path) == []
 
 
 @pytest.mark.usefixtures("needs_root")
@@ -139,8 +170,8 @@ def test_settings_are_read_back_and_put_back(kind: str, context: TargetContext, 
 def test_a_failed_prepare_cleans_up_behind_itself(kind: str, context: TargetContext, tmp_path: Path) -> None:
     target = made(kind, BROKEN, tmp_path)
     entries = context.journal.open_entries
-    with pytest.raises(HeadraceError) as caught:
-        target.prepare(context)
+    with nodes_for(target, context) as within, pytest.raises(HeadraceError) as caught:
+        target.prepare(within)
     assert caught.value.message
     assert left_behind(tmp_path) == []
     assert context.journal.open_entries == entries

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from headrace.errors import Problem
 from headrace.registry import parts
+from headrace.system.cluster import Interface
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Watch:
     """The target's directory."""
     keep: Path
     """A directory whose files are kept in the record."""
-    interfaces: tuple[str, ...] = ()
+    interfaces: tuple[Interface, ...] = ()
     """Network interfaces that carry the target's data."""
 
 

@@ -7,16 +7,18 @@ of studies, plans or records; whatever it changes on the machine goes through th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from headrace.errors import Problem
+from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
+from headrace.system.cluster import Cluster, Interface, NodeSettings
 from headrace.system.journal import Journal
+from headrace.system.servers import Server
 
 Provenance = Literal["measured", "emulated", "simulated"]
 
@@ -46,6 +48,29 @@ class Location:
     provenance: Provenance = "measured"
     description: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Facts for the record: mount source and options, filesystem, device stack, server, free bytes."""
+    node_directories: tuple[Path, ...] = ()
+    """The directory as each node that runs jobs has it mounted, by the node's number; empty when all reach it as `directory`."""
+    interfaces: tuple[Interface, ...] = ()
+    """Network interfaces that carry its data."""
+    servers: Mapping[str, Server] = field(default_factory=dict[str, Server])
+    """Servers that were started for it, by name: what faults strike."""
+    cluster: Cluster | None = None
+    """Nodes and links that it stands on, when they were built for it: what faults cut."""
+
+    def on_node(self, number: int) -> Path | None:
+        """The directory on a node that runs jobs."""
+        return self.node_directories[number] if self.node_directories else self.directory
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file of a data set on a storage that is reached by URL."""
+
+    url: str
+    server: str = ""
+    """Name of the server that has it, where that is known."""
+    local: Path | None = None
+    """The same file for a job on the node of that server, which may read it past the server (PROOF does)."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +101,10 @@ class TargetContext:
     journal: Journal
     forced_devices: frozenset[str] = frozenset()
     """Device paths that the user named on the command line as free to be overwritten."""
+    cluster: Cluster | None = None
+    """Nodes and links, when the study has them built: the nodes that run jobs, and those that `Target.nodes_wanted` named."""
+    client_nodes: tuple[str, ...] = ()
+    """Names of the nodes that run jobs, by number."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +129,8 @@ class Target(ABC):
     Options: ClassVar[type[TargetOptions]]
     settings: ClassVar[frozenset[str]] = frozenset()
     """Option fields that can be changed while the target stands (easy factors). All others need a new `prepare`."""
+    by_url: ClassVar[bool] = False
+    """True when it is reached by URL alone: only workloads with `reads_urls` run on it."""
 
     def __init__(self, name: str, options: Any) -> None:
         self.name = name
@@ -112,6 +143,14 @@ class Target(ABC):
     def unsupported(self) -> str | None:
         """Why these options cannot be had on this machine though the target itself can, or None."""
         return None
+
+    def needs_cluster(self) -> bool:
+        """Whether it starts servers, which stand on nodes and links of a cluster that the engine builds before `prepare`."""
+        return False
+
+    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+        """The nodes of its servers in that cluster, besides those that run jobs; `site` is the study's Site or None."""
+        return ()
 
     @abstractmethod
     def free_bytes(self) -> int | None:
@@ -129,6 +168,14 @@ class Target(ABC):
     def read_settings(self) -> dict[str, Any]:
         """Every one of `settings` as it stands now, for the check after the trial."""
         return {}
+
+    def upload(
+        self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
+    ) -> list[Held]:
+        """Puts files on a storage that has a URL and no directory, into a folder of it; those that lie there whole stay.
+
+        Raises HeadraceError when there is no room or no permission."""
+        raise HeadraceError(f"target {self.name}: data sets cannot be put on a target of kind {self.kind!r}")
 
     @abstractmethod
     def release(self, context: TargetContext) -> None:

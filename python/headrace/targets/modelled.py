@@ -28,7 +28,25 @@ class Export(BaseModel):
     """What a server stores on: `{ drive, raid, filesystem, scheduler, read_ahead }`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    drive: str | None = Field(None, description="a drive of the catalog, or a TOML file")
+    drive: str | None = Field(
+        None,
+        description="a drive of the catalog, or a TOML file: emulated when measured, modelled when simulated",
+    )
+    device: str | None = Field(
+        None, description="measured: a block device, blank or named by --force-device too"
+    )
+    image: str | None = Field(
+        None,
+        description="measured: a file that becomes a drive; with several servers a number is put before its suffix",
+    )
+    directory: str | None = Field(
+        None, description="measured: a directory in which the server gets a folder of its own"
+    )
+    size: Bytes | None = Field(
+        None,
+        gt=0,
+        description="measured: bytes of an image (made for the study when no name is given) or drive",
+    )
     raid: ModelledRaid | None = Field(None, description="several of that drive")
     filesystem: str = Field(
         "ext4", description="ext3, ext4, xfs, btrfs (fresh), or an entry of the catalog's filesystems"
@@ -47,6 +65,10 @@ class Bricks(Export):
 class ServedOptions(TargetOptions):
     """Options of every kind that is reached over a network."""
 
+    address: str | None = Field(
+        None,
+        description="measured: host name or address of a server that is there already; none is started then",
+    )
     server: str | None = Field(
         None, description="name of a [site.server.NAME]; one of its own when not given"
     )

@@ -6,13 +6,16 @@ Whatever fails becomes a record with a cause; only a machine that cannot record 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from headrace import faults as fault_room
 from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.engine import Engine, Run, base_record
+from headrace.engine.measure.nodes import built
 from headrace.engine.measure.nursery import Nursery
 from headrace.engine.measure.trials import Stage, run_trial
 from headrace.engine.repeating import Repeating
@@ -20,6 +23,7 @@ from headrace.errors import HeadraceError, InterruptedRunError, Problem, Unsuppo
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
+from headrace.system import cluster as clusters
 from headrace.system.facts import enable_delay_accounting, facts
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
@@ -63,14 +67,16 @@ class Measure(Engine):
                         f'on = "{resolved.run.on}"', "[run]", 'jobs run on this machine only: on = "local"'
                     )
                 )
-            if resolved.run.nodes != 1:
-                problems.append(
-                    Problem(
-                        f"nodes = {resolved.run.nodes}",
-                        "[run]",
-                        "measured jobs run on one node; more are simulated",
-                    )
+            if resolved.run.nodes > 1 and (missing := clusters.why_not()) is not None:
+                problems.append(Problem(missing[0], f"nodes = {resolved.run.nodes}", missing[1]))
+            kind = target_room.kinds()[resolved.target_kind]
+            workload_kind = workload_room.kinds()[resolved.workload_kind]
+            if kind.by_url and not workload_kind.reads_urls:
+                what = f"target {trial.target} is reached by URL, and a workload of kind {resolved.workload_kind} cannot read URLs"
+                remedy = (
+                    "exclude the two together ([[exclude]]), or mount the storage and name it by kind = path"
                 )
+                problems.append(Problem(what, f"workload {trial.workload}", remedy))
         for options in study.faults:
             problems += fault_room.kinds()[options.what](options).check()
         return list(dict.fromkeys(problems))
@@ -84,8 +90,9 @@ class Measure(Engine):
         environment = facts()
         repeating = Repeating(run.study, run.plan, run.store.root)
         slots_max = max(
-            resolve(run.study, trial.target, trial.workload, trial.levels).run.slots
+            options.slots * options.nodes
             for trial in run.plan.trials
+            for options in (resolve(run.study, trial.target, trial.workload, trial.levels).run,)
         )
         with Journal.open(run.study.title) as journal:
             work, _ = work_directory(journal)  # the first entry, so that it goes last
@@ -125,33 +132,43 @@ def _whole_plot(
     """One coming-to-be of a target and its trials."""
     first = resolve(run.study, trials[0].target, trials[0].workload, trials[0].levels)
     target = _target(trials[0].target, first)
+    count = max(resolve(run.study, trial.target, trial.workload, trial.levels).run.nodes for trial in trials)
     why_not = target.unsupported()
     if why_not is not None:
         for trial in trials:
             _without_jobs(run, trial, "unsupported", why_not, environment, repeating)
         return
-    run.observer.phase(f"preparing {trials[0].target}")
-    try:
-        location = target.prepare(context)
-    except InterruptedRunError:
-        raise
-    except HeadraceError as error:
-        target.release(context)
+
+    def none_ran(error: HeadraceError) -> None:
         status = "unsupported" if isinstance(error, UnsupportedLevelError) else "failed"
         for trial in trials:
             _without_jobs(
                 run, trial, status, f"target {trial.target}: {error.message}", environment, repeating
             )
-        return
-    try:
-        stage = Stage(run, target, context, location, nursery, environment, slots_max, context.work_dir)
-        for trial in trials:
-            if run.stop.is_set():
-                raise InterruptedRunError("stopped")
-            _one(stage, trial, repeating)
-    finally:
-        run.observer.phase(f"releasing {trials[0].target}")
-        target.release(context)
+
+    with contextlib.ExitStack() as stack:
+        run.observer.phase(f"preparing {trials[0].target}")
+        try:
+            nodes = stack.enter_context(built(context.journal, target, first, count))
+            context = replace(context, cluster=nodes.cluster, client_nodes=nodes.names)
+            location = target.prepare(context)
+        except InterruptedRunError:
+            raise
+        except HeadraceError as error:
+            target.release(context)
+            none_ran(error)
+            return
+        try:
+            stage = Stage(
+                run, target, context, location, nursery, environment, slots_max, context.work_dir, nodes
+            )
+            for trial in trials:
+                if run.stop.is_set():
+                    raise InterruptedRunError("stopped")
+                _one(stage, trial, repeating)
+        finally:
+            run.observer.phase(f"releasing {trials[0].target}")
+            target.release(context)
 
 
 def _one(stage: Stage, trial: Trial, repeating: Repeating) -> None:

@@ -12,7 +12,7 @@ import selectors
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from headrace.engine.measure.job import JobOrder
 from headrace.engine.measure.nursery import Channel, Exit, Nursery
 from headrace.engine.measure.packets import Packetiser
 from headrace.errors import HeadraceError, InterruptedRunError
-from headrace.workloads import JobInput, JobOutput
+from headrace.workloads import JobInput, JobOutput, Packet
 
 _READY_PATIENCE_S = 120.0
 
@@ -79,6 +79,7 @@ class CrewTask:
     name: str
     options: dict[str, Any]
     slots: int
+    """Of all nodes together."""
     network: bool
     make_input: Callable[[int, int], JobInput]
     """(job, slot) -> what that job is given."""
@@ -89,8 +90,14 @@ class CrewTask:
     """Sustained load for this long; None: a batch."""
     jobs_total: int | None = None
     """Sustained load until so many jobs were started."""
-    adopt: Callable[[int], None] | None = None
-    """Called with each new pid before its job starts (memory limit)."""
+    adopt: Callable[[int, int], None] | None = None
+    """Called with each new pid and its slot before its job starts (memory limit, processors of its node)."""
+    home: Callable[[int], str] = field(default=lambda slot: "")
+    """Name of the node that a slot is on: packets of files that lie there are handed to it first."""
+    here: Callable[[str, int], str] = field(default=lambda file, slot: file)
+    """A file of the data set as the node of a slot has it mounted."""
+    namespace: Callable[[int], str | None] = field(default=lambda slot: None)
+    """The network namespace that the job of a slot runs in; None: the machine's own."""
     out_of_memory: Callable[[], int] | None = None
     """How many processes the kernel has killed for memory so far."""
     released: Callable[[list[int]], None] = field(default=lambda pids: None)
@@ -145,12 +152,20 @@ class Crew:
         given = task.make_input(job, slot)
         pid, channel = self._nursery.spawn()
         if task.adopt is not None:
-            task.adopt(pid)
+            task.adopt(pid, slot)
         member = _Member(job, slot, pid, channel, given)
         log = task.log_dir / f"job-{job:04d}.log"
         channel.send(
             JobOrder(
-                task.kind, task.name, task.options, job, given, task.packets is not None, task.network, log
+                task.kind,
+                task.name,
+                task.options,
+                job,
+                given,
+                task.packets is not None,
+                task.network,
+                log,
+                task.namespace(slot),
             )
         )
         self._members.append(member)
@@ -245,10 +260,12 @@ class Crew:
         packets = self._task.packets
         if packets is None:
             raise RuntimeError("a job fed by files asked for a packet")
-        answer = packets.next(member.job, time.monotonic())
+        answer = packets.next(member.job, time.monotonic(), self._task.home(member.slot))
         if answer == "wait":
             member.waiting_for_packet = True
             return
+        if isinstance(answer, Packet):
+            answer = replace(answer, file=self._task.here(answer.file, member.slot))
         with contextlib.suppress(OSError):
             member.channel.send(answer)
         if answer is None and self._stonewall is None:

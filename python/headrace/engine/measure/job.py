@@ -33,6 +33,8 @@ class JobOrder:
     packets: bool
     network: bool
     log: Path
+    namespace: str | None = None
+    """The network namespace of the node that it runs on."""
 
 
 def serve(channel: Channel) -> int:
@@ -44,6 +46,15 @@ def serve(channel: Channel) -> int:
     order: JobOrder
     order, _ = channel.receive()
     _redirect(order.log)
+    if order.namespace is not None:
+        from headrace.system.cluster.namespaces import enter
+
+        try:
+            enter(order.namespace)
+        except HeadraceError as error:
+            now = time.monotonic()
+            channel.send(("failed", now, now, error.message, None))
+            return 1
     part = workloads.kinds()[order.kind]
     workload = part(order.name, part.Options.model_validate(order.options))
     given = replace(order.input, packets=(lambda: _pull(channel)) if order.packets else None)

@@ -7,7 +7,7 @@ events of one cluster lie compressed together, and two workers that share one wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.workloads import Packet
@@ -51,13 +51,16 @@ class Packetiser:
         workers_per_server: int | None,
         cluster_events: int = 1,
         servers: Sequence[str] | None = None,
+        local: Mapping[str, str] | None = None,
     ) -> None:
-        """`files`: (path, events). `cluster_events`: events of a cluster, each file beginning with a whole one. `servers`: which file server each lies on; all on one when None."""
+        """`files`: (path, events). `cluster_events`: events of a cluster, each file beginning with a whole one. `servers`: which file
+        server each lies on; all on one when None. `local`: what a file is called on the node of its own server."""
         names = list(servers) if servers is not None else [""] * len(files)
         self._files = [
             _File(path, server, 0, events) for (path, events), server in zip(files, names, strict=True)
         ]
         self._workers: dict[int, _Worker] = {}
+        self._local = dict(local or {})
         self._count = workers
         self._limit = workers_per_server
         self._cluster = cluster_events
@@ -69,18 +72,19 @@ class Packetiser:
         """Events of packets that their workers have finished."""
         return sum(worker.done_events for worker in self._workers.values())
 
-    def next(self, worker_id: int, now: float) -> Packet | str | None:
-        """The next packet for a worker that finished its last; None when the query is done for it; `"wait"` when as many
+    def next(self, worker_id: int, now: float, home: str = "") -> Packet | str | None:
+        """The next packet for a worker that finished its last, of the server on its own node (`home`) while that has any; None when the query is done for it; `"wait"` when as many
         workers as allowed read every server that has work left: ask again after another worker has finished."""
         worker = self._workers.setdefault(worker_id, _Worker())
         self.finished(worker_id, now)
-        file = self._choose(worker)
+        file = self._choose(worker, home)
         if file is None:
             return None if not any(file.left for file in self._files) else "wait"
         worker.file = file
         file.readers += 1
         events = self._size(worker, file)
-        worker.packet = Packet(file.path, file.next_event, events)
+        path = self._local.get(file.path, file.path) if home and file.server == home else file.path
+        worker.packet = Packet(path, file.next_event, events)
         worker.asked_at = now
         file.next_event += events
         return worker.packet
@@ -100,8 +104,9 @@ class Packetiser:
         if worker.file is not None:
             worker.file.readers -= 1
 
-    def _choose(self, worker: _Worker) -> _File | None:
-        """Its own file while that lasts, so that workers read on where they are; else the least read file with the most left."""
+    def _choose(self, worker: _Worker, home: str) -> _File | None:
+        """Its own file while that lasts, so that workers read on where they are; else one on its own node; else the least read file with
+        the most left."""
         busy: dict[str, int] = {}
         for file in self._files:
             busy[file.server] = busy.get(file.server, 0) + file.readers
@@ -112,7 +117,11 @@ class Packetiser:
         ]
         if worker.file is not None and worker.file in open_files and worker.file.readers == 0:
             return worker.file
-        return min(open_files, key=lambda file: (file.readers, -file.left), default=None)
+        return min(
+            open_files,
+            key=lambda file: (bool(home) and file.server != home, file.readers, -file.left),
+            default=None,
+        )
 
     def _size(self, worker: _Worker, file: _File) -> int:
         if not worker.rate_events_per_s:

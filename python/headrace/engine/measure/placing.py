@@ -26,10 +26,7 @@ def dataset_files(
     spec: DatasetSpec, cache_dir: Path, directory: Path, say: Callable[[str], None], stop: threading.Event
 ) -> tuple[list[Path], list[int]]:
     """The data set's files on the target and the events in each. Raises HeadraceError when there is no space."""
-    cache = cache_dir / "datasets"
-    say(f"making data set {spec.shape}, {spec.events} events, {spec.format}, {spec.codec}")
-    made = materialise(spec, cache, lambda done, total: _progress(done, total, spec, say, stop))
-    events = {str(entry["name"]): int(entry["events"]) for entry in read_manifest(cache / spec.key).files}
+    made, events = made_dataset(spec, cache_dir, say, stop)
     place = directory / OURS / "datasets" / spec.key
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -40,7 +37,18 @@ def dataset_files(
                 f"no space left on {directory} for the data set ({spec.events} events)"
             ) from None
         raise HeadraceError(f"the data set cannot be placed on {directory}: {error.strerror}") from None
-    return placed, [events[file.name] for file in made]
+    return placed, events
+
+
+def made_dataset(
+    spec: DatasetSpec, cache_dir: Path, say: Callable[[str], None], stop: threading.Event
+) -> tuple[list[Path], list[int]]:
+    """The data set's files in the cache, made when they are not there yet, and the events in each."""
+    cache = cache_dir / "datasets"
+    say(f"making data set {spec.shape}, {spec.events} events, {spec.format}, {spec.codec}")
+    made = materialise(spec, cache, lambda done, total: _progress(done, total, spec, say, stop))
+    events = {str(entry["name"]): int(entry["events"]) for entry in read_manifest(cache / spec.key).files}
+    return made, [events[file.name] for file in made]
 
 
 def _progress(

@@ -19,9 +19,10 @@ from headrace.datasets.writing.events_file import cluster_events
 from headrace.engine import Run, base_record
 from headrace.engine.measure import validity
 from headrace.engine.measure.crew import Crew, CrewResult, CrewTask, JobEnd
+from headrace.engine.measure.nodes import Nodes
 from headrace.engine.measure.nursery import Nursery
 from headrace.engine.measure.packets import Packetiser
-from headrace.engine.measure.placing import OURS, dataset_files
+from headrace.engine.measure.placing import OURS, dataset_files, made_dataset
 from headrace.engine.measure.watching import Watching
 from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.plan.trial import Trial
@@ -29,10 +30,11 @@ from headrace.probes import Totals, Watch
 from headrace.probes.block import competing_io
 from headrace.probes.cpu import clients_saturated
 from headrace.records.store import PartialRecord
+from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.system import page_cache
 from headrace.system.cgroups import MemoryLimit
-from headrace.targets import Location, Setting, Target, TargetContext
+from headrace.targets import Held, Location, Setting, Target, TargetContext
 from headrace.workloads import JobInput, Workload
 
 
@@ -48,6 +50,9 @@ class Stage:
     environment: dict[str, Any]
     slots_max: int
     work_dir: Path
+    nodes: Nodes
+    held: dict[str, Held] = field(default_factory=dict[str, Held])
+    """Files of the data set of a target that is reached by URL, by URL."""
 
 
 @dataclass
@@ -68,7 +73,8 @@ def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRec
     begin = time.monotonic()
     workload = workload_room.kinds()[resolved.workload_kind](trial.workload, resolved.workload_options)
     outcome = _run(stage, trial, resolved, workload, record)
-    rows = [_job_row(trial, job, stage.location) for job in outcome.crew.jobs]
+    slots = resolved.run.slots
+    rows = [_job_row(trial, job, stage.location, job.slot // slots) for job in outcome.crew.jobs]
     record.jobs(rows)
     for kind, series in outcome.series.items():
         record.series(kind, series)
@@ -131,20 +137,34 @@ def _run(
         raise UnsupportedLevelError(
             "; ".join(f"{each.name} = {each.asked}: {each.reason}" for each in lacking)
         )
-    limit = MemoryLimit(stage.context.journal, run.memory_limit) if run.memory_limit is not None else None
+    limits = _memory_limits(stage, run)
     watching = Watching(_probes(), run.series_interval)
     striking = _Striking(stage.run.study.faults, trial.target, stage)
-    packets = _packetiser(run, files, events, workload.dataset(stage.slots_max))
+    packets = _packetiser(stage, run, files, events, workload.dataset(stage.slots_max))
     watched = False
+    slots = run.slots * run.nodes
     try:
         resident = _prepare_cache(
             run.cache, [Path(file) for file in files if "://" not in file], stage.location, observer
         )
-        observer.trial_started(trial, 0 if run.load == "sustained" else run.slots)
+        observer.trial_started(trial, 0 if run.load == "sustained" else slots)
+
+        def adopt(pid: int, slot: int) -> None:
+            stage.nodes.adopt(pid, slot // run.slots)
+            if limits:
+                limits[slot // run.slots].add(pid)
 
         def released(pids: list[int]) -> None:
             nonlocal watched
-            watching.start(Watch(stage.location.device_names, tuple(pids), directory, record.keep))
+            watching.start(
+                Watch(
+                    stage.location.device_names,
+                    tuple(pids),
+                    directory,
+                    record.keep,
+                    stage.location.interfaces,
+                )
+            )
             watched = True
             striking.start()
 
@@ -154,26 +174,30 @@ def _run(
                 kind=resolved.workload_kind,
                 name=trial.workload,
                 options=resolved.workload_options.model_dump(mode="json"),
-                slots=run.slots,
+                slots=slots,
                 network=stage.location.network,
-                make_input=_inputs(
+                make_input=_Inputs(
+                    stage,
                     workload,
-                    files,
-                    directory,
+                    tuple(files),
                     scratch_root,
                     meeting,
-                    run.slots,
-                    trial.seed,
-                    record,
-                    packets is not None,
+                    slots_per_node=run.slots,
+                    slots=slots,
+                    seed=trial.seed,
+                    keep=record.keep,
+                    packets=packets is not None,
                 ),
                 log_dir=record.keep,
                 timeout_s=run.timeout,
                 packets=packets,
                 duration_s=(run.duration or 30.0) if run.load == "sustained" and run.jobs is None else None,
                 jobs_total=run.jobs if run.load == "sustained" else None,
-                adopt=limit.add if limit is not None else None,
-                out_of_memory=limit.killed if limit is not None else None,
+                adopt=adopt,
+                home=lambda slot: stage.nodes.name(slot // run.slots),
+                here=lambda file, slot: _moved(file, directory, stage.location.on_node(slot // run.slots)),
+                namespace=lambda slot: stage.nodes.namespace(slot // run.slots),
+                out_of_memory=lambda: sum(limit.killed() for limit in limits) + stage.nodes.out_of_memory(),
                 released=released,
                 progress=observer.jobs,
             ),
@@ -185,7 +209,7 @@ def _run(
         raise
     finally:
         injected = striking.finish()
-        if limit is not None:
+        for limit in limits:
             limit.close()
         shutil.rmtree(scratch_root, ignore_errors=True)
         shutil.rmtree(meeting, ignore_errors=True)
@@ -194,66 +218,105 @@ def _run(
     return _Outcome(applied, crew, totals, series, resident, injected)
 
 
+def _memory_limits(stage: Stage, run: RunOptions) -> list[MemoryLimit]:
+    """One a node, when the run asks for a limit."""
+    if run.memory_limit is None:
+        return []
+    made: list[MemoryLimit] = []
+    try:
+        for _ in range(run.nodes):
+            made.append(MemoryLimit(stage.context.journal, run.memory_limit))
+    except BaseException:
+        for limit in made:
+            limit.close()
+        raise
+    return made
+
+
 def _files(
     stage: Stage, resolved: Resolved, workload: Workload, trial: Trial, directory: Path | None
 ) -> tuple[list[str], list[int]]:
     """The files that jobs read, on the target, and the events in each (none known for files that are no data set)."""
     spec = workload.dataset(stage.slots_max)
     say, stop = stage.run.observer.phase, stage.run.stop
-    if spec is not None:
-        if directory is None:
-            raise HeadraceError(f"target {trial.target} has no directory to put a data set in")
-        paths, events = dataset_files(spec, stage.run.cache_dir, directory, say, stop)
-        return [str(path) for path in paths], events
+    if spec is None and directory is None:
+        return [], []
+    if spec is not None and directory is None:
+        made, events = made_dataset(spec, stage.run.cache_dir, say, stop)
+        with stage.nodes.links_open():
+            held = stage.target.upload(made, f"{OURS}/datasets/{spec.key}", stage.context, say)
+        stage.held = {each.url: each for each in held}
+        return list(stage.held), events
     if directory is None:
         return [], []
-    say(f"laying out files for {trial.workload}")
-    return workload.lay_out(directory / OURS, resolved.run.slots, trial.seed), []
+    with stage.nodes.links_open():
+        if spec is not None:
+            paths, events = dataset_files(spec, stage.run.cache_dir, directory, say, stop)
+            return [str(path) for path in paths], events
+        say(f"laying out files for {trial.workload}")
+        run = resolved.run
+        return workload.lay_out(directory / OURS, run.slots * run.nodes, trial.seed), []
 
 
-def _packetiser(run: Any, files: list[str], events: list[int], spec: DatasetSpec | None) -> Packetiser | None:
+def _packetiser(
+    stage: Stage, run: RunOptions, files: list[str], events: list[int], spec: DatasetSpec | None
+) -> Packetiser | None:
     if run.feed != "packets":
         return None
     if spec is None:
         raise HeadraceError("packets need a data set whose files and events are known")
+    held = [stage.held[file] for file in files] if stage.held else None
     return Packetiser(
         list(zip(files, events, strict=True)),
-        workers=run.slots,
+        workers=run.slots * run.nodes,
         first_events=run.packet_events,
         workers_per_server=run.workers_per_server,
         cluster_events=cluster_events(spec),
+        servers=[each.server for each in held] if held else None,
+        local={each.url: str(each.local) for each in held or [] if each.local is not None},
     )
 
 
-def _inputs(
-    workload: Workload,
-    files: list[str],
-    directory: Path | None,
-    scratch: Path,
-    meeting: Path,
-    slots: int,
-    seed: int,
-    record: PartialRecord,
-    packets: bool,
-) -> Any:
-    def make(job: int, slot: int) -> JobInput:
-        own = scratch / f"job-{job:04d}"
+@dataclass(frozen=True)
+class _Inputs:
+    """What each job is given, with the paths that its node has."""
+
+    stage: Stage
+    workload: Workload
+    files: tuple[str, ...]
+    scratch_root: Path
+    meeting: Path
+    slots_per_node: int
+    slots: int
+    seed: int
+    keep: Path
+    packets: bool
+
+    def __call__(self, job: int, slot: int) -> JobInput:
+        location = self.stage.location
+        own = self.scratch_root / f"job-{job:04d}"
         own.mkdir()
-        given = () if packets or not files else workload.cut(files, job, slots)
+        given = () if self.packets or not self.files else self.workload.cut(list(self.files), job, self.slots)
+        here = location.on_node(slot // self.slots_per_node)
         return JobInput(
-            files=given,
-            directory=directory,
-            scratch=own,
+            files=tuple(_moved(file, location.directory, here) for file in given),
+            directory=here,
+            scratch=Path(_moved(str(own), location.directory, here)),
             slot=slot,
-            slots=slots,
-            seed=seed + job,
-            keep=record.keep,
+            slots=self.slots,
+            seed=self.seed + job,
+            keep=self.keep,
             job=job,
-            jobs=slots,
-            meeting=meeting,
+            jobs=self.slots,
+            meeting=self.meeting,
         )
 
-    return make
+
+def _moved(file: str, first: Path | None, here: Path | None) -> str:
+    """A path on the first node's mount, as another node has it."""
+    if first is None or here is None or here == first or not Path(file).is_relative_to(first):
+        return file
+    return str(here / Path(file).relative_to(first))
 
 
 def _prepare_cache(wanted: str, files: list[Path], location: Location, observer: Any) -> int | None:
@@ -277,12 +340,12 @@ def _probes() -> dict[str, probe_room.Probe]:
     return {kind: part() for kind, part in probe_room.kinds().items() if part.default and not part().check()}
 
 
-def _job_row(trial: Trial, job: JobEnd, location: Location) -> dict[str, Any]:
+def _job_row(trial: Trial, job: JobEnd, location: Location, node: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         "trial": trial.id,
         "job": job.job,
         "slot": job.slot,
-        "node": 0,
+        "node": node,
         "file": job.file,
         "exit": job.exit,
         "cause": job.cause,
@@ -315,8 +378,8 @@ def _job_row(trial: Trial, job: JobEnd, location: Location) -> dict[str, Any]:
         )
         if not row.get("bytes_served"):
             row["bytes_served"] = output.bytes_asked
-    if not location.device_names:
-        row["bytes_device"] = None
+    if not location.device_names or location.network:
+        row["bytes_device"] = None  # the servers' devices move bytes for all jobs together
     return row
 
 
@@ -343,7 +406,12 @@ def _reasons(
     ):
         reasons.append(validity.reason("clients-saturated", text))
     ledgers = [job.ledger for job in crew.jobs if job.ledger is not None]
-    if values.get("block") and ledgers and all(ledger.bytes_device is not None for ledger in ledgers):
+    if (
+        values.get("block")
+        and not stage.location.network
+        and ledgers
+        and all(ledger.bytes_device is not None for ledger in ledgers)
+    ):
         found = competing_io(
             values["block"], sum(ledger.bytes_device for ledger in ledgers), crew.last_done_s
         )

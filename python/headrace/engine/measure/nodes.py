@@ -1,0 +1,84 @@
+"""The nodes of a study's site, built for one whole plot: network namespaces and links; where each slot's job runs.
+
+They are there when a target starts servers, or when jobs run on more than one node; otherwise jobs run on this machine as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from headrace.errors import HeadraceError
+from headrace.study.resolve import Resolved
+from headrace.system.cluster import Cluster, Node
+from headrace.system.journal import Journal
+from headrace.targets import Target
+from headrace.targets.served import client_nodes
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes that run jobs, and their cluster; none when jobs run on this machine as it is."""
+
+    cluster: Cluster | None = None
+    names: tuple[str, ...] = ()
+
+    def name(self, number: int) -> str:
+        """Name of a node; empty for this machine as it is."""
+        return self.names[number] if self.names else ""
+
+    def __getitem__(self, number: int) -> Node | None:
+        return self.cluster[self.names[number]] if self.cluster is not None else None
+
+    def adopt(self, pid: int, number: int) -> None:
+        """Puts a job's process on the processors and under the memory limit of its node."""
+        node = self[number]
+        if node is not None:
+            node.adopt(pid)
+
+    def namespace(self, number: int) -> str | None:
+        """The network namespace of a node."""
+        node = self[number]
+        return node.namespace if node is not None else None
+
+    def out_of_memory(self) -> int:
+        """How many processes the kernel has killed because a node's memory was used up."""
+        if self.cluster is None:
+            return 0
+        return sum(node.memory.killed() for node in self.cluster if node.memory is not None)
+
+    @contextmanager
+    def links_open(self) -> Generator[None]:
+        """While data are laid out, links are as fast as the machine: a slow one would only be waited for."""
+        if self.cluster is None:
+            yield
+            return
+        rates = {node.name: node.settings.link for node in self.cluster}
+        slow = [name for name, link in rates.items() if link.rate_bytes_per_s is not None or link.delay_s]
+        for name in slow:
+            self.cluster.set_link(name, replace(rates[name], rate_bytes_per_s=None, delay_s=0.0))
+        try:
+            yield
+        finally:
+            for name in slow:
+                self.cluster.set_link(name, rates[name])
+
+
+def wanted(target: Target, nodes: int) -> bool:
+    """Whether a whole plot needs nodes built."""
+    return target.needs_cluster() or nodes > 1
+
+
+@contextmanager
+def built(journal: Journal, target: Target, resolved: Resolved, count: int) -> Generator[Nodes]:
+    """The nodes of a whole plot with `count` nodes that run jobs, taken down afterwards. Raises HeadraceError."""
+    if not wanted(target, count):
+        yield Nodes()
+        return
+    clients = client_nodes(resolved.site, count)
+    servers = target.nodes_wanted(resolved.site)
+    if clash := {node.name for node in clients} & {node.name for node in servers}:
+        raise HeadraceError(f"a server has the name of a node that runs jobs: {', '.join(sorted(clash))}")
+    with Cluster.build(journal, [*clients, *servers]) as cluster:
+        yield Nodes(cluster, tuple(node.name for node in clients))

@@ -1,0 +1,339 @@
+"""Ground: an NFS client in user space, as a program of its own: a FUSE file system over the library nfs-rs (NFS 3 and 4.1).
+
+    python -m headrace.system.servers.nfs_fuse '{"server": "10.77.0.2", "export": "/export", "directory": "/mnt", …}'
+
+For machines whose kernel has no NFS client. Like the kernel's it keeps attributes for a few seconds, reads by the page cache with its
+read-ahead in requests of `rsize`, gathers writes and commits them at fsync, close, and every so many bytes; a server that does
+not answer is asked again until `patience_s` is over (hard mounts: for ever).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import os
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import mfusepy
+import nfs_rs
+
+from headrace.system.servers.nfs_fuse_settings import ClientSettings
+
+Value = TypeVar("Value")
+
+_GATHER_BYTES = 8 << 20
+"""Written bytes that are kept before they are sent and committed."""
+_CALL_TIMEOUT_S = 10.0
+_PAUSE_S = 0.2
+_UTIME_NOW, _UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
+"""Nanoseconds that stand for "now" and "as it is" (utimensat(2))."""
+
+
+class _OpenFile:
+    """An open file and what has been written to it and not sent yet."""
+
+    def __init__(self, path: str, file: Any) -> None:
+        self.path = path
+        self.file = file
+        self.lock = threading.Lock()
+        self.start = 0
+        self.pieces: list[bytes] = []
+        self.size = 0
+
+    def gather(self, data: bytes, offset: int) -> bool:
+        """Takes data that follows on what is there; False when it does not, or when enough is there."""
+        if self.size and (offset != self.start + self.size or self.size + len(data) > _GATHER_BYTES):
+            return False
+        if not self.size:
+            self.start = offset
+        self.pieces.append(data)
+        self.size += len(data)
+        return True
+
+    def take(self) -> tuple[bytes, int]:
+        """What is there, which is then the caller's."""
+        data, start = b"".join(self.pieces), self.start
+        self.pieces, self.size = [], 0
+        return data, start
+
+
+class NfsFilesystem(mfusepy.Operations):
+    """The calls of the kernel, answered by the server."""
+
+    use_ns = True
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        # An export's own top directory cannot be listed by this library over version 4; below the server's root it can.
+        self._prefix = settings.export.rstrip("/") if settings.version == 4 else ""
+        self._client = self._connect("/" if settings.version == 4 else settings.export)
+        self._space: Any = None if settings.version == 4 else self._client
+        self._numbers = itertools.count(1)
+        self._open: dict[int, _OpenFile] = {}
+        self._lock = threading.Lock()
+        self._client.stat(self._at("/"))  # says now, and not to a job, that the export is not there
+
+    def _connect(self, export: str) -> Any:
+        settings = self._settings
+        ports: dict[str, Any] = {}
+        if settings.nfs_port is not None:
+            ports["nfs_port"] = settings.nfs_port
+        if settings.mount_port is not None and settings.version == 3:
+            ports["mount_port"] = settings.mount_port
+        return nfs_rs.Client.connect(
+            f"nfs://{settings.server}{export}",
+            versions=["4.1" if settings.version == 4 else "3"],
+            uid=os.getuid(),
+            gid=os.getgid(),
+            connect_timeout=_CALL_TIMEOUT_S,
+            operation_timeout=_CALL_TIMEOUT_S,
+            **ports,
+        )
+
+    def _at(self, path: str) -> str:
+        return (self._prefix + path.rstrip("/")) or "/"
+
+    def _ask(self, call: Callable[[], Value]) -> Value:
+        """One call of the library, again while the server does not answer; its failure as an error number."""
+        begun = time.monotonic()
+        while True:
+            try:
+                return call()
+            except (nfs_rs.NfsConnectionError, nfs_rs.NfsTimeoutError, nfs_rs.NfsRetryableError) as error:
+                patience_s = self._settings.patience_s
+                if patience_s is not None and time.monotonic() - begun > patience_s:
+                    raise OSError(errno.EIO, str(error)) from error
+                time.sleep(_PAUSE_S)
+            except nfs_rs.NfsError as error:
+                raise OSError(error.errno or errno.EIO, str(error)) from error
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def _keep(self, path: str, file: Any) -> int:
+        with self._lock:
+            number = next(self._numbers)
+            self._open[number] = _OpenFile(path, file)
+        return number
+
+    def open(self, path: str, flags: int) -> int:
+        """Opens a file that is there."""
+        mode = "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "r+b"
+        if flags & os.O_TRUNC:
+            self._ask(lambda: self._client.truncate(self._at(path), 0))
+        return self._keep(path, self._ask(lambda: self._client.open(self._at(path), mode)))
+
+    def create(self, path: str, mode: int, fi: Any = None) -> int:
+        """Makes a file."""
+        file = self._ask(lambda: self._client.open(self._at(path), "w+b"))
+        self._ask(lambda: self._client.chmod(self._at(path), stat.S_IMODE(mode)))
+        return self._keep(path, file)
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        """One request of at most rsize."""
+        opened = self._open[fh]
+        self._send_all_of(path)
+        return self._ask(lambda: opened.file.read_at(offset, size))
+
+    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+        """Gathers; sends what was gathered when it does not follow on it."""
+        opened = self._open[fh]
+        with opened.lock:
+            if not opened.gather(data, offset):
+                self._send(opened)
+                opened.gather(data, offset)
+        return len(data)
+
+    def _send(self, opened: _OpenFile) -> None:
+        """Sends and commits what was gathered; the caller holds the file's lock."""
+        if not opened.size:
+            return
+        data, start = opened.take()
+        self._ask(lambda: opened.file.write_at(data, start))
+
+    def _send_all_of(self, path: str | None = None) -> None:
+        """Sends what every open file (of a path) has gathered."""
+        with self._lock:
+            waiting = [file for file in self._open.values() if file.size and path in (None, file.path)]
+        for opened in waiting:
+            with opened.lock:
+                self._send(opened)
+
+    def flush(self, path: str, fh: int) -> int:
+        """At every close: what was written is on the server then, as NFS promises."""
+        opened = self._open[fh]
+        with opened.lock:
+            self._send(opened)
+        return 0
+
+    def fsync(self, path: str, datasync: int, fh: int) -> int:
+        """Sends and commits."""
+        return self.flush(path, fh)
+
+    def release(self, path: str, fh: int) -> int:
+        """Closes."""
+        self.flush(path, fh)
+        with self._lock:
+            opened = self._open.pop(fh)
+        with contextlib.suppress(nfs_rs.NfsError):
+            opened.file.close()
+        return 0
+
+    def truncate(self, path: str, length: int, fh: int | None = None) -> int:
+        """Cuts or lengthens."""
+        self._send_all_of(path)
+        self._ask(lambda: self._client.truncate(self._at(path), length))
+        return 0
+
+    # -- names ----------------------------------------------------------------------------------------------
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+        """Attributes."""
+        self._send_all_of(path)
+        found = self._ask(lambda: self._client.stat(self._at(path)))
+        kind = {
+            nfs_rs.FileType.FILE: stat.S_IFREG,
+            nfs_rs.FileType.DIRECTORY: stat.S_IFDIR,
+            nfs_rs.FileType.SYMLINK: stat.S_IFLNK,
+        }.get(found.type, stat.S_IFREG)
+        return {
+            "st_mode": kind | stat.S_IMODE(found.mode),
+            "st_nlink": found.nlink,
+            "st_size": found.size,
+            "st_blocks": -(-found.used // 512),
+            "st_uid": found.uid or 0,
+            "st_gid": found.gid or 0,
+            "st_ino": found.fileid,
+            "st_atime": found.atime,
+            "st_mtime": found.mtime,
+            "st_ctime": found.ctime,
+        }
+
+    def readdir(self, path: str, fh: int) -> list[tuple[str, dict[str, int], int]]:
+        """Names in a directory. A name without an inode number would count as removed (getdents(2)); any will do."""
+        names = [".", "..", *self._ask(lambda: self._client.listdir(self._at(path)))]
+        return [(name, {"st_ino": 1}, 0) for name in names]
+
+    def mkdir(self, path: str, mode: int) -> int:
+        """Makes a directory."""
+        self._ask(lambda: self._client.mkdir(self._at(path)))
+        self._ask(lambda: self._client.chmod(self._at(path), stat.S_IMODE(mode)))
+        return 0
+
+    def rmdir(self, path: str) -> int:
+        """Removes a directory."""
+        self._ask(lambda: self._client.rmdir(self._at(path)))
+        return 0
+
+    def unlink(self, path: str) -> int:
+        """Removes a file."""
+        self._ask(lambda: self._client.unlink(self._at(path)))
+        return 0
+
+    def rename(self, old: str, new: str) -> int:
+        """Renames."""
+        self._send_all_of(old)
+        self._ask(lambda: self._client.rename(self._at(old), self._at(new)))
+        return 0
+
+    def link(self, target: str, source: str) -> int:
+        """Another name for a file: `target` is the new one."""
+        self._ask(lambda: self._client.link(self._at(source), self._at(target)))
+        return 0
+
+    def symlink(self, target: str, source: str) -> int:
+        """A symbolic link at `target`."""
+        self._ask(lambda: self._client.symlink(source, self._at(target)))
+        return 0
+
+    def readlink(self, path: str) -> str:
+        """Where a symbolic link points."""
+        return str(self._ask(lambda: self._client.readlink(self._at(path))))
+
+    def chmod(self, path: str, mode: int) -> int:
+        """Permissions."""
+        self._ask(lambda: self._client.chmod(self._at(path), stat.S_IMODE(mode)))
+        return 0
+
+    def chown(self, path: str, uid: int, gid: int) -> int:
+        """Owner."""
+        now = self._ask(lambda: self._client.stat(self._at(path)))
+        unset = 0xFFFFFFFF
+        owner = now.uid if uid in (-1, unset) else uid
+        group = now.gid if gid in (-1, unset) else gid
+        self._ask(lambda: self._client.chown(self._at(path), owner, group))
+        return 0
+
+    def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
+        """Times, in nanoseconds."""
+        self._send_all_of(path)
+        found = self._ask(lambda: self._client.stat(self._at(path)))
+        now = time.time_ns()
+        stand_for = {_UTIME_NOW: (now, now), _UTIME_OMIT: (found.atime, found.mtime)}
+        asked = times or (_UTIME_NOW, _UTIME_NOW)
+        wanted = tuple(stand_for.get(each, (each, each))[place] for place, each in enumerate(asked))
+        self._ask(lambda: self._client.utime(self._at(path), ns=(wanted[0], wanted[1])))
+        return 0
+
+    def statfs(self, path: str) -> dict[str, int]:
+        """Space."""
+        if self._space is None:
+            self._space = self._ask(lambda: self._connect(self._settings.export))
+        found = self._ask(lambda: self._space.fs_stat())
+        block = 4096
+        return {
+            "f_bsize": block,
+            "f_frsize": block,
+            "f_blocks": found.total_bytes // block,
+            "f_bfree": found.free_bytes // block,
+            "f_bavail": found.available_bytes // block,
+            "f_files": found.total_files,
+            "f_ffree": found.free_files,
+            "f_favail": found.available_files,
+            "f_namemax": 255,
+        }
+
+    def init_with_config(self, conn_info: Any, config_3: Any) -> None:
+        """Request sizes, as mount options rsize and wsize."""
+        conn_info.max_write = self._settings.wsize_bytes
+        conn_info.max_read = self._settings.rsize_bytes
+        config_3.use_ino = 1
+        config_3.auto_cache = 1
+        config_3.attr_timeout = config_3.entry_timeout = self._settings.attribute_s
+        config_3.negative_timeout = 0.0
+        config_3.nullpath_ok = 0
+
+    def destroy(self, path: str) -> None:
+        """Nothing gathered is lost at unmounting."""
+        self._send_all_of()
+        with contextlib.suppress(nfs_rs.NfsError):
+            self._client.close()
+
+
+def main() -> None:
+    """Mounts, and serves until it is unmounted or ended."""
+    settings = ClientSettings(**json.loads(sys.argv[1]))
+    try:
+        filesystem = NfsFilesystem(settings)
+    except (nfs_rs.NfsError, OSError) as error:
+        sys.exit(f"{settings.server}:{settings.export}: {error}")
+    mfusepy.FUSE(
+        filesystem,
+        settings.directory,
+        foreground=True,
+        fsname=f"{settings.server}:{settings.export}",
+        subtype="nfs",
+        allow_other=True,
+        default_permissions=True,
+        max_read=settings.rsize_bytes,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""Targets: what kinds with real servers share: nodes for them, what they store on, bringing all up and taking it down again.
+
+A kind says which servers it has and how clients reach them (`bring_up`). Everything that comes to be on the way is put on a stack of
+steps, and `release` takes it down in the opposite order: clients, servers, media.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from headrace.errors import HeadraceError, Problem
+from headrace.system import cluster as clusters
+from headrace.system.cluster import Cluster, LinkSettings, Node, NodeSettings
+from headrace.system.owned import make_directories, work_directory
+from headrace.system.servers import Server, ServerContext
+from headrace.system.storage import free_bytes, storage_of
+from headrace.targets import Location, Setting, TargetContext
+from headrace.targets.block import BlockOptions, BlockTarget, Raid
+from headrace.targets.modelled import Export, ModelledTarget, network_port
+
+READY_S = 30.0
+"""How long a server may take until it serves."""
+
+
+def link_settings(link: Any, otherwise: Any = None) -> LinkSettings:
+    """A link of the cluster from a site's link: the name of a catalog entry, `1 GbE`, `4 x 1 GbE`, or a table; 1 GbE when neither
+    it nor `otherwise` says anything."""
+    given = link if link is not None else otherwise
+    port = network_port(given)
+    made = LinkSettings(rate_bytes_per_s=float(port["rate_bytes_per_s"]))
+    if given is None or isinstance(given, str):
+        return made
+    return dataclasses.replace(
+        made,
+        delay_s=given.latency,
+        mtu=given.mtu,
+        txqueuelen=given.txqueuelen,
+        socket_buffer_bytes=given.socket_buffer,
+    )
+
+
+def processors(cores: int | None, number: int, apart: int = 0) -> tuple[int, ...] | None:
+    """The processors of node `number` when each is to have `cores` of this machine's, dealt out in turn from `apart` on."""
+    if cores is None:
+        return None
+    own = sorted(os.sched_getaffinity(0))
+    first = apart + number * cores
+    return tuple(sorted({own[(first + each) % len(own)] for each in range(min(cores, len(own)))}))
+
+
+def client_nodes(site: Any, count: int) -> tuple[NodeSettings, ...]:
+    """The nodes that run jobs: `node-0`, `node-1` ..."""
+    node = site.node if site is not None else None
+    return tuple(
+        NodeSettings(
+            name=f"node-{number}",
+            link=link_settings(node.link if node else None),
+            cpus=processors(node.cores if node else None, number),
+            memory_bytes=node.memory if node else None,
+        )
+        for number in range(count)
+    )
+
+
+class ServedTarget(ModelledTarget):
+    """A target with servers of its own, or (`address`) with one that is there."""
+
+    server_kinds: ClassVar[tuple[type[Server], ...]] = ()
+    """The servers that it starts: their programs are looked for."""
+
+    def __init__(self, name: str, options: Any) -> None:
+        super().__init__(name, options)
+        self._steps: list[Callable[[], None]] = []
+        self._media: list[BlockTarget] = []
+        self.servers: dict[str, Server] = {}
+
+    # -- before it is there ---------------------------------------------------------------------------------
+
+    @override
+    def needs_cluster(self) -> bool:
+        return self.options.address is None
+
+    def server_count(self, site: Any) -> int:
+        """How many servers it has."""
+        found = self.site_server(site)
+        return self.options.servers or (found.count if found is not None else 1)
+
+    def server_node(self, number: int) -> str:
+        """Name of the node that server `number` stands on."""
+        return f"{self.options.server or self.name}-{number}"
+
+    @override
+    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+        if not self.needs_cluster():
+            return ()
+        found = self.site_server(site)
+        return tuple(
+            NodeSettings(
+                name=self.server_node(number),
+                link=link_settings(found.link if found else None, site.node.link if site else None),
+                cpus=processors(found.cores if found else None, number),
+                memory_bytes=found.memory if found else None,
+            )
+            for number in range(self.server_count(site))
+        )
+
+    def export(self) -> Export:
+        """What its servers store on."""
+        return self.options.export
+
+    @override
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        needed_by = f"target {self.name}"
+        if not self.needs_cluster():
+            return []
+        problems: list[Problem] = []
+        if missing := clusters.why_not():
+            problems.append(Problem(missing[0], needed_by, missing[1]))
+        for kind in self.server_kinds:
+            problems += kind.check(needed_by)
+        if not problems:
+            if medium := self._medium(self.export(), 0):
+                problems += medium.check(forced_devices)
+            elif (directory := self.export().directory) is not None and not Path(directory).is_dir():
+                problems.append(
+                    Problem(f"the directory {directory} is missing", needed_by, f"mkdir -p {directory}")
+                )
+        return problems
+
+    @override
+    def unsupported(self) -> str | None:
+        medium = self._medium(self.export(), 0) if self.needs_cluster() else None
+        return medium.unsupported() if medium is not None else None
+
+    @override
+    def free_bytes(self) -> int | None:
+        if not self.needs_cluster():
+            return None
+        export = self.export()
+        if export.directory is not None:
+            return free_bytes(Path(export.directory)) if Path(export.directory).is_dir() else None
+        medium = self._medium(export, 0)
+        return medium.free_bytes() if medium is not None else None
+
+    # -- coming to be and going away ------------------------------------------------------------------------
+
+    @override
+    def prepare(self, context: TargetContext) -> Location:
+        try:
+            return self.bring_up(context)
+        except OSError as error:
+            self.release(context)
+            raise HeadraceError(
+                f"target {self.name}: {error.filename or ''}: {error.strerror or error}"
+            ) from error
+        except BaseException:
+            self.release(context)
+            raise
+
+    @abstractmethod
+    def bring_up(self, context: TargetContext) -> Location:
+        """Media, servers, clients, in this order; what is started is told to `later`. Raises HeadraceError."""
+
+    def later(self, step: Callable[[], None]) -> None:
+        """Says how something that has just come to be goes away."""
+        self._steps.append(step)
+
+    @override
+    def release(self, context: TargetContext) -> None:
+        failures: list[str] = []
+        while self._steps:
+            try:
+                self._steps.pop()()
+            except HeadraceError as error:
+                failures.append(error.message)
+        self._media.clear()
+        self.servers.clear()
+        if failures:
+            raise HeadraceError(
+                f"target {self.name} could not be put back: {'; '.join(failures)}", hint="headrace undo"
+            )
+
+    @override
+    def apply(self, options: Any, context: TargetContext) -> list[Setting]:
+        return []
+
+    # -- parts that kinds use -------------------------------------------------------------------------------
+
+    def cluster(self, context: TargetContext) -> Cluster:
+        """The nodes and links."""
+        if context.cluster is None:
+            raise RuntimeError(f"target {self.name} needs a cluster, and the engine has built none")
+        return context.cluster
+
+    def clients(self, context: TargetContext) -> list[Node]:
+        """The nodes that run jobs."""
+        return [self.cluster(context)[name] for name in context.client_nodes]
+
+    def started(self, server: Server, context: TargetContext, storage: Path) -> Server:
+        """Starts a server and waits until it serves."""
+        self.launched(server, context, storage)
+        server.wait_ready(READY_S)
+        return server
+
+    def launched(self, server: Server, context: TargetContext, storage: Path) -> Server:
+        """Starts a server; others can be started before it is ready."""
+        place = context.work_dir / f"server-{server.name}"
+        self.servers[server.name] = server
+        self.later(server.stop)
+        server.start(ServerContext(context.journal, place, place / "logs", storage))
+        return server
+
+    def storage(self, context: TargetContext, number: int = 0) -> Path:
+        """A directory for server `number` to store in, on the medium that the options name; it goes away with the target."""
+        export = self.export()
+        medium = self._medium(export, number)
+        if medium is not None:
+            self.later(lambda: medium.release(context))
+            location = medium.prepare(context)
+            unset = [setting for setting in medium.apply(medium.options, context) if not setting.applied]
+            if unset:
+                raise HeadraceError(
+                    f"target {self.name}: {unset[0].name} = {unset[0].asked}: {unset[0].reason}"
+                )
+            self._media.append(medium)
+            directory = location.directory
+            if directory is None:
+                raise RuntimeError("a medium without a directory")
+        else:
+            parent = Path(export.directory).expanduser().absolute() if export.directory else context.work_dir
+            directory, entry = work_directory(context.journal, parent)
+            self.later(lambda: _undone(context, entry))
+        inside = directory / "export"
+        inside.mkdir()
+        return inside
+
+    def mount_point(self, context: TargetContext, name: str) -> Path:
+        """A new directory to mount something on."""
+        path = context.work_dir.resolve() / f"mount-{name}-{os.urandom(4).hex()}"
+        for entry in make_directories(context.journal, path):
+            self.later(lambda entry=entry: _undone(context, entry))
+        return path
+
+    def media_facts(self, storages: list[Path]) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """(devices that the servers store on, facts of the media for the record)."""
+        found = [storage_of(storage) for storage in storages]
+        devices = dict.fromkeys(name for each in found for name in each.device_names)
+        return tuple(devices), {"exports": [each.as_dict() for each in found]}
+
+    def _medium(self, export: Export, number: int) -> BlockTarget | None:
+        """The medium as a target `block`; None when the servers store in a directory."""
+        if export.directory is not None or all(
+            given is None for given in (export.device, export.image, export.drive, export.size)
+        ):
+            return None
+        given: dict[str, Any] = {
+            "filesystem": export.filesystem,
+            "device": export.device,
+            "drive": export.drive,
+            "size": export.size,
+            "scheduler": export.scheduler,
+            "queue_depth": export.queue_depth,
+            "read_ahead": export.read_ahead,
+        }
+        if export.image is not None:
+            image = Path(export.image)
+            given["image"] = str(image.with_stem(f"{image.stem}-{number}") if number else image)
+        elif export.device is None and export.drive is None:
+            given["image"] = str(self._private_image(number))
+        if export.raid is not None:
+            raid = export.raid
+            given["raid"] = Raid(level=raid.level, drives=raid.drives, chunk=raid.chunk)
+        try:
+            options = BlockOptions.model_validate(
+                {key: value for key, value in given.items() if value is not None}
+            )
+        except ValueError as error:
+            raise HeadraceError(f"target {self.name}: export: {error}") from error
+        return BlockTarget(f"{self.name} (export {number})", options)
+
+    def _private_image(self, number: int) -> Path:
+        import tempfile
+
+        return Path(tempfile.gettempdir()) / f"headrace-{os.getpid()}-{self.name}-{number}.img"
+
+
+def _undone(context: TargetContext, entry: Any) -> None:
+    result = context.journal.undo(entry)
+    if not result.done:
+        raise HeadraceError(result.text)
