@@ -1,32 +1,318 @@
-"""Target `glusterfs`: whole files on bricks by a hash of their name, in virtual time."""
+"""Target `glusterfs`: files on bricks by a hash of their name, copied (replicate) or cut into coded pieces (disperse).
+
+Measured: a volume over bricks of servers, or of the compute nodes' own drives, that is started for the study (system/servers/
+glusterfs.py), or with `address` one that is there; each node mounts it by FUSE. The same in virtual time.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import override
 
-from headrace.targets import ModelledStorage, TargetOptions
-from headrace.targets.modelled import Bricks, ModelledTarget, ServedOptions
+from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
+from headrace.system.cluster import Node, NodeSettings
+from headrace.system.requirements import missing_program
+from headrace.system.servers import Server
+from headrace.system.servers.glusterfs import Client, Glusterd, Layout, Volume
+from headrace.system.storage import storage_of
+from headrace.targets import Location, ModelledStorage, Setting, TargetContext, TargetOptions
+from headrace.targets.glusterfs_settings import NAMES, VolumeSettings
+from headrace.targets.modelled import Bricks, Export, ServedOptions
+from headrace.targets.served import READY_S, ServedTarget
+from headrace.units import Bytes, Seconds
+
+_VOLUME = "headrace"
+
+
+class Disperse(BaseModel):
+    """`disperse = { data = 2, redundancy = 1 }`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    data: int = Field(ge=2, le=16, description="bricks that hold as much as the file has")
+    redundancy: int = Field(1, ge=1, le=15, description="bricks more, as many as may be lost")
+
+    @model_validator(mode="after")
+    def _fewer_than_data(self) -> Disperse:
+        if self.redundancy >= self.data:
+            raise ValueError("redundancy must be less than data")
+        return self
 
 
 class GlusterfsOptions(ServedOptions):
     """`[target.NAME]` with `kind = "glusterfs"`."""
 
-    bricks: Bricks = Field(description='on the compute nodes (on = "node") or on servers, and of which drive')
+    bricks: Bricks = Field(
+        default_factory=lambda: Bricks.model_validate({}),
+        description='on the compute nodes (on = "node") or on servers, and of which drive',
+    )
     replicas: int = Field(1, ge=1, description="copies of each file")
+    disperse: Disperse | None = Field(
+        None, description="measured: pieces of each file and coded ones, instead of copies"
+    )
+    bricks_per_server: int | None = Field(
+        None, ge=1, description="measured: as many as give whole sets of copies when not given"
+    )
+    volume: str | None = Field(None, description="with `address`: name of the volume")
+    volume_options: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="measured: options that the volume is made with, by Gluster's names",
+    )
+    read_ahead: Bytes | None = Field(None, description="measured: the kernel's read-ahead of the FUSE mount")
+    io_cache: bool | None = Field(None, description="measured: the clients' cache of what was read")
+    cache_size: Bytes | None = Field(None, gt=0, description="measured: its size")
+    quick_read: bool | None = Field(None, description="measured: small files come with the look-up")
+    volume_read_ahead: bool | None = Field(None, description="measured: Gluster's own read-ahead")
+    read_ahead_pages: int | None = Field(
+        None, ge=1, le=16, description="measured: pages of 128 KiB that it reads ahead"
+    )
+    write_behind: bool | None = Field(
+        None, description="measured: writes are acknowledged before servers have them"
+    )
+    write_behind_window: Bytes | None = Field(
+        None, gt=0, description="measured: bytes of a file under way so"
+    )
+    open_behind: bool | None = Field(None, description="measured: files are opened at the first read")
+    stat_prefetch: bool | None = Field(None, description="measured: the clients' cache of attributes")
+    readdir_ahead: bool | None = Field(None, description="measured: folders are read ahead")
+    io_threads: int | None = Field(None, ge=1, le=64, description="measured: threads of a brick")
+    client_threads: bool | None = Field(
+        None, description="measured: a client works on several requests at once"
+    )
+    ping_timeout: Seconds | None = Field(
+        None, ge=0, description="measured: silence after which a client gives a brick up (Gluster: 42 s)"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> GlusterfsOptions:
+        if (self.address is None) != (self.volume is None):
+            raise ValueError("address and volume go together: a volume that is there")
+        if self.disperse is not None and self.replicas > 1:
+            raise ValueError("name replicas or disperse, not both")
+        return self
+
+    @property
+    def layout(self) -> Layout:
+        """How files are spread over bricks."""
+        if self.disperse is None:
+            return Layout(replicas=self.replicas)
+        each = self.disperse
+        return Layout(disperse=each.data + each.redundancy, redundancy=each.redundancy)
 
 
-class Glusterfs(ModelledTarget):
+class Glusterfs(ServedTarget):
     """A GlusterFS volume."""
 
     kind = "glusterfs"
     Options: ClassVar[type[TargetOptions]] = GlusterfsOptions
     service_kind = "glusterfs"
+    settings: ClassVar[frozenset[str]] = NAMES
+    server_kinds: ClassVar[tuple[type[Server], ...]] = (Glusterd,)
+
+    options: GlusterfsOptions
+
+    def __init__(self, name: str, options: Any) -> None:
+        super().__init__(name, options)
+        self.volume: Volume | None = None
+        self._settings: VolumeSettings | None = None
+
+    # -- before it is there ---------------------------------------------------------------------------------
+
+    @property
+    def _on_nodes(self) -> bool:
+        return self.options.bricks.on == "node"
+
+    @override
+    def site_server(self, site: Any) -> Any:
+        if self._on_nodes or self.options.address is not None:
+            return None if self.options.server is None else super().site_server(site)
+        if site is None or self.options.bricks.on not in site.server:
+            raise HeadraceError(
+                f"target {self.name}: bricks are on {self.options.bricks.on!r}, and there is no [site.server.{self.options.bricks.on}]"
+            )
+        return site.server[self.options.bricks.on]
+
+    @override
+    def server_count(self, site: Any) -> int:
+        """As many as hold a whole set of copies, when nobody says."""
+        found = self.site_server(site)
+        if self.options.servers is not None:
+            return self.options.servers
+        return found.count if found is not None else self.options.layout.set_bricks
+
+    @override
+    def server_node(self, number: int) -> str:
+        return f"{self.name if self._on_nodes else self.options.bricks.on}-{number}"
+
+    def _separate_servers(self) -> bool:
+        """Whether bricks have nodes of their own; else they are on the nodes that run jobs."""
+        return not self._on_nodes or self.options.servers is not None
+
+    @override
+    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+        return super().nodes_wanted(site) if self._separate_servers() else ()
+
+    @override
+    def export(self) -> Export:
+        return self.options.bricks
+
+    @override
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        needed_by = f"target {self.name}"
+        if not self.needs_cluster():
+            lacking = missing_program("glusterfs", needed_by)
+            return [lacking] if lacking else []
+        problems = super().check(forced_devices)
+        if reason := self._too_few():
+            problems.append(
+                Problem(
+                    reason,
+                    needed_by,
+                    "give it more servers, or fewer copies",
+                    fatal=False,
+                    without="its trials are recorded as unsupported",
+                    level=("replicas", str(self.options.replicas)),
+                )
+            )
+        return problems
+
+    def _too_few(self) -> str | None:
+        servers = self.options.servers
+        needed = self.options.layout.set_bricks
+        if servers is not None and servers < needed:
+            return (
+                f"{servers} servers are fewer than the {needed} that a file's copies or pieces have to be on"
+            )
+        return None
+
+    @override
+    def unsupported(self) -> str | None:
+        return self._too_few() or super().unsupported()
+
+    # -- coming to be and going away ------------------------------------------------------------------------
+
+    @override
+    def bring_up(self, context: TargetContext) -> Location:
+        if self.options.address is not None:
+            return self._found(context, self.options.address, str(self.options.volume))
+        cluster = self.cluster(context)
+        if self._separate_servers():
+            own = f"{self.server_node(0).rpartition('-')[0]}-"
+            nodes = [
+                node
+                for node in cluster
+                if node.name.startswith(own) and node.name not in context.client_nodes
+            ]
+        else:
+            nodes = self.clients(context)
+        bricks_each = self._bricks_each(len(nodes))
+        servers: list[Glusterd] = []
+        storages: list[list[Path]] = []
+        for number, node in enumerate(nodes):
+            own_storages = [
+                self.storage(context, number * bricks_each + brick) for brick in range(bricks_each)
+            ]
+            server = Glusterd(node.name, node)
+            self.launched(server, context, own_storages[0])
+            servers.append(server)
+            storages.append(own_storages)
+        for server in servers:
+            server.wait_ready(READY_S)
+        volume = Volume(_VOLUME, servers, self.options.layout)
+        # First bricks of all servers, then the second ones: the copies of a file are on different servers.
+        bricks = [
+            (server, own[brick] / "brick")
+            for brick in range(bricks_each)
+            for server, own in zip(servers, storages, strict=True)
+        ]
+        volume.create(bricks, self.options.volume_options)
+        self.volume = volume
+        addresses = [server.node.address for server in servers]
+        directories = tuple(
+            self._mounted(context, client, addresses, _VOLUME) for client in self.clients(context)
+        )
+        self._settings = VolumeSettings(context.journal, volume, directories)
+        self.later(self._settings.restore)
+        devices, media = self.media_facts([each for own in storages for each in own])
+        return Location(
+            directory=directories[0],
+            node_directories=directories,
+            device_names=devices,
+            own_device=bool(self._media),
+            network=True,
+            interfaces=cluster.interfaces,
+            servers={server.name: server for server in servers},
+            cluster=cluster,
+            description={
+                **storage_of(directories[0]).as_dict(),
+                **media,
+                "volume": {
+                    "layout": self.options.layout.words() or ["distribute"],
+                    "bricks": [f"{server.name}:{folder}" for server, folder in bricks],
+                    "options": {**self.options.volume_options},
+                },
+                "cluster": cluster.as_dict(),
+            },
+        )
+
+    def _bricks_each(self, servers: int) -> int:
+        """Bricks of a server: asked for, or the fewest with which all sets of copies are whole."""
+        needed = self.options.layout.set_bricks
+        if servers < needed:
+            raise UnsupportedLevelError(
+                f"target {self.name}: {servers} nodes with bricks are fewer than the {needed} that a file's copies or pieces have to be on"
+            )
+        asked = self.options.bricks_per_server
+        if asked is None:
+            return next(each for each in range(1, needed + 1) if servers * each % needed == 0)
+        if servers * asked % needed:
+            raise UnsupportedLevelError(
+                f"target {self.name}: {servers * asked} bricks are no whole number of sets of {needed}"
+            )
+        return asked
+
+    def _found(self, context: TargetContext, address: str, volume: str) -> Location:
+        """A volume that is there: mounted on this machine, once. Its options stay as they are."""
+        directory = self._mounted(context, None, [address], volume)
+        return Location(directory=directory, network=True, description=storage_of(directory).as_dict())
+
+    def _mounted(self, context: TargetContext, node: Node | None, addresses: list[str], volume: str) -> Path:
+        name = node.name if node is not None else "here"
+        directory = self.mount_point(context, name)
+        log = context.work_dir / f"glusterfs-{self.name}-{name}.log"
+        client = Client.mount(context.journal, node, addresses, volume, directory, log)
+        self.later(client.unmount)
+        try:
+            with tempfile.TemporaryFile(dir=directory):
+                pass
+        except OSError as error:
+            raise HeadraceError(
+                f"target {self.name}: the volume {volume} cannot be written to: {error.strerror}",
+                hint="look for features.read-only, auth.allow and the owner of its root (gluster volume info)",
+            ) from error
+        return directory
+
+    @override
+    def apply(self, options: Any, context: TargetContext) -> list[Setting]:
+        return self._settings.apply(options) if self._settings is not None else []
+
+    @override
+    def read_settings(self) -> dict[str, Any]:
+        return self._settings.read() if self._settings is not None else {}
+
+    @override
+    def release(self, context: TargetContext) -> None:
+        super().release(context)
+        self.volume = self._settings = None
+
+    # -- the model ------------------------------------------------------------------------------------------
 
     @override
     def model(self, site: Any) -> ModelledStorage:
         """Bricks, and a FUSE client on every node."""
-        options: GlusterfsOptions = self.options
-        return self.on_bricks(site, options.bricks, {"replicas": options.replicas})
+        if self.options.disperse is not None:
+            raise HeadraceError(f"target {self.name}: a dispersed volume has no model; name replicas")
+        return self.on_bricks(site, self.options.bricks, {"replicas": self.options.replicas})

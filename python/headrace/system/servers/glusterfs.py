@@ -24,7 +24,7 @@ from headrace.system import processes
 from headrace.system.cluster import Node
 from headrace.system.journal import Entry, Journal
 from headrace.system.mounts import read_mounts
-from headrace.system.processes import Started, run_program
+from headrace.system.processes import Started, run_program, start_process
 from headrace.system.servers import Server, ServerContext
 
 GLUSTERD_PORT = 24007
@@ -157,7 +157,7 @@ class Layout:
 
 
 class Volume:
-    """One volume over bricks of several servers. `create`, then `mount`s, then `delete`."""
+    """One volume over bricks of several servers; it goes away with them."""
 
     def __init__(self, name: str, servers: Sequence[Glusterd], layout: Layout) -> None:
         self.name = name
@@ -213,12 +213,15 @@ class Volume:
         """Back to its default."""
         self.first.tell("volume", "reset", self.name, option)
 
-    def get(self, option: str) -> str:
-        """An option as it stands, its default when it was never set."""
-        answer = self.first.ask("volume", "get", self.name, option)
-        value = answer.findtext("./volGetopts/Opt/Value") or answer.findtext("./volGetopts/Value") or ""
-        # A default is marked as such in newer versions: `on (DEFAULT)`.
-        return re.sub(r"\s*\(DEFAULT\)$", "", value.strip())
+    def get_all(self) -> dict[str, str]:
+        """Every option as it stands, its default when it was never set."""
+        answer = self.first.ask("volume", "get", self.name, "all")
+        found: dict[str, str] = {}
+        for element in answer.iter("Opt"):
+            # A default is marked as such in newer versions: `on (DEFAULT)`.
+            value = re.sub(r"\s*\(DEFAULT\)$", "", (element.findtext("Value") or "").strip())
+            found.setdefault(element.findtext("Option") or "", value)
+        return found
 
     def bricks_online(self) -> tuple[int, int]:
         """(bricks that serve, bricks)."""
@@ -238,11 +241,6 @@ class Volume:
             return None
         return sum(int(count or 0) for count in counts)
 
-    def delete(self) -> None:
-        """Stops it and forgets it. Never raises: servers may be dead."""
-        with contextlib.suppress(HeadraceError):
-            self.first.tell("volume", "stop", self.name, "force", timeout_s=15.0)
-
 
 class Client:
     """The FUSE client of one node, and its mount."""
@@ -260,14 +258,14 @@ class Client:
     def mount(
         cls,
         journal: Journal,
-        node: Node,
+        node: Node | None,
         servers: Sequence[str],
         volume: str,
         directory: Path,
         log: Path,
         options: Sequence[str] = (),
     ) -> Client:
-        """Mounts a volume on an empty directory, from within a node; asks the servers (addresses) for it in turn.
+        """Mounts a volume on an empty directory, from within a node (None: this machine as it is); asks the servers (addresses) for it in turn.
 
         Raises HeadraceError with the end of its log when it does not come.
         """
@@ -285,7 +283,7 @@ class Client:
             str(directory),
         ]
         try:
-            started = node.start(journal, argv)
+            started = node.start(journal, argv) if node is not None else start_process(journal, argv)
         except BaseException:
             journal.end(entry)
             raise

@@ -1,0 +1,142 @@
+"""The settings of a GlusterFS volume and its clients that can be changed while it stands: caches, read-ahead, write-behind, threads.
+
+Each is an option of the target and can be a factor. They are read back from the volume, and from the kernel for the read-ahead of
+the FUSE mounts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.system import block_queue
+from headrace.system.journal import Entry, Journal
+from headrace.system.mounts import mount_of
+from headrace.system.servers.glusterfs import Volume
+from headrace.targets import Setting
+
+VOLUME_OPTIONS: dict[str, tuple[str, type]] = {
+    "io_cache": ("performance.io-cache", bool),
+    "cache_size": ("performance.cache-size", int),
+    "quick_read": ("performance.quick-read", bool),
+    "volume_read_ahead": ("performance.read-ahead", bool),
+    "read_ahead_pages": ("performance.read-ahead-page-count", int),
+    "write_behind": ("performance.write-behind", bool),
+    "write_behind_window": ("performance.write-behind-window-size", int),
+    "open_behind": ("performance.open-behind", bool),
+    "stat_prefetch": ("performance.stat-prefetch", bool),
+    "readdir_ahead": ("performance.readdir-ahead", bool),
+    "io_threads": ("performance.io-thread-count", int),
+    "client_threads": ("performance.client-io-threads", bool),
+    "ping_timeout": ("network.ping-timeout", float),
+}
+"""Gluster's name and our type of each option field. Gluster's documentation: `gluster volume set help`."""
+NAMES = frozenset({*VOLUME_OPTIONS, "read_ahead"})
+
+_FACTORS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+
+
+def value_of(text: str, kind: type) -> bool | int | float | str:
+    """What Gluster says, as ours; Gluster's KB and MB are binary. A word that is no such value stays as it is."""
+    word = text.strip()
+    if kind is bool:
+        return {
+            **dict.fromkeys(("on", "yes", "true", "enable", "1"), True),
+            **dict.fromkeys(("off", "no", "false", "disable", "0"), False),
+        }.get(word.lower(), word)
+    match = re.fullmatch(r"([\d.]+)\s*([KMGT]?B)?(?:ytes)?", word)
+    if match is None:
+        return word
+    number = float(match.group(1)) * _FACTORS[match.group(2) or ""]
+    return int(number) if kind is int else number
+
+
+def word_of(value: Any) -> str:
+    """A value as Gluster takes it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+@dataclass
+class VolumeSettings:
+    """Sets, reads and puts back the settings of one volume and the mounts of its clients."""
+
+    journal: Journal
+    volume: Volume
+    mounts: Sequence[Path]
+
+    def __post_init__(self) -> None:
+        self._before = self.read()
+        self._changed: set[str] = set()
+        self._entries: list[Entry] = []
+
+    def read(self) -> dict[str, Any]:
+        """Every setting as it stands now."""
+        said = self.volume.get_all()
+        found: dict[str, Any] = {
+            name: value_of(said[option], kind) if option in said else None
+            for name, (option, kind) in VOLUME_OPTIONS.items()
+        }
+        sizes = {block_queue.read_read_ahead(mount_of(place)) for place in self.mounts}
+        found["read_ahead"] = sizes.pop() if len(sizes) == 1 else None
+        return found
+
+    def apply(self, options: Any) -> list[Setting]:
+        """Sets what is asked (None: back to what it was before), each read back."""
+        asked = {name: getattr(options, name) for name in sorted(NAMES)}
+        reasons: dict[str, str] = {}
+        for name, value in asked.items():
+            try:
+                self._set(name, value)
+            except HeadraceError as error:
+                reasons[name] = error.message
+            except OSError as error:
+                reasons[name] = str(error)
+        wanted = {name: value for name, value in asked.items() if value is not None}
+        if not wanted:
+            return []
+        after = self.read()
+        return [
+            _setting(name, value, self._before[name], after[name], reasons.get(name))
+            for name, value in wanted.items()
+        ]
+
+    def _set(self, name: str, value: Any) -> None:
+        if name == "read_ahead":
+            self._set_read_ahead(value)
+            return
+        option, _ = VOLUME_OPTIONS[name]
+        if value is not None:
+            self._changed.add(name)
+            self.volume.set(option, word_of(value))
+        elif name in self._changed:
+            self.volume.reset(option)
+            self._changed.discard(name)
+
+    def _set_read_ahead(self, size: int | None) -> None:
+        while self._entries:
+            self.journal.undo(self._entries.pop())
+        if size is None:
+            return
+        for place in self.mounts:
+            _, entry = block_queue.set_read_ahead(self.journal, mount_of(place), size)
+            if entry is not None:
+                self._entries.append(entry)
+
+    def restore(self) -> None:
+        """Puts back what outlives the volume: nothing but the entries of the mounts' read-ahead. Safe to call twice."""
+        while self._entries:
+            self.journal.undo(self._entries.pop())
+
+
+def _setting(name: str, asked: Any, before: Any, after: Any, reason: str | None) -> Setting:
+    if reason is None and after != asked:
+        reason = f"asked for {asked}, the volume says {after}"
+    return Setting(name, asked, before, after, applied=reason is None, reason=reason or "")
