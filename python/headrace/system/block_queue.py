@@ -138,6 +138,11 @@ class Queue:
         self.scheduler_before = read_scheduler(disk)
         self.depth_before = read_depth(disk)
 
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The journal's entries that put it back, oldest first."""
+        return tuple(self._entries)
+
     def _begin(self, depth: int | None) -> None:
         state = QueueState(read_scheduler(self.disk) or "none", read_number(self.disk, "nr_requests"), depth)
         if any(entry.args["state"]["depth"] is not None or depth is None for entry in self._entries):

@@ -10,9 +10,10 @@ import fcntl
 import os
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, MissingError
 
@@ -46,19 +47,29 @@ class Loop:
         return Path("/dev") / self.name
 
 
-def _backing_inode(name: str) -> tuple[int, int] | None:
-    """(device number as the kernel encodes it, inode) of the file behind a loop device, or None when it has none."""
+def _status(name: str) -> tuple[Any, ...] | None:
+    """`struct loop_info64` of a loop device, or None when nothing is behind it."""
     try:
         handle = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        info = _INFO.unpack(fcntl.ioctl(handle, _LOOP_GET_STATUS64, bytes(_INFO.size)))
+        return _INFO.unpack(fcntl.ioctl(handle, _LOOP_GET_STATUS64, bytes(_INFO.size)))
     except OSError:
         return None
     finally:
         os.close(handle)
-    return info[0], info[1]
+
+
+def labelled(label: str) -> list[str]:
+    """Kernel names of the loop devices that were attached with this label."""
+    return [name for name in attached() if label_of(name) == label]
+
+
+def label_of(name: str) -> str | None:
+    """The label that a loop device was attached with (its file's path, if nothing else was given); None without a file."""
+    info = _status(name)
+    return None if info is None else info[9].rstrip(b"\0").decode(errors="replace")
 
 
 def attached() -> dict[str, Path]:
@@ -78,8 +89,8 @@ def backed_by(file: Path, inode: int) -> list[str]:
     names: list[str] = []
     for name, path in attached().items():
         if path == file:
-            backing = _backing_inode(name)
-            if backing is not None and backing[1] == inode:
+            info = _status(name)
+            if info is not None and info[1] == inode:
                 names.append(name)
     return names
 
@@ -90,7 +101,16 @@ def detach_backed_by(file: Path, inode: int, patience_s: float = 8.0) -> list[st
     A device that someone still has open goes only when they close it: this waits, and raises HeadraceError when it
     takes longer than `patience_s`.
     """
-    names = backed_by(file, inode)
+    return _detach(lambda: backed_by(file, inode), patience_s)
+
+
+def detach_labelled(label: str, patience_s: float = 8.0) -> list[str]:
+    """Detaches every loop device with this label; returns their names. Raises HeadraceError when one stays in use."""
+    return _detach(lambda: labelled(label), patience_s)
+
+
+def _detach(find: Callable[[], list[str]], patience_s: float) -> list[str]:
+    names = find()
     for name in names:
         handle = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -101,7 +121,7 @@ def detach_backed_by(file: Path, inode: int, patience_s: float = 8.0) -> list[st
         finally:
             os.close(handle)
     deadline = time.monotonic() + patience_s
-    while left := backed_by(file, inode):
+    while left := find():
         if time.monotonic() > deadline:
             raise HeadraceError(f"/dev/{left[0]} is still in use")
         time.sleep(0.02)
@@ -123,7 +143,7 @@ def attach(journal: Journal, file: Path, *, direct_io: bool = True) -> Loop:
     backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     entry = journal.begin("detach_loop", file=str(file), inode=os.fstat(backing).st_ino)
     try:
-        name = _configure(control, backing, file, _LO_FLAGS_DIRECT_IO if direct_io else 0)
+        name = _configure(control, backing, os.fsencode(file)[:63], _LO_FLAGS_DIRECT_IO if direct_io else 0)
     except BaseException:
         journal.end(entry)
         raise
@@ -134,8 +154,24 @@ def attach(journal: Journal, file: Path, *, direct_io: bool = True) -> Loop:
     return Loop(name, file, reached, entry)
 
 
-def _configure(control: int, backing: int, file: Path, flags: int) -> str:
-    label = os.fsencode(file)[:63]
+def attach_labelled(backing: int, label: str) -> str:
+    """Makes an open file a block device with direct I/O, known by its label rather than its path; returns its kernel name.
+
+    The caller has journalled it. Raises MissingError without loop devices, HeadraceError for anything else.
+    """
+    try:
+        control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        raise MissingError(
+            f"/dev/loop-control: {error.strerror}", hint="run as root; modprobe loop"
+        ) from error
+    try:
+        return _configure(control, backing, label.encode(), _LO_FLAGS_DIRECT_IO)
+    finally:
+        os.close(control)
+
+
+def _configure(control: int, backing: int, label: bytes, flags: int) -> str:
     info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, flags, label, b"", b"", 0, 0)
     config = _CONFIG.pack(backing, 0, info, b"")
     for _ in range(100):
@@ -149,11 +185,13 @@ def _configure(control: int, backing: int, file: Path, flags: int) -> str:
             if error.errno == errno.EINVAL and flags:
                 flags, config = 0, _CONFIG.pack(backing, 0, _INFO.pack(*[0] * 9, label, b"", b"", 0, 0), b"")
                 continue
-            raise HeadraceError(f"{file} cannot be made a loop device: {error.strerror}") from error
+            raise HeadraceError(
+                f"{os.fsdecode(label)} cannot be made a loop device: {error.strerror}"
+            ) from error
         finally:
             os.close(device)
         return name
-    raise HeadraceError(f"no free loop device for {file}")
+    raise HeadraceError(f"no free loop device for {os.fsdecode(label)}")
 
 
 def _open_when_there(name: str) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.system import block_queue, loops, mounts, processes, signatures
+from headrace.system import block_queue, loops, mounts, processes, signatures, tracefs
 from headrace.system.identity import disk_sequence, start_ticks
 from headrace.system.owned import OWNER_FILE
 
@@ -64,6 +64,11 @@ def _unmount(args: Args, same_boot: bool) -> str:
 
 def _detach_loop(args: Args, same_boot: bool) -> str:
     detached = loops.detach_backed_by(Path(args["file"]), args["inode"])
+    return f"detached {', '.join(detached)}" if detached else "not attached"
+
+
+def _detach_emulated(args: Args, same_boot: bool) -> str:
+    detached = loops.detach_labelled(args["label"])
     return f"detached {', '.join(detached)}" if detached else "not attached"
 
 
@@ -167,6 +172,10 @@ def _end_process(args: Args, same_boot: bool) -> str:
     return f"ended {', '.join(ended)}" if ended else "not running"
 
 
+def _remove_trace_instance(args: Args, same_boot: bool) -> str:
+    return "removed" if tracefs.remove_instance(args["name"]) else "not there"
+
+
 def _delete_netns(args: Args, same_boot: bool) -> str:
     name = args["name"]
     if not Path("/run/netns", name).exists():
@@ -201,6 +210,7 @@ ACTIONS: dict[str, Action] = {
     "restore_queue": Action(_restore_queue, _path_subject("queue of", "disk")),
     "unmount": Action(_unmount, _path_subject("mount", "directory")),
     "detach_loop": Action(_detach_loop, _path_subject("loop device of", "file")),
+    "detach_emulated": Action(_detach_emulated, _path_subject("emulated drive", "label")),
     "remove_file": Action(_remove_file, _path_subject("file"), survives_boot=True),
     "remove_directory": Action(_remove_directory, _path_subject("directory"), survives_boot=True),
     "remove_tree": Action(_remove_tree, _path_subject("directory"), survives_boot=True),
@@ -208,6 +218,7 @@ ACTIONS: dict[str, Action] = {
     "end_process": Action(
         _end_process, lambda args: f"process {args.get('pid', '(of mark ' + args['mark'] + ')')}"
     ),
+    "remove_trace_instance": Action(_remove_trace_instance, _path_subject("trace instance", "name")),
     "delete_netns": Action(_delete_netns, _path_subject("network namespace", "name")),
     "blank_device": Action(_blank_device, _path_subject("file system on", "device"), survives_boot=True),
 }

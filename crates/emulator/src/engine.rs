@@ -1,0 +1,394 @@
+//! Puts together what comes in, what the model says and what goes out: reader threads hand requests in, one
+//! timer thread answers them when they are due.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headrace_model::stream::Stream;
+use headrace_model::{Device, Nanos, Op, Status};
+
+use crate::backend::{Answer, Arrival, Asked, Backend, Port, Ticket};
+use crate::clock::{monotonic_ns, Bell};
+use crate::lateness::{Bound, Lateness, Meter};
+use crate::pacer::{errno, Due, Pacer, Service};
+use crate::store::Store;
+use crate::volatile::Volatile;
+
+/// The timer comes round at least this often, so that the guard sees it alive.
+const ROUND_NS: Nanos = 500_000_000;
+/// Old data of writes that is kept before the model is asked what has become safe.
+const SETTLE_BYTES: u64 = 32 << 20;
+const SETTLE_WRITES: usize = 1 << 15;
+/// Closer to its time than this an answer goes out: looking at the clock again would take as long.
+const SLACK_NS: Nanos = 500;
+
+#[derive(Clone, Copy)]
+struct Pending {
+    ticket: Ticket,
+    op: Op,
+    offset: u64,
+    length: u64,
+    /// Number of the write in `Volatile`.
+    write: u64,
+}
+
+/// What was asked and done since the report was last reset.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Counts {
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub discards: u64,
+    pub write_zeroes: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub failed: u64,
+    /// Writes that found no memory within the limit.
+    pub full: u64,
+}
+
+struct State {
+    pacer: Pacer,
+    pending: Vec<Pending>,
+    free: Vec<u64>,
+    meter: Meter,
+    counts: Counts,
+    /// Losses of power to come: when, and the fault's number.
+    power: Vec<Nanos>,
+    lost_bytes: u64,
+    since: Nanos,
+    busy_before: Nanos,
+    chance: Stream,
+}
+
+/// What is published of the device.
+#[derive(Debug, serde::Serialize)]
+pub struct Snapshot {
+    #[serde(flatten)]
+    pub counts: Counts,
+    pub lateness_ns: Lateness,
+    pub elapsed_s: f64,
+    pub busy_s: f64,
+    pub in_flight: usize,
+    pub faults_fired: Vec<u64>,
+    pub lost_bytes: u64,
+    pub energy_j: f64,
+    pub data_bytes: u64,
+    pub volatile_bytes: u64,
+}
+
+pub struct Engine {
+    backend: Arc<dyn Backend>,
+    store: Store,
+    volatile: Mutex<Volatile>,
+    state: Mutex<State>,
+    bell: Bell,
+    /// When the timer wakes next.
+    armed: AtomicU64,
+    /// How early it wakes, to spin the rest.
+    lead: AtomicU64,
+    /// CLOCK_MONOTONIC of the model's time 0.
+    zero: Nanos,
+    settle_bytes: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panics ends the process (`main`), so no lock is ever poisoned for long.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Answers on their way out of the lock.
+type Batch = Vec<(Pending, Due)>;
+
+impl Engine {
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        store: Store,
+        service: Service,
+        rotational: bool,
+        seed: u64,
+    ) -> Self {
+        Engine {
+            backend,
+            store,
+            volatile: Mutex::default(),
+            state: Mutex::new(State {
+                pacer: Pacer::new(service),
+                pending: Vec::with_capacity(512),
+                free: Vec::with_capacity(512),
+                meter: Meter::new(Bound::of(rotational)),
+                counts: Counts::default(),
+                power: Vec::new(),
+                lost_bytes: 0,
+                since: 0,
+                busy_before: 0,
+                chance: Stream::new(seed, "emulator/torn"),
+            }),
+            bell: Bell::default(),
+            armed: AtomicU64::new(0),
+            lead: AtomicU64::new(0),
+            zero: monotonic_ns(),
+            settle_bytes: AtomicU64::new(SETTLE_BYTES),
+        }
+    }
+
+    /// The model's clock.
+    #[inline]
+    pub fn now(&self) -> Nanos {
+        monotonic_ns() - self.zero
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub fn set_lead(&self, lead: Nanos) {
+        self.lead.store(lead, Ordering::Relaxed);
+    }
+
+    /// Works with the pacer under its lock.
+    pub fn with_pacer<R>(&self, work: impl FnOnce(&mut Pacer, Nanos) -> R) -> R {
+        let mut state = lock(&self.state);
+        let now = self.now();
+        let result = work(&mut state.pacer, now);
+        drop(state);
+        self.bell.ring();
+        result
+    }
+
+    /// Power will be lost so many nanoseconds from now.
+    pub fn schedule_power_loss(&self, at: Nanos) {
+        lock(&self.state).power.push(at);
+        self.bell.ring();
+    }
+
+    /// Serves one port until the device is gone.
+    pub fn serve(&self, port: &mut dyn Port) -> std::io::Result<()> {
+        let mut batch: Batch = Vec::with_capacity(256);
+        while let Some(arrival) = port.next()? {
+            self.take(&arrival, &mut batch);
+        }
+        Ok(())
+    }
+
+    fn take(&self, arrival: &Arrival<'_>, batch: &mut Batch) {
+        let (op, offset, length) = match arrival.asked {
+            Asked::Read { offset, length } => (Op::Read, offset, u64::from(length)),
+            Asked::Write { offset, data } => (Op::Write, offset, data.len() as u64),
+            Asked::Flush => (Op::Flush, 0, 0),
+            Asked::Discard { offset, length } => (Op::Discard, offset, length),
+            Asked::WriteZeroes { offset, length } => (Op::WriteZeroes, offset, length),
+        };
+        if op != Op::Flush && offset.checked_add(length).is_none_or(|end| end > self.store.size()) {
+            self.backend.answer(arrival.ticket, Answer::Failed(libc::EIO));
+            return;
+        }
+        let mut write = u64::MAX;
+        match arrival.asked {
+            Asked::Write { offset, data } => {
+                let mut volatile = lock(&self.volatile);
+                write = volatile.note(&self.store, offset, length);
+                let result = self.store.write(offset, data);
+                drop(volatile);
+                if result.is_err() {
+                    lock(&self.volatile).revert(&self.store, write);
+                    let counts = &mut lock(&self.state).counts;
+                    counts.full += 1;
+                    counts.failed += 1;
+                    self.backend.answer(arrival.ticket, Answer::Failed(libc::ENOSPC));
+                    return;
+                }
+            }
+            Asked::Discard { offset, length } | Asked::WriteZeroes { offset, length } => {
+                self.store.discard(offset, length);
+            }
+            _ => {}
+        }
+        let pending = Pending { ticket: arrival.ticket, op, offset, length, write };
+        let mut state = lock(&self.state);
+        let tag = match state.free.pop() {
+            Some(tag) => {
+                state.pending[tag as usize] = pending;
+                tag
+            }
+            None => {
+                state.pending.push(pending);
+                state.pending.len() as u64 - 1
+            }
+        };
+        let counts = &mut state.counts;
+        match op {
+            Op::Read => (counts.reads, counts.read_bytes) = (counts.reads + 1, counts.read_bytes + length),
+            Op::Write => {
+                (counts.writes, counts.written_bytes) = (counts.writes + 1, counts.written_bytes + length);
+            }
+            Op::Flush => counts.flushes += 1,
+            Op::Discard => counts.discards += 1,
+            Op::WriteZeroes => counts.write_zeroes += 1,
+        }
+        let now = self.now();
+        state.pacer.submit(now, tag, op, offset, length);
+        state.pacer.collect(now);
+        self.pop(&mut state, now, batch);
+        let next = state.pacer.next();
+        drop(state);
+        if next.is_some_and(|next| next < self.armed.load(Ordering::Acquire)) {
+            self.bell.ring();
+        }
+        self.send(batch);
+    }
+
+    /// Takes out what is due at `now`.
+    fn pop(&self, state: &mut State, now: Nanos, batch: &mut Batch) {
+        while let Some(due) = state.pacer.pop(now + SLACK_NS) {
+            let pending = state.pending[due.tag as usize];
+            state.free.push(due.tag);
+            state.counts.failed += u64::from(due.status != Status::Done);
+            match pending.op {
+                Op::Write if due.status == Status::Done => {
+                    lock(&self.volatile).acknowledge(pending.write, due.end);
+                }
+                Op::Write => lock(&self.volatile).revert(&self.store, pending.write),
+                Op::Flush if due.status == Status::Done => lock(&self.volatile).flushed(due.submitted),
+                _ => {}
+            }
+            batch.push((pending, due));
+        }
+    }
+
+    /// Sends answers, then counts how late they were.
+    fn send(&self, batch: &mut Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut times = [0; 16];
+        for chunk in batch.chunks(times.len()) {
+            for ((pending, due), time) in chunk.iter().zip(&mut times) {
+                *time = self.now();
+                self.answer(pending, due.status);
+            }
+            let mut state = lock(&self.state);
+            for ((_, due), &time) in chunk.iter().zip(&times) {
+                state.meter.note(due.at, time, due.end.saturating_sub(due.submitted));
+            }
+        }
+        batch.clear();
+    }
+
+    fn answer(&self, pending: &Pending, status: Status) {
+        let ticket = pending.ticket;
+        match (status, pending.op) {
+            (Status::Failed(fault), _) => self.backend.answer(ticket, Answer::Failed(errno(fault))),
+            (Status::Done, Op::Read) => self.store.read(pending.offset, pending.length, |slices| {
+                self.backend.answer(ticket, Answer::Data(slices));
+            }),
+            (Status::Done, Op::Write) => self.backend.answer(ticket, Answer::Written(pending.length as u32)),
+            (Status::Done, _) => self.backend.answer(ticket, Answer::Done),
+        }
+    }
+
+    /// The timer thread. `alive` is called at every round.
+    pub fn keep_time(&self, alive: impl Fn()) -> ! {
+        let mut batch: Batch = Vec::with_capacity(256);
+        loop {
+            alive();
+            let heard = self.bell.listen();
+            let mut state = lock(&self.state);
+            let now = self.now();
+            self.lose_power(&mut state, now);
+            state.pacer.collect(now);
+            self.pop(&mut state, now, &mut batch);
+            let power = state.power.iter().copied().min();
+            let next = [state.pacer.next(), power, Some(now + ROUND_NS)].into_iter().flatten().min();
+            let next = next.unwrap_or(now + ROUND_NS);
+            self.armed.store(next, Ordering::Release);
+            drop(state);
+            if !batch.is_empty() {
+                self.send(&mut batch);
+                self.settle();
+                continue;
+            }
+            let lead = self.lead.load(Ordering::Relaxed);
+            let wake = next.saturating_sub(lead);
+            if wake > self.now() {
+                self.bell.wait(heard, self.zero + wake);
+            }
+            // The rest is too short to sleep.
+            while self.bell.listen() == heard {
+                let now = self.now();
+                if now + SLACK_NS >= next || now < wake {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Forgets old data of writes that have reached the medium, when there is much of it.
+    fn settle(&self) {
+        let volatile = lock(&self.volatile);
+        let limit = self.settle_bytes.load(Ordering::Relaxed);
+        if volatile.bytes() < limit && volatile.len() < SETTLE_WRITES {
+            return;
+        }
+        drop(volatile);
+        let mut state = lock(&self.state);
+        let now = state.pacer.model_time(self.now());
+        let unflushed = match state.pacer.storage() {
+            Some(storage) => storage.unflushed(now),
+            None => Vec::new(),
+        };
+        let mut volatile = lock(&self.volatile);
+        volatile.settle(&unflushed);
+        // As much again may gather before the next look, so that looking stays rare.
+        self.settle_bytes.store(SETTLE_BYTES.max(2 * volatile.bytes()), Ordering::Relaxed);
+    }
+
+    fn lose_power(&self, state: &mut State, now: Nanos) {
+        let before = state.power.len();
+        state.power.retain(|&at| at > now);
+        if state.power.len() == before {
+            return;
+        }
+        let at = state.pacer.model_time(now);
+        let unflushed = match state.pacer.storage() {
+            Some(storage) => storage.unflushed(at),
+            None => Vec::new(),
+        };
+        let mut volatile = lock(&self.volatile);
+        state.lost_bytes += volatile.lose(&self.store, &unflushed, &mut state.chance);
+    }
+
+    pub fn reset(&self) {
+        let mut state = lock(&self.state);
+        let now = self.now();
+        state.counts = Counts::default();
+        state.meter.reset();
+        state.since = now;
+        state.busy_before = state.pacer.busy_ns(now);
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        let volatile_bytes = lock(&self.volatile).bytes();
+        let mut state = lock(&self.state);
+        let now = self.now();
+        let (since, busy_before) = (state.since, state.busy_before);
+        let at = state.pacer.model_time(now);
+        let (faults_fired, energy_j) = match state.pacer.storage() {
+            Some(storage) => (storage.fired(), storage.energy_j(at)),
+            None => (Vec::new(), 0.0),
+        };
+        Snapshot {
+            counts: state.counts,
+            lateness_ns: state.meter.lateness(),
+            elapsed_s: (now - since) as f64 * 1e-9,
+            busy_s: state.pacer.busy_ns(now).saturating_sub(busy_before) as f64 * 1e-9,
+            in_flight: state.pacer.in_flight(),
+            faults_fired,
+            lost_bytes: state.lost_bytes,
+            energy_j,
+            data_bytes: self.store.held_bytes(),
+            volatile_bytes,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `headrace-emulator CONFIG`: one emulated drive. Mounts its file, says `ready` on standard output, and serves
+//! until the kernel has let go of the file.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use headrace_emulator::backend::Port;
+use headrace_emulator::config::Config;
+use headrace_emulator::control::Control;
+use headrace_emulator::engine::Engine;
+use headrace_emulator::fuse::Fuse;
+use headrace_emulator::pacer::Service;
+use headrace_emulator::store::Store;
+use headrace_emulator::{guard, process};
+use headrace_model::storage::Storage;
+
+const PORTS: usize = 2;
+const READER_PRIORITY: i32 = 9;
+const TIMER_PRIORITY: i32 = 10;
+
+fn main() -> ExitCode {
+    let Some(path) = std::env::args_os().nth(1) else {
+        eprintln!("usage: headrace-emulator CONFIG");
+        return ExitCode::from(2);
+    };
+    match run(Path::new(&path)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("failed: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// To whoever started us; who may be gone already.
+fn say(words: &str) {
+    let _ = writeln!(std::io::stdout(), "{words}");
+}
+
+fn run(path: &Path) -> Result<(), String> {
+    let config = Config::read(path)?;
+    let pulse = guard::start().map_err(|error| format!("the guard does not start: {error}"))?;
+    // A thread that panics would leave requests unanswered; the end of the process answers them all.
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        told(info);
+        std::process::abort();
+    }));
+    let service = match &config.storage {
+        Some(spec) => {
+            let mut storage = Storage::build(spec, config.seed).map_err(|error| error.to_string())?;
+            storage.watch();
+            Service::Drive(Box::new(storage))
+        }
+        None => Service::Undelayed,
+    };
+    let store = Store::new(config.size_bytes, config.data_limit_bytes)
+        .map_err(|error| format!("no room for {} bytes of address space: {error}", config.size_bytes))?;
+    let lacking = process::prepare();
+    let fuse = Fuse::mount(&config.mount, &config.source, PORTS, config.size_bytes, config.request_timeout_s)
+        .map_err(|error| format!("the FUSE file system cannot be mounted: {error}"))?;
+    let ports = fuse.ports();
+    let engine = Arc::new(Engine::new(fuse, store, service, config.rotational(), config.seed));
+    let control_path = config.control.clone();
+    Arc::new(Control::new(Arc::clone(&engine), config, lacking))
+        .listen(&control_path)
+        .map_err(|error| format!("{}: {error}", control_path.display()))?;
+    let timer = Arc::clone(&engine);
+    std::thread::spawn(move || {
+        let _ = process::prepare_thread(TIMER_PRIORITY);
+        timer.keep_time(|| pulse.beat());
+    });
+    let mut readers = Vec::with_capacity(PORTS);
+    for mut port in ports {
+        let engine = Arc::clone(&engine);
+        readers.push(std::thread::spawn(move || {
+            let _ = process::prepare_thread(READER_PRIORITY);
+            engine.serve(&mut port as &mut dyn Port)
+        }));
+    }
+    say("ready");
+    for reader in readers {
+        match reader.join() {
+            Ok(result) => result.map_err(|error| format!("/dev/fuse: {error}"))?,
+            Err(_) => return Err("a reader panicked".into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! When each answer is due: the device model, given the requests at the times at which they came, without a
+//! clock and without threads.
+//!
+//! The model keeps its own time. Whoever drives this late gets the same completions, so lateness of one
+//! answer is never passed on to the next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use headrace_model::faults::FaultSpec;
+use headrace_model::spec::SpecError;
+use headrace_model::storage::Storage;
+use headrace_model::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
+
+/// One model request has at most this many sectors.
+const MOST_SECTORS: u64 = u32::MAX as u64 & !7;
+
+/// What the way between the application and the model takes besides the model: subtracted from every answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Floor {
+    pub request_ns: Nanos,
+    pub read_ns_per_byte: f64,
+    pub write_ns_per_byte: f64,
+}
+
+impl Floor {
+    #[inline]
+    pub fn of(&self, op: Op, bytes: u64) -> Nanos {
+        let per_byte = match op {
+            Op::Read => self.read_ns_per_byte,
+            Op::Write => self.write_ns_per_byte,
+            _ => 0.0,
+        };
+        self.request_ns + (bytes as f64 * per_byte) as Nanos
+    }
+}
+
+/// What serves the requests.
+pub enum Service {
+    /// Nothing: every request ends at once.
+    Undelayed,
+    /// Every request takes this long (for measuring the floor).
+    Fixed(Nanos),
+    Drive(Box<Storage>),
+}
+
+/// A request whose end is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    pub tag: u64,
+    /// When the answer has to go out.
+    pub at: Nanos,
+    /// When it came in.
+    pub submitted: Nanos,
+    /// When the application is to see its end.
+    pub end: Nanos,
+    pub status: Status,
+}
+
+#[derive(Clone, Copy)]
+struct Flight {
+    tag: u64,
+    op: Op,
+    bytes: u64,
+    submitted: Nanos,
+    /// Model requests that have not ended.
+    parts: u32,
+    status: Status,
+    end: Nanos,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    at: Nanos,
+    sequence: u64,
+    flight: usize,
+}
+
+pub struct Pacer {
+    service: Service,
+    floor: Floor,
+    /// The model's time; never goes back.
+    clock: Nanos,
+    flights: Vec<Flight>,
+    free: Vec<usize>,
+    due: BinaryHeap<Reverse<Waiting>>,
+    sequence: u64,
+    woken: Vec<Completion>,
+    /// Largest transfer in flight, for how far the model is asked ahead.
+    largest: [u32; 3],
+    busy: Nanos,
+    busy_since: Option<Nanos>,
+}
+
+/// Classes of transfer sizes.
+const CLASS_BYTES: [u64; 3] = [64 << 10, 256 << 10, u64::MAX];
+
+fn class(bytes: u64) -> usize {
+    CLASS_BYTES.iter().position(|&most| bytes <= most).unwrap_or(0)
+}
+
+impl Pacer {
+    pub fn new(service: Service) -> Self {
+        Pacer {
+            service,
+            floor: Floor::default(),
+            clock: 0,
+            flights: Vec::with_capacity(512),
+            free: Vec::with_capacity(512),
+            due: BinaryHeap::with_capacity(512),
+            sequence: 0,
+            woken: Vec::with_capacity(512),
+            largest: [0; 3],
+            busy: 0,
+            busy_since: None,
+        }
+    }
+
+    pub fn floor(&self) -> Floor {
+        self.floor
+    }
+
+    pub fn set_floor(&mut self, floor: Floor) {
+        self.floor = floor;
+    }
+
+    /// Puts another service in place; nothing may be in flight.
+    pub fn replace(&mut self, service: Service) -> Service {
+        debug_assert_eq!(self.in_flight(), 0);
+        std::mem::replace(&mut self.service, service)
+    }
+
+    pub fn storage(&mut self) -> Option<&mut Storage> {
+        match &mut self.service {
+            Service::Drive(storage) => Some(storage),
+            _ => None,
+        }
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.flights.len() - self.free.len()
+    }
+
+    /// The model's time at `now`.
+    pub fn model_time(&self, now: Nanos) -> Nanos {
+        self.clock.max(now)
+    }
+
+    /// Time with something in flight, up to `now`.
+    pub fn busy_ns(&self, now: Nanos) -> Nanos {
+        self.busy + self.busy_since.map_or(0, |since| now.saturating_sub(since))
+    }
+
+    /// Takes a request at `now`. `tag` is the caller's.
+    pub fn submit(&mut self, now: Nanos, tag: u64, op: Op, offset: u64, bytes: u64) {
+        let submitted = self.model_time(now);
+        self.busy_since.get_or_insert(now);
+        let flight = Flight { tag, op, bytes, submitted, parts: 1, status: Status::Done, end: submitted };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.flights[index] = flight;
+                index
+            }
+            None => {
+                self.flights.push(flight);
+                self.flights.len() - 1
+            }
+        };
+        self.largest[class(bytes)] += 1;
+        match &mut self.service {
+            Service::Undelayed => self.ended(index, submitted),
+            Service::Fixed(delay) => {
+                let end = submitted + *delay;
+                self.ended(index, end);
+            }
+            Service::Drive(storage) => {
+                self.clock = submitted;
+                let first = offset / SECTOR_BYTES;
+                let mut left = bytes / SECTOR_BYTES;
+                let mut at = first;
+                self.flights[index].parts = left.div_ceil(MOST_SECTORS).max(1) as u32;
+                loop {
+                    let sectors = left.min(MOST_SECTORS);
+                    let request =
+                        Request { tag: index as u64, op, sector: at, sectors: sectors as u32, fua: false };
+                    storage.submit(submitted, request);
+                    at += sectors;
+                    left -= sectors;
+                    if left == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, index: usize, end: Nanos) {
+        let flight = &mut self.flights[index];
+        flight.end = end;
+        let at = end.saturating_sub(self.floor.of(flight.op, flight.bytes));
+        self.sequence += 1;
+        self.due.push(Reverse(Waiting { at, sequence: self.sequence, flight: index }));
+    }
+
+    /// How far ahead of the clock the model is asked, so that an answer can leave before its time.
+    fn ahead(&self) -> Nanos {
+        let bytes = if self.largest[2] > 0 {
+            1 << 20
+        } else if self.largest[1] > 0 {
+            CLASS_BYTES[1]
+        } else {
+            CLASS_BYTES[0]
+        };
+        self.floor.of(Op::Read, bytes).max(self.floor.of(Op::Write, bytes))
+    }
+
+    /// Learns from the model what ends soon.
+    pub fn collect(&mut self, now: Nanos) {
+        let until = self.model_time(now + self.ahead());
+        let Service::Drive(storage) = &mut self.service else { return };
+        // Asked only when it has something to say: it must not run ahead of requests to come for nothing.
+        if storage.next_wake().is_none_or(|next| next > until) {
+            return;
+        }
+        self.clock = until;
+        let mut woken = std::mem::take(&mut self.woken);
+        storage.wake(until, &mut woken);
+        for completion in woken.drain(..) {
+            let index = completion.tag as usize;
+            let flight = &mut self.flights[index];
+            flight.parts -= 1;
+            flight.end = flight.end.max(completion.time);
+            if completion.status != Status::Done {
+                flight.status = completion.status;
+            }
+            if flight.parts == 0 {
+                let end = flight.end;
+                self.ended(index, end);
+            }
+        }
+        self.woken = woken;
+    }
+
+    /// When `collect` or `pop` next has something to do.
+    pub fn next(&self) -> Option<Nanos> {
+        let due = self.due.peek().map(|Reverse(waiting)| waiting.at);
+        let model = match &self.service {
+            Service::Drive(storage) => storage.next_wake().map(|next| next.saturating_sub(self.ahead())),
+            _ => None,
+        };
+        [due, model].into_iter().flatten().min()
+    }
+
+    /// The next answer that has to go out at `now`.
+    pub fn pop(&mut self, now: Nanos) -> Option<Due> {
+        if self.due.peek().is_none_or(|Reverse(waiting)| waiting.at > now) {
+            return None;
+        }
+        let Reverse(Waiting { at, flight: index, .. }) = self.due.pop()?;
+        let Flight { tag, bytes, submitted, status, end, .. } = self.flights[index];
+        self.free.push(index);
+        self.largest[class(bytes)] -= 1;
+        if self.in_flight() == 0 {
+            self.busy += self.busy_since.take().map_or(0, |since| now.saturating_sub(since));
+        }
+        Some(Due { tag, at, submitted, end, status })
+    }
+
+    /// Injects a fault whose times count from `now`; gives its number.
+    pub fn inject(&mut self, now: Nanos, mut fault: FaultSpec) -> Result<usize, SpecError> {
+        let now = self.model_time(now);
+        fault.from_s += now as f64 * 1e-9;
+        fault.until_s = fault.until_s.map(|until| until + now as f64 * 1e-9);
+        match self.storage() {
+            Some(storage) => storage.inject(&fault),
+            None => Err(SpecError {
+                field: "fault".into(),
+                given: "a device without a drive".into(),
+                allowed: "an emulated drive".into(),
+            }),
+        }
+    }
+}
+
+/// The errno that the kernel is told; the block layer makes of it what it would of a real drive's.
+pub fn errno(fault: Fault) -> i32 {
+    match fault {
+        // BLK_STS_MEDIUM, as of a SCSI medium error.
+        Fault::Medium => libc::ENODATA,
+        _ => libc::EIO,
+    }
+}

@@ -1,0 +1,170 @@
+"""Attaches an emulated drive: process, FUSE file, loop device, queue; each in the undo journal before it is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import stat
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import HeadraceError, MissingError, Problem
+from headrace.system import loops, processes
+from headrace.system.emulator.control import ask
+from headrace.system.emulator.device import EmulatedDevice
+from headrace.system.emulator.limits import data_limit, memory_bytes, refusal
+from headrace.system.emulator.queue_shape import QueueShape, apply_shape, queue_shape
+from headrace.system.identity import start_ticks
+from headrace.system.journal import Entry, Journal
+from headrace.system.own_programs import own_program
+
+PROGRAM = "headrace-emulator"
+CONTROL = "control"
+LABEL = "headrace-emulated-"
+REQUEST_TIMEOUT_S = 12
+"""The kernel looks every 15 s, so it gives a device up after 27 s at most; the emulator's own guard is quicker."""
+_START_S = 30.0
+
+
+def cannot_emulate(needed_by: str) -> list[Problem]:
+    """What this machine lacks for emulated drives. Changes nothing."""
+    without = "headrace simulate takes the same drives in virtual time, with no such need"
+    found: list[Problem] = []
+    if os.geteuid() != 0:
+        found.append(
+            Problem(
+                "emulating a drive needs root", needed_by, "run as root (sudo headrace …)", without=without
+            )
+        )
+        return found
+    if not _is_character_device("/dev/fuse"):
+        found.append(
+            Problem("this kernel has no FUSE (/dev/fuse)", needed_by, "modprobe fuse", without=without)
+        )
+    if not Path("/dev/loop-control").exists():
+        found.append(Problem("this kernel has no loop devices", needed_by, "modprobe loop", without=without))
+    try:
+        own_program(PROGRAM)
+    except MissingError as error:
+        found.append(Problem(error.message, needed_by, error.hint or "", without=without))
+    return found
+
+
+def _is_character_device(path: str) -> bool:
+    try:
+        return stat.S_ISCHR(Path(path).stat().st_mode)
+    except OSError:
+        return False
+
+
+def attach(
+    journal: Journal,
+    storage: dict[str, Any],
+    size_bytes: int,
+    directory: Path,
+    *,
+    seed: int,
+    queue: QueueShape | None = None,
+    data_limit_bytes: int | None = None,
+) -> EmulatedDevice:
+    """Makes a block device of `size_bytes` that is timed like `storage` (a `StorageSpec`: drives, raid, faults).
+
+    The device is the front of the drive: sector n is the drive's sector n, so a small one is a partition on the fastest
+    part of a disk. `directory` is a private one that lasts as long as the device. It holds `data_limit_bytes` of data
+    at most, all of its size when None. An empty `storage` answers at once (to measure the emulator itself).
+
+    Raises MissingError for what the machine lacks, HeadraceError for a drive that is too fast, a size that memory cannot
+    hold, or anything that goes wrong; nothing is left then.
+    """
+    if problems := cannot_emulate("emulated drive"):
+        raise MissingError(problems[0].what, hint=f"{problems[0].remedy}; or: {problems[0].without}")
+    if storage and (reason := refusal(storage)):
+        raise HeadraceError(reason)
+    size_bytes -= size_bytes % 4096
+    limit = data_limit(size_bytes, data_limit_bytes)
+    shape = queue or (queue_shape(storage) if storage else QueueShape(128, "none", 128 << 10, False, True))
+    token = os.urandom(8).hex()
+    mount, control, label = directory / "file", directory / CONTROL, LABEL + token
+    config = directory / "config.json"
+    entries: list[Entry] = []
+    mount.mkdir(mode=0o700)
+    config.write_text(
+        json.dumps(
+            {
+                "source": label,
+                "mount": str(mount),
+                "control": str(control),
+                "size_bytes": size_bytes,
+                "data_limit_bytes": limit,
+                "storage": storage or None,
+                "seed": seed,
+                "request_timeout_s": REQUEST_TIMEOUT_S,
+            }
+        )
+    )
+    try:
+        with (directory / "emulator.log").open("wb") as log:
+            started = processes.start_process(
+                journal,
+                [str(own_program(PROGRAM)), str(config)],
+                output=-1,
+                errors=log,
+                outlives_us=True,
+            )
+        entries.append(started.entry)
+        entries.append(journal.begin("unmount", directory=str(mount), source=label, lazy=True))
+        _await_ready(started)
+        entries.append(journal.begin("detach_emulated", label=label))
+        backing = os.open(mount / "drive", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            name = loops.attach_labelled(backing, label)
+        finally:
+            os.close(backing)
+        if Path(f"/sys/block/{name}/loop/dio").read_text().strip() != "1":
+            raise HeadraceError(
+                f"{name} does not take direct I/O over FUSE: this kernel is too old for emulated drives"
+            )
+        # From here on nobody can walk into the file system: only the loop device holds it.
+        journal.undo(entries[1])
+        entries.extend(apply_shape(journal, name, shape))
+        floor = ask(control, "calibrate", device=f"/dev/{name}", timeout_s=20.0)
+        made = EmulatedDevice(
+            device=Path("/dev") / name,
+            name=name,
+            entries=entries,
+            control=control,
+            pid=started.pid,
+            start_ticks=start_ticks(started.pid) or 0,
+            size_bytes=size_bytes,
+            floor_ns=int(floor["request_ns"]),
+            memory_bytes=memory_bytes(storage, limit) if storage else limit,
+            data_limit_bytes=limit,
+            journal=journal,
+        )
+        if storage and (reason := refusal(storage, floor_ns=made.floor_ns)):
+            raise HeadraceError(reason)
+    except OSError as error:
+        _withdraw(journal, entries)
+        raise HeadraceError(f"the emulated drive cannot be attached: {error}") from error
+    except BaseException:
+        _withdraw(journal, entries)
+        raise
+    return made
+
+
+def _withdraw(journal: Journal, entries: list[Entry]) -> None:
+    for entry in reversed(entries):
+        journal.undo(entry)
+
+
+def _await_ready(started: processes.Started) -> None:
+    output = started.process.stdout
+    assert output is not None
+    readable, _, _ = select.select([output], [], [], _START_S)
+    said = output.readline().decode(errors="replace").strip() if readable else "it does not start"
+    output.close()
+    if said != "ready":
+        raise HeadraceError(
+            f"the emulated drive cannot be attached: {said.removeprefix('failed: ') or 'it has ended'}"
+        )

@@ -1,0 +1,101 @@
+"""What an emulated drive publishes of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+_LATE_SHARE_MOST = 0.01
+"""Share of the answers that may be past their bound: p99 of the lateness, each measured by its own service time."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What the way through the kernel takes besides the drive, measured when it was attached; subtracted from every answer."""
+
+    request_ns: int
+    """A 4 KiB read at queue depth 1, median."""
+    read_ns_per_mib: int
+    write_ns_per_mib: int
+    wake_ns: int
+    """How late a sleeping thread of the emulator wakes, upper quartile."""
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How much later than the model says answers went out, nanoseconds."""
+
+    timed: int
+    """Answers that were timed."""
+    past_bound: int
+    """Those later than 4 % (a disk; else 20 %) of their own service time, and more than 30 us."""
+    p50: int
+    p99: int
+    p999: int
+    max: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Since the last `reset_report`, but for the last five."""
+
+    reads: int
+    writes: int
+    flushes: int
+    discards: int
+    write_zeroes: int
+    read_bytes: int
+    written_bytes: int
+    failed: int
+    """Requests that ended with an error, injected ones included."""
+    full: int
+    """Writes that were refused because the data that may be kept in memory was reached."""
+    lateness_ns: Lateness
+    elapsed_s: float
+    busy_s: float
+    """Time with a request under way."""
+    in_flight: int
+    faults_fired: tuple[int, ...]
+    """How often each fault took effect since the device was attached, in the order of injection."""
+    lost_bytes: int
+    """Acknowledged data that losses of power took back."""
+    energy_j: float
+    """Since the device was attached (modelled)."""
+    data_bytes: int
+    """Memory that data takes now; at most `data_limit_bytes`."""
+    volatile_bytes: int
+    """Memory that old data takes which a loss of power would bring back."""
+    floor_ns: Floor | None
+    size_bytes: int
+    data_limit_bytes: int
+    rotational: bool
+    lacking: tuple[str, ...]
+    """What the emulator's process could not have (locked memory, priority), and why."""
+
+    @property
+    def requests(self) -> int:
+        """All of them."""
+        return self.reads + self.writes + self.flushes + self.discards + self.write_zeroes
+
+    @property
+    def late_share(self) -> float:
+        """Share of the answers that were later than their bound."""
+        return self.lateness_ns.past_bound / self.lateness_ns.timed if self.lateness_ns.timed else 0.0
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether at most 1 % of the answers were past their bound, and none was refused for want of memory."""
+        return self.late_share <= _LATE_SHARE_MOST and self.full == 0
+
+    @classmethod
+    def of(cls, said: dict[str, Any]) -> Report:
+        """From what the process says."""
+        floor = said["floor_ns"]
+        fields: dict[str, Any] = {
+            **said,
+            "lateness_ns": Lateness(**said["lateness_ns"]),
+            "floor_ns": None if floor is None else Floor(**floor),
+            "faults_fired": tuple(said["faults_fired"]),
+            "lacking": tuple(said["lacking"]),
+        }
+        return cls(**fields)

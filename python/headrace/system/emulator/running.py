@@ -1,0 +1,74 @@
+"""The emulated drives of this machine, whoever attached them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.system import loops
+from headrace.system.emulator.attaching import PROGRAM
+from headrace.system.emulator.control import ask
+from headrace.system.emulator.report import Report
+
+
+@dataclass(frozen=True)
+class Running:
+    """One of them."""
+
+    pid: int
+    device: Path | None
+    """None while it is being attached or detached."""
+    drives: tuple[str, ...]
+    raid: str | None
+    size_bytes: int
+    data_limit_bytes: int
+    control: Path
+    report: Report | None
+    """None when it does not answer."""
+
+
+def running() -> list[Running]:
+    """All that can be seen (root sees all)."""
+    found: list[Running] = []
+    by_label = {loops.label_of(name): name for name in loops.attached()}
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+            if not process.name.isdigit() or Path(arguments[0].decode()).name != PROGRAM:
+                continue
+            if _is_guard(process):
+                continue
+            config = json.loads(Path(arguments[1].decode()).read_text())
+            found.append(_running(int(process.name), config, by_label))
+    return sorted(found, key=lambda one: str(one.device))
+
+
+def _is_guard(process: Path) -> bool:
+    parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+    with contextlib.suppress(OSError):
+        return (Path("/proc") / parent / "cmdline").read_bytes() == (process / "cmdline").read_bytes()
+    return False
+
+
+def _running(pid: int, config: dict[str, object], by_label: dict[str | None, str]) -> Running:
+    storage = config["storage"] or {}
+    assert isinstance(storage, dict)
+    raid = storage.get("raid")
+    control = Path(str(config["control"]))
+    report = None
+    with contextlib.suppress(HeadraceError):
+        report = Report.of(ask(control, "report", timeout_s=2.0))
+    name = by_label.get(str(config["source"]))
+    return Running(
+        pid=pid,
+        device=None if name is None else Path("/dev") / name,
+        drives=tuple(str(drive["name"]) for drive in storage.get("drives", [])),
+        raid=None if raid is None else f"RAID {raid['level']} of {raid['drives']}",
+        size_bytes=int(str(config["size_bytes"])),
+        data_limit_bytes=int(str(config["data_limit_bytes"])),
+        control=control,
+        report=report,
+    )
