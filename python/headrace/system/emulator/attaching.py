@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError, MissingError, Problem
-from headrace.system import loops, processes
+from headrace.system import loops, mounts, processes
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.device import EmulatedDevice
 from headrace.system.emulator.limits import data_limit, memory_bytes, refusal
@@ -83,7 +83,9 @@ def attach(
         raise HeadraceError(reason)
     size_bytes -= size_bytes % 4096
     limit = data_limit(size_bytes, data_limit_bytes)
-    shape = queue or (queue_shape(storage) if storage else QueueShape(128, "none", 128 << 10, False, True))
+    shape = queue or (
+        queue_shape(storage) if storage else QueueShape(128, "none", 128 << 10, rotational=False)
+    )
     token = os.urandom(8).hex()
     mount, control, label = directory / "file", directory / CONTROL, LABEL + token
     config = directory / "config.json"
@@ -126,6 +128,7 @@ def attach(
                 f"{name} does not take direct I/O over FUSE: this kernel is too old for emulated drives"
             )
         # From here on nobody can walk into the file system: only the loop device holds it.
+        mounts.unmount(mount, label, lazy=True, patience_s=0.0)
         journal.undo(entries[1])
         entries.extend(apply_shape(journal, name, shape))
         floor = ask(control, "calibrate", device=f"/dev/{name}", timeout_s=20.0)

@@ -20,11 +20,6 @@ _LEAST = 4
 """BLKDEV_MIN_RQ: the kernel takes no smaller depth. A drive with fewer commands of its own queues the rest itself."""
 
 
-_NO_DISCARD_LIMIT = str(1 << 40)
-"""More than any driver offers, so that its own limit holds again. A multiple of 4 GiB: while there is no discard the kernel
-takes its granularity for 0, and nothing else for a multiple of that (`queue_discard_max_store`)."""
-
-
 @dataclass(frozen=True)
 class QueueShape:
     """What the block layer is told."""
@@ -34,8 +29,6 @@ class QueueShape:
     scheduler: str
     read_ahead_bytes: int
     rotational: bool
-    discard: bool
-    """Whether the device takes TRIM."""
     dirty_bytes: int | None = None
     """Unwritten pages of the device that the page cache may hold; 5 % of the memory when None."""
 
@@ -65,7 +58,6 @@ def queue_shape(storage: dict[str, Any]) -> QueueShape:
         scheduler="mq-deadline" if raid is None and one <= 256 else "none",
         read_ahead_bytes=read_ahead,
         rotational=rotational,
-        discard=not rotational,
     )
 
 
@@ -87,12 +79,6 @@ def apply_shape(journal: Journal, name: str, shape: QueueShape) -> list[Entry]:
     queue.set_scheduler("none")
     _write(journal, folder / "rotational", int(shape.rotational), entries)
     _write(journal, folder / "max_sectors_kb", _TRANSFER_KIB, entries)
-    if not shape.discard:
-        # What it shows is the smaller of the user's and the driver's limit, and often no value that it takes.
-        entries.append(
-            journal.begin("write_setting", path=str(folder / "discard_max_bytes"), value=_NO_DISCARD_LIMIT)
-        )
-        (folder / "discard_max_bytes").write_text("0")
     depth = queue.set_depth(shape.depth)
     offered = block_queue.schedulers(name)
     wanted = shape.scheduler if shape.scheduler in offered else "none"
