@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 __version__: str
 SECTOR_BYTES: int
@@ -37,3 +38,28 @@ def simulate_many(
 ) -> int:
     """Runs scenarios side by side (0 threads: all cores); `finished(index, outcome, error)` is called in the caller's thread as each
     ends and returns whether to go on. Returns how many were run. Ends early when `cancelled()` says so."""
+
+class TraceError(Exception):
+    """A trace that cannot be read: args are (file, line, field, given, problem, allowed)."""
+
+    args: tuple[str, int, str, str, str, str]
+
+class TraceRows:
+    """The requests of a trace in the order of issue. Raises TraceError."""
+
+    def __init__(self, files: Sequence[str], device: int | None = None) -> None: ...
+    def next_rows(self, count: int) -> dict[str, bytes]:
+        """time_ns, queue_ns, complete_ns, sector as uint64; sectors, pid, device, op as uint32. Empty at the end."""
+
+    def names(self) -> dict[int, str]: ...
+    def damages_json(self) -> str: ...
+
+def trace_files(path: str) -> list[Path]:
+    """The files that make one trace with this one."""
+
+def trace_summary_json(files: Sequence[str], device: int | None = None) -> str:
+    """`summary` (null without a request), `format`, `damages`. `device`: major << 20 | minor. Raises TraceError."""
+
+def trace_tiles(files: Sequence[str], window_json: str, device: int | None = None) -> dict[str, bytes]:
+    """offsets (group, read or write, row, column; uint32), bytes and requests (read or write, column; uint64), seeks and depth_ns
+    (column; uint64), depth_max (column; uint32), latencies (bin, column; uint32). Raises TraceError."""

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 mod drives;
 mod errors;
 mod simulation;
+mod traces;
 
 /// `headrace._core`: the Rust half of Headrace.
 #[pymodule]
@@ -17,5 +18,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(drives::drive_replay, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_many, module)?)?;
+    module.add("TraceError", module.py().get_type::<traces::TraceError>())?;
+    module.add_class::<traces::TraceRows>()?;
+    module.add_function(wrap_pyfunction!(traces::trace_files, module)?)?;
+    module.add_function(wrap_pyfunction!(traces::trace_summary_json, module)?)?;
+    module.add_function(wrap_pyfunction!(traces::trace_tiles, module)?)?;
     Ok(())
 }

@@ -1,0 +1,212 @@
+//! Traces of text: lines are read one by one, each gives at most two events, and a small heap puts them in the order of time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use crate::damage::{Damage, Damages};
+use crate::event::{Action, Event, Names, Op, OPS};
+use crate::source::{plain, Source, BATCH};
+
+/// Understands the lines of one format.
+pub trait Format {
+    const NAME: &'static str;
+    /// Gives the events of a line to `out`; a line that says nothing of requests gives none. What is wrong with it otherwise:
+    /// (field, given, problem, allowed).
+    fn line(&mut self, line: &str, names: &mut Names, out: &mut Heap) -> Result<(), Wrong>;
+}
+
+/// What is wrong with a line.
+#[derive(Debug)]
+pub struct Wrong {
+    pub field: &'static str,
+    pub given: String,
+    pub problem: &'static str,
+    pub allowed: &'static str,
+}
+
+impl Wrong {
+    pub fn new(field: &'static str, given: &str, problem: &'static str) -> Wrong {
+        Wrong { field, given: given.to_owned(), problem, allowed: "" }
+    }
+}
+
+/// Events that wait until nothing earlier can come: text is written CPU by CPU and is not always in order.
+#[derive(Default)]
+pub struct Heap {
+    events: BinaryHeap<Reverse<(u64, u64, Packed)>>,
+    sequence: u64,
+    last_ns: u64,
+    /// The newest time of a line, as opposed to completions that were worked out from it.
+    now_ns: u64,
+}
+
+type Packed = (u64, u32, u32, u32, u8, u8);
+
+/// Lines out of order by more events than this are taken as coming at the time of those before them.
+const WINDOW: usize = 16_384;
+
+impl Heap {
+    /// An event at the time of its own line.
+    pub fn push(&mut self, event: Event) {
+        self.now_ns = self.now_ns.max(event.time_ns);
+        self.later(event);
+    }
+
+    /// An event that is known before its time has come.
+    pub fn later(&mut self, event: Event) {
+        self.sequence += 1;
+        let packed =
+            (event.sector, event.sectors, event.pid, event.device, event.action as u8, event.op as u8);
+        self.events.push(Reverse((event.time_ns, self.sequence, packed)));
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        let Reverse((time_ns, _, (sector, sectors, pid, device, action, op))) = self.events.pop()?;
+        self.last_ns = self.last_ns.max(time_ns);
+        Some(Event {
+            time_ns: self.last_ns,
+            sector,
+            sectors,
+            pid,
+            device,
+            action: ACTIONS[action as usize],
+            op: OPS[op as usize],
+        })
+    }
+}
+
+const ACTIONS: [Action; 5] = [Action::Queue, Action::Merge, Action::Issue, Action::Requeue, Action::Complete];
+
+/// A file of lines in a format.
+pub struct Lines<F> {
+    format: F,
+    file: PathBuf,
+    reader: BufReader<File>,
+    number: u64,
+    text: Vec<u8>,
+    ended: bool,
+    heap: Heap,
+    /// Of events on lines, how many wait in the heap for their order.
+    names: Names,
+    damages: Damages,
+}
+
+impl<F: Format> Lines<F> {
+    pub fn open(file: &Path, format: F) -> Result<Lines<F>, Box<Damage>> {
+        let opened = File::open(file)
+            .map_err(|error| Damage::file(file, &format!("cannot be read: {}", plain(&error))))?;
+        Ok(Lines {
+            format,
+            file: file.to_owned(),
+            reader: BufReader::with_capacity(1 << 18, opened),
+            number: 0,
+            text: Vec::new(),
+            ended: false,
+            heap: Heap::default(),
+            names: Names::default(),
+            damages: Damages::default(),
+        })
+    }
+
+    fn read_line(&mut self) {
+        self.text.clear();
+        // A binary file without line ends must not be swallowed whole.
+        let mut limited = std::io::Read::take(&mut self.reader, 1 << 16);
+        match limited.read_until(b'\n', &mut self.text) {
+            Ok(0) => self.ended = true,
+            Ok(_) => {
+                self.number += 1;
+                let line = String::from_utf8_lossy(&self.text);
+                if let Err(wrong) = self.format.line(line.trim_end(), &mut self.names, &mut self.heap) {
+                    let damage =
+                        Damage::line(&self.file, self.number, wrong.field, &wrong.given, wrong.problem);
+                    self.damages.add(damage.allowing(wrong.allowed));
+                }
+            }
+            Err(error) => {
+                let problem = format!("cannot be read further: {}", plain(&error));
+                self.damages.add(Damage::line(&self.file, self.number, "file", "", &problem));
+                self.ended = true;
+            }
+        }
+    }
+
+    /// Whether the earliest event may go: nothing earlier is expected on the lines to come.
+    fn ripe(&self) -> bool {
+        match self.heap.events.peek() {
+            None => false,
+            // Completions worked out from long requests do not count as waiting for order.
+            Some(Reverse((time_ns, sequence, _))) => {
+                *time_ns <= self.heap.now_ns && self.heap.sequence - sequence >= WINDOW as u64
+            }
+        }
+    }
+}
+
+impl<F: Format> Source for Lines<F> {
+    fn fill(&mut self, batch: &mut Vec<Event>) {
+        while batch.len() < BATCH {
+            if self.ended || self.ripe() {
+                match self.heap.pop() {
+                    Some(event) => batch.push(event),
+                    None => return,
+                }
+            } else {
+                self.read_line();
+            }
+        }
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn damages(&self) -> &Damages {
+        &self.damages
+    }
+
+    fn format(&self) -> &'static str {
+        F::NAME
+    }
+}
+
+/// Seconds with a fraction (`12.000345678`) as nanoseconds.
+pub fn seconds(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let mut nanos: u64 = 0;
+    for digit in fraction.bytes().chain(std::iter::repeat(b'0')).take(9) {
+        nanos = nanos * 10 + u64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+    }
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+/// `8,16` as a device number.
+pub fn device(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once(',')?;
+    Some(crate::event::device_number(major.trim().parse().ok()?, minor.trim().parse().ok()?))
+}
+
+/// An operation by fio's or our own word.
+pub fn op_of_word(word: &str) -> Option<Op> {
+    Some(match word {
+        "read" | "r" => Op::Read,
+        "write" | "w" => Op::Write,
+        "sync" | "datasync" | "flush" | "f" => Op::Flush,
+        "trim" | "discard" | "d" => Op::Discard,
+        _ => return None,
+    })
+}
+
+/// What no request can be: a sector past what a device can have, or nothing moved. Says what is wrong.
+pub fn check(op: Op, sector: u64, sectors: u64) -> Result<u32, Wrong> {
+    if op != Op::Flush && sectors < 1 {
+        return Err(Wrong::new("sectors", &sectors.to_string(), "a request moves at least one sector"));
+    }
+    if sector >= 1 << 55 || sectors >= 1 << 32 {
+        return Err(Wrong::new("request", &format!("{sector} + {sectors}"), "out of range"));
+    }
+    Ok(sectors as u32)
+}

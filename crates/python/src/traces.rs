@@ -1,0 +1,227 @@
+//! Block traces: summed up, laid into tiles, read row by row. Columns come as bytes that numpy takes as they are.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use headrace_blocktrace::damage::Damage;
+use headrace_blocktrace::join::Join;
+use headrace_blocktrace::requests::{Requests, Row};
+use headrace_blocktrace::source::{open, Source, BATCH};
+use headrace_blocktrace::statistics::Statistics;
+use headrace_blocktrace::tiles::{Tiles, Window};
+use headrace_blocktrace::walk::{has_issues, walk, Filter};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyInterruptedError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::errors::{read, write};
+
+create_exception!(
+    headrace._core,
+    TraceError,
+    PyException,
+    "A trace that cannot be read: args are (file, line, field, given, problem, allowed)."
+);
+
+fn cannot(damage: &Damage) -> PyErr {
+    let file = damage.file.display().to_string();
+    TraceError::new_err((
+        file,
+        damage.line,
+        damage.field.clone(),
+        damage.given.clone(),
+        damage.problem.clone(),
+        damage.allowed.clone(),
+    ))
+}
+
+fn filter(device: Option<u32>) -> Filter {
+    Filter { device }
+}
+
+/// Between batches: false when the user pressed Ctrl-C.
+fn goes_on(batches: &mut u32) -> bool {
+    *batches += 1;
+    !batches.is_multiple_of(256) || Python::with_gil(|py| py.check_signals()).is_ok()
+}
+
+/// The files that make one trace with this one.
+#[pyfunction]
+pub fn trace_files(path: PathBuf) -> Vec<PathBuf> {
+    headrace_blocktrace::blktrace::files_of_run(&path)
+}
+
+/// Everything that is counted of a trace, as JSON: `summary` (null when no request was seen), `format`, `damages`.
+#[pyfunction]
+#[pyo3(signature = (files, device=None))]
+pub fn trace_summary_json(py: Python<'_>, files: Vec<PathBuf>, device: Option<u32>) -> PyResult<String> {
+    let mut statistics = Statistics::default();
+    let (mut batches, mut ended) = (0, false);
+    let walked = py
+        .allow_threads(|| {
+            walk(&files, &filter(device), &mut statistics, |_| {
+                ended = !goes_on(&mut batches);
+                !ended
+            })
+        })
+        .map_err(|damage| cannot(&damage))?;
+    if ended {
+        return Err(PyInterruptedError::new_err("interrupted"));
+    }
+    let summary = statistics.summary(walked.format, &walked.names, walked.unfinished);
+    write(&json!({ "summary": summary, "format": walked.format, "damages": walked.damages }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowText {
+    from_ns: u64,
+    to_ns: u64,
+    sector_low: u64,
+    sector_high: u64,
+    columns: usize,
+    rows: usize,
+    groups: HashMap<u32, u8>,
+    group_count: usize,
+}
+
+fn bytes_of<'py, T: Copy, const N: usize>(
+    py: Python<'py>,
+    values: &[T],
+    bytes: impl Fn(T) -> [u8; N],
+) -> Bound<'py, PyBytes> {
+    let all: Vec<u8> = values.iter().flat_map(|&value| bytes(value)).collect();
+    PyBytes::new(py, &all)
+}
+
+/// A trace laid into the cells of pictures (crates/blocktrace/src/tiles.rs): columns by name, as bytes.
+#[pyfunction]
+#[pyo3(signature = (files, window_json, device=None))]
+pub fn trace_tiles<'py>(
+    py: Python<'py>,
+    files: Vec<PathBuf>,
+    window_json: &str,
+    device: Option<u32>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let text: WindowText = read(window_json, "(window)")?;
+    let filter = filter(device);
+    let (mut batches, mut ended) = (0, false);
+    let tiles = py
+        .allow_threads(|| {
+            let window = Window {
+                from_ns: text.from_ns,
+                to_ns: text.to_ns.max(text.from_ns),
+                sector_low: text.sector_low,
+                sector_high: text.sector_high.max(text.sector_low + 1),
+                columns: text.columns.max(1),
+                rows: text.rows.max(1),
+                groups: text.groups.into_iter().collect(),
+                group_count: text.group_count.clamp(1, 64),
+                by_issue: has_issues(&files, &filter)?,
+            };
+            let mut tiles = Tiles::new(window);
+            walk(&files, &filter, &mut tiles, |_| {
+                ended = !goes_on(&mut batches);
+                !ended
+            })?;
+            tiles.finish();
+            Ok(tiles)
+        })
+        .map_err(|damage: Box<Damage>| cannot(&damage))?;
+    if ended {
+        return Err(PyInterruptedError::new_err("interrupted"));
+    }
+    let found = PyDict::new(py);
+    found.set_item("offsets", bytes_of(py, &tiles.offsets, u32::to_ne_bytes))?;
+    found.set_item("bytes", bytes_of(py, &tiles.bytes, u64::to_ne_bytes))?;
+    found.set_item("requests", bytes_of(py, &tiles.requests, u64::to_ne_bytes))?;
+    found.set_item("seeks", bytes_of(py, &tiles.seeks, u64::to_ne_bytes))?;
+    found.set_item("depth_ns", bytes_of(py, &tiles.depth_ns, u64::to_ne_bytes))?;
+    found.set_item("depth_max", bytes_of(py, &tiles.depth_max, u32::to_ne_bytes))?;
+    found.set_item("latencies", bytes_of(py, &tiles.latencies, u32::to_ne_bytes))?;
+    Ok(found)
+}
+
+/// The requests of a trace in the order of issue, some at a time.
+#[pyclass]
+pub struct TraceRows {
+    source: Box<dyn Source + Send + Sync>,
+    join: Join,
+    requests: Requests,
+    filter: Filter,
+    ended: bool,
+}
+
+#[pymethods]
+impl TraceRows {
+    #[new]
+    #[pyo3(signature = (files, device=None))]
+    fn new(py: Python<'_>, files: Vec<PathBuf>, device: Option<u32>) -> PyResult<TraceRows> {
+        let filter = filter(device);
+        py.allow_threads(|| {
+            let by_issue = has_issues(&files, &filter)?;
+            let source = open(&files)?;
+            Ok(TraceRows {
+                source,
+                join: Join::default(),
+                requests: Requests::new(by_issue),
+                filter,
+                ended: false,
+            })
+        })
+        .map_err(|damage: Box<Damage>| cannot(&damage))
+    }
+
+    /// Columns of the next requests, at least `count` of them while there are more; empty columns at the end.
+    fn next_rows<'py>(&mut self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyDict>> {
+        py.allow_threads(|| {
+            let mut batch = Vec::with_capacity(BATCH);
+            while !self.ended && self.requests.ready.len() < count {
+                batch.clear();
+                self.source.fill(&mut batch);
+                if batch.is_empty() {
+                    self.ended = true;
+                    self.requests.finish();
+                }
+                let wanted = |device| self.filter.device.is_none_or(|only| only == device);
+                for event in batch.iter().filter(|event| wanted(event.device)) {
+                    self.join.take(event, &mut self.requests);
+                }
+            }
+        });
+        let rows = std::mem::take(&mut self.requests.ready);
+        let found = PyDict::new(py);
+        let wide = |get: fn(&Row) -> u64| rows.iter().map(get).collect::<Vec<u64>>();
+        let narrow = |get: fn(&Row) -> u32| rows.iter().map(get).collect::<Vec<u32>>();
+        for (name, get) in [
+            ("time_ns", (|row| row.time_ns) as fn(&Row) -> u64),
+            ("queue_ns", |row| row.queue_ns),
+            ("complete_ns", |row| row.complete_ns),
+            ("sector", |row| row.sector),
+        ] {
+            found.set_item(name, bytes_of(py, &wide(get), u64::to_ne_bytes))?;
+        }
+        for (name, get) in [
+            ("sectors", (|row| row.sectors) as fn(&Row) -> u32),
+            ("pid", |row| row.pid),
+            ("device", |row| row.device),
+            ("op", |row| row.op as u32),
+        ] {
+            found.set_item(name, bytes_of(py, &narrow(get), u32::to_ne_bytes))?;
+        }
+        Ok(found)
+    }
+
+    /// Names of the processes seen so far.
+    fn names(&self) -> HashMap<u32, String> {
+        self.source.names().iter().map(|(pid, name)| (*pid, name.clone())).collect()
+    }
+
+    /// What was wrong so far, as JSON: `first` in full, `count`.
+    fn damages_json(&self) -> PyResult<String> {
+        write(self.source.damages())
+    }
+}

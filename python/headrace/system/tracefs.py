@@ -1,0 +1,181 @@
+"""Ground: private instances of the kernel's tracefs, with the block events of chosen devices in buffers of their own.
+
+Needs no debugfs, which secure-boot machines lock. The instance, and the mount when tracefs was not mounted anywhere, are in the
+undo journal. Documentation/trace/ftrace.rst, "Instances".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError, MissingError
+from headrace.system.mounts import mount, read_mounts
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Entry, Journal
+
+PREFIX = "headrace-"
+BUFFER_BYTES_PER_CPU = 8 << 20
+"""At 100 000 requests a second this fills in a third of a second; the recorder empties it fifty times a second."""
+
+EVENTS = (
+    "block_bio_queue",
+    "block_bio_backmerge",
+    "block_bio_frontmerge",
+    "block_rq_issue",
+    "block_rq_requeue",
+    "block_rq_complete",
+    "block_bio_complete",
+)
+"""The tracepoints that `headrace-blocktrace` understands (crates/blocktrace/src/recording.rs)."""
+
+
+@dataclass(frozen=True)
+class TracedDevice:
+    """A disk whose requests are traced, or a partition of one."""
+
+    name: str
+    """Kernel name of the disk."""
+    number: tuple[int, int]
+    """Major and minor of the disk."""
+    also: tuple[tuple[int, int], ...] = ()
+    """Those of its partitions: what is queued through one comes under its own number."""
+    sectors: tuple[int, int] | None = None
+    """First sector and the one past the last, when only a partition is looked at."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance that does not record yet."""
+
+    directory: Path
+    entry: Entry
+
+    def switch(self, *, on: bool) -> None:
+        """Starts or stops recording. Raises HeadraceError when the kernel refuses."""
+        _write(self.directory / "tracing_on", "1" if on else "0")
+
+
+def mounted() -> Path | None:
+    """Where tracefs is mounted, or None."""
+    for found in read_mounts():
+        if found.filesystem == "tracefs" and found.root == "/" and (found.directory / "instances").is_dir():
+            return found.directory
+    return None
+
+
+def lacking() -> tuple[str, str] | None:
+    """(what is missing for tracing, what to do), or None."""
+    if os.geteuid() != 0:
+        return "tracing block requests needs root", "run as root"
+    if "tracefs" not in Path("/proc/filesystems").read_text().split():
+        return "this kernel has no tracefs", "use a kernel with CONFIG_FTRACE and CONFIG_BLK_DEV_IO_TRACE"
+    found = mounted()
+    if found is not None and not (found / "events" / "block").is_dir():
+        return "this kernel has no block events", "use a kernel with CONFIG_BLK_DEV_IO_TRACE"
+    return None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise HeadraceError(f"{path} does not take {text!r}: {error.strerror}") from error
+
+
+def make_instance(journal: Journal, directory: Path, devices: list[TracedDevice]) -> Instance:
+    """An instance with the block events of some devices enabled, monotonic clock, switched off.
+
+    `directory` is an empty one of ours, on which tracefs is mounted when it is not mounted anywhere. Undoing the entry removes
+    the instance. Raises MissingError without tracefs or the right to it, HeadraceError when the kernel refuses.
+    """
+    if (found := lacking()) is not None:
+        raise MissingError(found[0], hint=found[1])
+    root = mounted()
+    if root is None:
+        mount(journal, "headrace-tracefs", directory, "tracefs")
+        root = directory
+    name = f"{PREFIX}{os.urandom(6).hex()}"
+    entry = journal.begin("remove_trace_instance", name=name)
+    made = root / "instances" / name
+    try:
+        made.mkdir()
+        _write(made / "tracing_on", "0")
+        _write(made / "trace_clock", "mono")
+        _write(made / "options" / "overwrite", "0")
+        _write(made / "buffer_size_kb", str(BUFFER_BYTES_PER_CPU // 1024))
+        for event in EVENTS:
+            if not (made / "events" / "block" / event).is_dir():
+                raise MissingError(
+                    f"this kernel has no event {event}", hint="use a kernel with CONFIG_BLK_DEV_IO_TRACE"
+                )
+            _write(made / "events" / "block" / event / "filter", filter_text(devices))
+            _write(made / "events" / "block" / event / "enable", "1")
+    except OSError as error:
+        journal.undo(entry)
+        raise HeadraceError(f"no instance of tracefs can be made: {error.strerror}") from error
+    except HeadraceError:
+        journal.undo(entry)
+        raise
+    return Instance(made, entry)
+
+
+def filter_text(devices: list[TracedDevice]) -> str:
+    """What the kernel lets through; numbers as it has them (`major << 20 | minor`)."""
+    wanted: list[str] = []
+    for device in devices:
+        numbers = (device.number, *device.also)
+        text = " || ".join(f"dev == {major << 20 | minor}" for major, minor in numbers)
+        if device.sectors is not None:
+            low, high = device.sectors
+            # A flush has no place; it counts for whoever looks.
+            text = f"({text}) && (nr_sector == 0 || (sector >= {low} && sector < {high}))"
+        wanted.append(f"({text})")
+    return " || ".join(wanted)
+
+
+def remove_instance(name: str, patience_s: float = 5.0) -> bool:
+    """Removes an instance of ours; False when it is not there. Raises OSError when it stays, ValueError for another's name."""
+    if not name.startswith(PREFIX) or "/" in name:
+        raise ValueError(f"{name} is no instance of Headrace")
+    root = mounted()
+    if root is not None:
+        return _remove(root / "instances" / name, patience_s)
+    # The mount went before the instance did: look at it for a moment.
+    place = tempfile.mkdtemp(prefix="headrace-tracefs-")
+    try:
+        subprocess.run(
+            ["mount", "-t", "tracefs", "headrace-tracefs", place], check=True, capture_output=True
+        )
+        try:
+            return _remove(Path(place) / "instances" / name, patience_s)
+        finally:
+            subprocess.run(["umount", place], check=True, capture_output=True)
+    except subprocess.CalledProcessError as error:
+        raise OSError(f"tracefs: {error.stderr.decode(errors='replace').strip()}") from error
+    finally:
+        Path(place).rmdir()
+
+
+def _remove(directory: Path, patience_s: float) -> bool:
+    deadline = time.monotonic() + patience_s
+    with contextlib.suppress(OSError):
+        (directory / "tracing_on").write_text("0")
+    while True:
+        try:
+            directory.rmdir()
+        except FileNotFoundError:
+            return False
+        except OSError:  # its reader is just going away
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return True
