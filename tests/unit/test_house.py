@@ -13,12 +13,12 @@ PACKAGE = ROOT / "python" / "headrace"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A room may import itself and the rooms named here (law 2). `engine` stands beside the way: records, plan, study, parts, ground.
-GROUND = {"system", "catalog", "published", "document", "units", "errors", "registry", "_core"}
+GROUND = {"system", "catalog", "published", "document", "units", "errors", "registry", "palette", "_core"}
 PARTS = {"targets", "workloads", "probes", "faults", "datasets", "readers"}
 # What jobs and drives were seen to do: used by parts (a probe that traces, a workload that replays) and by the faces.
 CAPTURED = {"traces", "profiles"}
 ALLOWED: dict[str, set[str]] = {
-    **{name: {"errors", "registry", "units"} for name in ("units", "errors", "registry", "document")},
+    **{name: {"errors", "registry", "units"} for name in ("units", "errors", "registry", "document", "palette")},
     **dict.fromkeys(("system", "catalog", "published"), GROUND),
     "traces": GROUND,
     "profiles": GROUND,

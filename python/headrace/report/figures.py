@@ -11,8 +11,8 @@ import bokeh.models
 import bokeh.plotting
 
 from headrace.analysis.findings import Estimate, FactorEffect, LevelEffect
+from headrace.palette import BLACK, CURVE_COLOURS, CURVE_DASHES, CURVE_MARKERS, GREY
 from headrace.report.metrics import Metric, interval_text, metric, value_text
-from headrace.report.palette import BLACK, CURVE_COLOURS, CURVE_DASHES, CURVE_MARKERS, GREY
 from headrace.report.select import DRAWN_AT_ONCE
 from headrace.report.wording import factor_text, level_text
 

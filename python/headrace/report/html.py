@@ -13,10 +13,10 @@ from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from headrace.analysis.findings import Findings
+from headrace.palette import CURVE_COLOURS, LEDGER_COLOURS, LEDGER_TEXT
 from headrace.report import figures, tables, wording
 from headrace.report.metrics import BYTE_RATES, Metric, metric
 from headrace.report.page_data import page_data, provenance_of_metric, scaled_metrics
-from headrace.report.palette import CURVE_COLOURS, LEDGER_COLOURS, LEDGER_TEXT
 from headrace.report.select import Shown, series_trials, shown_curves
 from headrace.report.series import embedded_series
 

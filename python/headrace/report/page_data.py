@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.analysis.findings import Curve, Estimate, Findings, Point
+from headrace.palette import CURVE_COLOURS, CURVE_SIGNS
 from headrace.report.metrics import Metric, interval_text, metric, value_text
-from headrace.report.palette import CURVE_COLOURS, CURVE_SIGNS
 from headrace.report.select import Shown
 from headrace.report.wording import limit_text, main_metric, plural
 

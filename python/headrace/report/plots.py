@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.analysis.findings import Curve, Findings
+from headrace.palette import CURVE_COLOURS, LEDGER_COLOURS
 from headrace.report import wording
 from headrace.report.metrics import metric
-from headrace.report.palette import CURVE_COLOURS, LEDGER_COLOURS
 from headrace.report.select import shown_curves
 
 KINDS = ("pdf", "svg", "png")

@@ -1,4 +1,4 @@
-"""Colours, markers and dashes that everyone can tell apart.
+"""Ground: colours, markers and dashes that everyone can tell apart; of reports, pictures of traces and of profiles.
 
 Colours: Okabe and Ito, "Color Universal Design", 2008 (yellow only as a fill: it is too light for lines on white).
 """
