@@ -21,7 +21,7 @@ const LARGE_DELAY_NS: Nanos = 2_000_000;
 const SMALL_TIMES: usize = 400;
 const LARGE_TIMES: usize = 30;
 
-/// What was found, nanoseconds at the median.
+/// What was found, nanoseconds at the lower quartile: what other work on the machine adds is no floor.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
     pub request_ns: Nanos,
@@ -30,7 +30,7 @@ pub struct Measured {
     pub wake_ns: Nanos,
 }
 
-/// How much later than asked a sleeping thread of ours wakes, at the upper quartile.
+/// How much later than asked a sleeping thread of ours wakes, at the median.
 pub fn wake_lateness() -> Nanos {
     let bell = Bell::default();
     let mut late: Vec<Nanos> = (0..200)
@@ -41,7 +41,7 @@ pub fn wake_lateness() -> Nanos {
         })
         .collect();
     late.sort_unstable();
-    late[late.len() * 3 / 4]
+    late[late.len() / 2]
 }
 
 struct Device {
@@ -69,8 +69,8 @@ impl Device {
         Ok(Device { file, buffer: buffer.cast() })
     }
 
-    /// The median time of a transfer at the front of the device.
-    fn median(&self, write: bool, bytes: usize, times: usize) -> io::Result<Nanos> {
+    /// The time of a transfer at the front of the device.
+    fn time(&self, write: bool, bytes: usize, times: usize) -> io::Result<Nanos> {
         // SAFETY: our own mapping of that size.
         let buffer = unsafe { std::slice::from_raw_parts_mut(self.buffer, bytes) };
         let mut took = Vec::with_capacity(times);
@@ -86,7 +86,7 @@ impl Device {
             }
         }
         took.sort_unstable();
-        Ok(took[times / 2])
+        Ok(took[times / 4])
     }
 }
 
@@ -101,20 +101,20 @@ impl Drop for Device {
 /// and has the engine subtract it.
 pub fn measure(engine: &Engine, path: &Path) -> io::Result<Measured> {
     let wake_ns = wake_lateness_at_priority()?;
-    engine.set_lead(wake_ns.clamp(2_000, 40_000));
+    engine.set_lead(wake_ns.clamp(2_000, 30_000));
     let device = Device::open(path)?;
     let drive = engine.with_pacer(|pacer, _| {
         pacer.set_floor(Floor::default());
         pacer.replace(Service::Fixed(SMALL_DELAY_NS))
     });
     let measured = (|| {
-        device.median(false, SMALL, SMALL_TIMES / 4)?; // warms up
-        let small = device.median(false, SMALL, SMALL_TIMES)?.saturating_sub(SMALL_DELAY_NS);
+        device.time(false, SMALL, SMALL_TIMES / 4)?; // warms up
+        let small = device.time(false, SMALL, SMALL_TIMES)?.saturating_sub(SMALL_DELAY_NS);
         engine.with_pacer(|pacer, _| pacer.replace(Service::Fixed(LARGE_DELAY_NS)));
         // Zeroes: the device holds nothing afterwards either. To the copy it makes no difference.
         let large = TRANSFER_BYTES as usize;
-        let read = device.median(false, large, LARGE_TIMES)?.saturating_sub(LARGE_DELAY_NS);
-        let write = device.median(true, large, LARGE_TIMES)?.saturating_sub(LARGE_DELAY_NS);
+        let read = device.time(false, large, LARGE_TIMES)?.saturating_sub(LARGE_DELAY_NS);
+        let write = device.time(true, large, LARGE_TIMES)?.saturating_sub(LARGE_DELAY_NS);
         Ok::<_, io::Error>(Measured {
             request_ns: small,
             read_ns_per_mib: read.saturating_sub(small),

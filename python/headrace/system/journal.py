@@ -226,6 +226,30 @@ class Journal:
         self._handle = -1
         return results
 
+    def hand_over(self, pid: int) -> Path:
+        """Makes another process the owner of what is left, and returns the file: while that process lives the journal is
+        in use, when it is dead `undo` takes it. This journal is closed; nothing is undone."""
+        header = json.loads(self.file.read_bytes().split(b"\n", 1)[0])
+        header |= {"pid": pid, "start_ticks": start_ticks(pid)}
+        lines = [header] + [
+            {"begin": entry.number, "action": entry.action, "args": entry.args} for entry in self.open_entries
+        ]
+        moment, _, mark = self.file.stem.split("-")
+        file = self.file.with_name(f"{moment}-{pid}-{mark}.jsonl")
+        unfinished = file.with_suffix(".new")
+        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        unfinished.rename(file)
+        self.file.unlink()
+        _flush_directory(file.parent)
+        os.close(self._handle)
+        self._handle = -1
+        return file
+
     def __enter__(self) -> Journal:
         return self
 

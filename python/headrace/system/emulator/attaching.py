@@ -131,7 +131,7 @@ def attach(
         mounts.unmount(mount, label, lazy=True, patience_s=0.0)
         journal.undo(entries[1])
         entries.extend(apply_shape(journal, name, shape))
-        floor = ask(control, "calibrate", device=f"/dev/{name}", timeout_s=20.0)
+        floor_ns = _calibrate(control, name, storage)
         made = EmulatedDevice(
             device=Path("/dev") / name,
             name=name,
@@ -140,13 +140,11 @@ def attach(
             pid=started.pid,
             start_ticks=start_ticks(started.pid) or 0,
             size_bytes=size_bytes,
-            floor_ns=int(floor["request_ns"]),
+            floor_ns=floor_ns,
             memory_bytes=memory_bytes(storage, limit) if storage else limit,
             data_limit_bytes=limit,
             journal=journal,
         )
-        if storage and (reason := refusal(storage, floor_ns=made.floor_ns)):
-            raise HeadraceError(reason)
     except OSError as error:
         _withdraw(journal, entries)
         raise HeadraceError(f"the emulated drive cannot be attached: {error}") from error
@@ -154,6 +152,17 @@ def attach(
         _withdraw(journal, entries)
         raise
     return made
+
+
+def _calibrate(control: Path, name: str, storage: dict[str, Any]) -> int:
+    """Measures the floor; again when it is too high for the drive, for the machine may just have been busy."""
+    reason = None
+    for _ in range(4):
+        floor_ns = int(ask(control, "calibrate", device=f"/dev/{name}", timeout_s=20.0)["request_ns"])
+        reason = refusal(storage, floor_ns=floor_ns) if storage else None
+        if reason is None:
+            return floor_ns
+    raise HeadraceError(reason or "")
 
 
 def _withdraw(journal: Journal, entries: list[Entry]) -> None:

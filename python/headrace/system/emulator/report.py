@@ -14,11 +14,11 @@ class Floor:
     """What the way through the kernel takes besides the drive, measured when it was attached; subtracted from every answer."""
 
     request_ns: int
-    """A 4 KiB read at queue depth 1, median."""
+    """A 4 KiB read at queue depth 1, lower quartile."""
     read_ns_per_mib: int
     write_ns_per_mib: int
     wake_ns: int
-    """How late a sleeping thread of the emulator wakes, upper quartile."""
+    """How late a sleeping thread of the emulator wakes, median."""
 
 
 @dataclass(frozen=True)

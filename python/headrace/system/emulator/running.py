@@ -6,12 +6,14 @@ import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.system import loops
 from headrace.system.emulator.attaching import PROGRAM
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.report import Report
+from headrace.system.identity import start_ticks
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,9 @@ class Running:
     """One of them."""
 
     pid: int
+    start_ticks: int | None
+    label: str
+    """By which its loop device is known."""
     device: Path | None
     """None while it is being attached or detached."""
     drives: tuple[str, ...]
@@ -53,9 +58,8 @@ def _is_guard(process: Path) -> bool:
     return False
 
 
-def _running(pid: int, config: dict[str, object], by_label: dict[str | None, str]) -> Running:
-    storage = config["storage"] or {}
-    assert isinstance(storage, dict)
+def _running(pid: int, config: dict[str, Any], by_label: dict[str | None, str]) -> Running:
+    storage: dict[str, Any] = config["storage"] or {}
     raid = storage.get("raid")
     control = Path(str(config["control"]))
     report = None
@@ -64,11 +68,13 @@ def _running(pid: int, config: dict[str, object], by_label: dict[str | None, str
     name = by_label.get(str(config["source"]))
     return Running(
         pid=pid,
+        start_ticks=start_ticks(pid),
+        label=str(config["source"]),
         device=None if name is None else Path("/dev") / name,
         drives=tuple(str(drive["name"]) for drive in storage.get("drives", [])),
         raid=None if raid is None else f"RAID {raid['level']} of {raid['drives']}",
-        size_bytes=int(str(config["size_bytes"])),
-        data_limit_bytes=int(str(config["data_limit_bytes"])),
+        size_bytes=config["size_bytes"],
+        data_limit_bytes=config["data_limit_bytes"],
         control=control,
         report=report,
     )

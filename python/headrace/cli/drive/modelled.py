@@ -1,4 +1,4 @@
-"""`headrace drive …`: the drives of the catalog by themselves, in virtual time: list, show, run, replay, fit."""
+"""`headrace drive …` in virtual time: list, show, run, replay, fit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from headrace.cli._console import err, out
 from headrace.errors import Fault, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
 
-app = typer.Typer(
-    help="Drives of the catalog by themselves: list, show, run, replay, fit.", no_args_is_help=True
-)
+app = typer.Typer()
 
 Drive = Annotated[str, typer.Argument(help="a drive of the catalog, or a TOML file of your own")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]

@@ -1,0 +1,14 @@
+"""`headrace drive …`: the drives of the catalog by themselves, in virtual time or as block devices of this machine."""
+
+from __future__ import annotations
+
+import typer
+
+from headrace.cli.drive import emulated, modelled
+
+app = typer.Typer(
+    help="Drives of the catalog by themselves: list, show, run, replay, fit; attach, attached, detach as block devices.",
+    no_args_is_help=True,
+)
+for _part in (modelled.app, emulated.app):
+    app.registered_commands += _part.registered_commands

@@ -1,0 +1,217 @@
+"""`headrace drive …` as block devices of this machine: attach, attached, detach."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from headrace.cli._console import err, out
+from headrace.cli.drive.modelled import Drive, Json
+from headrace.errors import Fault, HeadraceError, MissingError, StudyError
+from headrace.units import format_bytes, format_seconds, parse_bytes
+
+app = typer.Typer()
+
+
+def _bytes(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise _wrong(option, text, str(error)) from None
+
+
+def _wrong(option: str, given: str, problem: str, allowed: str = "") -> StudyError:
+    return StudyError([Fault(Path("command line"), 0, option, given, problem, allowed)])
+
+
+def _storage(
+    drive: str, level: int | None, drives: int | None, chunk: int | None
+) -> tuple[dict[str, Any], int]:
+    """The storage, and its capacity in bytes."""
+    from headrace.catalog import entry
+
+    table = entry("drives", drive).table
+    capacity = int(table["capacity_bytes"])
+    if level is None:
+        if drives is not None or chunk is not None:
+            raise _wrong("--drives", "", "several drives are a RAID", "--raid 0, 1, 5, 6 or 10 with it")
+        return {"drives": [table]}, capacity
+    least = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}
+    if level not in least:
+        raise _wrong("--raid", str(level), "not a RAID level", "0, 1, 5, 6, 10")
+    count = drives or least[level]
+    if count < least[level] or (level == 10 and count % 2):
+        raise _wrong(
+            "--drives",
+            str(count),
+            f"RAID {level} cannot be made of them",
+            f"{least[level]} or more" + (", an even number" if level == 10 else ""),
+        )
+    data = {0: count, 1: 1, 5: count - 1, 6: count - 2, 10: count // 2}[level]
+    raid: dict[str, Any] = {"level": level, "drives": count, "chunk_bytes": chunk or 64 << 10}
+    return {"drives": [table], "raid": raid}, capacity * data
+
+
+@app.command("attach")
+def attach(
+    drive: Drive,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="bytes of the device, from the front of the drive: 4GiB; the whole drive when not given"
+        ),
+    ] = None,
+    raid: Annotated[int | None, typer.Option(help="several such drives as one: level 0, 1, 5, 6, 10")] = None,
+    drives: Annotated[
+        int | None, typer.Option(help="how many drives the RAID has; as few as it can when not given")
+    ] = None,
+    chunk: Annotated[
+        str | None,
+        typer.Option(help="bytes on one drive of the RAID before the next takes over; 64KiB when not given"),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="data that it may hold in memory; a write beyond fails. Its whole size when not given"
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="I/O scheduler; what Linux gives such a drive when not given")
+    ] = None,
+    queue_depth: Annotated[
+        int | None, typer.Option(min=4, max=128, help="requests at once; the drive's own when not given")
+    ] = None,
+    read_ahead: Annotated[str | None, typer.Option(help="read-ahead: 128KiB")] = None,
+    seed: Annotated[int, typer.Option(help="where platters stand at the start, and chance in faults")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Make a drive of the catalog a block device of this machine, until it is detached. What is on it lies in memory."""
+    from headrace.system import block_queue
+    from headrace.system.emulator import cannot_emulate, limits, queue_shape
+    from headrace.system.emulator.lasting import attach_lasting
+
+    storage, capacity = _storage(drive, raid, drives, _bytes("--chunk", chunk))
+    if problems := cannot_emulate("headrace drive attach"):
+        raise MissingError(problems[0].what, hint=f"{problems[0].remedy}; {problems[0].without}")
+    shape = queue_shape(storage)
+    if scheduler is not None:
+        offered = block_queue.schedulers("loop0")
+        if offered and scheduler not in offered:
+            raise _wrong("--scheduler", scheduler, "this kernel has no such scheduler", ", ".join(offered))
+        shape = dataclasses.replace(shape, scheduler=scheduler)
+    if queue_depth is not None:
+        shape = dataclasses.replace(shape, depth=queue_depth)
+    if (ahead := _bytes("--read-ahead", read_ahead)) is not None:
+        shape = dataclasses.replace(shape, read_ahead_bytes=ahead)
+    wanted, held = _bytes("--size", size), _bytes("--memory", memory)
+    if wanted is not None and not 1 << 20 <= wanted <= capacity:
+        raise _wrong(
+            "--size",
+            size or "",
+            "the drive is not as large, or the size below 1 MiB",
+            f"1 MiB to {format_bytes(capacity)}",
+        )
+    if wanted is None and held is None and capacity > limits().data_bytes:
+        held = limits().data_bytes // 2
+    made = attach_lasting(storage, wanted or capacity, seed=seed, queue=shape, data_limit_bytes=held)
+    facts: dict[str, Any] = {
+        "device": str(made.device),
+        "size_bytes": made.size_bytes,
+        "data_limit_bytes": made.data_limit_bytes,
+        "memory_bytes": made.memory_bytes,
+        "floor_ns": made.floor_ns,
+        "pid": made.pid,
+        "queue": dataclasses.asdict(shape),
+    }
+    if as_json:
+        typer.echo(json.dumps(facts, indent=1))
+        return
+    typer.echo(made.device)
+    if made.data_limit_bytes < made.size_bytes:
+        err.print(
+            f"{format_bytes(made.size_bytes)}; holds {format_bytes(made.data_limit_bytes)} of data in memory at most: a write beyond fails"
+        )
+    err.print(
+        f"takes {format_bytes(made.memory_bytes)} of memory at most; its floor of {format_seconds(made.floor_ns * 1e-9)} "
+        f"is subtracted; headrace drive detach {made.device} takes it away",
+        style="dim",
+    )
+
+
+@app.command("attached")
+def attached(as_json: Json = False) -> None:
+    """List the emulated drives of this machine, and how late they were."""
+    from headrace.system.emulator import running
+
+    found = running()
+    if as_json:
+        rows = [
+            {
+                "device": None if one.device is None else str(one.device),
+                "drives": one.drives,
+                "raid": one.raid,
+                "pid": one.pid,
+                "size_bytes": one.size_bytes,
+                "report": None if one.report is None else dataclasses.asdict(one.report),
+            }
+            for one in found
+        ]
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    if not found:
+        out.print("no emulated drive is attached")
+        return
+    table = Table("device", "drive", "size", "data", "requests", "late p50", "p99", "p99.9", "past bound")
+    for one in found:
+        name = one.drives[0] if one.drives else "(none)"
+        row = [
+            str(one.device or "-"),
+            f"{name}, {one.raid}" if one.raid else name,
+            format_bytes(one.size_bytes),
+        ]
+        if (report := one.report) is None:
+            table.add_row(*row, "does not answer")
+            continue
+        late = report.lateness_ns
+        times = [format_seconds(value * 1e-9) for value in (late.p50, late.p99, late.p999)]
+        table.add_row(
+            *row, format_bytes(report.data_bytes), f"{report.requests:,}", *times, f"{report.late_share:.2%}"
+        )
+    out.print(table)
+
+
+@app.command("detach")
+def detach(
+    device: Annotated[Path | None, typer.Argument(help="such as /dev/loop3")] = None,
+    every: Annotated[bool, typer.Option("--all", help="every one that `drive attach` made")] = False,
+) -> None:
+    """Take an emulated drive away, with what lies on it. One that is in use stays."""
+    from headrace.system.emulator import running
+    from headrace.system.emulator.lasting import belongs_to_run, detach_lasting
+
+    found = running()
+    if every == (device is not None):
+        raise _wrong("DEVICE", "", "name a device, or --all", ", ".join(str(one.device) for one in found))
+    if every:
+        chosen = [one for one in found if not belongs_to_run(one)]
+    else:
+        chosen = [one for one in found if one.device == device]
+        if not chosen:
+            known = ", ".join(str(one.device) for one in found) or "none is attached"
+            raise _wrong("DEVICE", str(device), "not an emulated drive", known)
+    failed: list[HeadraceError] = []
+    for one in chosen:
+        try:
+            detach_lasting(one)
+            out.print(f"{one.device} detached")
+        except HeadraceError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
