@@ -61,7 +61,8 @@ fn shuffled(index: u64, count: u64) -> u64 {
     loop {
         let (mut left, mut right) = (value >> half, value & mask);
         for round in 1..=4u64 {
-            let mixed = (right ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed =
+                (right ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             (left, right) = (right, left ^ ((mixed ^ (mixed >> 29)) >> 17) & mask);
         }
         value = left << half | right;

@@ -19,6 +19,7 @@ from uproot.source.futures import TrivialFuture
 
 from headrace.errors import HeadraceError
 from headrace.readers.counts import ReadCounts
+from headrace.readers.remote import options_of
 
 Access = Literal["pread", "mmap"]
 
@@ -34,6 +35,10 @@ def counted_source(file: str, access: Access, counts: ReadCounts) -> type[Any]:
     A mapped file has no read calls and no wait that could be seen from here (the kernel waits on page faults); the
     bytes asked are those that uproot took out of the map.
     """
+    if file.startswith("hdfs://"):
+        from headrace.readers.hdfs_source import HdfsSource
+
+        return type("CountedHdfsSource", (HdfsSource,), {"counts": counts})
     if is_url(file):
         return type("CountedRemoteSource", (_RemoteSource,), {"counts": counts})
     kind = _PreadSource if access == "pread" else _MappedSource
@@ -126,6 +131,9 @@ class _RemoteSource(uproot.source.fsspec.FSSpecSource):
     """A URL by fsspec; waits until all that was asked for is there, so that the wait can be counted."""
 
     counts: ReadCounts
+
+    def __init__(self, file_path: str, **options: Any) -> None:
+        super().__init__(file_path, **{**options, **options_of(file_path)})
 
     def chunk(self, start: int, stop: int) -> Chunk:
         """Fetches one range."""

@@ -80,7 +80,7 @@ class UprootReader:
                 )
             clusters = [edge for edge in opened.cluster_ends(columns) if span.first_event < edge < stop]
             runs = (share or Share(1.0)).runs(span.first_event, [*clusters, stop])
-            steps = _joined(runs, self._step_events)
+            steps = joined(runs, self._step_events)
         for begin, end in steps:
             with readable(span.file):
                 chunk = opened.arrays(columns, begin, end)
@@ -189,7 +189,7 @@ class Share:
         return found
 
 
-def _joined(runs: list[tuple[int, int]], step_events: int) -> list[tuple[int, int]]:
+def joined(runs: list[tuple[int, int]], step_events: int) -> list[tuple[int, int]]:
     """Neighbouring runs joined until a step has `step_events` or more."""
     steps: list[tuple[int, int]] = []
     for begin, end in runs:

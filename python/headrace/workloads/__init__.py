@@ -94,7 +94,7 @@ class ModelledJob:
     steps: list[dict[str, Any]]
     files: list[dict[str, Any]]
     """File sets; `on` is `"target"`, `"source"` (the workload's own server) or `"node"` (the node's first drive), `count` is of the
-    whole site."""
+    whole site; 0 stands for one a slot."""
     memory_bytes: int = 0
     events: int = 0
     """Of one job."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from headrace.datasets import DatasetSpec, estimated_bytes
 from headrace.errors import Problem
 from headrace.readers.options import ReadingOptions, reader_problems
-from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
+from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 
 
 class AnalysisOptions(ReadingOptions, WorkloadOptions):
@@ -77,6 +77,16 @@ class Analysis(Workload):
         histograms = Histograms()
         candidates = sum(search(chunk.columns, histograms) for chunk in reading.chunks(SEARCH_COLUMNS))
         return candidates, histograms.numbers(), reading.output()
+
+    def profile(self, site: Any) -> ModelledJob:
+        """The reads that the file's layout and the reader make, and the time that search and fit take."""
+        from headrace.readers.costs import FIT_NS, SEARCH_EVENT_NS
+        from headrace.readers.modelled_reading import modelled_reading
+        from headrace.workloads.higgs.columns import SEARCH_COLUMNS
+
+        made = modelled_reading(self.analysis, SEARCH_COLUMNS, SEARCH_EVENT_NS[self.analysis.reader])
+        made.steps.append({"do": "compute", "cpu_ns": FIT_NS})
+        return made
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The sum of the jobs' histograms, and the peaks fitted in it: mass, width and yield of the Higgs boson."""

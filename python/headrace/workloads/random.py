@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from headrace.errors import Problem
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, Seconds, format_bytes
-from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
-from headrace.workloads.fio import client
+from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads.fio import client, modelled
 from headrace.workloads.fio.results import merge_results
 
 
@@ -121,6 +121,26 @@ class Random(Workload):
             told["time_based"] = 1
             told["runtime"] = f"{round(1e6 * (options.duration or 0))}us"
         return told
+
+    def profile(self, site: Any) -> ModelledJob:
+        """fio's requests on a file of the job's own."""
+        options = self.options
+        access = "direct" if options.direct else "buffered"
+        amount: dict[str, int] = (
+            {"count": options.amount // options.block_size}
+            if options.amount is not None
+            else {"duration_ns": round(1e9 * (options.duration or 0))}
+        )
+        step = modelled.requests(
+            **amount,
+            length_bytes=options.block_size,
+            span_bytes=options.file_size,
+            order={"kind": "shuffled"},
+            in_flight=options.iodepth,
+            read_fraction=options.read_fraction,
+            access=access,
+        )
+        return modelled.modelled_fio([step], file_size=options.file_size)
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Sum of IOPS and rates over clients, percentiles over all requests."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from headrace.datasets import DatasetSpec, estimated_bytes
 from headrace.errors import Problem
 from headrace.readers.options import ReadingOptions, reader_problems
-from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
+from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 
 
 class ScanOptions(ReadingOptions, WorkloadOptions):
@@ -87,6 +87,18 @@ class Scan(Workload):
             results={"variable": self.scan.variable, "histogram": as_numbers(histogram)},
             **reading.output(),
         )
+
+    def profile(self, site: Any) -> ModelledJob:
+        """The reads that the file's layout and the reader make, and the time that a histogram takes."""
+        from headrace.readers.costs import SCAN_EVENT_NS
+        from headrace.datasets.layout import layout_of_dataset
+        from headrace.readers.modelled_reading import first_look, modelled_reading
+
+        made = modelled_reading(self.scan, [self.scan.variable], SCAN_EVENT_NS[self.scan.reader])
+        if self.scan.reader != "uproot":
+            # The type of the column is looked up with uproot first (readers/root_reader.py).
+            made.steps.insert(1, first_look(layout_of_dataset(self.scan.data), self.scan, self.scan.variable))
+        return made
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The sum of the jobs' histograms."""

@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 from headrace.errors import Problem
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, format_bytes
-from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
-from headrace.workloads.fio import client
+from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads.fio import client, modelled
 from headrace.workloads.fio.results import merge_results
 
 Mode = Literal["write", "rewrite", "read", "reread", "random-read", "random-write", "mixed"]
@@ -120,6 +120,26 @@ class Sequential(Workload):
         if options.mode == "mixed":
             told["rwmixread"] = round(100 * options.read_fraction)
         return told
+
+    def profile(self, site: Any) -> ModelledJob:
+        """fio's requests on a file of the job's own."""
+        options = self.options
+        access = {"mmap": "mapped"}.get(options.engine, "direct" if options.direct else "buffered")
+        fields: dict[str, Any] = {
+            "count": options.file_size // options.record_size,
+            "length_bytes": options.record_size,
+            "span_bytes": options.file_size,
+            "order": {"kind": "sequential"},
+            "access": access,
+        }
+        if options.mode in ("random-read", "random-write", "mixed"):
+            fields["order"] = {"kind": "shuffled"}
+        reads = {"read": 1.0, "reread": 1.0, "random-read": 1.0, "mixed": options.read_fraction}
+        fields["read_fraction"] = reads.get(options.mode, 0.0)
+        steps = [modelled.requests(**fields)] * (2 if options.mode == "reread" else 1)
+        if fields["read_fraction"] < 1 and options.flush:
+            steps.append({"do": "fsync", "file": modelled.FILE})
+        return modelled.modelled_fio(steps, file_size=options.file_size, new=options.mode == "write")
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Sum of rates over clients, percentiles over all requests."""

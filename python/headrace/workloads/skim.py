@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from headrace.datasets import DatasetSpec, estimated_bytes
 from headrace.errors import Problem
 from headrace.readers.options import ReadingOptions, reader_problems
-from headrace.workloads import JobInput, JobOutput, Workload, WorkloadOptions
+from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+
+if TYPE_CHECKING:
+    from headrace.readers.asking import Asked
 
 
 class SkimOptions(ReadingOptions, WorkloadOptions):
@@ -126,9 +130,69 @@ class Skim(Workload):
             **reading.output(),
         )
 
+    def profile(self, site: Any) -> ModelledJob:
+        """The reads that the file's layout and the reader make, and one write for the survivors of each run of events."""
+        from headrace.readers.costs import COMPRESSION_NS, SELECTION_EVENT_NS
+        from headrace.readers.modelled_reading import modelled_reading
+
+        options, data = self.skim, self.skim.data
+        kept, stored_share = _survivors(data.model_dump_json(), options.min_leptons)
+        compression_ns = 0.0 if data.level == 0 else COMPRESSION_NS[data.codec]
+
+        def write(run: Asked) -> list[dict[str, Any]]:
+            if not kept:
+                return []
+            survivors_bytes = kept * run.uncompressed_bytes
+            return [
+                {"do": "compute", "cpu_ns": round(compression_ns * survivors_bytes)},
+                {
+                    "do": "write",
+                    "file": "skimmed",
+                    "length_bytes": max(1, round(stored_share * survivors_bytes)),
+                },
+            ]
+
+        made = modelled_reading(
+            options, None, SELECTION_EVENT_NS[options.reader], fraction=options.fraction, after_run=write
+        )
+        made.files.append({"name": "skimmed", "on": "target", "share": "new"})
+        made.steps.insert(0, {"do": "create", "file": "skimmed"})
+        if options.sync:
+            made.steps.append({"do": "fsync", "file": "skimmed"})
+        made.steps.append({"do": "close", "file": "skimmed"})
+        return made
+
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The events kept by all jobs."""
         return {"events_kept": sum(int(output.get("events_kept", 0)) for output in outputs)}
+
+
+@cache
+def _survivors(data_json: str, min_leptons: int) -> tuple[float, float]:
+    """The share of events that survive, and stored by uncompressed bytes: of the data set's first clusters."""
+    import awkward as ak
+
+    from headrace.datasets.layout import layout, sample_file
+    from headrace.readers.counts import ReadCounts
+    from headrace.readers.spans import Span
+    from headrace.readers.uproot_reader import UprootReader
+    from headrace.workloads.higgs.columns import COLLECTIONS
+    from headrace.workloads.higgs.selection import collection, good_leptons
+
+    columns = [f"{name}_{each}" for name in ("Electron", "Muon") for each in COLLECTIONS[name]]
+    survivors = events = 0
+    with sample_file(DatasetSpec.model_validate_json(data_json)) as path:
+        pieces = layout(path)
+        reader = UprootReader("pread", 10_000, ReadCounts())
+        for chunk in reader.read(Span(str(path)), columns):
+            electrons, muons = good_leptons(
+                collection(chunk.columns, "Electron"), collection(chunk.columns, "Muon")
+            )
+            survivors += int(ak.sum(ak.num(electrons) + ak.num(muons) >= min_leptons))
+            events += chunk.events
+        reader.close()
+    stored = sum(piece.compressed_bytes for piece in pieces)
+    return survivors / events, stored / sum(piece.uncompressed_bytes for piece in pieces)
 
 
 def _sync(path: Path) -> None:

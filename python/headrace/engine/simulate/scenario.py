@@ -7,6 +7,7 @@ from typing import Any
 from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.catalog import entry
+from headrace.engine.simulate.faults import strike
 from headrace.errors import HeadraceError
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
@@ -29,19 +30,21 @@ def scenario_of(
     job = workload.profile(resolved.site)
     node = _node(resolved, stored)
     run = _run(resolved, job, node["count"])
-    return {
+    made: dict[str, Any] = {
         "name": f"{workload_name} on {target_name}",
         "seed": seed,
         "cache": "warm" if resolved.run.cache == "warm" else "cold",
         "nodes": [node],
         "servers": [*stored.servers, *_new(job.servers, stored.servers)],
         "services": [*stored.services, *_new(job.services, stored.services)],
-        "files": [_file_set(each, stored, job, node) for each in job.files],
+        "files": [_file_set(each, stored, job, node, resolved.run.slots) for each in job.files],
         "profiles": [{"name": "job", "memory_bytes": job.memory_bytes, "steps": job.steps}],
         "run": run,
         "power": {"pue": resolved.site.pue if resolved.site is not None else 1.0},
         "observe": {"series_interval_ns": series_interval_ns, "histograms": False},
     }
+    strike(made, resolved, dict(stored.place))
+    return made
 
 
 def _new(parts: tuple[dict[str, Any], ...], there: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
@@ -86,9 +89,11 @@ def _site_volume(name: str, drive: Any) -> dict[str, Any]:
 
 
 def _file_set(
-    files: dict[str, Any], stored: ModelledStorage, job: ModelledJob, node: dict[str, Any]
+    files: dict[str, Any], stored: ModelledStorage, job: ModelledJob, node: dict[str, Any], slots: int
 ) -> dict[str, Any]:
     made = {key: value for key, value in files.items() if key != "on"}
+    if made.get("count") == 0:
+        made["count"] = slots * node["count"]
     place: dict[str, str]
     if files["on"] == "target":
         place = dict(stored.place)
@@ -104,7 +109,7 @@ def _file_set(
     made["on"] = place
     if "volume" in place and files["share"] == "each":
         # Local files are on each node: the site's, dealt out.
-        made["count"] = max(1, -(-files["count"] // node["count"]))
+        made["count"] = max(1, -(-made["count"] // node["count"]))
     return made
 
 

@@ -1,0 +1,84 @@
+//! A client that keeps requests in flight, as fio's jobs do: one thread reaps, works, and submits anew.
+
+use crate::offsets;
+use crate::program::Requests;
+use crate::scenario::{Access, PatternOp};
+use crate::task::{Flow, Phase, State};
+use crate::world::{Backend, World};
+
+/// Phases of a task within a `requests` step.
+const REAP: u8 = 0;
+const SUBMIT: u8 = 1;
+const DRAIN: u8 = 2;
+
+impl World<'_> {
+    /// Goes on until as many requests are in flight as there may be, or all are done.
+    pub(super) fn requests_step(&mut self, task: u32, r: &Requests) -> Flow {
+        let now = self.now;
+        let t = &mut self.tasks[task];
+        if t.until == 0 {
+            t.until = if r.duration_ns > 0 { now + r.duration_ns } else { u64::MAX };
+        }
+        let none_left = r.count > 0 && t.iteration >= r.count;
+        match t.phase {
+            REAP => {
+                t.wake_any = false;
+                t.phase = if none_left || now >= t.until { DRAIN } else { SUBMIT };
+                self.compute(task, 0)
+            }
+            SUBMIT => {
+                t.phase = REAP;
+                if none_left || t.waiting_ops >= r.in_flight {
+                    t.wake_any = true;
+                    return self.wait_for_requests(task, r.file);
+                }
+                t.phase = SUBMIT;
+                match self.one_request(task, r) {
+                    // From the cache: its time on the CPU comes before the next.
+                    Flow::On => {
+                        self.tasks[task].phase = REAP;
+                        Flow::On
+                    }
+                    _ => Flow::On,
+                }
+            }
+            _ if t.waiting_ops > 0 => self.wait_for_requests(task, r.file),
+            _ => {
+                t.until = 0;
+                self.advance(task)
+            }
+        }
+    }
+
+    fn wait_for_requests(&mut self, task: u32, file: u32) -> Flow {
+        let instance = self.current_file(task, file);
+        let local =
+            matches!(self.mounts[self.instances[instance].mount as usize].backend, Backend::Volume(_));
+        self.enter(task, if local { State::Block } else { State::Network }, Phase::Read);
+        Flow::Blocked
+    }
+
+    fn one_request(&mut self, task: u32, r: &Requests) -> Flow {
+        let instance = self.current_file(task, r.file);
+        let bytes = self.instances[instance].bytes;
+        let span = if r.span > 0 { r.span } else { bytes };
+        let t = &mut self.tasks[task];
+        let reads = match r.read_fraction {
+            fraction if fraction >= 1.0 => true,
+            fraction if fraction <= 0.0 => false,
+            fraction => t.stream.unit() < fraction,
+        };
+        let at =
+            offsets::next(&r.order, t.iteration, r.count, r.length, span, &mut t.position, &mut t.stream);
+        t.iteration += 1;
+        t.pending_cpu_ns += r.cpu_ns;
+        let op = if reads { PatternOp::Read } else { PatternOp::Write };
+        match op {
+            PatternOp::Read => self.read(task, r.file, at, r.length, r.access),
+            PatternOp::Write => {
+                let access = if r.access == Access::Mapped { Access::Buffered } else { r.access };
+                self.write(task, r.file, Some(at), r.length, access)
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+"""What a reader asks of the storage for given columns, without reading: from a file's layout and the reader's own rules.
+
+* uproot reads each basket or page by itself: first those of all columns of a step in the order of the tree, then it works (up to
+  eight columns, and pages, one column after the other). Only the order of reads and of work within a step differs by that.
+* ROOT reads a TTree through TTreeCache. At the first event of a cluster it takes the baskets of all columns to be read, of this cluster
+  and of as many further ones as fit into the cache (1.5 mean clusters of the whole tree: TTree::GetCacheAutoSize,
+  TTreeCache::FillBuffer), sorts them by place, joins those that touch up to 16 MB (TFileCacheRead::Sort), and reads neighbours in one
+  go while they span less than 256 000 bytes (TFile::ReadBuffers).
+* ROOT reads an RNTuple cluster by cluster, ahead by one in a thread of its own; pages are joined over gaps until gaps make up a quarter
+  of what is needed (RPageSourceFile::PrepareSingleCluster). Here the cluster ahead is read before the work on the present one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from headrace.datasets.layout import FileLayout, Piece
+from headrace.readers.options import Reader
+from headrace.readers.uproot_reader import Share, joined
+
+Range = tuple[int, int]
+"""(offset, bytes)."""
+
+JOINED_BYTES = 16_000_000
+READ_AHEAD_BYTES = 256_000
+CACHE_CLUSTERS = 1.5
+GAP_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is read for a run of events, before the work on them."""
+
+    first_event: int
+    events: int
+    ranges: tuple[Range, ...]
+    pieces: int
+    uncompressed_bytes: int
+
+
+def opening(layout: FileLayout, reader: Reader) -> tuple[Range, ...]:
+    """What is read when the file is opened: its head, and the tree's metadata."""
+    end = layout.file_bytes
+    if layout.header_bytes:
+        header = (layout.metadata_offset, layout.header_bytes)
+        lists = (
+            layout.metadata_offset + layout.header_bytes,
+            layout.metadata_bytes - layout.header_bytes,
+        )
+        if reader == "uproot":
+            return ((0, 403), (1316, 314), (end - 138, 78), header, lists)
+        return ((0, 4096), (end - 186, 186), (header[0], 4096), (end - 268, 268), lists)
+    metadata = (layout.metadata_offset, layout.metadata_bytes)
+    if reader == "uproot":
+        return ((0, 403), (1316, 314), metadata)
+    streamers = (
+        layout.metadata_offset + layout.metadata_bytes,
+        end - layout.metadata_offset - layout.metadata_bytes,
+    )
+    head: tuple[Range, ...] = ((0, 300), (100, 306), streamers)
+    # A check that ROOT did not have to recover the file opens it a first time (kernel.hpp, `opened`).
+    return (*head, metadata) if reader == "event-loop" else (*head, *head, metadata, *head, metadata)
+
+
+def asked(
+    layout: FileLayout,
+    reader: Reader,
+    columns: Sequence[str] | None,
+    *,
+    step_events: int,
+    fraction: float = 1.0,
+) -> list[Asked]:
+    """The reads of a job over one whole file, run of events by run. `columns` None stands for all."""
+    wanted = _wanted(layout, reader, columns)
+    is_ntuple = layout.header_bytes > 0
+    ends = _cluster_ends(wanted, layout.events, is_ntuple)
+    if reader != "uproot":
+        # RDataFrame's skim reads the first share of the file (root_skim.py).
+        stop = max(1, round(layout.events * fraction))
+        ends = [*(end for end in ends if end < stop), stop]
+        runs = list(zip([0, *ends[:-1]], ends, strict=True))
+        chosen = [(begin, end, _within(wanted, begin, end)) for begin, end in runs]
+        return (
+            _by_cluster(chosen, gap_share=GAP_SHARE) if is_ntuple else _cached(chosen, _cache_bytes(layout))
+        )
+    runs = joined(Share(fraction).runs(0, ends), step_events)
+    if is_ntuple:
+        return [_whole_clusters(begin, end, ends, wanted) for begin, end in runs]
+    return [
+        _asked(begin, end, [(piece.offset, piece.compressed_bytes) for piece in pieces], pieces)
+        for begin, end in runs
+        for pieces in (_within(wanted, begin, end),)
+    ]
+
+
+def _whole_clusters(begin: int, end: int, ends: Sequence[int], wanted: Sequence[Piece]) -> Asked:
+    """uproot's pages for a run of events: those of every cluster it touches, field by field, values before offsets."""
+    first = max((edge for edge in ends if edge <= begin), default=0)
+    last = min(edge for edge in ends if edge >= end)
+    fields = {name: index for index, name in enumerate(dict.fromkeys(_field(piece) for piece in wanted))}
+    pieces = sorted(
+        _within(wanted, first, last),
+        key=lambda piece: (fields[_field(piece)], piece.column.endswith(".offsets")),
+    )
+    found = _asked(begin, end, [(piece.offset, piece.compressed_bytes) for piece in pieces], pieces)
+    share = (end - begin) / (last - first)
+    return replace(found, uncompressed_bytes=round(found.uncompressed_bytes * share))
+
+
+def _field(piece: Piece) -> str:
+    return piece.column.removesuffix(".offsets")
+
+
+def _asked(begin: int, end: int, ranges: Sequence[Range], pieces: Sequence[Piece]) -> Asked:
+    return Asked(
+        begin, end - begin, tuple(ranges), len(pieces), sum(piece.uncompressed_bytes for piece in pieces)
+    )
+
+
+def _wanted(layout: FileLayout, reader: Reader, columns: Sequence[str] | None) -> list[Piece]:
+    if columns is None:
+        return list(layout.pieces)
+    names = set(columns)
+    if reader != "uproot":
+        # ROOT reads a collection's counter with its columns; uproot finds offsets in the baskets themselves.
+        names |= {f"n{column.partition('_')[0]}" for column in columns}
+    return [piece for piece in layout.pieces if _field(piece) in names]
+
+
+def _cluster_ends(pieces: Iterable[Piece], events: int, is_ntuple: bool) -> list[int]:
+    """Events at which the pieces of all columns end together."""
+    common: set[int] | None = None
+    by_column: dict[str, set[int]] = {}
+    for piece in pieces:
+        by_column.setdefault(piece.column, set()).add(piece.first_entry + piece.entries)
+    for ends in by_column.values():
+        common = ends if common is None else common & ends
+    return sorted((common or set()) | {events})
+
+
+def _within(pieces: Iterable[Piece], begin: int, end: int) -> list[Piece]:
+    return [
+        piece for piece in pieces if piece.first_entry < end and piece.first_entry + piece.entries > begin
+    ]
+
+
+def _cache_bytes(layout: FileLayout) -> float:
+    clusters = len(_cluster_ends(layout.pieces, layout.events, False))
+    return CACHE_CLUSTERS * sum(piece.compressed_bytes for piece in layout.pieces) / clusters
+
+
+def _cached(runs: list[tuple[int, int, list[Piece]]], cache_bytes: float) -> list[Asked]:
+    """TTreeCache: fills of as many clusters as fit; all of a fill is read before the work on its first."""
+    found: list[Asked] = []
+    at = 0
+    while at < len(runs):
+        taken, size = 0, 0
+        while at + taken < len(runs):
+            size += sum(piece.compressed_bytes for piece in runs[at + taken][2])
+            taken += 1
+            if size * (taken + 1) / taken >= cache_bytes:
+                break
+        fill = runs[at : at + taken]
+        pieces = [piece for _, _, cluster in fill for piece in cluster]
+        places = sorted({(piece.offset, piece.compressed_bytes) for piece in pieces})
+        found.append(_asked(fill[0][0], fill[-1][1], read_buffers(places), pieces))
+        at += taken
+    return found
+
+
+def read_buffers(places: Sequence[Range]) -> list[Range]:
+    """What ROOT reads for these places, which are sorted."""
+    blocks: list[Range] = []
+    for offset, size in places:
+        if blocks and sum(blocks[-1]) == offset and blocks[-1][1] + size <= JOINED_BYTES:
+            blocks[-1] = (blocks[-1][0], blocks[-1][1] + size)
+        else:
+            blocks.append((offset, size))
+    reads: list[Range] = []
+    begin = 0
+    while begin < len(blocks):
+        start, end = blocks[begin][0], begin
+        while end < len(blocks) and sum(blocks[end]) - start < READ_AHEAD_BYTES:
+            end += 1
+        if end == begin:
+            reads.append(blocks[begin])
+            begin += 1
+        else:
+            reads.append((start, sum(blocks[end - 1]) - start))
+            begin = end
+    return reads
+
+
+def _by_cluster(runs: list[tuple[int, int, list[Piece]]], gap_share: float) -> list[Asked]:
+    """RNTuple: each cluster's pages, joined over small gaps; the next cluster is read before the work on one."""
+    reads = [
+        join_over_gaps(sorted({(piece.offset, piece.compressed_bytes) for piece in pieces}), gap_share)
+        for _, _, pieces in runs
+    ]
+    found: list[Asked] = []
+    for number, (begin, end, pieces) in enumerate(runs):
+        ranges = [*(reads[0] if number == 0 else []), *(reads[number + 1] if number + 1 < len(reads) else [])]
+        found.append(_asked(begin, end, ranges, pieces))
+    return found
+
+
+def join_over_gaps(places: Sequence[Range], gap_share: float) -> list[Range]:
+    """Places joined over the smallest gaps, as long as all gaps up to that size are no more than a share of what is needed."""
+    gaps = [place[0] - sum(before) for before, place in pairwise(places)]
+    most = gap_share * sum(size for _, size in places)
+    cut, current, extra = 0, 0, 0
+    for gap in sorted(gaps):
+        if gap != current:
+            cut, current = current, gap
+        extra += gap
+        if extra > most:
+            break
+    else:
+        cut = current
+    reads: list[Range] = []
+    for place, gap in zip(places, [0, *gaps], strict=True):
+        if reads and gap <= cut:
+            reads[-1] = (reads[-1][0], sum(place) - reads[-1][0])
+        else:
+            reads.append(place)
+    return reads

@@ -1,0 +1,110 @@
+"""A job that reads events, as a profile made from the layout of its files: what `simulate` runs for scan, analysis and skim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.datasets.layout import FileLayout, layout_of_dataset
+from headrace.readers import costs
+from headrace.readers.asking import Asked, asked, opening
+from headrace.readers.options import ReadingOptions
+from headrace.workloads import ModelledJob
+
+FILE = "data"
+"""Name of the file set that is read."""
+
+JOB_MEMORY_BYTES = 400_000_000
+"""Resident memory of a job with uproot, awkward and its arrays, or with ROOT: what such a job of `bench` was seen to have."""
+
+_NS_A_S = 1_000_000_000
+
+
+def modelled_reading(
+    options: ReadingOptions,
+    columns: Sequence[str] | None,
+    event_ns: int,
+    *,
+    fraction: float = 1.0,
+    layout: FileLayout | None = None,
+    after_run: Callable[[Asked], list[dict[str, Any]]] | None = None,
+) -> ModelledJob:
+    """A job that reads `columns` (None: all) of one file of the data set, with `event_ns` of work on each event.
+
+    `layout` is that of a real file, when there is one. `after_run` gives further steps after each run of events.
+    """
+    data = options.data
+    laid = layout or layout_of_dataset(data)
+    cost = costs.READING[options.reader, data.format]
+    byte_ns = cost.byte_ns + (0.0 if data.level == 0 else costs.DECOMPRESSION_NS[data.codec])
+    access = "mapped" if options.reader == "uproot" and options.access == "mmap" else "buffered"
+    page_by_page = options.reader == "uproot" and data.format == "rntuple"
+    runs = asked(laid, options.reader, columns, step_events=options.step_events, fraction=fraction)
+    open_ranges = opening(laid, options.reader)
+    steps: list[dict[str, Any]] = [
+        {"do": "open", "file": FILE},
+        {
+            "do": "sequence",
+            "file": FILE,
+            "ranges_bytes": list(open_ranges),
+            "cpu_after_ns": cost.open_ns,
+            "access": access,
+        },
+    ]
+    for run in runs:
+        work = round(
+            cost.step_ns
+            + cost.piece_ns * run.pieces
+            + byte_ns * run.uncompressed_bytes
+            + event_ns * run.events
+        )
+        each = work // (len(run.ranges) + 1) if page_by_page else 0
+        step: dict[str, Any] = {
+            "do": "sequence",
+            "file": FILE,
+            "ranges_bytes": list(run.ranges),
+            "cpu_after_ns": work - each * len(run.ranges),
+            "access": access,
+            "events": run.events,
+            "uncompressed_bytes": run.uncompressed_bytes,
+            "first_event": run.first_event,
+        }
+        if each:
+            step["cpu_ns"] = [each] * len(run.ranges)
+        steps.append(step)
+        if after_run is not None:
+            steps += after_run(run)
+    steps.append({"do": "close", "file": FILE})
+    return ModelledJob(
+        steps=steps,
+        files=[
+            {"name": FILE, "on": "target", "bytes": laid.file_bytes, "count": data.files, "share": "each"}
+        ],
+        memory_bytes=JOB_MEMORY_BYTES,
+        events=sum(run.events for run in runs),
+        packets=_packets(laid, runs),
+        description={"layout": "of the data set's first clusters" if layout is None else "of the file"},
+    )
+
+
+def first_look(layout: FileLayout, options: ReadingOptions, column: str) -> dict[str, Any]:
+    """The step of a job that opens its file with uproot and reads one event of a column."""
+    first = asked(layout, "uproot", [column], step_events=1)[0].ranges
+    ranges = (*opening(layout, "uproot"), *(first if options.data.format == "rntuple" else first[:1]))
+    open_ns = costs.READING["uproot", options.data.format].open_ns
+    return {"do": "sequence", "file": FILE, "ranges_bytes": list(ranges), "cpu_after_ns": open_ns}
+
+
+def _packets(layout: FileLayout, runs: Sequence[Asked]) -> dict[str, Any]:
+    """Packets of whole runs, of about a second each; the master answers as fast as Headrace's own does."""
+    largest = max(run.events for run in runs)
+    return {
+        "file": FILE,
+        "events_per_file": layout.events,
+        "first_events": largest,
+        "target_ns": _NS_A_S,
+        "min_events": largest,
+        "max_events": max(largest, 50 * largest),
+        "master_ns": 100_000,
+        "round_trip_ns": 200_000,
+    }
