@@ -229,6 +229,8 @@ impl<D: Device> FaultyDevice<D> {
 
     /// Ends a fault at `now`, if it has not ended. What it has delayed already stays delayed.
     pub fn lift(&mut self, number: usize, now: Nanos) {
+        // A loss of power that no request has seen has happened all the same.
+        self.lose_power(now);
         let fault = &mut self.faults[number];
         fault.until = fault.until.min(now.max(fault.from));
     }

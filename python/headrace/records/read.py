@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -89,6 +89,14 @@ class Records:
             return json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise HeadraceError(f"{path}: cannot read the record: {error}") from error
+
+    def trial_jobs(self, trial: str, columns: Sequence[str]) -> pd.DataFrame:
+        """These columns of a trial's jobs. Raises HeadraceError when the file is damaged."""
+        path = self.root / "trials" / trial / "jobs.parquet"
+        try:
+            return pq.read_table(path, columns=list(columns)).to_pandas()
+        except (OSError, pa.ArrowException) as error:
+            raise HeadraceError(f"{path}: cannot read the jobs: {error}") from error
 
     def series_kinds(self, trial: str) -> tuple[str, ...]:
         """Probes that left a series of this trial."""
@@ -204,6 +212,7 @@ def _row(values: dict[str, Any], shared: _Shared) -> dict[str, Any]:
         "run": shared.value(run),
         "location": shared.value(values.get("location") or {}),
         "results": shared.value(values.get("results") or {}),
+        "faults": shared.value(values.get("faults") or []),
         "environment": shared.environment(values.get("environment") or {}),
         "cpu_cores": cpu.get("cores"),
         "cpu_busy_s": cpu.get("busy_s"),

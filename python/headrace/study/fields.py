@@ -10,7 +10,8 @@ import copy
 import typing
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -64,6 +65,25 @@ def with_level(written: dict[str, Any], path: NamePath, level: Any) -> dict[str,
         inner = inner[name]
     inner[path[-1]] = level
     return table
+
+
+def drive_names(written: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[NamePath, str]]:
+    """Every place of a table that names a drive of the catalog: fields `drive`, and the values of a table `drives`."""
+    found: list[tuple[NamePath, str]] = []
+    for key, value in written.items():
+        if isinstance(value, dict):
+            found += drive_names(cast("dict[str, Any]", value), (*path, key))
+        elif isinstance(value, str) and (key == "drive" or (path and path[-1] == "drives")):
+            found.append(((*path, key), value))
+    return found
+
+
+def anchor_drives(written: dict[str, Any], base: Path) -> dict[str, Any]:
+    """A copy in which drives that are files (`….toml`) are named by whole paths; relative ones are relative to `base`."""
+    for place, name in drive_names(written):
+        if name.endswith(".toml"):
+            written = with_level(written, place, str((base / Path(name).expanduser()).resolve()))
+    return written
 
 
 @dataclass(frozen=True)

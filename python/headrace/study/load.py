@@ -12,14 +12,20 @@ from pydantic import BaseModel, ValidationError
 from headrace import faults as fault_room
 from headrace import targets as target_room
 from headrace import workloads as workload_room
+from headrace.catalog import entry
 from headrace.document import Document, FieldPath, parse_document, read_document
 from headrace.errors import Fault, StudyError
 from headrace.registry import nearest
-from headrace.study.fields import Address, field_paths, find_field, with_level
+from headrace.study.fields import Address, anchor_drives, drive_names, field_paths, find_field, with_level
 from headrace.study.model import Part, PlanOptions, ReportOptions, RunOptions, Site, Study
 
 VERSION = 1
 """Version of the study file that this Headrace reads."""
+
+FAULT = "fault"
+"""The factor that varies which of the study's faults strikes."""
+NO_FAULT = "none"
+"""Its level without any."""
 
 _TABLES = (
     "headrace",
@@ -98,6 +104,7 @@ class _Loader:
             headrace=VERSION,
             title=str(title),
             file=self.document.file,
+            base=self.base.resolve(),
             targets=targets,
             workloads=workloads,
             factors={},
@@ -135,7 +142,24 @@ class _Loader:
 
     def section(self, name: str, model: type[Model]) -> Model | None:
         table = self.table((name,), self.document.values.get(name, {}))
-        return None if table is None else self.validated((name,), table, model)
+        if table is None:
+            return None
+        if name == "site":
+            self.known_drives((name,), table)
+            table = anchor_drives(table, self.base)
+        return self.validated((name,), table, model)
+
+    def known_drives(self, path: FieldPath, table: dict[str, Any], *, at: FieldPath | None = None) -> None:
+        """Faults of drives that the catalog does not have, or whose file is wrong; placed in the study, or at `at`."""
+        for place, name in drive_names(table):
+            try:
+                entry("drives", name, base=self.base)
+            except StudyError as error:
+                if name.endswith(".toml") and all(fault.line for fault in error.faults):
+                    self.faults += [fault for fault in error.faults if fault not in self.faults]
+                    continue
+                for fault in error.faults:
+                    self.fault(at or (*path, *place), fault.problem, given=name, allowed=fault.allowed)
 
     def validated(
         self, path: FieldPath, table: dict[str, Any], model: type[Model], *, at: FieldPath | None = None
@@ -215,6 +239,8 @@ class _Loader:
                 self.fault((room, name, "kind"), problem, given=kind, allowed=", ".join(kinds))
             else:
                 own = {key: value for key, value in part_table.items() if key != "kind"}
+                if room == "target":
+                    self.known_drives((room, name), own)
                 own = self.anchored(kinds[kind].Options, own)
                 options = self.validated((room, name), own, kinds[kind].Options)
                 found[name] = Part(name=name, kind=kind, written=own, options=options)
@@ -226,7 +252,7 @@ class _Loader:
             value = written.get(name)
             if isinstance(value, str) and value:
                 written = {**written, name: str((self.base / Path(value).expanduser()).resolve())}
-        return written
+        return anchor_drives(written, self.base)
 
     def injected_faults(self, targets: dict[str, Part]) -> list[Any]:
         values = self.document.values.get("fault", [])
@@ -293,6 +319,9 @@ class _Loader:
         return found
 
     def check_levels(self, study: Study, name: str, path: FieldPath, levels: list[Any]) -> None:
+        if name == FAULT:
+            self.check_fault_levels(study, path, levels)
+            return
         addresses = find_factor(study, name)
         rooms = {address.room for address in addresses}
         if not addresses:
@@ -317,10 +346,24 @@ class _Loader:
                 if self._faulty(study, address):
                     continue  # its own faults are named already
                 model, written = self._owner(study, address)
+                if address.room in ("target", "site"):
+                    whole = with_level({}, tuple(address.field.split(".")), level)
+                    self.known_drives(path, whole, at=(*path, index))
                 table = self.anchored(model, with_level(written, tuple(address.field.split(".")), level))
                 self.validated(path, table, model, at=(*path, index))
                 if len(self.faults) > before:
                     break
+
+    def check_fault_levels(self, study: Study, path: FieldPath, levels: list[Any]) -> None:
+        known = [NO_FAULT, *dict.fromkeys(each.label for each in study.faults if each is not None)]
+        if len(known) == 1:
+            self.fault(path, "the study has no [[fault]] to vary")
+            return
+        for index, level in enumerate(levels):
+            if level not in known:
+                near = nearest(str(level), known)
+                problem = "no such fault" + (f'; did you mean "{near}"?' if near else "")
+                self.fault((*path, index), problem, given=level, allowed=", ".join(known))
 
     @staticmethod
     def _faulty(study: Study, address: Address) -> bool:
@@ -379,6 +422,8 @@ def find_factor(study: Study, name: str) -> list[Address]:
         part, _, field = rest.partition(".")
         parts = study.targets if head == "target" else study.workloads
         return _in_part(head, parts[part], field) if part in parts and field else []
+    if name == FAULT and study.faults:
+        return [Address("fault", None, name)]
     if name in RunOptions.model_fields:
         return [Address("run", None, name)]
     found = [address for part in study.targets.values() for address in _in_part("target", part, name)]

@@ -227,5 +227,7 @@ class Study(BaseModel):
     report_options: ReportOptions
     site: Site | None
     faults: list[Any]
+    base: Path = Path()
+    """Folder that relative paths in it are relative to."""
     hash: str
     """Of everything that decides what a trial measures; equal for equal studies however they are written."""

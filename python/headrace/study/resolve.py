@@ -9,8 +9,8 @@ from typing import Any
 
 from headrace import targets as target_room
 from headrace import workloads as workload_room
-from headrace.study.fields import with_level
-from headrace.study.load import find_factor
+from headrace.study.fields import anchor_drives, with_level
+from headrace.study.load import FAULT, find_factor
 from headrace.study.model import RunOptions, Site, Study
 
 
@@ -24,12 +24,16 @@ class Resolved:
     workload_options: Any
     run: RunOptions
     site: Site | None
+    faults: tuple[Any, ...] = ()
+    """Options of the faults that strike this cell."""
 
 
 def applies(study: Study, factor: str, target: str, workload: str) -> bool:
     """Whether a factor varies anything in a cell of this target and workload."""
     if factor in ("target", "workload"):
         return True
+    if factor == FAULT:
+        return any(each.target in (None, target) for each in study.faults)
     wanted = {"target": target, "workload": workload}
     return any(
         address.part is None or address.part == wanted.get(address.room)
@@ -63,7 +67,7 @@ def resolve(study: Study, target: str, workload: str, levels: Mapping[str, Any])
     }
     names = {"target": target, "workload": workload}
     for factor, level in levels.items():
-        if factor in ("target", "workload") or level is None:
+        if factor in ("target", "workload", FAULT) or level is None:
             continue
         for address in find_factor(study, factor):
             if address.part is None or address.part == names.get(address.room):
@@ -72,8 +76,10 @@ def resolve(study: Study, target: str, workload: str, levels: Mapping[str, Any])
                 )
     for name in getattr(target_model, "path_fields", ()):
         if isinstance(tables["target"].get(name), str):
-            path = study.file.resolve().parent / Path(tables["target"][name]).expanduser()
+            path = study.base / Path(tables["target"][name]).expanduser()
             tables["target"] = {**tables["target"], name: str(path)}
+    for name in ("target", "site"):
+        tables[name] = anchor_drives(tables[name], study.base)
     return Resolved(
         target_kind=target_part.kind,
         target_options=target_model.model_validate(tables["target"]),
@@ -81,4 +87,14 @@ def resolve(study: Study, target: str, workload: str, levels: Mapping[str, Any])
         workload_options=workload_model.model_validate(tables["workload"]),
         run=RunOptions.model_validate(tables["run"]),
         site=Site.model_validate(tables["site"]) if study.site is not None or tables["site"] else None,
+        faults=_faults(study, target, levels.get(FAULT)),
+    )
+
+
+def _faults(study: Study, target: str, level: Any) -> tuple[Any, ...]:
+    """The faults of a cell: those of its target, and of the one level when they are a factor."""
+    return tuple(
+        each
+        for each in study.faults
+        if each.target in (None, target) and (level is None or each.label == level)
     )

@@ -77,11 +77,17 @@ def usable_bytes(kind: str, size: int) -> int:
 
 
 def make_filesystem(
-    journal: Journal, device: Path, kind: str, options: Sequence[str], empty_directory: Path
+    journal: Journal,
+    device: Path,
+    kind: str,
+    options: Sequence[str],
+    empty_directory: Path,
+    *,
+    others: Sequence[Path] = (),
 ) -> Entry:
     """Makes a file system on a device that the caller has found free to be overwritten; undoing the entry blanks it.
 
-    `empty_directory` is where mkfs runs, so that no option can be taken for the name of a file. Raises
+    `others` are further devices of a btrfs, which are gone with their data when they are let go. `empty_directory` is where mkfs runs, so that no option can be taken for the name of a file. Raises
     UnsupportedLevelError when mkfs refuses the user's options, HeadraceError for other failures.
     """
     name = str(uuid.uuid4())
@@ -92,7 +98,9 @@ def make_filesystem(
         if kind in ("ext3", "ext4") and "-E" in options:
             defaults = defaults[:2]  # the user's own extended options take their place
         run_program(
-            journal, [f"mkfs.{kind}", *defaults, *own, *options, str(device)], directory=empty_directory
+            journal,
+            [f"mkfs.{kind}", *defaults, *own, *options, str(device), *map(str, others)],
+            directory=empty_directory,
         )
     except HeadraceError as error:
         journal.undo(entry)
@@ -102,6 +110,39 @@ def make_filesystem(
             ) from error
         raise
     return entry
+
+
+_CHECKS = {
+    # Exit codes up to 1 are a file system that is whole, or was put right by its journal.
+    "ext3": ("e2fsck", "-p", "-f"),
+    "ext4": ("e2fsck", "-p", "-f"),
+    "xfs": ("xfs_repair", "-n"),
+    "btrfs": ("btrfs", "check", "--readonly"),
+}
+
+
+def after_crash(journal: Journal, device: Path, kind: str, directory: Path) -> str:
+    """Looks at an unmounted file system as after a crash: lets it recover by its journal or log, and checks it.
+
+    `directory` is an empty one to mount it on. Returns what was found, in a few words. Raises HeadraceError when it cannot
+    be recovered.
+    """
+    command = [*_CHECKS[kind], str(device)]
+    if find_program(command[0]) is None:
+        return f"not checked: {command[0]} is not installed"
+    if kind != "btrfs":
+        # The log is replayed by a mount; e2fsck could do it itself, xfs_repair cannot.
+        from headrace.system.mounts import mount
+
+        journal.undo(mount(journal, str(device), directory, kind, ()))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if done.returncode == 0:
+        return "clean"
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    text = said[-1] if said else f"exit code {done.returncode}"
+    if kind in ("ext3", "ext4") and done.returncode == 1:
+        return f"put right: {text}"
+    raise HeadraceError(f"{kind} on {device} is damaged: {text}")
 
 
 _NOT_SHOWN = {

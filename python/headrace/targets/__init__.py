@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
 from headrace.system.cluster import Cluster, Interface, NodeSettings
+from headrace.system.emulator import EmulatedDevice
 from headrace.system.journal import Journal
 from headrace.system.servers import Server
 
@@ -56,6 +57,13 @@ class Location:
     """Servers that were started for it, by name: what faults strike."""
     cluster: Cluster | None = None
     """Nodes and links that it stands on, when they were built for it: what faults cut."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Environment variables that jobs need to reach it (endpoint, credentials); in no record."""
+    emulated: tuple[EmulatedDevice, ...] = ()
+    """Emulated drives that it lies on, in the order of the drives of a RAID: what faults of drives strike."""
+    look_again: Callable[[], str] | None = None
+    """Takes the file system down as a crash would leave it, checks it, and brings it back; says what the check found. Raises
+    HeadraceError when it is beyond repair."""
 
     def on_node(self, number: int) -> Path | None:
         """The directory on a node that runs jobs."""
@@ -176,6 +184,9 @@ class Target(ABC):
 
         Raises HeadraceError when there is no room or no permission."""
         raise HeadraceError(f"target {self.name}: data sets cannot be put on a target of kind {self.kind!r}")
+
+    def drop_caches(self, context: TargetContext) -> None:
+        """Empties caches of its servers and clients that are not the kernel's, before a cold trial. Raises HeadraceError."""
 
     @abstractmethod
     def release(self, context: TargetContext) -> None:

@@ -21,6 +21,7 @@ from headrace.system.mounts import mount, mount_of
 from headrace.system.owned import make_directories, make_file
 from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
+from headrace.targets.emulated import EmulatedMedium
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.units import Bytes, format_bytes
 
@@ -44,6 +45,21 @@ class Raid(BaseModel):
     level: Literal[0, 1, 5, 6, 10] = Field(description="RAID level")
     drives: int = Field(2, ge=2, description="how many drives of the one kind")
     chunk: Bytes = Field(65536, gt=0, description="bytes on one drive before the next takes over")
+    by: Literal["model", "kernel"] = Field(
+        "model",
+        description="measured: one emulated device that is the RAID, or one a drive and the kernel's own RAID (btrfs)",
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> Raid:
+        least = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}[self.level]
+        if self.drives < least:
+            raise ValueError(f"RAID {self.level} takes {least} drives at least (given {self.drives})")
+        if self.level == 10 and self.drives % 2:
+            raise ValueError(f"RAID 10 takes an even number of drives (given {self.drives})")
+        if self.by == "kernel" and self.level not in (0, 1, 10):
+            raise ValueError(f"the kernel's RAID is btrfs's, which has 0, 1 and 10 (given {self.level})")
+        return self
 
 
 class BlockOptions(TargetOptions):
@@ -58,7 +74,14 @@ class BlockOptions(TargetOptions):
     drive: str | None = Field(
         None, description="a drive of the catalog: emulated when measured, modelled when simulated"
     )
-    size: Bytes | None = Field(None, gt=0, description="bytes of the image or the emulated drive")
+    size: Bytes | None = Field(
+        None, gt=0, description="bytes of the image or the emulated drive (2 GiB when not given)"
+    )
+    memory: Bytes | None = Field(
+        None,
+        gt=0,
+        description="emulated: data that is kept in memory at most; all of its size when not given",
+    )
     raid: Raid | None = Field(None, description="several such drives as one")
     filesystem: Literal["ext3", "ext4", "xfs", "btrfs"] = Field(
         "ext4", description="file system that is made on it"
@@ -81,6 +104,12 @@ class BlockOptions(TargetOptions):
             raise ValueError(f"name one of device, image and drive ({what})")
         if self.device is not None and self.size is not None:
             raise ValueError("a device has its own size; size is for image and drive")
+        if self.memory is not None and self.drive is None:
+            raise ValueError("memory is what an emulated drive's data takes: give drive")
+        if self.raid is not None and self.raid.by == "kernel" and self.filesystem != "btrfs":
+            raise ValueError(
+                f'raid by the kernel is btrfs\'s: filesystem = "btrfs" (given {self.filesystem})'
+            )
         if reason := filesystems.unsafe_options(self.mkfs, self.mount):
             raise ValueError(reason)
         return self
@@ -102,9 +131,14 @@ class BlockTarget(Target):
         super().__init__(name, options)
         self._entries: list[Entry] = []
         self._queue: QueueSettings | None = None
+        self._emulated: EmulatedMedium | None = (
+            EmulatedMedium(name, options) if options.drive is not None else None
+        )
 
     def _objection(self, forced_devices: frozenset[str]) -> HeadraceError | None:
         """Why the medium cannot be used, or must not be overwritten; None when it may be."""
+        if self._emulated is not None:
+            return None  # it comes to be blank
         medium = self.options.medium.resolve()
         try:
             if found := self._medium_problem():
@@ -150,15 +184,20 @@ class BlockTarget(Target):
                 f"{medium.parent} has {free} free, the image takes {format_bytes(options.size)}",
                 "free some space",
             )
-        size, least = self._size(), filesystems.SMALLEST_BYTES[options.filesystem]
+        return self._too_small(str(medium))
+
+    def _too_small(self, medium: str) -> tuple[str, str] | None:
+        size, least = self._size(), filesystems.SMALLEST_BYTES[self.options.filesystem]
         if size is not None and size < least:
             return (
-                f"{medium} of {format_bytes(size)} is too small for {options.filesystem}",
+                f"{medium} of {format_bytes(size)} is too small for {self.options.filesystem}",
                 f"give {format_bytes(least)} at least",
             )
         return None
 
     def _size(self) -> int | None:
+        if self._emulated is not None:
+            return self._emulated.size_bytes
         try:
             return signatures.device_size(self.options.medium)
         except OSError:
@@ -167,10 +206,11 @@ class BlockTarget(Target):
     def _machine_problems(self) -> list[Problem]:
         """What the machine lacks, whatever the medium holds."""
         needed_by = f"target {self.name}"
-        if self.options.drive is not None:
-            what = f'drive = "{self.options.drive}": emulated drives are not yet available'
-            remedy = "name a device or an image, or run the study by `headrace simulate`"
-            return [Problem(what, needed_by, remedy)]
+        if self._emulated is not None:
+            if problems := self._emulated.problems():
+                return problems
+            if small := self._too_small("an emulated drive"):
+                return [Problem(small[0], needed_by, small[1])]
         if os.geteuid() != 0:
             remedy = "run as root, or use a target of kind path"
             return [Problem("formatting and mounting needs root", needed_by, remedy)]
@@ -215,7 +255,14 @@ class BlockTarget(Target):
 
     def free_bytes(self) -> int | None:
         size = self._size()
-        return None if size is None else filesystems.usable_bytes(self.options.filesystem, size)
+        if size is None:
+            return None
+        usable = filesystems.usable_bytes(self.options.filesystem, size)
+        return usable if self.options.memory is None else min(usable, self.options.memory)
+
+    def memory_bytes(self) -> int:
+        """Memory that its emulated drives take at most."""
+        return 0 if self._emulated is None else self._emulated.memory_bytes()
 
     def prepare(self, context: TargetContext) -> Location:
         if reason := self.unsupported():
@@ -239,7 +286,11 @@ class BlockTarget(Target):
         options, journal = self.options, context.journal
         medium: Path = options.medium
         facts: dict[str, Any] = {"medium": str(medium), "mkfs_options": list(options.mkfs)}
-        if options.image is not None:
+        others: list[Path] = []
+        if self._emulated is not None:
+            device, *others = [made.device for made in self._emulated.attach(context)]
+            facts |= self._emulated.description()
+        elif options.image is not None:
             if not medium.exists():
                 self._entries.append(make_file(journal, medium, options.size))
             loop = loops.attach(journal, medium)
@@ -252,10 +303,18 @@ class BlockTarget(Target):
         directory = context.work_dir.resolve() / f"mount-{os.urandom(4).hex()}"
         self._entries.extend(make_directories(journal, directory))
         self._entries.append(
-            filesystems.make_filesystem(journal, device, options.filesystem, options.mkfs, directory)
+            filesystems.make_filesystem(
+                journal,
+                device,
+                options.filesystem,
+                (*self._profiles(), *options.mkfs),
+                directory,
+                others=others,
+            )
         )
+        mounting = (journal, str(device), directory, options.filesystem, options.mount)
         try:
-            self._entries.append(mount(journal, str(device), directory, options.filesystem, options.mount))
+            self._entries.append(mount(*mounting))
         except HeadraceError as error:
             if options.mount:
                 words = ",".join(options.mount)
@@ -272,11 +331,35 @@ class BlockTarget(Target):
             raise UnsupportedLevelError(f"mount options: {reason}")
         storage = storage_of(directory)
         self._queue = QueueSettings(journal, storage)
+        emulated = () if self._emulated is None else self._emulated.devices
+
+        def look_again() -> str:
+            self._queue = None  # its entries are undone with the mount's; the settings stay with the device
+            result = journal.undo(self._entries.pop())
+            if not result.done:
+                raise HeadraceError(f"target {self.name}: {result.text}")
+            found = filesystems.after_crash(journal, device, options.filesystem, directory)
+            self._entries.append(mount(*mounting))
+            self._queue = QueueSettings(journal, storage_of(directory))
+            return found
+
         return Location(
             own_device=True,
             directory=directory,
             device_names=storage.device_names,
+            provenance="emulated" if emulated else "measured",
             description={**storage.as_dict(), **facts},
+            emulated=emulated,
+            look_again=look_again,
+        )
+
+    def _profiles(self) -> tuple[str, ...]:
+        """The options of mkfs.btrfs for a RAID of the kernel's."""
+        raid = self.options.raid
+        return (
+            ()
+            if raid is None or raid.by == "model"
+            else ("-d", f"raid{raid.level}", "-m", f"raid{raid.level}")
         )
 
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
@@ -294,6 +377,8 @@ class BlockTarget(Target):
             result = context.journal.undo(self._entries.pop())
             if not result.done:
                 left.append(result.text)
+        if self._emulated is not None:
+            left += self._emulated.release(context)
         if left:
             raise HeadraceError(
                 f"target {self.name} could not be put back: {'; '.join(left)}", hint="headrace undo"

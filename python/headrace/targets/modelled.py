@@ -185,7 +185,7 @@ def local_storage(target: Target, site: Any) -> ModelledStorage:
                 given["raid"] = ModelledRaid(level=stand_in.raid or 0, drives=stand_in.count, **chunk)
     given["filesystem"] = given["filesystem"] or "ext4"
     if given["raid"] is not None:
-        given["raid"] = given["raid"].model_dump()
+        given["raid"] = given["raid"].model_dump(exclude={"by"})
     made = volume(target.name, Export.model_validate(given))
     return ModelledStorage(
         place={"volume": target.name}, node_volumes=(made,), description={"drive": given["drive"]}

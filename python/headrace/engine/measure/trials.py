@@ -5,13 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace import faults as fault_room
 from headrace import probes as probe_room
 from headrace import workloads as workload_room
 from headrace.datasets import DatasetSpec
@@ -23,7 +21,8 @@ from headrace.engine.measure.nodes import Nodes
 from headrace.engine.measure.nursery import Nursery
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.placing import OURS, dataset_files, made_dataset
-from headrace.engine.measure.watching import Watching
+from headrace.engine.measure.striking import Striking
+from headrace.engine.measure.watching import Watching, emulator_reports
 from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.plan.trial import Trial
 from headrace.probes import Totals, Watch
@@ -65,6 +64,7 @@ class _Outcome:
     series: dict[str, list[dict[str, Any]]]
     resident_bytes: int | None
     injected: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    emulators: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
 def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRecord) -> dict[str, Any]:
@@ -115,6 +115,7 @@ def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRec
         "results": results,
         "validity": {"valid": status == "done" and not reasons, "reasons": reasons},
         "faults": outcome.injected,
+        "emulators": outcome.emulators,
         "clock": {"release_monotonic_s": outcome.crew.release_monotonic_s},
     }
 
@@ -139,11 +140,13 @@ def _run(
         )
     limits = _memory_limits(stage, run)
     watching = Watching(_probes(), run.series_interval)
-    striking = _Striking(stage.run.study.faults, trial.target, stage)
+    striking = Striking(resolved.faults, stage.location, stage.context.journal)
     packets = _packetiser(stage, run, files, events, workload.dataset(stage.slots_max))
     watched = False
     slots = run.slots * run.nodes
     try:
+        if run.cache == "cold":
+            stage.target.drop_caches(stage.context)
         resident = _prepare_cache(
             run.cache, [Path(file) for file in files if "://" not in file], stage.location, observer
         )
@@ -166,6 +169,8 @@ def _run(
                 )
             )
             watched = True
+            for device in stage.location.emulated:
+                device.reset_report()
             striking.start()
 
         crew = Crew(
@@ -194,6 +199,7 @@ def _run(
                 duration_s=(run.duration or 30.0) if run.load == "sustained" and run.jobs is None else None,
                 jobs_total=run.jobs if run.load == "sustained" else None,
                 adopt=adopt,
+                environment=stage.location.environment,
                 home=lambda slot: stage.nodes.name(slot // run.slots),
                 here=lambda file, slot: _moved(file, directory, stage.location.on_node(slot // run.slots)),
                 namespace=lambda slot: stage.nodes.namespace(slot // run.slots),
@@ -208,6 +214,7 @@ def _run(
             watching.finish()
         raise
     finally:
+        emulators = emulator_reports(stage.location)
         injected = striking.finish()
         for limit in limits:
             limit.close()
@@ -215,7 +222,7 @@ def _run(
         shutil.rmtree(meeting, ignore_errors=True)
         _drop_empty_logs(record.keep)
     series, totals = watching.finish()
-    return _Outcome(applied, crew, totals, series, resident, injected)
+    return _Outcome(applied, crew, totals, series, resident, injected, emulators)
 
 
 def _memory_limits(stage: Stage, run: RunOptions) -> list[MemoryLimit]:
@@ -387,7 +394,8 @@ def _reasons(
     stage: Stage, resolved: Resolved, workload: Workload, outcome: _Outcome, values: dict[str, dict[str, Any]]
 ) -> list[validity.Reason]:
     crew, run = outcome.crew, resolved.run
-    reasons = validity.failed_jobs(crew.jobs)
+    # Jobs that fail under a fault are what the trial is about.
+    reasons = [] if any(fault["fired"] for fault in outcome.injected) else validity.failed_jobs(crew.jobs)
     reasons += validity.settings(
         [setting.as_dict() for setting in outcome.settings], stage.target.read_settings()
     )
@@ -396,6 +404,7 @@ def _reasons(
     reasons += validity.too_short(run, crew.last_done_s)
     reasons += validity.steady(run, crew.jobs, crew.last_done_s)
     reasons += validity.faults(outcome.injected)
+    reasons += validity.lateness(outcome.emulators)
     for totals in outcome.totals.values():
         reasons += [validity.reason(code, text) for code, text in totals.invalid]
     if (
@@ -424,57 +433,3 @@ def _drop_empty_logs(keep: Path) -> None:
     for log in keep.glob("job-*.log"):
         if log.stat().st_size == 0:
             log.unlink()
-
-
-class _Striking:
-    """Strikes the study's faults at their times, in a thread of its own, and lifts them."""
-
-    def __init__(self, options: list[Any], target: str, stage: Stage) -> None:
-        kinds = fault_room.kinds()
-        self._faults = [kinds[each.what](each) for each in options if each.target in (None, target)]
-        self._stage = stage
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._errors: dict[int, str] = {}
-
-    def start(self) -> None:
-        """At the release of the jobs."""
-        if self._faults:
-            self._thread = threading.Thread(target=self._loop, name="headrace-faults", daemon=True)
-            self._thread.start()
-
-    def _loop(self) -> None:
-        begin = time.monotonic()
-        due: list[tuple[float, int, bool]] = []
-        for index, fault in enumerate(self._faults):
-            due.append((fault.options.at, index, True))
-            if fault.options.duration is not None:
-                due.append((fault.options.at + fault.options.duration, index, False))
-        for at, index, strike in sorted(due):
-            if self._stop.wait(max(0.0, at - (time.monotonic() - begin))):
-                return
-            try:
-                if strike:
-                    self._faults[index].strike(self._stage.location, self._stage.context.journal)
-                else:
-                    self._faults[index].lift()
-            except HeadraceError as error:
-                self._errors[index] = error.message
-
-    def finish(self) -> list[dict[str, Any]]:
-        """Lifts all; what each did."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-        for fault in self._faults:
-            fault.lift()
-        return [
-            {
-                "what": type(fault).kind,
-                "at_s": fault.options.at,
-                "duration_s": fault.options.duration,
-                "fired": fault.fired,
-                "error": self._errors.get(index),
-            }
-            for index, fault in enumerate(self._faults)
-        ]

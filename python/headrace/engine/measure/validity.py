@@ -13,6 +13,8 @@ Reason = dict[str, str]
 
 COLD_SHARE = 0.9
 """Of the bytes that jobs asked for, each counted once, this share must come from the device for a cold trial."""
+LATE_SHARE = 0.01
+"""Share of an emulated drive's answers that may be past their bound: the bound holds for the 99th percentile."""
 UNSTEADY_SHARE = 0.25
 """Sustained load: difference between the event rates of the two halves above which it was not steady."""
 
@@ -111,3 +113,24 @@ def faults(injected: Sequence[dict[str, Any]]) -> list[Reason]:
         for fault in injected
         if not fault["fired"]
     ]
+
+
+def lateness(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
+    """Emulated drives that answered too late, or refused data for want of memory, while the jobs ran."""
+    found: list[Reason] = []
+    for report in emulators:
+        name = report["device"]
+        if "error" in report:
+            found.append(reason("emulator-gone", f"the emulated drive {name}: {report['error']}"))
+            continue
+        if report["late_share"] > LATE_SHARE:
+            bound = "4 %" if report["rotational"] else "20 %"
+            text = (
+                f"the emulated drive {name} was late: {report['late_share']:.1%} of {report['lateness_ns']['timed']} answers by more "
+                f"than {bound} of their service time and 30 us (p99 {report['lateness_ns']['p99'] / 1e3:.0f} us); leave it more CPU time"
+            )
+            found.append(reason("emulator-late", text))
+        if report["full"]:
+            text = f"the emulated drive {name} refused {report['full']} writes for want of memory; give it more (size, memory)"
+            found.append(reason("emulator-full", text))
+    return found

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import asdict
 from typing import Any
 
+from headrace.errors import HeadraceError
 from headrace.probes import Probe, Totals, Watch
+from headrace.targets import Location
+
+
+def emulator_reports(location: Location) -> list[dict[str, Any]]:
+    """What the emulated drives of a target did since their reports were reset, and how late; one whose process is gone says so."""
+    found: list[dict[str, Any]] = []
+    for device in location.emulated:
+        try:
+            report = device.report()
+        except HeadraceError as error:
+            found.append({"device": device.name, "error": error.message})
+        else:
+            found.append({"device": device.name, **asdict(report), "late_share": report.late_share})
+    return found
 
 
 class Watching:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.engine import Run, base_record
+from headrace.engine.simulate.faults import fired
 from headrace.plan.trial import Trial
 from headrace.study.resolve import Resolved
 
@@ -23,8 +24,8 @@ def job_rows(trial: Trial, outcome: dict[str, Any], local: bool) -> list[dict[st
                 "job": job["number"],
                 "slot": job["slot"],
                 "node": _number(job["host"]),
-                "exit": "killed" if job["unfinished"] else "ok",
-                "cause": "the sustained load was over" if job["unfinished"] else None,
+                "exit": "killed" if job["unfinished"] else "failed" if job["failed"] else "ok",
+                "cause": _cause(job),
                 "start_s": job["start_ns"] * 1e-9,
                 "end_s": job["end_ns"] * 1e-9,
                 "wall_s": wall_ns * 1e-9,
@@ -45,6 +46,12 @@ def job_rows(trial: Trial, outcome: dict[str, Any], local: bool) -> list[dict[st
             }
         )  # fmt: skip
     return rows
+
+
+def _cause(job: dict[str, Any]) -> str | None:
+    if job["unfinished"]:
+        return "the sustained load was over"
+    return "a read or write of it failed" if job["failed"] else None
 
 
 def _number(host: str) -> int:
@@ -98,7 +105,8 @@ def record_values(
     environment: dict[str, Any],
 ) -> dict[str, Any]:
     """trial.json of a simulated trial."""
-    reasons = _reasons(resolved, outcome, rows)
+    injected = fired(resolved, outcome, outcome["end_ns"] * 1e-9)
+    reasons = _reasons(resolved, outcome, rows, injected)
     ends = [row["end_s"] for row in rows if row["exit"] == "ok"]
     nodes = [host for host in outcome["hosts"] if host["slots"] > 0]
     end_s = outcome["end_ns"] * 1e-9
@@ -139,7 +147,7 @@ def record_values(
         },
         "results": {},
         "validity": {"valid": bool(ends) and not reasons, "reasons": reasons},
-        "faults": [],
+        "faults": injected,
         "clock": {},
     }
 
@@ -161,7 +169,9 @@ def _device(outcome: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reasons(resolved: Resolved, outcome: dict[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+def _reasons(
+    resolved: Resolved, outcome: dict[str, Any], rows: list[dict[str, Any]], injected: list[dict[str, Any]]
+) -> list[dict[str, str]]:
     """Why a simulated trial cannot be trusted."""
     found: list[dict[str, str]] = []
 
@@ -173,8 +183,12 @@ def _reasons(resolved: Resolved, outcome: dict[str, Any], rows: list[dict[str, A
     if outcome["counters"]["out_of_space"]:
         add("out-of-space", "a modelled volume had no room for the data")
     failed = sum(1 for job in outcome["jobs"] if job["errors"])
-    if failed:
+    # Jobs that fail under a fault are what the trial is about.
+    if failed and not any(fault["fired"] for fault in injected):
         add("failed-jobs", f"{failed} of {len(outcome['jobs'])} jobs had failed reads or writes")
+    for fault in injected:
+        if not fault["fired"]:
+            add("fault-did-not-fire", f"{fault['what']} at {fault['at_s']:g} s never took effect")
     last_s = max((row["end_s"] for row in rows if row["exit"] == "ok"), default=0.0)
     if rows and 0 < last_s < resolved.run.shortest:
         add("too-short", f"the trial took {last_s:.3g} s, less than {resolved.run.shortest:g} s")

@@ -1,0 +1,107 @@
+"""Engine `simulate`: the faults of a cell in its scenario, and what they did in its outcome. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace import faults as fault_room
+from headrace.errors import HeadraceError
+from headrace.study.resolve import Resolved
+
+
+def strike(scenario: dict[str, Any], resolved: Resolved, place: dict[str, str]) -> None:
+    """Puts the cell's faults into a scenario whose target lies at `place` (a volume of the nodes, or a service).
+
+    Raises HeadraceError for a fault without a model, or one that this target cannot have.
+    """
+    if not resolved.faults:
+        return
+    scenario["run"]["fail_on_error"] = True
+    for number, options in enumerate(resolved.faults):
+        fault = fault_room.kinds()[options.what](options)
+        modelled = fault.model()
+        if modelled is None:
+            raise HeadraceError(
+                f"fault {options.label}: {options.what} has no model",
+                hint="leave it out of the study that is simulated, or measure the study",
+            )
+        if modelled.drive is not None:
+            _into_drives(scenario, place, modelled.drive, options.label)
+        if modelled.host is not None:
+            _into_hosts(scenario, place, modelled.host, options, number)
+
+
+def _volumes(scenario: dict[str, Any], place: dict[str, str]) -> list[dict[str, Any]]:
+    """The volumes that the target's files lie on."""
+    hosts = [*scenario["nodes"], *scenario["servers"]]
+    if "volume" in place:
+        wanted = {(node["name"], place["volume"]) for node in scenario["nodes"]}
+    else:
+        services = [each for each in scenario["services"] if each["name"] == place["service"]]
+        wanted = {(target["host"], target["volume"]) for service in services for target in service["targets"]}
+    return [
+        volume
+        for host in hosts
+        for volume in host.get("volumes", [])
+        if (host["name"], volume["name"]) in wanted
+    ]
+
+
+def _into_drives(scenario: dict[str, Any], place: dict[str, str], fault: dict[str, Any], label: str) -> None:
+    volumes = _volumes(scenario, place)
+    if not volumes or any("storage" not in volume for volume in volumes):
+        raise HeadraceError(f"fault {label}: the target has no drive of the catalog that it could strike")
+    for volume in volumes:
+        volume["storage"].setdefault("faults", []).append(fault)
+
+
+def _into_hosts(
+    scenario: dict[str, Any], place: dict[str, str], what: dict[str, Any], options: Any, number: int
+) -> None:
+    services = [each for each in scenario["services"] if each["name"] == place.get("service")]
+    if not services:
+        raise HeadraceError(f"fault {options.label}: the target has no servers that it could strike")
+    hosts = list(dict.fromkeys(target["host"] for service in services for target in service["targets"]))
+    scenario.setdefault("faults", []).append(
+        {
+            "at_ns": round(options.at * 1e9),
+            "for_ns": round((options.duration or 0.0) * 1e9),
+            "host": hosts[0],
+            "what": what,
+        }
+    )
+
+
+def fired(resolved: Resolved, outcome: dict[str, Any], end_s: float) -> list[dict[str, Any]]:
+    """What each fault of the cell did, as it stands in the record (docs/records.md)."""
+    drives = [drive for drive in outcome["drives"] if drive["faults_fired"]]
+    found: list[dict[str, Any]] = []
+    of_drives = 0
+    for options in resolved.faults:
+        modelled = fault_room.kinds()[options.what](options).model()
+        seen: dict[str, Any] = {}
+        if modelled is not None and modelled.drive is not None:
+            times = sum(drive["faults_fired"][of_drives] for drive in drives)
+            of_drives += 1
+            if options.what == "power-loss":
+                seen["lost_bytes"] = sum(drive["lost_bytes"] for drive in drives)
+            progress = [drive["rebuilt"] for drive in drives if drive["rebuilt"] is not None]
+            if progress:
+                seen["rebuilt"] = min(progress)
+        else:
+            times = int(outcome["counters"]["faults_fired"])
+        lifted = None if options.duration is None else options.at + options.duration
+        found.append(
+            {
+                "what": options.what,
+                "name": options.label,
+                "at_s": options.at,
+                "duration_s": options.duration,
+                "struck_s": options.at if times else None,
+                "lifted_s": end_s if lifted is None else min(lifted, end_s),
+                "fired": times,
+                "error": None,
+                "seen": seen,
+            }
+        )
+    return found

@@ -1,0 +1,53 @@
+"""Fault `degraded`: a RAID loses a drive and goes on without it; with a duration, a new drive then takes its place and is rebuilt."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from headrace.errors import Problem, UnsupportedLevelError
+from headrace.faults import FaultOptions
+from headrace.faults.drives import DriveFault
+from headrace.system.journal import Journal
+from headrace.targets import Location
+
+
+class RaidFaultOptions(FaultOptions):
+    """Options of what befalls a RAID."""
+
+    drive: int = Field(0, ge=0, description="which drive of the RAID, from 0")
+
+
+class RaidFault(DriveFault):
+    """A fault of a redundant RAID whose drives the model puts together."""
+
+    def check_on(self, target: str, options: Any) -> list[Problem]:
+        """A problem when the target has no RAID that can lose a drive."""
+        raid = getattr(options, "raid", None)
+        if getattr(options, "drive", None) is None or raid is None or raid.level == 0:
+            what = f"fault {self.kind} needs a RAID of drives of the catalog that can lose one, and target {target} has none"
+            return [
+                Problem(what, f"fault {self.options.label}", "raid = { level = 1, drives = 2 }, or 5, 6, 10")
+            ]
+        if getattr(raid, "by", "model") == "kernel":
+            what = f"fault {self.kind} strikes a RAID of the model's, and that of target {target} is the kernel's"
+            return [
+                Problem(what, f"fault {self.options.label}", "drop-off takes a drive from the kernel's RAID")
+            ]
+        return super().check_on(target, options)
+
+    def strike(self, location: Location, journal: Journal) -> None:
+        if len(location.emulated) != 1:
+            raise UnsupportedLevelError(f"{self.kind}: the target is no RAID of the model's")
+        super().strike(location, journal)
+
+
+class Degraded(RaidFault):
+    """A drive of a redundant RAID is out of service."""
+
+    kind: ClassVar[str] = "degraded"
+    Options: ClassVar[type[FaultOptions]] = RaidFaultOptions
+
+    def kind_of_model(self) -> dict[str, Any]:
+        return {"kind": "degraded"}

@@ -1,0 +1,125 @@
+"""What the faults of drives share: which drive, which requests, and how one strikes an emulated device or a modelled one.
+
+The words of a study become one table of the model (crates/model, `FaultSpec`), which the simulator gets with the storage and the
+emulator while jobs run: the same fault in both.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Literal
+
+from pydantic import Field
+
+from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
+from headrace.faults import FaultOptions, InjectedFault, ModelledFault
+from headrace.system.journal import Journal
+from headrace.targets import Location
+from headrace.units import Bytes
+
+SECTOR_BYTES = 512
+
+
+class DriveFaultOptions(FaultOptions):
+    """Options of every fault of a drive."""
+
+    drive: int | None = Field(
+        None, ge=0, description="which drive of a RAID, from 0; every one when not given"
+    )
+
+
+class RequestFaultOptions(DriveFaultOptions):
+    """Options of a fault that befalls requests: which, where and how often."""
+
+    access: Literal["read", "write"] | None = Field(
+        None, description="reads or writes alone; both when not given"
+    )
+    first: Bytes = Field(0, description="first byte of the range of the drive that is affected")
+    length: Bytes | None = Field(
+        None, gt=0, description="bytes of that range; to the end of the drive when not given"
+    )
+    share: float = Field(1.0, gt=0, le=1, description="share of those requests that it meets")
+    at_most: int | None = Field(None, ge=1, description="how often it fires at most")
+
+
+class DriveFault(InjectedFault):
+    """A fault of a drive of the catalog: emulated when measured, modelled when simulated."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._struck: list[tuple[Any, int]] = []
+
+    @abstractmethod
+    def kind_of_model(self) -> dict[str, Any]:
+        """What goes wrong, as the model takes it (`FaultKind`)."""
+
+    def check(self) -> list[Problem]:
+        return []
+
+    def check_on(self, target: str, options: Any) -> list[Problem]:
+        """A problem when the target has no drive of the catalog, or not as many."""
+        if getattr(options, "drive", None) is None:
+            what = f"fault {self.kind} strikes a drive of the catalog, and target {target} has none"
+            remedy = 'give the target drive = "NAME" (emulated when measured), or name another target'
+            return [Problem(what, f"fault {self.options.label}", remedy)]
+        raid = getattr(options, "raid", None)
+        drives = 1 if raid is None else raid.drives
+        number = getattr(self.options, "drive", None)
+        if number is not None and number >= drives:
+            what = f"fault {self.kind}: drive = {number}, and target {target} has {drives}"
+            return [Problem(what, f"fault {self.options.label}", f"0 to {drives - 1}")]
+        return []
+
+    def spec(self, from_s: float, until_s: float | None) -> dict[str, Any]:
+        """The fault as the model takes it (`FaultSpec`), with times of the device's own clock, seconds."""
+        options = self.options
+        made: dict[str, Any] = {"fault": self.kind_of_model(), "from_s": from_s}
+        if until_s is not None:
+            made["until_s"] = until_s
+        if getattr(options, "drive", None) is not None:
+            made["drive"] = options.drive
+        if isinstance(options, RequestFaultOptions):
+            made |= {"probability": options.share, "first_sector": options.first // SECTOR_BYTES}
+            if options.access is not None:
+                made["only"] = options.access
+            if options.length is not None:
+                made["sectors"] = -(-options.length // SECTOR_BYTES)
+            if options.at_most is not None:
+                made["at_most"] = options.at_most
+        return made
+
+    def model(self) -> ModelledFault:
+        """The fault of the storage in a scenario, whose clock starts at the release."""
+        options = self.options
+        until_s = None if options.duration is None else options.at + options.duration
+        return ModelledFault(drive=self.spec(options.at, until_s))
+
+    def strike(self, location: Location, journal: Journal) -> None:
+        for device, drive in self._devices(location):
+            spec = self.spec(0.0, self.options.duration)
+            spec.pop("drive", None)
+            if drive is not None:
+                spec["drive"] = drive
+            self._struck.append((device, device.inject(spec)))
+
+    def _devices(self, location: Location) -> list[tuple[Any, int | None]]:
+        """The emulated devices that it strikes, each with the number of the drive within it. Raises UnsupportedLevelError."""
+        devices = location.emulated
+        if not devices:
+            raise UnsupportedLevelError(
+                f"{self.kind}: {location.directory or location.url} lies on no emulated drive"
+            )
+        drive = getattr(self.options, "drive", None)
+        if len(devices) == 1:
+            return [(devices[0], drive)]
+        # A RAID of the kernel's: each drive is a device of its own.
+        chosen = devices if drive is None else devices[drive : drive + 1]
+        return [(device, None) for device in chosen]
+
+    def lift(self) -> None:
+        while self._struck:
+            device, number = self._struck.pop()
+            try:
+                self.fired += device.lift(number)
+            except HeadraceError as error:
+                self.seen["lift"] = error.message  # its process is gone; the trial says so by its failed jobs

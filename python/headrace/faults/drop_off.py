@@ -1,0 +1,22 @@
+"""Fault `drop-off`: the drive is gone, with everything that it was asked for, until the fault ends."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.faults import FaultOptions
+from headrace.faults.drives import DriveFault, DriveFaultOptions
+
+
+class DropOffOptions(DriveFaultOptions):
+    """`[[fault]]` with `what = "drop-off"`."""
+
+
+class DropOff(DriveFault):
+    """A cable, a backplane, a controller: every request fails at once. A redundant RAID goes on without the drive."""
+
+    kind: ClassVar[str] = "drop-off"
+    Options: ClassVar[type[FaultOptions]] = DropOffOptions
+
+    def kind_of_model(self) -> dict[str, Any]:
+        return {"kind": "drop_off"}

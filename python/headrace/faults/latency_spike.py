@@ -1,0 +1,27 @@
+"""Fault `latency-spike`: requests take longer by a fixed time, all of them or a share."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from headrace.faults import FaultOptions
+from headrace.faults.drives import DriveFault, RequestFaultOptions
+from headrace.units import Seconds
+
+
+class LatencySpikeOptions(RequestFaultOptions):
+    """`[[fault]]` with `what = "latency-spike"`."""
+
+    extra: Seconds = Field(gt=0, le=1e4, description="time that is added to each request that it meets")
+
+
+class LatencySpike(DriveFault):
+    """Retries of a weak sector, thermal recalibration, a pause of the drive's own housekeeping."""
+
+    kind: ClassVar[str] = "latency-spike"
+    Options: ClassVar[type[FaultOptions]] = LatencySpikeOptions
+
+    def kind_of_model(self) -> dict[str, Any]:
+        return {"kind": "latency_spike", "extra_ms": self.options.extra * 1e3}

@@ -1,0 +1,18 @@
+"""Fault `rebuild`: a drive of a RAID is replaced by a new one, which is filled from the others while jobs run."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.faults import FaultOptions
+from headrace.faults.degraded import RaidFault, RaidFaultOptions
+
+
+class Rebuild(RaidFault):
+    """A RAID that rebuilds beside the load, as fast as Linux md lets it (`dev.raid.speed_limit_max`)."""
+
+    kind: ClassVar[str] = "rebuild"
+    Options: ClassVar[type[FaultOptions]] = RaidFaultOptions
+
+    def kind_of_model(self) -> dict[str, Any]:
+        return {"kind": "rebuild"}

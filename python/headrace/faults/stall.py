@@ -1,0 +1,29 @@
+"""Fault `stall`: nothing that the drive is asked for ends before the fault does."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from headrace.faults import FaultOptions
+from headrace.faults.drives import DriveFault, RequestFaultOptions
+from headrace.units import Seconds
+
+
+class StallOptions(RequestFaultOptions):
+    """`[[fault]]` with `what = "stall"`."""
+
+    duration: Seconds | None = Field(  # pyright: ignore[reportGeneralTypeIssues]
+        gt=0, description="how long nothing ends; the kernel gives a request up after 20 s and more"
+    )
+
+
+class Stall(DriveFault):
+    """A drive that stops answering for a while."""
+
+    kind: ClassVar[str] = "stall"
+    Options: ClassVar[type[FaultOptions]] = StallOptions
+
+    def kind_of_model(self) -> dict[str, Any]:
+        return {"kind": "stall"}
