@@ -1,37 +1,320 @@
-"""Target `xrootd`: whole files on data servers behind a redirector, vectored reads, in virtual time. Also stands for a site's storage
-element that jobs read over the network."""
+"""Target `xrootd`: XRootD data servers that are started for the study or are there already; jobs read `root://` URLs. The same in virtual time,
+where it also stands for a site's storage element that jobs read over the network.
+
+One data server stands alone; several have a redirector before them; XCache can stand before all. With `bricks = { on = "node" }` the data
+servers stand on the nodes that run jobs, and workers fed by packets read the files of their own node past the server, as PROOF does.
+"""
 
 from __future__ import annotations
 
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from headrace.targets import ModelledStorage, TargetOptions
-from headrace.targets.modelled import Bricks, ModelledTarget, ServedOptions
+from headrace.errors import HeadraceError
+from headrace.system.cluster import Node, NodeSettings
+from headrace.system.processes import run_program
+from headrace.system.requirements import missing_program
+from headrace.system.servers import Server, xrootd
+from headrace.targets import Held, Location, ModelledStorage, Problem, TargetContext, TargetOptions
+from headrace.targets.modelled import Bricks, Export, ServedOptions
+from headrace.targets.served import READY_S, ServedTarget, link_settings
+from headrace.units import Bytes
+
+
+class XCache(BaseModel):
+    """`cache = { … }`: an XCache between clients and data servers, on a node of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    memory: Bytes = Field(1 << 30, ge=1 << 30, description="memory for blocks on their way (whole GiB)")
+    block: Bytes = Field(512 << 10, ge=4096, description="bytes that are fetched and kept together")
+    prefetch: int = Field(0, ge=0, description="blocks that are fetched ahead")
+
+
+class DataServers(Bricks):
+    """Where the data servers are, and what they store on."""
+
+    on: str = Field(
+        "server",
+        description='"server": nodes of their own; "node": those that run jobs; or a [site.server.NAME]',
+    )
 
 
 class XrootdOptions(ServedOptions):
     """`[target.NAME]` with `kind = "xrootd"`."""
 
-    bricks: Bricks = Field(
-        default_factory=lambda: Bricks.model_validate({}),
+    bricks: DataServers = Field(
+        default_factory=lambda: DataServers.model_validate({}),
         description="where the data servers are, and what they store on",
+    )
+    path: str = Field(
+        xrootd.TREE,
+        pattern="^/",
+        description="with `address`: the folder of that server that the study may use",
+    )
+    threads: int | None = Field(None, ge=2, description="threads of each data server, at most")
+    cache: XCache | None = Field(None, description="an XCache before the data servers")
+    local_first: bool = Field(
+        True, description="workers fed by packets read files of their own node's data server from its disk"
     )
 
 
-class Xrootd(ModelledTarget):
+class Xrootd(ServedTarget):
     """XRootD data servers."""
 
     kind = "xrootd"
     Options: ClassVar[type[TargetOptions]] = XrootdOptions
     service_kind = "xrootd"
+    by_url: ClassVar[bool] = True
+    server_kinds: ClassVar[tuple[type[Server], ...]] = (xrootd.Xrootd,)
+
+    def __init__(self, name: str, options: Any) -> None:
+        super().__init__(name, options)
+        self._front = ""
+        self._client: Node | None = None
+        self._storages: dict[str, Path] = {}
+        self._cache_storage: Path | None = None
+
+    # -- before it is there ---------------------------------------------------------------------------------
+
+    @override
+    def export(self) -> Export:
+        return self.options.bricks
+
+    @property
+    def on_nodes(self) -> bool:
+        """True when the data servers stand on the nodes that run jobs."""
+        return self.options.bricks.on == "node"
+
+    @override
+    def site_server(self, site: Any) -> Any:
+        named = self.options.bricks.on
+        if self.options.server is None and named not in ("node", "server"):
+            return type(self)(self.name, self.options.model_copy(update={"server": named})).site_server(site)
+        return super().site_server(site)
+
+    @property
+    def redirected(self) -> bool:
+        """True when a redirector stands before the data servers."""
+        return self.on_nodes or (self.options.servers or 1) > 1
+
+    @override
+    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+        if not self.needs_cluster():
+            return ()
+        wanted = [] if self.on_nodes else list(super().nodes_wanted(site))
+        link = link_settings(None, site.node.link if site else None)
+        if self.redirected or len(wanted) > 1:
+            wanted.append(NodeSettings(f"{self.name}-redirector", link))
+        if self.options.cache is not None:
+            wanted.append(NodeSettings(f"{self.name}-cache", link))
+        return tuple(wanted)
+
+    @override
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        problems = super().check(forced_devices)
+        needed_by = f"target {self.name}"
+        if not self.needs_cluster() and (missing := missing_program("xrdcp", needed_by)) is not None:
+            problems.append(missing)
+        for library in ("XRootD.client", "fsspec_xrootd"):
+            try:
+                __import__(library)
+            except ImportError as error:
+                problems.append(Problem(f"{library}: {error}", needed_by, "pip install fsspec-xrootd xrootd"))
+        return problems
+
+    # -- coming to be ---------------------------------------------------------------------------------------
+
+    @override
+    def bring_up(self, context: TargetContext) -> Location:
+        options: XrootdOptions = self.options
+        if options.address is not None:
+            return self._found(context, options.address)
+        cluster = self.cluster(context)
+        names = list(context.client_nodes) if self.on_nodes else self._data_nodes(context)
+        if self.on_nodes and options.servers is not None:
+            names = names[: options.servers]
+        redirector = f"{self.name}-redirector"
+        manager = cluster.find(redirector)
+        if manager is not None:
+            settings = xrootd.XrootdSettings("redirector", manager.address)
+            self.launched(
+                xrootd.Xrootd(redirector, manager, settings), context, self._folder(context, redirector)
+            )
+        for number, name in enumerate(names):
+            storage = self.storage(context, number)
+            role = "alone" if manager is None else "data"
+            settings = xrootd.XrootdSettings(role, manager.address if manager else None, options.threads)
+            self.launched(xrootd.Xrootd(f"{name}-data", cluster[name], settings), context, storage)
+            self._storages[name] = storage
+        for server in self.servers.values():
+            server.wait_ready(READY_S)
+        front = manager or cluster[names[0]]
+        if options.cache is not None:
+            front = self._cached(context, cluster[f"{self.name}-cache"], front, options.cache)
+        self._front, self._client = f"{front.address}:{xrootd.PORT}", self.clients(context)[0]
+        self._wait_for_servers(context, manager)
+        devices, media = self.media_facts(list(self._storages.values()))
+        return Location(
+            directory=None,
+            url=f"root://{self._front}/{xrootd.TREE}",
+            device_names=devices,
+            own_device=True,
+            network=True,
+            interfaces=cluster.interfaces,
+            servers=dict(self.servers),
+            cluster=cluster,
+            environment=dict(xrootd.CLIENT_ENVIRONMENT),
+            description={
+                **media,
+                "server": {"program": "xrootd", "data_servers": names, "redirector": manager is not None},
+                "cache": None if options.cache is None else options.cache.model_dump(mode="json"),
+                "cluster": cluster.as_dict(),
+            },
+        )
+
+    def _data_nodes(self, context: TargetContext) -> list[str]:
+        others = {*context.client_nodes, f"{self.name}-redirector", f"{self.name}-cache"}
+        return [node.name for node in self.cluster(context) if node.name not in others]
+
+    @override
+    def server_node(self, number: int) -> str:
+        named = self.options.bricks.on
+        base = self.options.server or (named if named not in ("node", "server") else self.name)
+        return f"{base}-{number}"
+
+    def _folder(self, context: TargetContext, name: str) -> Path:
+        folder = context.work_dir / f"storage-{name}"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _cached(self, context: TargetContext, node: Node, origin: Node, cache: XCache) -> Node:
+        self._cache_storage = self._folder(context, node.name)
+        settings = xrootd.CacheSettings(
+            f"{origin.address}:{xrootd.PORT}", cache.memory, cache.block, cache.prefetch
+        )
+        server = xrootd.Xrootd(node.name, node, xrootd.XrootdSettings("cache", cache=settings))
+        self.started(server, context, self._cache_storage)
+        return node
+
+    def _wait_for_servers(self, context: TargetContext, manager: Node | None) -> None:
+        """A redirector sends clients away until its data servers have come to it."""
+        if manager is None:
+            return
+        deadline = time.monotonic() + READY_S
+        for name, storage in self._storages.items():
+            probe = xrootd.where(storage, f"{xrootd.TREE}/.ready-{name}")
+            probe.write_text("")
+            while True:
+                try:
+                    self._ask(
+                        context, f"{manager.address}:{xrootd.PORT}", "stat", f"{xrootd.TREE}/{probe.name}"
+                    )
+                    break
+                except HeadraceError as error:
+                    if time.monotonic() > deadline:
+                        raise HeadraceError(
+                            f"target {self.name}: the data server of {name} did not come to its redirector "
+                            f"within {READY_S:g} s: {error.message}"
+                        ) from error
+                    time.sleep(0.3)
+            probe.unlink()
+
+    def _ask(self, context: TargetContext, server: str, *words: str) -> str:
+        """One question by xrdfs, from the first node that runs jobs."""
+        patience = [f"{name}={value}" for name, value in xrootd.CLIENT_ENVIRONMENT.items()]
+        argv = ["env", *patience, "xrdfs", server, *words]
+        command = self._client.command(argv) if self._client is not None else argv
+        return run_program(context.journal, command, timeout_s=20)
+
+    def _found(self, context: TargetContext, address: str) -> Location:
+        options: XrootdOptions = self.options
+        self._front = address if ":" in address else f"{address}:{xrootd.PORT}"
+        try:
+            self._ask(context, self._front, "stat", options.path)
+        except HeadraceError as error:
+            raise HeadraceError(
+                f"target {self.name}: {self._front} does not show {options.path}: {error.message}",
+                hint="is the address right, is the path exported, and may this user (certificate, token) see it?",
+            ) from error
+        return Location(
+            directory=None,
+            url=f"root://{self._front}/{options.path}",
+            network=True,
+            environment=dict(xrootd.CLIENT_ENVIRONMENT),
+            description={"server": {"address": self._front, "path": options.path}},
+        )
+
+    # -- data -----------------------------------------------------------------------------------------------
+
+    @override
+    def upload(
+        self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
+    ) -> list[Held]:
+        if not self._storages:
+            return self._copied(files, folder, context, say)
+        held: list[Held] = []
+        names = list(self._storages)
+        for number, file in enumerate(files):
+            # On the data servers in turn, past them: their own disks are this machine's.
+            name = names[number % len(names)]
+            path = f"{xrootd.TREE}/{folder}/{file.name}"
+            place = xrootd.where(self._storages[name], path)
+            if not place.exists() or place.stat().st_size != file.stat().st_size:
+                say(f"copying {file.name} to the data server of {name}")
+                place.parent.mkdir(parents=True, exist_ok=True)
+                unfinished = place.with_suffix(".partial")
+                shutil.copyfile(file, unfinished)
+                unfinished.replace(place)
+            local = place if self.on_nodes and self.options.local_first else None
+            held.append(Held(f"root://{self._front}/{path}", name, local))
+        return held
+
+    def _copied(
+        self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
+    ) -> list[Held]:
+        """To a server that is there, by xrdcp."""
+        held: list[Held] = []
+        for file in files:
+            path = f"{self.options.path.rstrip('/')}/{folder}/{file.name}"
+            size = file.stat().st_size
+            try:
+                there = f"Size:   {size}" in self._ask(context, self._front, "stat", path)
+            except HeadraceError:
+                there = False
+            url = f"root://{self._front}/{path}"
+            if not there:
+                say(f"copying {file.name} to {self._front}")
+                run_program(context.journal, ["xrdcp", "--force", "--silent", "--path", str(file), url])
+            held.append(Held(url))
+        return held
+
+    @override
+    def drop_caches(self, context: TargetContext) -> None:
+        """XCache is emptied: it begins anew with nothing in its storage."""
+        server = self.servers.get(f"{self.name}-cache")
+        if server is None or self._cache_storage is None:
+            return
+        server.kill()
+        for entry in self._cache_storage.iterdir():
+            shutil.rmtree(entry)
+        server.restart(READY_S)
+
+    @override
+    def release(self, context: TargetContext) -> None:
+        self._storages.clear()
+        self._cache_storage, self._client = None, None
+        super().release(context)
 
     @override
     def model(self, site: Any) -> ModelledStorage:
         """Data servers on the compute nodes (a job on the same node reads its disk), or on servers."""
         options: XrootdOptions = self.options
-        if options.server is not None:
+        if options.server is not None or options.bricks.on == "server":
             return self.served(site, options.bricks, {})
         return self.on_bricks(site, options.bricks, {})

@@ -11,7 +11,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,8 @@ class CrewTask:
     """A file of the data set as the node of a slot has it mounted."""
     namespace: Callable[[int], str | None] = field(default=lambda slot: None)
     """The network namespace that the job of a slot runs in; None: the machine's own."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Environment variables that jobs need to reach the storage."""
     out_of_memory: Callable[[], int] | None = None
     """How many processes the kernel has killed for memory so far."""
     released: Callable[[list[int]], None] = field(default=lambda pids: None)
@@ -166,6 +168,7 @@ class Crew:
                 task.network,
                 log,
                 task.namespace(slot),
+                task.environment,
             )
         )
         self._members.append(member)

@@ -11,8 +11,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ class JobOrder:
     log: Path
     namespace: str | None = None
     """The network namespace of the node that it runs on."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """What it needs to reach the storage."""
 
 
 def serve(channel: Channel) -> int:
@@ -46,6 +48,7 @@ def serve(channel: Channel) -> int:
     order: JobOrder
     order, _ = channel.receive()
     _redirect(order.log)
+    os.environ.update(order.environment)
     if order.namespace is not None:
         from headrace.system.cluster.namespaces import enter
 

@@ -92,6 +92,10 @@ class Cluster:
             known = ", ".join(self._nodes)
             raise HeadraceError(f"the cluster has no node {name}; it has: {known}") from None
 
+    def find(self, name: str) -> Node | None:
+        """The node of that name, or None."""
+        return self._nodes.get(name)
+
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes.values())
 

@@ -164,7 +164,7 @@ class Server(ABC):
         if self.context is None:
             return "it never ran"
         lines: list[str] = []
-        for file in sorted(self.context.log_dir.glob(f"{self.name}*.log")):
+        for file in sorted(self.context.log_dir.rglob("*.log")):
             with file.open("rb") as log:
                 log.seek(max(0, file.stat().st_size - _TAIL_BYTES))
                 lines += log.read().decode(errors="replace").strip().splitlines()[-4:]
