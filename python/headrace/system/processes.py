@@ -134,7 +134,12 @@ def start_process(
 
 
 def run_program(
-    journal: Journal, argv: Sequence[str], *, directory: Path | None = None, timeout_s: float | None = None
+    journal: Journal,
+    argv: Sequence[str],
+    *,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
 ) -> str:
     """Runs a program to its end and returns what it said on standard output.
 
@@ -142,7 +147,12 @@ def run_program(
     no longer at work. Raises MissingError when it is not installed, HeadraceError with its own words when it fails.
     """
     started = start_process(
-        journal, argv, directory=directory, output=subprocess.PIPE, errors=subprocess.PIPE
+        journal,
+        argv,
+        environment=environment,
+        directory=directory,
+        output=subprocess.PIPE,
+        errors=subprocess.PIPE,
     )
     try:
         said, complaint = started.process.communicate(timeout=timeout_s)

@@ -14,15 +14,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
-from headrace.system.cluster import Node, NodeSettings
+from headrace.system.cluster import Node
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server
 from headrace.system.servers.glusterfs import Client, Glusterd, Layout, Volume
 from headrace.system.storage import storage_of
 from headrace.targets import Location, ModelledStorage, Setting, TargetContext, TargetOptions
+from headrace.targets.bricks import BricksTarget
 from headrace.targets.glusterfs_settings import NAMES, VolumeSettings
-from headrace.targets.modelled import Bricks, Export, ServedOptions
-from headrace.targets.served import READY_S, ServedTarget
+from headrace.targets.modelled import Bricks, ServedOptions
+from headrace.targets.served import READY_S
 from headrace.units import Bytes, Seconds
 
 _VOLUME = "headrace"
@@ -103,7 +104,7 @@ class GlusterfsOptions(ServedOptions):
         return Layout(disperse=each.data + each.redundancy, redundancy=each.redundancy)
 
 
-class Glusterfs(ServedTarget):
+class Glusterfs(BricksTarget):
     """A GlusterFS volume."""
 
     kind = "glusterfs"
@@ -121,76 +122,16 @@ class Glusterfs(ServedTarget):
 
     # -- before it is there ---------------------------------------------------------------------------------
 
-    @property
-    def _on_nodes(self) -> bool:
-        return self.options.bricks.on == "node"
-
     @override
-    def site_server(self, site: Any) -> Any:
-        if self._on_nodes or self.options.address is not None:
-            return None if self.options.server is None else super().site_server(site)
-        if site is None or self.options.bricks.on not in site.server:
-            raise HeadraceError(
-                f"target {self.name}: bricks are on {self.options.bricks.on!r}, and there is no [site.server.{self.options.bricks.on}]"
-            )
-        return site.server[self.options.bricks.on]
-
-    @override
-    def server_count(self, site: Any) -> int:
-        """As many as hold a whole set of copies, when nobody says."""
-        found = self.site_server(site)
-        if self.options.servers is not None:
-            return self.options.servers
-        return found.count if found is not None else self.options.layout.set_bricks
-
-    @override
-    def server_node(self, number: int) -> str:
-        return f"{self.name if self._on_nodes else self.options.bricks.on}-{number}"
-
-    def _separate_servers(self) -> bool:
-        """Whether bricks have nodes of their own; else they are on the nodes that run jobs."""
-        return not self._on_nodes or self.options.servers is not None
-
-    @override
-    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
-        return super().nodes_wanted(site) if self._separate_servers() else ()
-
-    @override
-    def export(self) -> Export:
-        return self.options.bricks
+    def copies(self) -> int:
+        return self.options.layout.set_bricks
 
     @override
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
-        needed_by = f"target {self.name}"
         if not self.needs_cluster():
-            lacking = missing_program("glusterfs", needed_by)
+            lacking = missing_program("glusterfs", f"target {self.name}")
             return [lacking] if lacking else []
-        problems = super().check(forced_devices)
-        if reason := self._too_few():
-            problems.append(
-                Problem(
-                    reason,
-                    needed_by,
-                    "give it more servers, or fewer copies",
-                    fatal=False,
-                    without="its trials are recorded as unsupported",
-                    level=("replicas", str(self.options.replicas)),
-                )
-            )
-        return problems
-
-    def _too_few(self) -> str | None:
-        servers = self.options.servers
-        needed = self.options.layout.set_bricks
-        if servers is not None and servers < needed:
-            return (
-                f"{servers} servers are fewer than the {needed} that a file's copies or pieces have to be on"
-            )
-        return None
-
-    @override
-    def unsupported(self) -> str | None:
-        return self._too_few() or super().unsupported()
+        return super().check(forced_devices)
 
     # -- coming to be and going away ------------------------------------------------------------------------
 
@@ -199,15 +140,7 @@ class Glusterfs(ServedTarget):
         if self.options.address is not None:
             return self._found(context, self.options.address, str(self.options.volume))
         cluster = self.cluster(context)
-        if self._separate_servers():
-            own = f"{self.server_node(0).rpartition('-')[0]}-"
-            nodes = [
-                node
-                for node in cluster
-                if node.name.startswith(own) and node.name not in context.client_nodes
-            ]
-        else:
-            nodes = self.clients(context)
+        nodes = self.brick_nodes(context)
         bricks_each = self._bricks_each(len(nodes))
         servers: list[Glusterd] = []
         storages: list[list[Path]] = []
@@ -261,10 +194,6 @@ class Glusterfs(ServedTarget):
     def _bricks_each(self, servers: int) -> int:
         """Bricks of a server: asked for, or the fewest with which all sets of copies are whole."""
         needed = self.options.layout.set_bricks
-        if servers < needed:
-            raise UnsupportedLevelError(
-                f"target {self.name}: {servers} nodes with bricks are fewer than the {needed} that a file's copies or pieces have to be on"
-            )
         asked = self.options.bricks_per_server
         if asked is None:
             return next(each for each in range(1, needed + 1) if servers * each % needed == 0)

@@ -1,15 +1,33 @@
-"""Target `hdfs`: blocks on data nodes, a name node, a pipeline of replicas on writes, in virtual time."""
+"""Target `hdfs`: blocks on data nodes, a name node, a pipeline of replicas on writes. Jobs read it by URL, without Java.
+
+Measured: real name and data nodes (system/servers/hdfs.py) on servers or on the compute nodes, where a job reads the copy on its own
+node first; or with `address` a Hadoop cluster that is there. The same in virtual time.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
 
-from headrace.targets import ModelledStorage, TargetOptions
-from headrace.targets.modelled import Bricks, ModelledTarget, ServedOptions
-from headrace.units import Bytes
+from headrace.errors import HeadraceError, Problem
+from headrace.system.cluster import Node, NodeSettings
+from headrace.system.servers import Server
+from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameNode
+from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
+from headrace.targets.bricks import BricksTarget
+from headrace.targets.by_url import put, try_writing
+from headrace.targets.modelled import Bricks, ServedOptions
+from headrace.targets.served import link_settings
+from headrace.units import Bytes, Seconds
+
+_READY_S = 90.0
+"""Several Java processes start at once."""
+_JOINED_S = 30.0
 
 
 class HdfsOptions(ServedOptions):
@@ -20,15 +38,138 @@ class HdfsOptions(ServedOptions):
         description="where the data nodes are, and what they store on",
     )
     replicas: int = Field(3, ge=1, description="copies of each block")
-    block_size: Bytes = Field(64 << 20, ge=1 << 20, description="bytes of a block")
+    block_size: Bytes = Field(64 << 20, ge=1 << 20, multiple_of=512, description="bytes of a block")
+    path: str = Field(
+        "/headrace", pattern=r"^/", description="with `address`: a folder that may be written to"
+    )
+    heartbeat: Seconds = Field(
+        3.0, ge=1, le=60, description="measured: how often a data node reports to the name node"
+    )
+    dead_after: Seconds = Field(
+        630.0,
+        gt=0,
+        description="measured: silence after which the name node gives a data node up and copies its blocks",
+    )
+    heap: Bytes = Field(256 << 20, ge=64 << 20, description="measured: Java heap of each server")
 
 
-class Hdfs(ModelledTarget):
+class Hdfs(BricksTarget):
     """A Hadoop filesystem."""
 
     kind = "hdfs"
     Options: ClassVar[type[TargetOptions]] = HdfsOptions
     service_kind = "hdfs"
+    by_url: ClassVar[bool] = True
+    server_kinds: ClassVar[tuple[type[Server], ...]] = (NameNode,)
+
+    options: HdfsOptions
+
+    def __init__(self, name: str, options: Any) -> None:
+        super().__init__(name, options)
+        self._url = ""
+        self._uploads_from: Node | None = None
+
+    @override
+    def copies(self) -> int:
+        return self.options.replicas
+
+    @property
+    def _name_node(self) -> str:
+        return f"{self.name}-name"
+
+    @override
+    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+        """The data nodes', and one for the name node."""
+        if not self.needs_cluster():
+            return ()
+        link = link_settings(site.node.link if site is not None else None)
+        return (NodeSettings(name=self._name_node, link=link), *super().nodes_wanted(site))
+
+    @override
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        problems = super().check(forced_devices)
+        least_s = 10 * round(self.options.heartbeat)
+        if self.options.dead_after <= least_s:
+            problems.append(
+                Problem(
+                    f"dead_after = {self.options.dead_after:g} s",
+                    f"target {self.name}",
+                    f"HDFS waits for ten heartbeats at least: name more than {least_s} s, or a shorter heartbeat",
+                )
+            )
+        return problems
+
+    @override
+    def bring_up(self, context: TargetContext) -> Location:
+        options = self.options
+        if options.address is not None:
+            self._uploads_from = None
+            port = "" if ":" in options.address else f":{RPC_PORT}"
+            self._url = f"hdfs://{options.address}{port}{options.path.rstrip('/')}"
+            self._try(context, "look at address (the name node's RPC port), path and its owner")
+            return Location(
+                directory=None, url=self._url, network=True, description={"name_node": options.address}
+            )
+        cluster = self.cluster(context)
+        nodes = self.brick_nodes(context)
+        heartbeat_s = round(options.heartbeat)
+        settings = HdfsSettings(
+            replicas=options.replicas,
+            block_bytes=options.block_size,
+            heartbeat_s=heartbeat_s,
+            recheck_s=(options.dead_after - 10 * heartbeat_s) / 2,
+            heap_bytes=options.heap,
+        )
+        name_node = NameNode(self._name_node, cluster[self._name_node], settings)
+        self.launched(name_node, context, context.work_dir)
+        storages = [self.storage(context, number) for number in range(len(nodes))]
+        for node, storage in zip(nodes, storages, strict=True):
+            self.launched(DataNode(node.name, node, settings, name_node), context, storage)
+        for server in self.servers.values():
+            server.wait_ready(_READY_S)
+        self._url = f"{name_node.url}{options.path.rstrip('/')}"
+        self._uploads_from = self.clients(context)[0]
+        self._try(context, None)
+        devices, media = self.media_facts(storages)
+        return Location(
+            directory=None,
+            url=self._url,
+            device_names=devices,
+            own_device=bool(self._media),
+            network=True,
+            interfaces=cluster.interfaces,
+            servers=dict(self.servers),
+            cluster=cluster,
+            description={
+                **media,
+                "hdfs": {
+                    "name_node": name_node.url,
+                    "data_nodes": [node.name for node in nodes],
+                    "on": "servers" if self.separate_servers() else "compute nodes",
+                    "replicas": options.replicas,
+                    "block_bytes": options.block_size,
+                    "dead_after_s": settings.dead_after_s,
+                },
+                "cluster": cluster.as_dict(),
+            },
+        )
+
+    def _try(self, context: TargetContext, hint: str | None) -> None:
+        # A data node that has just joined takes blocks a moment later, when its first report is through.
+        deadline = time.monotonic() + (_JOINED_S if self.needs_cluster() else 0.0)
+        while True:
+            try:
+                try_writing(self._url, self._uploads_from, context, {})
+                return
+            except HeadraceError as error:
+                if time.monotonic() > deadline:
+                    raise HeadraceError(error.message, hint=hint) from error
+
+    @override
+    def upload(
+        self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
+    ) -> list[Held]:
+        return put(files, f"{self._url}/{folder}", self._uploads_from, context, {}, say)
 
     @override
     def model(self, site: Any) -> ModelledStorage:

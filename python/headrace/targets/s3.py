@@ -1,0 +1,162 @@
+"""Target `s3`: objects in a bucket, read by URL. Measured: a server that is started for the study (system/servers/s3.py), or with
+`endpoint` any that is there, with credentials from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from headrace.errors import HeadraceError, Problem
+from headrace.readers.remote import PATIENCE
+from headrace.system.cluster import Node
+from headrace.system.servers import Server
+from headrace.system.servers.s3 import S3Gateway
+from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
+from headrace.targets.by_url import put, try_writing
+from headrace.targets.modelled import Export, ServedOptions
+from headrace.targets.served import ServedTarget
+from headrace.units import Seconds
+
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+class S3Options(ServedOptions):
+    """`[target.NAME]` with `kind = "s3"`."""
+
+    export: Export = Field(
+        default_factory=lambda: Export.model_validate({}), description="what the server stores on"
+    )
+    endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^/]+/?$",
+        description="URL of a server that is there already, such as https://s3.example.org; none is started then",
+    )
+    bucket: str = Field(
+        "headrace", min_length=3, description="with `endpoint`: a bucket that may be written to"
+    )
+    region: str = Field("us-east-1", description="what the server takes for its region")
+    patience: Seconds | None = Field(
+        None, gt=0, description="after which a request that the server does not answer fails (60 s)"
+    )
+
+    @model_validator(mode="after")
+    def _one_name(self) -> S3Options:
+        if self.address is not None:
+            raise ValueError("a server that is there is named by its endpoint")
+        if self.endpoint is not None and "bucket" not in self.model_fields_set:
+            raise ValueError("with an endpoint, name a bucket that may be written to")
+        return self
+
+
+class S3(ServedTarget):
+    """A bucket."""
+
+    kind = "s3"
+    Options: ClassVar[type[TargetOptions]] = S3Options
+    service_kind = "s3"
+    by_url: ClassVar[bool] = True
+    server_kinds: ClassVar[tuple[type[Server], ...]] = (S3Gateway,)
+
+    options: S3Options
+
+    def __init__(self, name: str, options: Any) -> None:
+        super().__init__(name, options)
+        self._environment: dict[str, str] = {}
+        self._uploads_from: Node | None = None
+
+    @override
+    def needs_cluster(self) -> bool:
+        return self.options.endpoint is None
+
+    @override
+    def server_count(self, site: Any) -> int:
+        """One endpoint, whatever the site has."""
+        return 1
+
+    @override
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        if self.needs_cluster():
+            return super().check(forced_devices)
+        lacking = [key for key in _KEYS if not os.environ.get(key)]
+        if lacking and not os.environ.get("AWS_PROFILE"):
+            what = f"no credentials: {' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not set"
+            return [Problem(what, f"target {self.name}", f"export {'=… '.join(lacking)}=…, or AWS_PROFILE")]
+        return []
+
+    @property
+    def url(self) -> str:
+        """Of the bucket."""
+        return f"s3://{self.options.bucket}"
+
+    @override
+    def bring_up(self, context: TargetContext) -> Location:
+        options = self.options
+        self._environment = {"AWS_REGION": options.region}
+        if options.patience is not None:
+            self._environment[PATIENCE] = f"{options.patience:g}"
+        if options.endpoint is not None:
+            self._environment["AWS_ENDPOINT_URL_S3"] = options.endpoint.rstrip("/")
+            self._uploads_from = None
+            self._try(context, "look at endpoint, bucket, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+            return Location(
+                directory=None,
+                url=self.url,
+                network=True,
+                environment=self._environment,
+                description={"endpoint": options.endpoint, "bucket": options.bucket},
+            )
+        cluster = self.cluster(context)
+        storage = self.storage(context)
+        node = cluster[self.server_node(0)]
+        server = S3Gateway(node.name, node)
+        self.started(server, context, storage)
+        # A folder in the server's root is a bucket.
+        (storage / options.bucket).mkdir()
+        self._environment |= {
+            "AWS_ENDPOINT_URL_S3": server.endpoint,
+            "AWS_ACCESS_KEY_ID": server.access_key,
+            "AWS_SECRET_ACCESS_KEY": server.secret_key,
+        }
+        self._uploads_from = self.clients(context)[0]
+        self._try(context, None)
+        devices, media = self.media_facts([storage])
+        return Location(
+            directory=None,
+            url=self.url,
+            device_names=devices,
+            own_device=bool(self._media),
+            network=True,
+            interfaces=cluster.interfaces,
+            servers={server.name: server},
+            cluster=cluster,
+            environment=self._environment,
+            description={
+                **media,
+                "endpoint": server.endpoint,
+                "bucket": options.bucket,
+                "server": {"program": "versitygw"},
+                "cluster": cluster.as_dict(),
+            },
+        )
+
+    def _try(self, context: TargetContext, hint: str | None) -> None:
+        try:
+            try_writing(self.url, self._uploads_from, context, self._environment)
+        except HeadraceError as error:
+            raise HeadraceError(error.message, hint=hint) from error
+
+    @override
+    def upload(
+        self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
+    ) -> list[Held]:
+        return put(files, f"{self.url}/{folder}", self._uploads_from, context, self._environment, say)
+
+    @override
+    def model(self, site: Any) -> ModelledStorage:
+        """None."""
+        raise HeadraceError(f"target {self.name}: object storage has no model; measure it")
