@@ -220,6 +220,8 @@ class DataNode(_Daemon):
             "dfs.datanode.hostname": address,
             "dfs.datanode.data.dir": (context.storage / "blocks").as_uri(),
             "dfs.datanode.du.reserved": "0",
+            # Else a drive with less than 1 GiB free takes no block at all.
+            "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space": "0",
             "dfs.heartbeat.interval": str(self.settings.heartbeat_s),
             "dfs.blocksize": str(self.settings.block_bytes),
         }
