@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -211,8 +212,10 @@ class ServedTarget(ModelledTarget):
 
     def launched(self, server: Server, context: TargetContext, storage: Path) -> Server:
         """Starts a server; others can be started before it is ready."""
-        place = context.work_dir / f"server-{server.name}"
+        # A new and short name: nothing of an earlier one, and paths of sockets may have 107 characters.
+        place = context.work_dir / f"server-{os.urandom(3).hex()}"
         self.servers[server.name] = server
+        self.later(lambda: shutil.rmtree(place, ignore_errors=True))
         self.later(server.stop)
         server.start(ServerContext(context.journal, place, place / "logs", storage))
         return server

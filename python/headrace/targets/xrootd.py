@@ -7,6 +7,7 @@ servers stand on the nodes that run jobs, and workers fed by packets read the fi
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -189,8 +190,9 @@ class Xrootd(ServedTarget):
         return f"{base}-{number}"
 
     def _folder(self, context: TargetContext, name: str) -> Path:
-        folder = context.work_dir / f"storage-{name}"
-        folder.mkdir(exist_ok=True)
+        folder = context.work_dir / f"storage-{name}-{os.urandom(3).hex()}"
+        folder.mkdir()
+        self.later(lambda: shutil.rmtree(folder, ignore_errors=True))
         return folder
 
     def _cached(self, context: TargetContext, node: Node, origin: Node, cache: XCache) -> Node:

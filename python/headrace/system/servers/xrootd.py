@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pwd
 import shutil
+import socket
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import ClassVar, Literal
 from typing_extensions import override
 
 from headrace.errors import HeadraceError
-from headrace.system.cluster import Node
+from headrace.system.cluster import Node, call_inside
 from headrace.system.servers import Server, ServerContext
 
 PORT, CLUSTER_PORT = 1094, 1213
@@ -81,6 +83,7 @@ class Xrootd(Server):
     def __init__(self, name: str, node: Node, settings: XrootdSettings) -> None:
         super().__init__(name, node)
         self.settings = settings
+        self._starts = 0
 
     @property
     def in_cluster(self) -> bool:
@@ -90,14 +93,23 @@ class Xrootd(Server):
     @override
     def configure(self, context: ServerContext) -> None:
         settings = self.settings
-        for folder in (context.work_dir, context.log_dir, context.storage, context.storage / TREE[1:]):
+        # A new one at every start: what is there already it asks for by access(2), which knows no capabilities.
+        self._starts += 1
+        state = context.work_dir / f"state-{self._starts}"
+        for folder in (
+            context.work_dir,
+            state,
+            context.log_dir,
+            context.storage,
+            context.storage / TREE[1:],
+        ):
             folder.mkdir(parents=True, exist_ok=True)
             shutil.chown(folder, user())
         lines = [
             f"all.export {TREE}" + (" nolock r/w" if settings.role != "cache" else ""),
             f"oss.localroot {context.storage}",
-            f"all.adminpath {context.work_dir}",
-            f"all.pidpath {context.work_dir}",
+            f"all.adminpath {state}",
+            f"all.pidpath {state}",
             "xrd.network nodnr",
             f"xrd.port {PORT} if exec xrootd",
             "xrootd.trace off",
@@ -153,7 +165,17 @@ class Xrootd(Server):
 
     @override
     def is_ready(self) -> bool:
-        return self.node.accepts(self.node.address, PORT)
+        """It listens before it can serve, so it is asked for the protocol's handshake (XRootD protocol 5, section 2.1)."""
+
+        def shake_hands() -> bool:
+            try:
+                with socket.create_connection((self.node.address, PORT), timeout=1.0) as made:
+                    made.sendall(struct.pack(">5i", 0, 0, 0, 4, 2012))
+                    return len(made.recv(16)) > 0
+            except OSError:
+                return False
+
+        return call_inside(self.node.namespace, shake_hands)
 
 
 def where(storage: Path, path: str) -> Path:
