@@ -25,6 +25,8 @@ const LARGE_TIMES: usize = 30;
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
     pub request_ns: Nanos,
+    /// The fastest twentieth: what this machine can do when it is left alone.
+    pub fastest_ns: Nanos,
     pub read_ns_per_mib: Nanos,
     pub write_ns_per_mib: Nanos,
     pub wake_ns: Nanos,
@@ -69,8 +71,8 @@ impl Device {
         Ok(Device { file, buffer: buffer.cast() })
     }
 
-    /// The time of a transfer at the front of the device.
-    fn time(&self, write: bool, bytes: usize, times: usize) -> io::Result<Nanos> {
+    /// Times of a transfer at the front of the device, shortest first.
+    fn times(&self, write: bool, bytes: usize, times: usize) -> io::Result<Vec<Nanos>> {
         // SAFETY: our own mapping of that size.
         let buffer = unsafe { std::slice::from_raw_parts_mut(self.buffer, bytes) };
         let mut took = Vec::with_capacity(times);
@@ -86,7 +88,7 @@ impl Device {
             }
         }
         took.sort_unstable();
-        Ok(took[times / 4])
+        Ok(took)
     }
 }
 
@@ -108,17 +110,20 @@ pub fn measure(engine: &Engine, path: &Path) -> io::Result<Measured> {
         pacer.replace(Service::Fixed(SMALL_DELAY_NS))
     });
     let measured = (|| {
-        device.time(false, SMALL, SMALL_TIMES / 4)?; // warms up
-        let small = device.time(false, SMALL, SMALL_TIMES)?.saturating_sub(SMALL_DELAY_NS);
+        device.times(false, SMALL, SMALL_TIMES / 4)?; // warms up
+        let small = device.times(false, SMALL, SMALL_TIMES)?;
         engine.with_pacer(|pacer, _| pacer.replace(Service::Fixed(LARGE_DELAY_NS)));
         // Zeroes: the device holds nothing afterwards either. To the copy it makes no difference.
         let large = TRANSFER_BYTES as usize;
-        let read = device.time(false, large, LARGE_TIMES)?.saturating_sub(LARGE_DELAY_NS);
-        let write = device.time(true, large, LARGE_TIMES)?.saturating_sub(LARGE_DELAY_NS);
+        let read = device.times(false, large, LARGE_TIMES)?;
+        let write = device.times(true, large, LARGE_TIMES)?;
+        let request_ns = small[SMALL_TIMES / 4].saturating_sub(SMALL_DELAY_NS);
+        let copy = |took: &[Nanos]| took[LARGE_TIMES / 4].saturating_sub(LARGE_DELAY_NS + request_ns);
         Ok::<_, io::Error>(Measured {
-            request_ns: small,
-            read_ns_per_mib: read.saturating_sub(small),
-            write_ns_per_mib: write.saturating_sub(small),
+            request_ns,
+            fastest_ns: small[SMALL_TIMES / 20].saturating_sub(SMALL_DELAY_NS),
+            read_ns_per_mib: copy(&read),
+            write_ns_per_mib: copy(&write),
             wake_ns,
         })
     })();

@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Source of the FUSE mount, by which it is known as ours.
+    /// Source of the FUSE mount, by which it is known as ours, and name of its file.
     pub source: String,
     /// An empty directory that the file is mounted on while the loop device is being made.
     pub mount: PathBuf,

@@ -22,11 +22,12 @@ pub const TRANSFER_BYTES: u32 = 1 << 20;
 const HEADERS: usize = size_of::<wire::InHeader>() + size_of::<wire::TransferIn>();
 /// Attributes and names never change.
 const VALID_S: u64 = 1 << 30;
-pub const FILE_NAME: &[u8] = b"drive";
 /// _IOR(229, 0, uint32_t)
 const FUSE_DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
 
 pub struct Fuse {
+    /// Its own for every device: some programs (btrfs-progs) tell loop devices apart by the path of their file.
+    file_name: String,
     ports: Vec<File>,
     size: u64,
     request_timeout_s: u16,
@@ -38,10 +39,10 @@ fn open_device() -> io::Result<File> {
 }
 
 impl Fuse {
-    /// Mounts the file system on `directory` and opens `ports` ports.
+    /// Mounts the file system, whose source and file are called `name`, on `directory`, and opens `ports` ports.
     pub fn mount(
         directory: &Path,
-        source: &str,
+        name: &str,
         ports: usize,
         size: u64,
         request_timeout_s: u16,
@@ -49,7 +50,7 @@ impl Fuse {
         let first = open_device()?;
         let fail = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let target = CString::new(directory.as_os_str().as_bytes()).map_err(fail)?;
-        let source = CString::new(source).map_err(fail)?;
+        let source = CString::new(name).map_err(fail)?;
         let options = CString::new(format!("fd={},rootmode=40000,user_id=0,group_id=0", first.as_raw_fd()))
             .map_err(fail)?;
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOATIME;
@@ -70,7 +71,7 @@ impl Fuse {
             }
             files.push(clone);
         }
-        Ok(Arc::new(Fuse { ports: files, size, request_timeout_s }))
+        Ok(Arc::new(Fuse { file_name: name.into(), ports: files, size, request_timeout_s }))
     }
 
     /// One port for each thread that is to receive.
@@ -152,7 +153,7 @@ impl Fuse {
                 };
                 self.send(ticket, 0, &[IoSlice::new(bytes_of(&answer))]);
             }
-            op::LOOKUP if body.strip_suffix(b"\0") == Some(FILE_NAME) => {
+            op::LOOKUP if body.strip_suffix(b"\0") == Some(self.file_name.as_bytes()) => {
                 let answer = wire::EntryOut {
                     nodeid: wire::FILE,
                     generation: 1,

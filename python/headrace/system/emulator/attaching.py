@@ -6,6 +6,7 @@ import json
 import os
 import select
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def attach(
         entries.append(journal.begin("unmount", directory=str(mount), source=label, lazy=True))
         _await_ready(started)
         entries.append(journal.begin("detach_emulated", label=label))
-        backing = os.open(mount / "drive", os.O_RDWR | os.O_CLOEXEC)
+        backing = os.open(mount / label, os.O_RDWR | os.O_CLOEXEC)
         try:
             name = loops.attach_labelled(backing, label)
         finally:
@@ -157,11 +158,12 @@ def attach(
 def _calibrate(control: Path, name: str, storage: dict[str, Any]) -> int:
     """Measures the floor; again when it is too high for the drive, for the machine may just have been busy."""
     reason = None
-    for _ in range(4):
-        floor_ns = int(ask(control, "calibrate", device=f"/dev/{name}", timeout_s=20.0)["request_ns"])
-        reason = refusal(storage, floor_ns=floor_ns) if storage else None
+    for attempt in range(8):
+        time.sleep(0.1 * attempt)
+        found = ask(control, "calibrate", device=f"/dev/{name}", timeout_s=20.0)
+        reason = refusal(storage, floor_ns=int(found["fastest_ns"])) if storage else None
         if reason is None:
-            return floor_ns
+            return int(found["request_ns"])
     raise HeadraceError(reason or "")
 
 

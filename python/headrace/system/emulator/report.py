@@ -15,6 +15,8 @@ class Floor:
 
     request_ns: int
     """A 4 KiB read at queue depth 1, lower quartile."""
+    fastest_ns: int
+    """Its fastest twentieth: what the machine can do when it is left alone. A drive that is faster is refused."""
     read_ns_per_mib: int
     write_ns_per_mib: int
     wake_ns: int
