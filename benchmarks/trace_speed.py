@@ -68,7 +68,9 @@ def main() -> None:
         files, events = lengthen(place)
         print(f"{events:,} events, {sum(file.stat().st_size for file in files) / 1e6:.0f} MB")
         ours = min(cpu_s([str(own), *map(str, files)])[0] for _ in range(3))
-        print(f"headrace, summed up   {events / ours / 1e6:7.2f} M events per CPU second (wanted: at least 20)")
+        print(
+            f"headrace, summed up   {events / ours / 1e6:7.2f} M events per CPU second (wanted: at least 20)"
+        )
         tiles = min(cpu_s([str(own), "--tiles", *map(str, files)])[0] for _ in range(3))
         print(f"headrace, pictures    {events / tiles / 1e6:7.2f} M events per CPU second")
         if shutil.which("blkparse") is None or shutil.which("btt") is None:

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use crate::event::{Event, Op};
 use crate::join::{Piece, Request, Watcher};
 
-/// One request. Times are 0 when the trace does not have them.
+/// A time that the trace does not have.
+pub const UNSEEN_NS: u64 = u64::MAX;
+
+/// One request. `queue_ns` and `complete_ns` are [`UNSEEN_NS`] when the trace does not have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     pub time_ns: u64,
@@ -83,7 +86,7 @@ impl Watcher for Requests {
     fn queued(&mut self, event: &Event, _: &Piece) {
         if !self.by_issue {
             let Event { time_ns, sector, sectors, pid, device, op, .. } = *event;
-            self.add(Row { time_ns, queue_ns: time_ns, complete_ns: 0, sector, sectors, pid, device, op });
+            self.add(Row { time_ns, queue_ns: time_ns, complete_ns: UNSEEN_NS, sector, sectors, pid, device, op });
         }
     }
 
@@ -91,8 +94,8 @@ impl Watcher for Requests {
         if self.by_issue {
             self.add(Row {
                 time_ns: request.issue_ns,
-                queue_ns: request.first.map_or(0, |piece| piece.queue_ns),
-                complete_ns: 0,
+                queue_ns: request.first.map_or(UNSEEN_NS, |piece| piece.queue_ns),
+                complete_ns: UNSEEN_NS,
                 sector: request.sector,
                 sectors: request.sectors,
                 pid: request.pid,

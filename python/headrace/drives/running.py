@@ -31,7 +31,7 @@ def replay_trace(found: Entry, trace: Trace, *, iodepth: int, seed: int = 0) -> 
     """The response time of every request of a trace, nanoseconds, in the order of the trace.
 
     `iodepth` 0: open, each request comes at its recorded time. Else closed: that many in flight, each comes when one before it is done. Raises StudyError, also for a
-    request past the end of the drive (with its line in the trace).
+    request past the end of the drive (with its line, in a trace of text).
     """
     capacity_sectors = int(found.table["capacity_bytes"]) // _core.SECTOR_BYTES
     past = np.flatnonzero(trace.sector + trace.sectors > capacity_sectors)
@@ -41,10 +41,10 @@ def replay_trace(found: Entry, trace: Trace, *, iodepth: int, seed: int = 0) -> 
             [
                 Fault(
                     trace.file,
-                    int(trace.line[first]),
+                    trace.line_naming(first),
                     "sector",
                     str(int(trace.sector[first])),
-                    f"the request ends past the end of {found.name}",
+                    f"request {first + 1} ends past the end of {found.name}",
                     f"sectors below {capacity_sectors}",
                 )
             ]

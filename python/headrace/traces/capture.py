@@ -19,8 +19,8 @@ from typing import Any
 from headrace.errors import HeadraceError, RefusedError
 from headrace.system.devices import name_of, parent_disk
 from headrace.system.journal import Journal
-from headrace.system.owned import work_directory
 from headrace.system.own_programs import own_program
+from headrace.system.owned import work_directory
 from headrace.system.processes import Started, start_process
 from headrace.system.tracefs import Instance, TracedDevice, make_instance
 

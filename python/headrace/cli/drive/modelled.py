@@ -156,7 +156,7 @@ def run(
 def replay(
     drive: Drive,
     trace: Annotated[
-        Path, typer.Argument(help="fio iolog (version 2, 3), blkparse text, or CSV time_ns,op,sector,sectors")
+        Path, typer.Argument(help="any trace that `headrace trace show` reads, such as fio iolog or CSV")
     ],
     output: Annotated[Path, typer.Option("--out", help="CSV with the response time of every request")],
     closed: Annotated[

@@ -1,0 +1,151 @@
+"""A trace written in another format: fio's iolog, CSV, Parquet; row by row, however long it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from headrace.errors import Fault, StudyError
+from headrace.traces.files import TraceFile, empty
+from headrace.traces.rows import OP_WORDS, UNSEEN_NS, Rows, read_rows
+
+FORMATS = {"iolog": "fio-iolog", "log": "fio-iolog", "csv": "csv", "parquet": "parquet"}
+"""Formats by the ending of a file's name."""
+_SECTOR_BYTES = 512
+_IOLOG_WORDS = ("read", "write", "sync", "trim")
+
+
+def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
+    """Writes a trace's requests; returns how many. `format`: `fio-iolog` (version 3), `csv`, `parquet`; by the ending when None.
+
+    Times begin at 0 with the first request. A request of which the trace does not say when it was queued or completed has none there.
+    Raises StudyError for a format that is not known, a trace without requests, or a file that cannot be written.
+    """
+    kind = format or FORMATS.get(out.suffix.removeprefix("."))
+    writers: dict[str, Callable[[Path, Generator[Rows]], int]] = {
+        "fio-iolog": _write_iolog,
+        "csv": _write_csv,
+        "parquet": _write_parquet,
+    }
+    if kind not in writers:
+        raise StudyError(
+            [Fault(out, 0, "format", str(kind or out.suffix), "is no format to write", ", ".join(writers))]
+        )
+    unfinished = out.with_name(f".{out.name}.headrace-new")
+    try:
+        count = writers[kind](unfinished, read_rows(trace))
+        if not count:
+            raise empty(trace)
+        unfinished.replace(out)
+    except OSError as error:
+        raise StudyError(
+            [Fault(out, 0, "file", "", f"cannot be written: {error.strerror or error}")]
+        ) from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count
+
+
+@contextmanager
+def _text(path: Path) -> Generator[IO[str]]:
+    with path.open("w", encoding="utf-8") as out:
+        yield out
+
+
+def _write_iolog(path: Path, batches: Generator[Rows]) -> int:
+    """fio's iolog, version 3 (fio's documentation, "Trace file format"): time in microseconds, file, action, offset, length."""
+    count, first_ns, last_us = 0, 0, 0
+    with _text(path) as out:
+        out.write("fio version 3 iolog\n0 drive add\n0 drive open\n")
+        for rows in batches:
+            if not count and len(rows):
+                first_ns = int(rows.time_ns[0])
+            count += len(rows)
+            lines: list[str] = []
+            for time_ns, op, sector, sectors in zip(
+                rows.time_ns.tolist(),
+                rows.op.tolist(),
+                rows.sector.tolist(),
+                rows.sectors.tolist(),
+                strict=True,
+            ):
+                last_us = max(last_us, (time_ns - first_ns) // 1000)
+                lines.append(
+                    f"{last_us} drive {_IOLOG_WORDS[op]} {sector * _SECTOR_BYTES} {sectors * _SECTOR_BYTES}\n"
+                )
+            out.writelines(lines)
+        out.write(f"{last_us} drive close\n")
+    return count
+
+
+def _relative(column: Any, first_ns: int) -> list[int | None]:
+    return [None if value == UNSEEN_NS else value - first_ns for value in column.tolist()]
+
+
+def _columns(rows: Rows, first_ns: int) -> dict[str, list[Any]]:
+    """As CSV and Parquet have them."""
+    devices = [f"{number >> 20}:{number & 0xFFFFF}" if number else None for number in rows.device.tolist()]
+    return {
+        "time_ns": (rows.time_ns - np.uint64(first_ns)).tolist(),
+        "op": [OP_WORDS[op] for op in rows.op.tolist()],
+        "sector": rows.sector.tolist(),
+        "sectors": rows.sectors.tolist(),
+        "pid": rows.pid.tolist(),
+        "process": [rows.names.get(pid, "").replace(",", "_") for pid in rows.pid.tolist()],
+        "device": devices,
+        "queue_ns": _relative(rows.queue_ns, first_ns),
+        "complete_ns": _relative(rows.complete_ns, first_ns),
+    }
+
+
+def _batches_of_columns(batches: Generator[Rows]) -> Generator[dict[str, list[Any]]]:
+    # The first request was queued before it was issued: time begins there, so that none is negative.
+    first_ns: int | None = None
+    for rows in batches:
+        if first_ns is None and len(rows):
+            queued = rows.queue_ns[rows.queue_ns != UNSEEN_NS]
+            first_ns = min(int(rows.time_ns[0]), int(queued.min()) if len(queued) else int(rows.time_ns[0]))
+        yield _columns(rows, first_ns or 0)
+
+
+def _write_csv(path: Path, batches: Generator[Rows]) -> int:
+    count = 0
+    with _text(path) as out:
+        for columns in _batches_of_columns(batches):
+            if not count:
+                out.write(",".join(columns) + "\n")
+            count += len(columns["time_ns"])
+            out.writelines(
+                ",".join("" if value is None else str(value) for value in row) + "\n"
+                for row in zip(*columns.values(), strict=True)
+            )
+    return count
+
+
+def _write_parquet(path: Path, batches: Generator[Rows]) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [
+            ("time_ns", pa.uint64()),
+            ("op", pa.string()),
+            ("sector", pa.uint64()),
+            ("sectors", pa.uint32()),
+            ("pid", pa.uint32()),
+            ("process", pa.string()),
+            ("device", pa.string()),
+            ("queue_ns", pa.int64()),
+            ("complete_ns", pa.int64()),
+        ]
+    )
+    count = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as out:
+        for columns in _batches_of_columns(batches):
+            count += len(columns["time_ns"])
+            out.write_table(pa.table(columns, schema=schema))
+    return count

@@ -1,0 +1,153 @@
+"""Which files make a trace: a folder of a capture, one file, or blktrace's files of all CPUs; and what `trace.json` says of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace import _core
+from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.traces.capture import SCHEMA, TRACE_FILE
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A trace that can be read."""
+
+    name: str
+    """What it is called in pictures and tables."""
+    path: Path
+    """As it was given."""
+    files: tuple[str, ...]
+    """The files that make it."""
+    device: int | None = None
+    """Only requests of this device: `major << 20 | minor`."""
+    begin_monotonic_ns: int | None = None
+    """When the capture began, on the clock of its events; None for a trace of others."""
+    lost: int = 0
+    """Events that were lost while it was captured."""
+    moved: tuple[tuple[str, int], ...] = ()
+    """Other disks that completed requests meanwhile."""
+    command: tuple[str, ...] = ()
+
+
+def open_trace(path: Path, device: str | None = None) -> TraceFile:
+    """A trace by the folder of a capture, a file, or `NAME` of `NAME.blktrace.0 …`.
+
+    `device`: `major:minor`, or the kernel name under which a capture has it. Raises StudyError (exit code 2) when there is no such
+    trace, it is of a newer version, or the capture has no such device.
+    """
+    if path.is_dir():
+        return _capture(path, device)
+    found = [str(each) for each in _core.trace_files(str(path))]
+    if not found:
+        raise _fault(path, "file", "there is no such trace")
+    beside = path.parent / TRACE_FILE
+    if beside.is_file() and ".blktrace." in Path(found[0]).name:
+        described = _read_description(beside)
+        return _described(path, described, tuple(found), Path(found[0]).name.split(".blktrace.")[0])
+    number = None if device is None else _number(path, device)
+    return TraceFile(path.name, path, tuple(found), number)
+
+
+def _capture(path: Path, device: str | None) -> TraceFile:
+    file = path / TRACE_FILE
+    if not file.is_file():
+        names = sorted({found.name.split(".blktrace.")[0] for found in path.glob("*.blktrace.*")})
+        if len(names) == 1:  # what a killed capture left: whole up to there
+            return TraceFile(
+                path.name, path, tuple(str(each) for each in _core.trace_files(str(path / names[0])))
+            )
+        allowed = f"one of {', '.join(str(path / name) for name in names)}" if names else ""
+        raise _fault(path, "file", f"holds no {TRACE_FILE}, it is no trace that Headrace captured", allowed)
+    described = _read_description(file)
+    captured = [str(name) for name in described["devices"]]
+    if device is not None and device not in captured:
+        raise _fault(file, "device", "this trace is of another device", ", ".join(captured), device)
+    if device is None and len(captured) > 1:
+        having = [
+            name for name in captured if any(str(each).startswith(f"{name}.") for each in described["files"])
+        ]
+        captured = having or captured
+        if len(captured) > 1:
+            raise _fault(file, "device", "this trace is of several devices, name one", ", ".join(captured))
+    name = device or captured[0]
+    files = tuple(
+        str(path / each) for each in described["files"] if str(each).startswith(f"{name}.blktrace.")
+    )
+    return _described(path, described, files, path.resolve().name)
+
+
+def _described(path: Path, described: dict[str, Any], files: tuple[str, ...], name: str) -> TraceFile:
+    return TraceFile(
+        name=name,
+        path=path,
+        files=files,
+        begin_monotonic_ns=int(described["begin_monotonic_ns"]),
+        lost=int(described["lost"]),
+        moved=tuple((str(disk), int(count)) for disk, count in described.get("moved", {}).items()),
+        command=tuple(str(word) for word in described.get("command", ())),
+    )
+
+
+def _read_description(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text())
+        version = values["trace"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _fault(file, "file", f"cannot be read as the description of a trace ({error})") from None
+    if version != SCHEMA:
+        raise _fault(
+            file, "trace", "this version of Headrace's traces is not known", str(SCHEMA), str(version)
+        )
+    missing = [key for key in ("devices", "files", "begin_monotonic_ns", "lost") if key not in values]
+    if missing:
+        raise _fault(file, missing[0], "is missing")
+    return values
+
+
+def _number(path: Path, device: str) -> int:
+    major, _, minor = device.replace(",", ":").partition(":")
+    if not (major.isdigit() and minor.isdigit()):
+        raise _fault(path, "--device", "must be major:minor for a trace of others", "such as 8:0", device)
+    return int(major) << 20 | int(minor)
+
+
+def _fault(file: Path, field: str, problem: str, allowed: str = "", given: str = "") -> StudyError:
+    return StudyError([Fault(file, 0, field, given, problem, allowed)])
+
+
+@contextmanager
+def readable() -> Generator[None]:
+    """Turns what the core says of a trace into a fault of its file."""
+    try:
+        yield
+    except _core.TraceError as error:
+        file, line, field, given, problem, allowed = error.args
+        raise StudyError([Fault(Path(file), line, field, given, problem, allowed)]) from None
+    except InterruptedError:
+        raise KeyboardInterrupt from None
+
+
+def empty(trace: TraceFile) -> HeadraceError:
+    """What to say of a trace without requests."""
+    others = ", ".join(
+        f"{name} ({count} requests)" for name, count in sorted(trace.moved, key=lambda x: -x[1])[:4]
+    )
+    return StudyError(
+        [
+            Fault(
+                trace.path,
+                0,
+                "file",
+                "",
+                "holds no requests"
+                + (f"; while it was captured these disks had some: {others}" if others else "")
+                + (" of this device" if trace.device is not None else ""),
+            )
+        ]
+    )

@@ -1,0 +1,231 @@
+"""The interactive page of traces, with Bokeh: panels that zoom together, values under the pointer. Offsets and latencies are embedded as
+images of cells; lines have as many points as cells. The page needs no network."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from typing import Any
+
+import bokeh.embed
+import bokeh.models
+import bokeh.plotting
+import numpy as np
+from bokeh.resources import Resources
+
+from headrace.traces.panels import COARSER, LINE_PANELS, latency_bins, latency_unit, lines_of, offset_unit
+from headrace.traces.statistics import Statistics
+from headrace.traces.tiles import BINS_PER_DECADE, LATENCY_FROM_NS, Cells, Run, coarser, colour_cells
+from headrace.units import format_bytes, format_bytes_per_s
+
+# Bokeh's models take properties that its annotations do not know; what comes out of it is Any here.
+models: Any = bokeh.models
+plotting: Any = bokeh.plotting
+embed: Any = bokeh.embed
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 1.2rem auto; max-width: 1200px; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } table { border-collapse: collapse; margin: 0.5rem 0 1rem; display: block; overflow-x: auto; }
+th, td { text-align: right; padding: 0.2rem 0.7rem; border-bottom: 1px solid #ddd; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } .key { margin: 0 0 0.3rem; } .key span { margin-right: 1rem; white-space: nowrap; }
+.key i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.3em; } .note { color: #555; }
+"""
+
+
+def render(runs: list[Run]) -> str:
+    """The whole page as text."""
+    x_range = models.Range1d(0, runs[0].span_s, bounds=(0, runs[0].span_s))
+    folded = [coarser(run.cells, COARSER) for run in runs]
+    heats = [(run, cells) for run, cells in zip(runs, folded, strict=True) if cells.latencies.any()]
+    panels: list[tuple[str, Any]] = []
+    for run in runs:
+        for write in (0, 1):
+            if run.has(write):
+                panels.append((_key(run, write), _offsets(run, write, x_range)))
+    panels += [("", _lines(position, runs, folded, x_range)) for position in range(4)]
+    panels += [("", _heat(run, cells, [each for each, _ in heats], x_range)) for run, cells in heats]
+    panels[-1][1].xaxis.axis_label = "Time since the beginning of the run (s)"
+    script, pieces = embed.components(tuple(panel for _, panel in panels))
+    bokeh_script = "\n".join(Resources(mode="inline", components=["bokeh"], log_level="error").js_raw)
+    title = html.escape(" and ".join(run.label for run in runs))
+    body = "\n".join(f"{key}{piece}" for (key, _), piece in zip(panels, pieces, strict=True))
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Block trace: {title}</title><style>{_STYLE}</style><script>{bokeh_script}</script></head>
+<body><h1>Block trace: {title}</h1>
+{_table([run.statistics for run in runs], [run.label for run in runs])}
+<p class="note">Drag over a panel to zoom in time; all panels follow. A cell has the colour of the process that touched it most.</p>
+{body}
+{script}
+</body></html>
+"""
+
+
+def _table(all_statistics: list[Statistics], labels: list[str]) -> str:
+    head = (
+        "trace",
+        "time",
+        "requests",
+        "moved",
+        "rate",
+        "IOPS",
+        "seeks/s",
+        "sequential",
+        "depth",
+        "D2C median",
+        "D2C p99",
+    )
+    rows: list[str] = []
+    for statistics, label in zip(all_statistics, labels, strict=True):
+        total = statistics.total
+        latency = total.dispatch_to_complete
+        cells = [
+            label,
+            f"{statistics.duration_s:.2f} s",
+            f"{total.requests:,}",
+            format_bytes(total.bytes),
+            format_bytes_per_s(total.rate_bytes_per_s),
+            f"{total.iops:,.0f}",
+            f"{total.seeks_per_s:,.0f}",
+            f"{100 * total.sequential_fraction:.1f} %",
+            f"{total.queue_depth_mean:.1f}",
+            f"{latency.p50_ns / 1e6:.3f} ms" if latency else "",
+            f"{latency.p99_ns / 1e6:.3f} ms" if latency else "",
+        ]
+        rows.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>")
+    return (
+        "<table><thead><tr>"
+        + "".join(f"<th>{cell}</th>" for cell in head)
+        + "</tr></thead><tbody>"
+        + "".join(rows)
+        + "</tbody></table>"
+    )
+
+
+def _key(run: Run, write: int) -> str:
+    touched = [group for index, group in enumerate(run.groups) if run.cells.offsets[index, write].any()]
+    marks = "".join(
+        f'<span><i style="background:{group.colour}"></i>{html.escape(group.label)}</span>'
+        for group in touched
+    )
+    return f'<p class="key">{marks}</p>'
+
+
+def _figure(title: str, y_title: str, x_range: Any, height: int, **options: Any) -> Any:
+    plot = plotting.figure(
+        height=height,
+        sizing_mode="stretch_width",
+        title=title,
+        y_axis_label=y_title,
+        x_range=x_range,
+        tools=[
+            models.BoxZoomTool(dimensions="width"),
+            models.PanTool(dimensions="width"),
+            models.ResetTool(),
+            models.SaveTool(),
+        ],
+        toolbar_location="above",
+        min_border_left=76,
+        min_border_right=14,
+        **options,
+    )
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+    plot.title.text_font_size = "14px"
+    plot.background_fill_color = plot.border_fill_color = "#ffffff"
+    plot.outline_line_color = None
+    for axis in plot.axis:
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_label_text_font_size = "13px"
+        axis.major_label_text_font_size = "12px"
+    plot.grid.grid_line_color = "#e6e6e6"
+    return plot
+
+
+def _png(image: Any) -> str:
+    from PIL import Image
+
+    out = io.BytesIO()
+    # With few colours a palette takes a third of the room.
+    Image.fromarray(image, "RGBA").quantize(128, method=Image.Quantize.FASTOCTREE).save(
+        out, "PNG", optimize=True
+    )
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+
+
+def _embedded(plot: Any, image: Any, run: Run, low: float, high: float) -> None:
+    plot.image_url(
+        url=[_png(image)], x=0, y=high, w=run.span_s, h=high - low, anchor="top_left", global_alpha=1.0
+    )
+
+
+def _offsets(run: Run, write: int, x_range: Any) -> Any:
+    unit, divisor = offset_unit(run)
+    low, high = run.low_bytes / divisor, run.high_bytes / divisor
+    what = "writes" if write else "reads"
+    plot = _figure(
+        f"{run.label}: {what}", f"Offset ({unit})", x_range, 260, y_range=models.Range1d(low, high)
+    )
+    _embedded(plot, colour_cells(run, write), run, low, high)
+    return plot
+
+
+def _lines(position: int, runs: list[Run], folded: list[Cells], x_range: Any) -> Any:
+    title, label = LINE_PANELS[position]
+    plot = _figure(title, label, x_range, 190)
+    plot.yaxis[0].formatter = models.NumeralTickFormatter(format="0.[00]a")
+    plot.y_range.start = 0
+    drawn: list[Any] = []
+    for line in lines_of(position, runs, folded):
+        times = (np.arange(len(line.values)) + 0.5) * runs[0].span_s / len(line.values)
+        drawn.append(
+            plot.step(
+                times.astype(np.float32),
+                line.values.astype(np.float32),
+                mode="center",
+                color=line.colour,
+                line_dash=line.dash,
+                line_width=1.7,
+                legend_label=line.name,
+                name=line.name,
+            )
+        )
+    plot.add_tools(
+        models.HoverTool(
+            renderers=drawn,
+            tooltips=[("", "$name"), ("time", "@x{0.000} s"), (label, "@y{0,0.[0]}")],
+            mode="mouse",
+        )
+    )
+    plot.legend.click_policy = "hide"
+    plot.legend.background_fill_alpha = 0.75
+    plot.legend.label_text_font_size = "12px"
+    plot.add_layout(plot.legend[0], "right")
+    return plot
+
+
+def _heat(run: Run, cells: Cells, runs: list[Run], x_range: Any) -> Any:
+    from matplotlib import colormaps
+
+    unit, scale = latency_unit(runs)
+    first, last = latency_bins(runs)
+    low, high = (LATENCY_FROM_NS * 10 ** (edge / BINS_PER_DECADE) / scale for edge in (first, last))
+    shown = cells.latencies[first:last].astype(float)
+    share = np.log1p(shown) / np.log1p(max(2.0, float(shown.max())))
+    image = (colormaps["viridis_r"](share) * 255).astype(np.uint8)
+    image[shown == 0] = 0
+    # An image on a logarithmic axis is stretched in its middle: the axis is that of the decades, with its own labels.
+    low_decade, high_decade = np.log10(low), np.log10(high)
+    plot = _figure(
+        f"{run.label}: latency, dispatch to complete (darker: more requests)",
+        f"Latency ({unit})",
+        x_range,
+        220,
+        y_range=models.Range1d(low_decade, high_decade),
+    )
+    decades = range(int(np.ceil(low_decade)), int(np.floor(high_decade)) + 1)
+    plot.yaxis[0].ticker = models.FixedTicker(ticks=list(decades))
+    plot.yaxis[0].major_label_overrides = {decade: f"{10.0**decade:g}" for decade in decades}
+    _embedded(plot, image[::-1], run, float(low_decade), float(high_decade))
+    return plot

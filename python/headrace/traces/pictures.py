@@ -1,0 +1,59 @@
+"""Pictures of traces: a PNG, an SVG or an interactive page, by the ending of the file's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.errors import Fault, StudyError
+from headrace.traces.statistics import Statistics
+from headrace.traces.tiles import lay_out
+
+KINDS = ("png", "svg", "html")
+RUNS_AT_MOST = 6
+COLUMNS = 600
+ROWS = 150
+
+
+def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None = None) -> None:
+    """Draws one trace, or several above each other on one axis of time. `labels`: what the traces are called, their names when None.
+
+    Raises StudyError for an ending that is not known, too many traces, or a file that cannot be written.
+    """
+    kind = out.suffix.removeprefix(".").lower()
+    if kind not in KINDS:
+        raise StudyError(
+            [
+                Fault(
+                    out,
+                    0,
+                    "--out",
+                    out.suffix or out.name,
+                    "is no kind of picture",
+                    ", ".join(f".{each}" for each in KINDS),
+                )
+            ]
+        )
+    if len(all_statistics) > RUNS_AT_MOST:
+        given = str(len(all_statistics))
+        raise StudyError(
+            [Fault(out, 0, "traces", given, "are too many for one picture", f"at most {RUNS_AT_MOST}")]
+        )
+    names = labels or [each.trace.name for each in all_statistics]
+    runs = lay_out(all_statistics, names, COLUMNS, ROWS)
+    unfinished = out.with_name(f".{out.name}.headrace-new.{kind}")
+    try:
+        if kind == "html":
+            from headrace.traces.page import render
+
+            unfinished.write_text(render(runs), encoding="utf-8")
+        else:
+            from headrace.traces.stills import save
+
+            save(runs, unfinished, kind)
+        unfinished.replace(out)
+    except OSError as error:
+        raise StudyError(
+            [Fault(out, 0, "--out", "", f"cannot be written: {error.strerror or error}")]
+        ) from None
+    finally:
+        unfinished.unlink(missing_ok=True)

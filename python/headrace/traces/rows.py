@@ -1,0 +1,77 @@
+"""The requests of a trace as columns, in the order of issue: for replaying and converting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace import _core
+from headrace.traces.files import TraceFile, readable
+from headrace.traces.statistics import Damage, damages_of
+
+READ, WRITE, FLUSH, DISCARD = range(4)
+OP_WORDS = ("read", "write", "flush", "discard")
+UNSEEN_NS = (1 << 64) - 1
+_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some requests; columns of one length."""
+
+    time_ns: npt.NDArray[np.uint64]
+    """When each was issued (queued, in a trace without issues), on the trace's own clock."""
+    queue_ns: npt.NDArray[np.uint64]
+    """When it was queued; `UNSEEN_NS` when that was not seen."""
+    complete_ns: npt.NDArray[np.uint64]
+    """When it was done; `UNSEEN_NS` when that was not seen."""
+    op: npt.NDArray[np.uint32]
+    """0 read, 1 write, 2 flush, 3 discard."""
+    sector: npt.NDArray[np.uint64]
+    """First sector of 512 bytes."""
+    sectors: npt.NDArray[np.uint32]
+    pid: npt.NDArray[np.uint32]
+    device: npt.NDArray[np.uint32]
+    """`major << 20 | minor`; 0 when the trace does not say."""
+    names: dict[int, str]
+    """Of processes seen so far."""
+    damages: tuple[Damage, ...]
+    """What was wrong so far."""
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+def read_rows(trace: TraceFile) -> Generator[Rows]:
+    """The requests, some ten thousand at a time; the last item may be empty. Raises StudyError when it is no trace."""
+    with readable():
+        source = _core.TraceRows(trace.files, trace.device) if trace.files else None
+    while source is not None:
+        with readable():
+            columns = source.next_rows(_AT_ONCE)
+        wide: dict[str, npt.NDArray[np.uint64]] = {
+            name: np.frombuffer(columns[name], np.uint64)
+            for name in ("time_ns", "queue_ns", "complete_ns", "sector")
+        }
+        narrow: dict[str, npt.NDArray[np.uint32]] = {
+            name: np.frombuffer(columns[name], np.uint32) for name in ("op", "sectors", "pid", "device")
+        }
+        damages = damages_of(json.loads(source.damages_json()))
+        yield Rows(
+            time_ns=wide["time_ns"],
+            queue_ns=wide["queue_ns"],
+            complete_ns=wide["complete_ns"],
+            sector=wide["sector"],
+            op=narrow["op"],
+            sectors=narrow["sectors"],
+            pid=narrow["pid"],
+            device=narrow["device"],
+            names=source.names(),
+            damages=damages,
+        )
+        if not len(wide["time_ns"]):
+            return

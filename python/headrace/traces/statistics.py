@@ -1,0 +1,159 @@
+"""What a trace says in numbers, of all and of each process: counted by crates/blocktrace in one pass, with types here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace import _core
+from headrace.traces.files import TraceFile, empty, readable
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One place of a trace that could not be read; the rest was."""
+
+    file: Path
+    line: int
+    """Of a text file; 0 for a binary one."""
+    offset: int
+    """Byte in a binary file; 0 for text."""
+    problem: str
+    given: str
+    field: str
+    allowed: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else f"{self.file} at byte {self.offset}"
+        return f"{place}: {self.problem}" + (f" ({self.given.strip()})" if self.given else "")
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Durations of a kind: exact count, mean and maximum, quantiles to an eighth of an octave; bins that merge by adding."""
+
+    count: int
+    mean_ns: float
+    p50_ns: float
+    p90_ns: float
+    p99_ns: float
+    p999_ns: float
+    max_ns: int
+    lower_ns: tuple[int, ...]
+    """Lowest duration of each filled bin."""
+    bin_count: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """All requests, or those of one process. `values` is the whole of it as JSON (docs/traces.md)."""
+
+    pid: int
+    name: str
+    requests: int
+    """Reads and writes."""
+    bytes: int
+    iops: float
+    rate_bytes_per_s: float
+    seeks_per_s: float
+    sequential_fraction: float
+    queue_depth_mean: float
+    queue_depth_max: int
+    queue_to_complete: Latency | None
+    dispatch_to_complete: Latency | None
+    values: dict[str, Any]
+
+    def amount(self, op: str, stage: str = "issued") -> tuple[int, int]:
+        """(requests, bytes) of an operation (`read` …) at a stage (`queued`, `issued`, `completed`)."""
+        found = self.values[op][stage]
+        return int(found["count"]), int(found["bytes"])
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """A trace summed up."""
+
+    trace: TraceFile
+    format: str
+    duration_s: float
+    first_ns: int
+    last_ns: int
+    sector_low: int
+    sector_high: int
+    total: Part
+    processes: tuple[Part, ...]
+    """Those with the most bytes first."""
+    damages: tuple[Damage, ...]
+    damage_count: int
+    values: dict[str, Any]
+    """Everything as JSON."""
+
+
+def _latency(values: dict[str, Any] | None) -> Latency | None:
+    if values is None:
+        return None
+    bins = {"lower_ns": tuple(values["lower_ns"]), "bin_count": tuple(values["bin_count"])}
+    made: dict[str, Any] = {**values, **bins}
+    return Latency(**made)
+
+
+def _part(values: dict[str, Any]) -> Part:
+    return Part(
+        pid=values["pid"],
+        name=values["name"],
+        requests=values["requests"],
+        bytes=values["bytes"],
+        iops=values["iops"],
+        rate_bytes_per_s=values["rate_bytes_per_s"],
+        seeks_per_s=values["seeks_per_s"],
+        sequential_fraction=values["sequential_fraction"],
+        queue_depth_mean=values["queue_depth_mean"],
+        queue_depth_max=values["queue_depth_max"],
+        queue_to_complete=_latency(values["queue_to_complete"]),
+        dispatch_to_complete=_latency(values["dispatch_to_complete"]),
+        values=values,
+    )
+
+
+def damages_of(values: dict[str, Any]) -> tuple[Damage, ...]:
+    """The damages that were told in full."""
+    found: list[dict[str, Any]] = values["first"]
+    return tuple(
+        Damage(
+            file=Path(each["file"]),
+            line=each["line"],
+            offset=each["offset"],
+            problem=each["problem"],
+            given=each["given"],
+            field=each["field"],
+            allowed=each["allowed"],
+        )
+        for each in found
+    )
+
+
+def summarise(trace: TraceFile) -> Statistics:
+    """Reads a trace once and sums it up. Raises StudyError when it is no trace, or holds no request."""
+    if not trace.files:
+        raise empty(trace)
+    with readable():
+        values: dict[str, Any] = json.loads(_core.trace_summary_json(trace.files, trace.device))
+    summary = values["summary"]
+    if summary is None:
+        raise empty(trace)
+    return Statistics(
+        trace=trace,
+        format=summary["format"],
+        duration_s=summary["duration_s"],
+        first_ns=summary["total"]["first_ns"],
+        last_ns=summary["total"]["last_ns"],
+        sector_low=summary["sector_low"],
+        sector_high=summary["sector_high"],
+        total=_part(summary["total"]),
+        processes=tuple(_part(each) for each in summary["processes"]),
+        damages=damages_of(values["damages"]),
+        damage_count=values["damages"]["count"],
+        values={**summary, "lost_events": trace.lost, "damages": values["damages"]},
+    )

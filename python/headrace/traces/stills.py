@@ -1,0 +1,165 @@
+"""Still pictures of traces with matplotlib. Offsets and latencies are images of cells, so the size does not grow with the trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.traces.panels import (
+    COARSER,
+    LINE_PANELS,
+    latency_bins,
+    latency_unit,
+    lines_of,
+    offset_unit,
+    thousands,
+)
+from headrace.traces.tiles import BINS_PER_DECADE, LATENCY_FROM_NS, Cells, Run, coarser, colour_cells
+
+_WIDTH_IN = 11.0
+_DPI = 130
+_DASHES = {"solid": "-", "dashed": "--", "dashdot": "-.", "dotted": ":", "dotdash": "-."}
+OFFSET_IN, LINE_IN, HEAT_IN = 2.1, 1.25, 1.6
+
+
+def save(runs: list[Run], path: Path, kind: str) -> None:
+    """Writes `png` or `svg`. Raises OSError."""
+    from matplotlib import rc_context
+
+    with rc_context(
+        {"font.size": 11, "svg.fonttype": "none", "svg.hashsalt": "headrace", "axes.titlesize": 12}
+    ):
+        figure = _figure(runs)
+        # Without a date the same trace gives the same bytes.
+        figure.savefig(path, dpi=_DPI, format=kind, metadata={"Date": None} if kind == "svg" else {})
+
+
+def _figure(runs: list[Run]) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    offsets = [(run, write) for run in runs for write in (0, 1) if run.has(write)]
+    heats = [run for run in runs if run.cells.latencies.any()]
+    heights = [OFFSET_IN] * len(offsets) + [LINE_IN] * 4 + [HEAT_IN] * len(heats)
+    figure = Figure(figsize=(_WIDTH_IN, sum(heights) + 0.36 * len(heights) + 0.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    # The second column is for legends and colour bars, so that all panels are equally wide.
+    grid = figure.add_gridspec(len(heights), 2, width_ratios=[1, 0.17], height_ratios=heights)
+    panels: list[Any] = []
+    for index in range(len(heights)):
+        panels.append(figure.add_subplot(grid[index, 0], sharex=panels[0] if panels else None))
+    sides = [figure.add_subplot(grid[index, 1]) for index in range(len(heights))]
+    for side in sides:
+        side.set_axis_off()
+    for panel, side, (run, write) in zip(panels, sides, offsets, strict=False):
+        _offsets(panel, side, run, write, named=len(runs) > 1)
+    folded = [coarser(run.cells, COARSER) for run in runs]
+    lines = panels[len(offsets) : len(offsets) + 4]
+    _lines(lines, sides[len(offsets) :], runs, folded)
+    unit, scale = latency_unit(heats)
+    for panel, side, run in zip(panels[len(offsets) + 4 :], sides[len(offsets) + 4 :], heats, strict=True):
+        _heat(
+            figure, panel, side, run, coarser(run.cells, COARSER), heats, (unit, scale), named=len(runs) > 1
+        )
+    for panel in panels[:-1]:
+        panel.tick_params(labelbottom=False)
+    panels[-1].set_xlabel("Time since the beginning of the run (s)")
+    panels[0].set_xlim(0, runs[0].span_s)
+    return figure
+
+
+def _offsets(panel: Any, side: Any, run: Run, write: int, *, named: bool) -> None:
+    unit, divisor = offset_unit(run)
+    low, high = run.low_bytes / divisor, run.high_bytes / divisor
+    panel.imshow(
+        colour_cells(run, write),
+        extent=(0, run.span_s, low, high),
+        aspect="auto",
+        interpolation="nearest",
+        origin="upper",
+    )
+    what = "writes" if write else "reads"
+    panel.set_title(f"{run.label}: {what}" if named else f"Offsets of {what}", loc="left", weight="bold")
+    panel.set_ylabel(f"Offset ({unit})")
+    panel.set_ylim(low, high)
+    panel.grid(color="#e6e6e6", linewidth=0.6)
+    panel.set_axisbelow(True)
+    from matplotlib.patches import Patch
+
+    touched = [group for index, group in enumerate(run.groups) if run.cells.offsets[index, write].any()]
+    side.legend(
+        handles=[Patch(color=group.colour, label=group.label) for group in touched],
+        loc="upper left",
+        frameon=False,
+        title="Process",
+        fontsize=10,
+        alignment="left",
+        borderaxespad=0,
+        handlelength=1,
+    )
+
+
+def _lines(panels: list[Any], sides: list[Any], runs: list[Run], folded: list[Cells]) -> None:
+    for position, (panel, (title, label)) in enumerate(zip(panels, LINE_PANELS, strict=True)):
+        panel.set_title(title, loc="left", weight="bold")
+        panel.set_ylabel(label)
+        panel.grid(color="#e6e6e6", linewidth=0.6)
+        panel.set_axisbelow(True)
+        panel.yaxis.set_major_formatter(thousands)
+        panel.spines[["top", "right"]].set_visible(False)
+        for line in lines_of(position, runs, folded):
+            edges = np.linspace(0, runs[0].span_s, len(line.values) + 1)
+            dash = _DASHES[line.dash]
+            panel.stairs(
+                line.values,
+                edges,
+                label=line.name,
+                baseline=None,
+                color=line.colour,
+                linestyle=dash,
+                linewidth=1.5,
+            )
+        panel.set_ylim(bottom=0)
+        handles, names = panel.get_legend_handles_labels()
+        sides[position].legend(
+            handles, names, loc="upper left", frameon=False, fontsize=10, borderaxespad=0, handlelength=1.6
+        )
+
+
+def _heat(
+    figure: Any,
+    panel: Any,
+    side: Any,
+    run: Run,
+    cells: Cells,
+    runs: list[Run],
+    unit: tuple[str, float],
+    *,
+    named: bool,
+) -> None:
+    from matplotlib.colors import LogNorm
+
+    name, scale = unit
+    first, last = latency_bins(runs)
+    shown = cells.latencies[first:last].astype(float)
+    edges = LATENCY_FROM_NS * 10 ** (np.arange(first, last + 1) / BINS_PER_DECADE) / scale
+    times = np.linspace(0, run.span_s, shown.shape[1] + 1)
+    mesh = panel.pcolormesh(
+        times,
+        edges,
+        np.where(shown > 0, shown, np.nan),
+        norm=LogNorm(1, max(2.0, float(shown.max()))),
+        cmap="viridis_r",
+        rasterized=True,
+    )
+    panel.set_yscale("log")
+    panel.set_ylim(edges[0], edges[-1])
+    panel.set_title(f"{run.label}: latency" if named else "Latency", loc="left", weight="bold")
+    panel.set_ylabel(f"Dispatch to\ncomplete ({name})")
+    panel.yaxis.set_major_formatter(thousands)
+    panel.grid(color="#e6e6e6", linewidth=0.6)
+    panel.set_axisbelow(True)
+    bar = figure.colorbar(mesh, cax=side.inset_axes((0, 0, 0.1, 1)))
+    bar.set_label("Requests", fontsize=10)
