@@ -1,0 +1,233 @@
+//! What a process of clients is asked to do: one JSON object, with mdtest's words where mdtest has them.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+
+/// The most clients that keep in step.
+pub const MOST_CLIENTS: u32 = 4096;
+/// The most directories of one tree.
+pub const MOST_DIRECTORIES: u64 = 1_000_000;
+/// The largest file that a client writes: it is one buffer.
+pub const MOST_BYTES: u64 = 1 << 30;
+
+/// The phases, in mdtest's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, PartialOrd, Ord)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The directories that hold the items.
+    TreeCreation,
+    /// `mkdir` of every item.
+    DirectoryCreation,
+    /// `stat` of every directory.
+    DirectoryStat,
+    /// `rename` of every directory, within its parent.
+    DirectoryRename,
+    /// `rmdir` of every item.
+    DirectoryRemoval,
+    /// `open(O_CREAT)`, write, close.
+    FileCreation,
+    /// `stat` of every file.
+    FileStat,
+    /// open, read, close.
+    FileRead,
+    /// `unlink` of every file.
+    FileRemoval,
+    /// The directories that held the items.
+    TreeRemoval,
+}
+
+/// Every phase, in the order in which they are gone through.
+pub const PHASES: [Phase; 10] = [
+    Phase::TreeCreation,
+    Phase::DirectoryCreation,
+    Phase::DirectoryStat,
+    Phase::DirectoryRename,
+    Phase::DirectoryRemoval,
+    Phase::FileCreation,
+    Phase::FileStat,
+    Phase::FileRead,
+    Phase::FileRemoval,
+    Phase::TreeRemoval,
+];
+
+impl Phase {
+    /// As mdtest's table has it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Phase::TreeCreation => "tree creation",
+            Phase::DirectoryCreation => "directory creation",
+            Phase::DirectoryStat => "directory stat",
+            Phase::DirectoryRename => "directory rename",
+            Phase::DirectoryRemoval => "directory removal",
+            Phase::FileCreation => "file creation",
+            Phase::FileStat => "file stat",
+            Phase::FileRead => "file read",
+            Phase::FileRemoval => "file removal",
+            Phase::TreeRemoval => "tree removal",
+        }
+    }
+
+    /// Whether its operations are on files.
+    pub fn of_files(self) -> bool {
+        matches!(self, Phase::FileCreation | Phase::FileStat | Phase::FileRead | Phase::FileRemoval)
+    }
+
+    /// Whether it makes or removes the tree and not the items.
+    pub fn of_tree(self) -> bool {
+        matches!(self, Phase::TreeCreation | Phase::TreeRemoval)
+    }
+}
+
+/// One process of clients among those of a test.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where the test directory is; the process of client 0 makes it and takes it away.
+    pub directory: PathBuf,
+    /// A directory of this machine that all processes share. None: this process is alone.
+    #[serde(default)]
+    pub meeting: Option<PathBuf>,
+    /// Clients in this process.
+    pub clients: u32,
+    /// Number of the first of them.
+    #[serde(default)]
+    pub first_client: u32,
+    /// Clients in all processes.
+    #[serde(default)]
+    pub clients_total: Option<u32>,
+    /// Files, and directories, of each client.
+    pub items: u64,
+    /// Levels of directories below the top one.
+    #[serde(default)]
+    pub depth: u32,
+    /// Directories in each directory.
+    #[serde(default = "one")]
+    pub branching_factor: u32,
+    /// Items only in the deepest directories.
+    #[serde(default)]
+    pub leaf_only: bool,
+    /// A tree of its own for each client, else one for all.
+    #[serde(default)]
+    pub unique_directories: bool,
+    /// Each phase takes the items of the client so many further on than the phase before.
+    #[serde(default)]
+    pub stride: u32,
+    /// Bytes written to each file.
+    #[serde(default)]
+    pub write_bytes: u64,
+    /// Bytes read of each file.
+    #[serde(default)]
+    pub read_bytes: u64,
+    /// fsync of each file that was written.
+    #[serde(default)]
+    pub sync: bool,
+    /// Compare what is read with what was written.
+    #[serde(default)]
+    pub verify: bool,
+    /// Phases of items to go through; those of the tree come by themselves.
+    pub phases: Vec<Phase>,
+    /// How long to wait for processes that do not come, in seconds.
+    #[serde(default = "patience")]
+    pub patience_s: f64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn patience() -> f64 {
+    120.0
+}
+
+impl Config {
+    /// Clients of all processes.
+    pub fn total(&self) -> u32 {
+        self.clients_total.unwrap_or(self.first_client + self.clients)
+    }
+
+    /// Whether a phase is asked for; the tree's always are.
+    pub fn has(&self, phase: Phase) -> bool {
+        phase.of_tree() || self.phases.contains(&phase)
+    }
+
+    /// Says what cannot be.
+    pub fn check(&self) -> Result<(), Failure> {
+        let fail = |text: String| Err(Failure(text));
+        let total = self.total();
+        if self.clients == 0 || total > MOST_CLIENTS {
+            return fail(format!("clients: 1 to {MOST_CLIENTS} (given {total})"));
+        }
+        if u64::from(self.first_client) + u64::from(self.clients) > u64::from(total) {
+            return fail(format!(
+                "clients {} to {} are beyond the {total} of all processes",
+                self.first_client,
+                u64::from(self.first_client) + u64::from(self.clients) - 1
+            ));
+        }
+        if total > self.clients && self.meeting.is_none() {
+            return fail("several processes need a `meeting` directory to keep in step".to_string());
+        }
+        if self.items == 0 {
+            return fail("items: at least 1".to_string());
+        }
+        if self.branching_factor == 0 {
+            return fail("branching_factor: at least 1".to_string());
+        }
+        if !(self.patience_s > 0.0 && self.patience_s.is_finite()) {
+            return fail("patience_s: a positive number of seconds".to_string());
+        }
+        match crate::tree::directories(self.depth, self.branching_factor) {
+            Some(count) if count <= MOST_DIRECTORIES => {}
+            _ => {
+                return fail(format!(
+                    "depth {} with branching_factor {} makes more than {MOST_DIRECTORIES} directories",
+                    self.depth, self.branching_factor
+                ))
+            }
+        }
+        if self.write_bytes.max(self.read_bytes) > MOST_BYTES {
+            return fail(format!("write_bytes and read_bytes: at most {MOST_BYTES} a file"));
+        }
+        if self.has(Phase::FileRead) && self.read_bytes > self.write_bytes {
+            return fail(format!(
+                "read_bytes ({}) is more than write_bytes ({})",
+                self.read_bytes, self.write_bytes
+            ));
+        }
+        for (needs, created) in [
+            (Phase::DirectoryStat, Phase::DirectoryCreation),
+            (Phase::DirectoryRename, Phase::DirectoryCreation),
+            (Phase::FileStat, Phase::FileCreation),
+            (Phase::FileRead, Phase::FileCreation),
+            (Phase::FileRemoval, Phase::FileCreation),
+            (Phase::DirectoryRemoval, Phase::DirectoryCreation),
+            (Phase::DirectoryCreation, Phase::DirectoryRemoval),
+            (Phase::FileCreation, Phase::FileRemoval),
+        ] {
+            if self.phases.contains(&needs) && !self.phases.contains(&created) {
+                return fail(format!("{} needs {}", needs.title(), created.title()));
+            }
+        }
+        if !self.phases.iter().any(|phase| !phase.of_tree()) {
+            return fail("phases: at least one of files or directories".to_string());
+        }
+        Ok(())
+    }
+
+    /// What all processes of a test must agree on, as a number that is never 0.
+    pub fn agreement(&self) -> u64 {
+        let mut same = self.clone();
+        (same.clients, same.first_client, same.clients_total) = (0, 0, Some(self.total()));
+        same.meeting = None;
+        same.phases.sort();
+        let text = serde_json::to_string(&same).unwrap_or_default();
+        // FNV-1a: the same in every build.
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        hash.max(1)
+    }
+}

@@ -1,0 +1,69 @@
+//! `headrace-metadata CONFIG.json`: a process of clients; its report goes to standard output.
+//! `headrace-metadata meet DIRECTORY NAME CLIENT CLIENTS SECONDS`: waits until as many have come, for programs that cannot do so themselves.
+//! `headrace-metadata stop DIRECTORY NAME CLIENTS REASON`: tells those that wait there not to.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use headrace_metadata::config::Config;
+use headrace_metadata::step::Step;
+use headrace_metadata::{run, Failure};
+
+const USAGE: &str = "usage: headrace-metadata CONFIG.json | meet DIRECTORY NAME CLIENT CLIENTS SECONDS | stop DIRECTORY NAME CLIENTS REASON";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["meet", directory, name, client, clients, patience] => {
+            meet(directory, name, client, clients, patience)
+        }
+        ["stop", directory, name, clients, reason] => stop(directory, name, clients, reason),
+        [file] if !matches!(*file, "-h" | "--help") => clients(file),
+        _ => Err(Failure(USAGE.to_string())),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn clients(file: &str) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure(format!("{file}: {error}")))?;
+    let config: Config = serde_json::from_str(&text).map_err(|error| Failure(format!("{file}: {error}")))?;
+    let report = run::run(&config)?;
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, &report)
+        .map_err(|error| error.to_string())
+        .and_then(|()| out.flush().map_err(|error| error.to_string()))
+        .map_err(|error| Failure(format!("the report: {error}")))
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|_| Failure(format!("{text:?} is no such number; {USAGE}")))
+}
+
+fn meet(directory: &str, name: &str, client: &str, clients: &str, patience: &str) -> Result<(), Failure> {
+    let (client, total): (u32, u32) = (number(client)?, number(clients)?);
+    if client >= total {
+        return Err(Failure(format!("client {client} of {total}")));
+    }
+    let patience: f64 = number(patience)?;
+    let patience = Duration::try_from_secs_f64(patience)
+        .map_err(|_| Failure(format!("{patience} is no time to wait")))?;
+    let step =
+        Step::join(Some(Path::new(directory)), name, u64::from(total), total, client..client + 1, patience)?;
+    step.wait(client, || ())
+}
+
+fn stop(directory: &str, name: &str, clients: &str, reason: &str) -> Result<(), Failure> {
+    let total: u32 = number(clients)?;
+    let step = Step::join(Some(Path::new(directory)), name, u64::from(total), total, 0..0, Duration::ZERO)?;
+    step.fail(reason);
+    Ok(())
+}

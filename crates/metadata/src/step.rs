@@ -1,0 +1,391 @@
+//! Keeps the clients of all processes in step: a file that they share in memory, with a barrier, each client's progress, and a
+//! place for the first failure.
+//!
+//! Every process holds a lock (of its open file, so that the kernel drops it however the process ends) on one byte a client of its
+//! own. Who waits looks now and then whether all the others' bytes are still locked: nobody waits for the dead.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+
+use crate::Failure;
+
+const PHASES: usize = 16;
+const MESSAGE_BYTES: usize = 1024;
+const PAGE: u64 = 4096;
+/// Where locked bytes are: beyond any content.
+const LOCKS_AT: i64 = 1 << 40;
+/// Between two looks at the others while waiting.
+const LOOK: Duration = Duration::from_millis(200);
+
+const ABSENT: u32 = 0;
+const PRESENT: u32 = 1;
+const GONE: u32 = 2;
+
+#[repr(C)]
+struct Head {
+    agreement: AtomicU64,
+    arrived: AtomicU32,
+    generation: AtomicU32,
+    /// 0: all is well; 1: somebody is writing down why not; 2: written.
+    failed: AtomicU32,
+    message_bytes: AtomicU32,
+    starts_ns: [AtomicU64; PHASES],
+    stonewalls_ns: [AtomicU64; PHASES],
+    stonewall_operations: [AtomicU64; PHASES],
+    message: [AtomicU32; MESSAGE_BYTES / 4],
+}
+
+/// What one client shows; a cache line pair of its own, so that counting disturbs nobody.
+#[repr(C, align(128))]
+struct Seat {
+    done: AtomicU64,
+    state: AtomicU32,
+}
+
+/// Monotonic time of this machine, the same for all processes, in ns.
+pub fn now_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// What all clients share.
+pub struct Step {
+    head: *const Head,
+    seats: *const Seat,
+    mapped_bytes: usize,
+    file: File,
+    total: u32,
+    own: std::ops::Range<u32>,
+    patience: Duration,
+}
+
+// The pointers are to memory that lives as long as the value and is only touched through atomics.
+unsafe impl Send for Step {}
+unsafe impl Sync for Step {}
+
+impl Step {
+    /// Joins the others in `directory`, or makes something that nobody else sees when None. `own`: clients of this process.
+    pub fn join(
+        directory: Option<&Path>,
+        name: &str,
+        agreement: u64,
+        total: u32,
+        own: std::ops::Range<u32>,
+        patience: Duration,
+    ) -> Result<Step, Failure> {
+        let head_bytes = (std::mem::size_of::<Head>() as u64).next_multiple_of(PAGE);
+        let bytes = head_bytes + u64::from(total) * std::mem::size_of::<Seat>() as u64;
+        let file = shared_file(directory, name, bytes)?;
+        let size =
+            file.metadata().map_err(|error| Failure(format!("the clients' meeting place: {error}")))?.len();
+        if size != bytes {
+            return Err(Failure(disagreement()));
+        }
+        let mapped_bytes = bytes as usize;
+        // SAFETY: a fresh mapping of the whole file, which nobody shrinks.
+        let at = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                mapped_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }
+        .map_err(|error| Failure(format!("the clients' meeting place: {error}")))?;
+        let step = Step {
+            head: at.cast(),
+            // SAFETY: within the mapping, and page-aligned.
+            seats: unsafe { at.cast::<u8>().add(head_bytes as usize) }.cast(),
+            mapped_bytes,
+            file,
+            total,
+            own: own.clone(),
+            patience,
+        };
+        let before =
+            step.head().agreement.compare_exchange(0, agreement, Ordering::AcqRel, Ordering::Acquire);
+        if matches!(before, Err(other) if other != agreement) {
+            step.fail(&disagreement());
+            return Err(Failure(disagreement()));
+        }
+        for client in own {
+            if !step.lock(client) {
+                let text = format!("two processes both want to be client {client}");
+                step.fail(&text);
+                return Err(Failure(text));
+            }
+            step.seat(client).state.store(PRESENT, Ordering::Release);
+        }
+        Ok(step)
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: points to the beginning of a mapping that is at least as large.
+        unsafe { &*self.head }
+    }
+
+    fn seat(&self, client: u32) -> &Seat {
+        assert!(client < self.total);
+        // SAFETY: one of `total` seats in the mapping.
+        unsafe { &*self.seats.add(client as usize) }
+    }
+
+    /// Waits until every client has come here. `last` is called by the one that comes last, before all go on.
+    pub fn wait(&self, client: u32, last: impl FnOnce()) -> Result<(), Failure> {
+        let head = self.head();
+        let generation = head.generation.load(Ordering::Acquire);
+        self.check()?;
+        if head.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.total {
+            last();
+            head.arrived.store(0, Ordering::Release);
+            head.generation.fetch_add(1, Ordering::AcqRel);
+            wake(&head.generation);
+            return Ok(());
+        }
+        let begun = Instant::now();
+        while head.generation.load(Ordering::Acquire) == generation {
+            sleep(&head.generation, generation, LOOK);
+            if head.generation.load(Ordering::Acquire) != generation {
+                break;
+            }
+            self.check()?;
+            // One of each process looks after the others.
+            if client == self.own.start {
+                self.look_after(begun.elapsed())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks after the others until `done`, so that nobody works long for a test that cannot end.
+    pub fn watch(&self, done: &AtomicBool) {
+        let begun = Instant::now();
+        while !done.load(Ordering::Acquire) && self.look_after(begun.elapsed()).is_ok() {
+            std::thread::park_timeout(LOOK);
+        }
+    }
+
+    fn look_after(&self, waited: Duration) -> Result<(), Failure> {
+        let mut absent = 0;
+        for client in (0..self.total).filter(|client| !self.own.contains(client)) {
+            match self.seat(client).state.load(Ordering::Acquire) {
+                ABSENT => absent += 1,
+                PRESENT if !self.locked(client) => {
+                    // It may have left in good order between the two looks.
+                    if self.seat(client).state.load(Ordering::Acquire) == PRESENT {
+                        return self
+                            .give_up(&format!("client {client} of {} died; the others stopped", self.total));
+                    }
+                }
+                // Gone in good order: after the last barrier.
+                _ => {}
+            }
+        }
+        if absent > 0 && waited > self.patience {
+            return self.give_up(&format!(
+                "{absent} of {} clients did not come within {:.0} s",
+                self.total,
+                self.patience.as_secs_f64()
+            ));
+        }
+        Ok(())
+    }
+
+    fn give_up(&self, text: &str) -> Result<(), Failure> {
+        self.fail(text);
+        self.check()
+    }
+
+    /// Whether somebody failed: cheap enough to ask before every operation.
+    #[inline]
+    pub fn failing(&self) -> bool {
+        self.head().failed.load(Ordering::Relaxed) != 0
+    }
+
+    /// The first failure of any client, once there is one.
+    pub fn check(&self) -> Result<(), Failure> {
+        if !self.failing() {
+            return Ok(());
+        }
+        let head = self.head();
+        let begun = Instant::now();
+        while head.failed.load(Ordering::Acquire) == 1 && begun.elapsed() < Duration::from_secs(1) {
+            std::thread::yield_now();
+        }
+        let length = (head.message_bytes.load(Ordering::Acquire) as usize).min(MESSAGE_BYTES);
+        let mut bytes = Vec::with_capacity(MESSAGE_BYTES);
+        for word in &head.message {
+            bytes.extend(word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        bytes.truncate(length);
+        if bytes.is_empty() {
+            bytes.extend(b"another client died while it failed");
+        }
+        Err(Failure(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Stops everybody, and says why; only the first reason is kept.
+    pub fn fail(&self, text: &str) {
+        let head = self.head();
+        if head.failed.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return;
+        }
+        let mut end = text.len().min(MESSAGE_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut bytes = text.as_bytes()[..end].to_vec();
+        bytes.resize(MESSAGE_BYTES, 0);
+        for (word, four) in head.message.iter().zip(bytes.chunks_exact(4)) {
+            word.store(u32::from_ne_bytes([four[0], four[1], four[2], four[3]]), Ordering::Relaxed);
+        }
+        head.message_bytes.store(end as u32, Ordering::Release);
+        head.failed.store(2, Ordering::Release);
+        // Those who wait are to hear of it now.
+        wake(&head.generation);
+    }
+
+    // -- counting -------------------------------------------------------------------------------------------
+
+    /// A client is about to begin a phase.
+    pub fn reset(&self, client: u32) {
+        self.seat(client).done.store(0, Ordering::Relaxed);
+    }
+
+    /// A client has done so many operations of this phase.
+    #[inline]
+    pub fn progress(&self, client: u32, operations: u64) {
+        self.seat(client).done.store(operations, Ordering::Relaxed);
+    }
+
+    /// Operations that all clients have done in this phase.
+    pub fn all_done(&self) -> u64 {
+        (0..self.total).map(|client| self.seat(client).done.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Marks the beginning of phase `index`; called by the last one at its barrier.
+    pub fn begin(&self, index: usize) {
+        self.head().starts_ns[index].store(now_ns(), Ordering::Release);
+    }
+
+    /// When phase `index` began.
+    pub fn begun_ns(&self, index: usize) -> u64 {
+        self.head().starts_ns[index].load(Ordering::Acquire)
+    }
+
+    /// A client has nothing left to do in phase `index`: the first one to say so counts what all have done.
+    pub fn finished(&self, index: usize, end_ns: u64) {
+        let head = self.head();
+        if head.stonewalls_ns[index].compare_exchange(0, end_ns, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        {
+            head.stonewall_operations[index].store(self.all_done(), Ordering::Release);
+        }
+    }
+
+    /// (when the first client had nothing left to do, operations of all by then).
+    pub fn stonewall(&self, index: usize) -> (u64, u64) {
+        let head = self.head();
+        (
+            head.stonewalls_ns[index].load(Ordering::Acquire),
+            head.stonewall_operations[index].load(Ordering::Acquire),
+        )
+    }
+
+    /// The clients of this process have done all that was asked of them.
+    pub fn leave(&self) {
+        for client in self.own.clone() {
+            self.seat(client).state.store(GONE, Ordering::Release);
+        }
+    }
+
+    // -- locks ----------------------------------------------------------------------------------------------
+
+    fn lock(&self, client: u32) -> bool {
+        let mut wanted = byte_lock(client);
+        // SAFETY: fcntl with a lock that it only reads.
+        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &mut wanted) == 0 }
+    }
+
+    fn locked(&self, client: u32) -> bool {
+        let mut asked = byte_lock(client);
+        // SAFETY: fcntl with a lock that it writes into.
+        let answer = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &mut asked) };
+        answer != 0 || asked.l_type != libc::F_UNLCK as libc::c_short
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `join`; no reference to it outlives the value.
+        let _ = unsafe { munmap(self.head.cast_mut().cast(), self.mapped_bytes) };
+    }
+}
+
+fn byte_lock(client: u32) -> libc::flock {
+    // SAFETY: a plain structure of numbers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = LOCKS_AT + i64::from(client);
+    lock.l_len = 1;
+    lock
+}
+
+fn disagreement() -> String {
+    "the processes of this test were not all asked for the same".to_string()
+}
+
+fn shared_file(directory: Option<&Path>, name: &str, bytes: u64) -> Result<File, Failure> {
+    let Some(directory) = directory else {
+        let handle = rustix::fs::memfd_create("headrace-metadata", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(|error| Failure(format!("memory for the clients' meeting: {error}")))?;
+        rustix::fs::ftruncate(handle.as_fd(), bytes)
+            .map_err(|error| Failure(format!("memory for the clients' meeting: {error}")))?;
+        return Ok(File::from(handle));
+    };
+    let failed = |error: std::io::Error| {
+        Failure(format!("{}: the clients cannot meet there: {error}", directory.display()))
+    };
+    let path = directory.join(name);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    // Whole before it has its name: nobody finds a file that is still too short.
+    let draft = directory.join(format!("{name}.{}", std::process::id()));
+    let made = options.clone().create_new(true).open(&draft).map_err(failed)?;
+    made.set_len(bytes).map_err(failed)?;
+    let linked = std::fs::hard_link(&draft, &path);
+    let _ = std::fs::remove_file(&draft);
+    match linked {
+        Ok(()) => Ok(made),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            options.open(&path).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn sleep(word: &AtomicU32, value: u32, patience: Duration) {
+    let timeout = libc::timespec {
+        tv_sec: patience.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(patience.subsec_nanos() as i32),
+    };
+    // SAFETY: futex on an aligned word that lives in the mapping; shared between processes, so not PRIVATE.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &timeout);
+    }
+}
+
+fn wake(word: &AtomicU32) {
+    // SAFETY: as in `sleep`.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
+    }
+}

@@ -1,0 +1,312 @@
+//! What one client does in one phase: the system calls, one after the other, each timed.
+
+use std::ffi::CStr;
+
+use hdrhistogram::Histogram;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::config::{Config, Phase};
+use crate::step::{now_ns, Step};
+use crate::tree::{Namer, Tree};
+
+/// Latencies up to this are told apart.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+/// What a directory is called after the rename phase, at the end of its name.
+const RENAMED: &[u8] = b".renamed";
+const LARGEST_CALL_BYTES: usize = 4 << 20;
+
+/// What a client did in a phase.
+pub struct Done {
+    /// Operations.
+    pub operations: u64,
+    /// When it had nothing left to do.
+    pub end_ns: u64,
+    /// Of every operation.
+    pub latency_ns: Histogram<u64>,
+    /// Bytes written to files.
+    pub written_bytes: u64,
+    /// Bytes read from files.
+    pub read_bytes: u64,
+    /// CPU time of the client in the phase.
+    pub cpu_ns: u64,
+}
+
+/// A histogram as every client keeps one: two significant digits.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 2).expect("bounds that are in order")
+}
+
+/// An operation that failed.
+pub struct Trouble {
+    /// What the kernel said.
+    pub error: String,
+    /// No space, no inodes, or a quota.
+    pub full: bool,
+    /// Operations of this client before it.
+    pub operations: u64,
+    /// Of so many.
+    pub wanted: u64,
+}
+
+/// One client's tools: made once, used in every phase.
+pub struct Client<'a> {
+    config: &'a Config,
+    step: &'a Step,
+    client: u32,
+    buffer: Vec<u8>,
+    back: Vec<u8>,
+}
+
+impl<'a> Client<'a> {
+    /// Client number `client`.
+    pub fn new(config: &'a Config, step: &'a Step, client: u32) -> Client<'a> {
+        let files = config.phases.contains(&Phase::FileCreation);
+        let write = if files { config.write_bytes as usize } else { 0 };
+        let read = if files { config.read_bytes as usize } else { 0 };
+        // Bytes that do not compress: xorshift64*.
+        let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut buffer = Vec::with_capacity(write + 8);
+        while buffer.len() < write {
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            buffer.extend(state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
+        }
+        buffer.truncate(write);
+        Client { config, step, client, buffer, back: vec![0; read] }
+    }
+
+    /// The client whose items this phase takes: with a stride, not those that it made itself (mdtest -N).
+    fn owner(&self, phase: Phase) -> u32 {
+        let steps = match phase {
+            Phase::DirectoryStat | Phase::FileStat => 1,
+            Phase::FileRead | Phase::DirectoryRename => 2,
+            Phase::FileRemoval | Phase::DirectoryRemoval => 3,
+            _ => 0,
+        };
+        let total = u64::from(self.config.total());
+        ((u64::from(self.client) + steps * u64::from(self.config.stride)) % total) as u32
+    }
+
+    /// Number of the tree in which a phase works.
+    pub fn tree_of(&self, phase: Phase) -> u32 {
+        if self.config.unique_directories {
+            self.owner(phase)
+        } else {
+            0
+        }
+    }
+
+    /// Goes through a phase of items.
+    pub fn items(&mut self, index: usize, phase: Phase, tree: &Tree) -> Result<Done, Trouble> {
+        let owner = self.owner(phase);
+        let items = self.config.items;
+        let mut names = Namer::new(tree, owner, phase.of_files(), items);
+        let mut others = Namer::new(tree, owner, phase.of_files(), items);
+        let renamed: &[u8] =
+            if phase == Phase::DirectoryRemoval && self.config.phases.contains(&Phase::DirectoryRename) {
+                RENAMED
+            } else {
+                b""
+            };
+        self.timed(index, items, |client, item| match phase {
+            Phase::DirectoryCreation => make_directory(names.path(item, b"")),
+            Phase::DirectoryStat | Phase::FileStat => {
+                rustix::fs::stat(names.path(item, b""))?;
+                Ok((0, 0))
+            }
+            Phase::DirectoryRename => {
+                rustix::fs::rename(names.path(item, b""), others.path(item, RENAMED))?;
+                Ok((0, 0))
+            }
+            Phase::DirectoryRemoval => {
+                rustix::fs::rmdir(names.path(item, renamed))?;
+                Ok((0, 0))
+            }
+            Phase::FileCreation => client.create(names.path(item, b""), owner, item),
+            Phase::FileRead => client.read(names.path(item, b""), owner, item),
+            Phase::FileRemoval => {
+                rustix::fs::unlink(names.path(item, b""))?;
+                Ok((0, 0))
+            }
+            Phase::TreeCreation | Phase::TreeRemoval => unreachable!("phases of the tree"),
+        })
+    }
+
+    /// Makes or removes a tree.
+    pub fn tree(&mut self, index: usize, make: bool, tree: &Tree) -> Result<Done, Trouble> {
+        let count = tree.count();
+        self.timed(index, count, |_, each| {
+            if make {
+                make_directory(&tree.directory(each))
+            } else {
+                rustix::fs::rmdir(tree.directory(count - 1 - each))?;
+                Ok((0, 0))
+            }
+        })
+    }
+
+    /// Does nothing in a phase, as all but the first do while a tree is made for all.
+    pub fn idle(&mut self) -> Done {
+        Done {
+            operations: 0,
+            end_ns: now_ns(),
+            latency_ns: histogram(),
+            written_bytes: 0,
+            read_bytes: 0,
+            cpu_ns: 0,
+        }
+    }
+
+    fn timed(
+        &mut self,
+        index: usize,
+        count: u64,
+        mut operation: impl FnMut(&mut Self, u64) -> Result<(u64, u64), OperationError>,
+    ) -> Result<Done, Trouble> {
+        let mut latency_ns = histogram();
+        let (mut written_bytes, mut read_bytes) = (0, 0);
+        let cpu_ns = thread_cpu_ns();
+        let mut before = now_ns();
+        for item in 0..count {
+            let (written, read) = match operation(self, item) {
+                Ok(moved) => moved,
+                Err(error) => return Err(error.into_trouble(item, count)),
+            };
+            let after = now_ns();
+            latency_ns.saturating_record(after - before);
+            before = after;
+            written_bytes += written;
+            read_bytes += read;
+            self.step.progress(self.client, item + 1);
+            if self.step.failing() {
+                return Err(Trouble {
+                    error: "stopped".to_string(),
+                    full: false,
+                    operations: item + 1,
+                    wanted: count,
+                });
+            }
+        }
+        self.step.finished(index, before);
+        Ok(Done {
+            operations: count,
+            end_ns: before,
+            latency_ns,
+            written_bytes,
+            read_bytes,
+            cpu_ns: thread_cpu_ns() - cpu_ns,
+        })
+    }
+
+    fn create(&mut self, path: &CStr, owner: u32, item: u64) -> Result<(u64, u64), OperationError> {
+        let file = rustix::fs::open(
+            path,
+            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::from_raw_mode(0o644),
+        )?;
+        self.mark(owner, item);
+        let mut done = 0;
+        while done < self.buffer.len() {
+            let end = (done + LARGEST_CALL_BYTES).min(self.buffer.len());
+            match rustix::io::write(&file, &self.buffer[done..end]) {
+                Ok(0) => return Err(Errno::NOSPC.into()),
+                Ok(bytes) => done += bytes,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if self.config.sync {
+            rustix::fs::fsync(&file)?;
+        }
+        close(file)?;
+        Ok((done as u64, 0))
+    }
+
+    fn read(&mut self, path: &CStr, owner: u32, item: u64) -> Result<(u64, u64), OperationError> {
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut done = 0;
+        while done < self.back.len() {
+            let end = (done + LARGEST_CALL_BYTES).min(self.back.len());
+            match rustix::io::read(&file, &mut self.back[done..end]) {
+                Ok(0) => {
+                    return Err(OperationError::Other(format!(
+                        "{} ends after {done} bytes; {} were written to it",
+                        path.to_string_lossy(),
+                        self.buffer.len()
+                    )))
+                }
+                Ok(bytes) => done += bytes,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        close(file)?;
+        if self.config.verify {
+            self.mark(owner, item);
+            if let Some(at) = self.back.iter().zip(&self.buffer).position(|(found, wanted)| found != wanted) {
+                return Err(OperationError::Other(format!(
+                    "{}: byte {at} is not what was written",
+                    path.to_string_lossy()
+                )));
+            }
+        }
+        Ok((0, done as u64))
+    }
+
+    /// Makes the content that of one file: its client and number stand at the beginning.
+    fn mark(&mut self, owner: u32, item: u64) {
+        let mut mark = [0_u8; 12];
+        mark[..4].copy_from_slice(&owner.to_le_bytes());
+        mark[4..].copy_from_slice(&item.to_le_bytes());
+        let length = mark.len().min(self.buffer.len());
+        self.buffer[..length].copy_from_slice(&mark[..length]);
+    }
+}
+
+fn make_directory(path: &CStr) -> Result<(u64, u64), OperationError> {
+    rustix::fs::mkdir(path, Mode::from_raw_mode(0o755))?;
+    Ok((0, 0))
+}
+
+/// Closes, and hears what a server only says then.
+fn close(file: rustix::fd::OwnedFd) -> Result<(), OperationError> {
+    use std::os::fd::IntoRawFd;
+    // SAFETY: the descriptor is owned and not used again.
+    if unsafe { libc::close(file.into_raw_fd()) } == 0 {
+        return Ok(());
+    }
+    let error = std::io::Error::last_os_error();
+    Err(Errno::from_io_error(&error).unwrap_or(Errno::IO).into())
+}
+
+enum OperationError {
+    Kernel(Errno),
+    Other(String),
+}
+
+impl From<Errno> for OperationError {
+    fn from(error: Errno) -> OperationError {
+        OperationError::Kernel(error)
+    }
+}
+
+impl OperationError {
+    fn into_trouble(self, operations: u64, wanted: u64) -> Trouble {
+        let (error, full) = match self {
+            OperationError::Kernel(error) => {
+                let text = std::io::Error::from(error).to_string();
+                let plain = text.split(" (os error").next().unwrap_or(&text).to_lowercase();
+                (plain, matches!(error, Errno::NOSPC | Errno::DQUOT))
+            }
+            OperationError::Other(text) => (text, false),
+        };
+        Trouble { error, full, operations, wanted }
+    }
+}
+
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
