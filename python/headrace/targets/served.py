@@ -23,7 +23,7 @@ from headrace.system.owned import make_directories, work_directory
 from headrace.system.servers import Server, ServerContext
 from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import Location, Setting, TargetContext
-from headrace.targets.block import BlockOptions, BlockTarget, Raid
+from headrace.targets.block import BlockOptions, BlockTarget
 from headrace.targets.modelled import Export, ModelledTarget, network_port
 
 READY_S = 30.0
@@ -79,7 +79,7 @@ class ServedTarget(ModelledTarget):
     def __init__(self, name: str, options: Any) -> None:
         super().__init__(name, options)
         self._steps: list[Callable[[], None]] = []
-        self._media: list[BlockTarget] = []
+        self._media: list[Location] = []
         self.servers: dict[str, Server] = {}
 
     # -- before it is there ---------------------------------------------------------------------------------
@@ -155,7 +155,11 @@ class ServedTarget(ModelledTarget):
     @override
     def prepare(self, context: TargetContext) -> Location:
         try:
-            return self.bring_up(context)
+            location = self.bring_up(context)
+            emulated = tuple(device for medium in self._media for device in medium.emulated)
+            if not emulated:
+                return location
+            return dataclasses.replace(location, provenance="emulated", emulated=emulated)
         except OSError as error:
             self.release(context)
             raise HeadraceError(
@@ -232,7 +236,7 @@ class ServedTarget(ModelledTarget):
                 raise HeadraceError(
                     f"target {self.name}: {unset[0].name} = {unset[0].asked}: {unset[0].reason}"
                 )
-            self._media.append(medium)
+            self._media.append(location)
             directory = location.directory
             if directory is None:
                 raise RuntimeError("a medium without a directory")
@@ -279,7 +283,7 @@ class ServedTarget(ModelledTarget):
             given["image"] = str(self._private_image(number))
         if export.raid is not None:
             raid = export.raid
-            given["raid"] = Raid(level=raid.level, drives=raid.drives, chunk=raid.chunk)
+            given["raid"] = {"level": raid.level, "drives": raid.drives, "chunk": raid.chunk}
         try:
             options = BlockOptions.model_validate(
                 {key: value for key, value in given.items() if value is not None}

@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 _GATHER_BYTES = 8 << 20
 """Written bytes that are kept before they are sent and committed."""
-_CALL_TIMEOUT_S = 10.0
+_CALL_TIMEOUT_S = 5.0
 _PAUSE_S = 0.2
 _UTIME_NOW, _UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
 """Nanoseconds that stand for "now" and "as it is" (utimensat(2))."""
@@ -82,6 +82,7 @@ class NfsFilesystem(mfusepy.Operations):
 
     def _connect(self, export: str) -> Any:
         settings = self._settings
+        call_s = min(_CALL_TIMEOUT_S, settings.patience_s or _CALL_TIMEOUT_S)
         ports: dict[str, Any] = {}
         if settings.nfs_port is not None:
             ports["nfs_port"] = settings.nfs_port
@@ -92,8 +93,8 @@ class NfsFilesystem(mfusepy.Operations):
             versions=["4.1" if settings.version == 4 else "3"],
             uid=os.getuid(),
             gid=os.getgid(),
-            connect_timeout=_CALL_TIMEOUT_S,
-            operation_timeout=_CALL_TIMEOUT_S,
+            connect_timeout=call_s,
+            operation_timeout=call_s,
             **ports,
         )
 

@@ -1,0 +1,194 @@
+"""Nodes and links built on this machine: addresses, rates as stated, settings read back, cut and mended, memory, and nothing left over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import HeadraceError, MissingError, UnsupportedLevelError
+from headrace.system import journal as journals
+from headrace.system.cluster import Cluster, LinkSettings, Node, NodeSettings, call_inside
+from headrace.system.cluster.links import has_netem, queue_commands, read_link
+from headrace.system.cluster.namespaces import FOLDER, Counters
+from headrace.system.journal import Journal
+
+pytestmark = pytest.mark.usefixtures("needs_root")
+
+
+def namespaces_of(cluster: Cluster) -> list[str]:
+    return [path.name for path in FOLDER.glob(f"headrace-{cluster.token}-*")] if FOLDER.is_dir() else []
+
+
+def send(sender: Node, receiver: Node, size: int) -> float:
+    """Bytes a second of one TCP connection from one node to another."""
+    server = call_inside(receiver.namespace, lambda: socket.create_server((receiver.address, 5001)))
+    client = call_inside(
+        sender.namespace, lambda: socket.create_connection((receiver.address, 5001), timeout=5)
+    )
+    taken, _ = server.accept()
+    if os.fork() == 0:
+        block = bytes(1 << 16)
+        for _ in range(size // len(block)):
+            client.sendall(block)
+        os._exit(0)
+    client.close()
+    got, begun = 0, time.monotonic()
+    while piece := taken.recv(1 << 18):
+        got += len(piece)
+    seconds = time.monotonic() - begun
+    os.wait()
+    taken.close()
+    server.close()
+    return got / seconds
+
+
+def test_a_cluster_comes_to_be_and_goes_away(journal: Journal) -> None:
+    with Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("nas")]) as cluster:
+        assert len(namespaces_of(cluster)) == 3
+        assert [node.name for node in cluster] == ["node-0", "nas"]
+        assert cluster["node-0"].address != cluster["nas"].address
+        assert cluster.find("node-7") is None
+        with pytest.raises(HeadraceError, match="no node node-7; it has: node-0, nas"):
+            cluster["node-7"]
+    assert namespaces_of(cluster) == []
+    assert journal.open_entries == ()
+    cluster.close()
+
+
+@pytest.mark.parametrize("rate_bytes_per_s", [2.5e6, 12.5e6])
+def test_a_link_has_its_rate_and_both_ends_count_the_same(journal: Journal, rate_bytes_per_s: float) -> None:
+    slow = LinkSettings(rate_bytes_per_s=rate_bytes_per_s)
+    with Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("nas", slow)]) as cluster:
+        counters = Counters(cluster.switch)
+        before = counters.read()
+        size = int(rate_bytes_per_s)
+        measured = send(cluster["node-0"], cluster["nas"], size)
+        after = counters.read()
+        counters.close()
+        # The bucket lets 2 ms of data through at once; headers take 5 %.
+        assert 0.85 * rate_bytes_per_s < measured < 1.15 * rate_bytes_per_s
+        port = cluster["nas"].port.name
+        to_it = after[port]["tx_bytes"] - before[port]["tx_bytes"]
+        assert size <= to_it < 1.1 * size
+
+
+def test_settings_of_a_link_are_read_back_and_can_be_changed(journal: Journal) -> None:
+    link = LinkSettings(rate_bytes_per_s=1e6, mtu=9000, txqueuelen=77, socket_buffer_bytes=65536)
+    with Cluster.build(journal, [NodeSettings("node-0", link)]) as cluster:
+        node = cluster["node-0"]
+        found = read_link(node.namespace)
+        assert found["mtu"] == 9000
+        assert found["txqueuelen"] == 77
+        assert any("8Mbit" in queue for queue in found["queues"])
+        assert any("limit 77p" in queue for queue in found["queues"])
+        assert found["socket_buffers"] == {"tcp_rmem": "65536", "tcp_wmem": "65536"}
+        cluster.set_link("node-0", LinkSettings())
+        assert not any("tbf" in queue for queue in read_link(node.namespace)["queues"])
+
+
+def test_a_delay_needs_netem(journal: Journal) -> None:
+    settings = [NodeSettings("node-0", LinkSettings(delay_s=0.01)), NodeSettings("nas")]
+    if not has_netem():
+        with pytest.raises(UnsupportedLevelError, match="netem"):
+            Cluster.build(journal, settings)
+        assert journal.open_entries == ()
+        return
+    with Cluster.build(journal, settings) as cluster:
+        begun = time.monotonic()
+        assert not cluster["node-0"].accepts(cluster["nas"].address, 9)
+        assert time.monotonic() - begun >= 0.02
+
+
+def test_the_lines_for_tc_hold_what_is_asked() -> None:
+    lines = queue_commands("eth0", LinkSettings(rate_bytes_per_s=125e6, delay_s=1e-3, txqueuelen=500))
+    assert [line.split()[6] for line in lines] == ["netem", "tbf", "pfifo"] or "netem delay 1000us" in lines[
+        0
+    ]
+    assert "rate 1000000000bit" in lines[1]
+    assert lines[2].endswith("pfifo limit 500")
+    assert queue_commands("eth0", LinkSettings()) == []
+
+
+def test_a_cable_is_pulled_and_plugged_in_again(journal: Journal) -> None:
+    with Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("nas")]) as cluster:
+        server = call_inside(cluster["nas"].namespace, lambda: socket.create_server(("", 5002)))
+        reaches = lambda: cluster["node-0"].accepts(cluster["nas"].address, 5002, timeout_s=0.3)  # noqa: E731
+        assert reaches()
+        cluster.cut("nas")
+        assert not reaches()
+        cluster.mend("nas")
+        deadline = time.monotonic() + 10
+        while not reaches() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert reaches()
+        with pytest.raises(HeadraceError, match="port 5002 of nas"):
+            cluster["nas"].check_port_free(5002, needed_by="a server")
+        server.close()
+        cluster["nas"].check_port_free(5002, needed_by="a server")
+
+
+def test_a_program_on_a_node_has_its_network_processors_and_memory(journal: Journal, tmp_path: Path) -> None:
+    settings = NodeSettings("node-0", cpus=(0,), memory_bytes=64 << 20)
+    with Cluster.build(journal, [settings]) as cluster:
+        node = cluster["node-0"]
+        said = tmp_path / "said"
+        told = (
+            "import os, time; print(sorted(os.sched_getaffinity(0)), open('/proc/net/dev').read().count('eth0'), flush=True); "
+            "time.sleep(1); print(len(b'x' * (256 << 20)))"
+        )
+        with said.open("wb") as output:
+            started = node.start(journal, [sys.executable, "-c", told], output=output)
+        assert started.process.wait(30) == -signal.SIGKILL, "its memory is bounded"
+        started.stop()
+        assert said.read_text().split("\n")[0] == "[0] 1"
+        assert node.memory is not None
+        assert node.memory.killed() == 1
+
+
+def test_two_nodes_of_one_name_and_too_many_are_refused(journal: Journal) -> None:
+    with pytest.raises(HeadraceError, match="one name"):
+        Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("node-0")])
+    with pytest.raises(HeadraceError, match="more than"):
+        Cluster.build(journal, [NodeSettings(f"node-{number}") for number in range(300)])
+    assert journal.open_entries == ()
+
+
+def test_a_missing_program_is_named(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.system.requirements._SYSTEM_FOLDERS", "")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(MissingError) as caught:
+        Cluster.build(journal, [NodeSettings("node-0")])
+    assert caught.value.hint == "apt-get install iproute2"
+
+
+CRASHING = """
+import os, signal, sys
+from headrace.system.cluster import Cluster, NodeSettings
+from headrace.system.journal import Journal
+journal = Journal.open("a crash")
+cluster = Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("nas", memory_bytes=64 << 20)])
+server = cluster["nas"].start(journal, [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"], output=None)
+print(cluster.token, server.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_run_leaves_is_undone(journal_place: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", CRASHING], capture_output=True, text=True, timeout=30)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    token, pid = next(line for line in done.stdout.splitlines() if line != "up").split()
+    assert len(list(FOLDER.glob(f"headrace-{token}-*"))) == 3
+    (pending,) = journals.pending_journals()
+    results = journals.undo(pending.file)
+    assert all(result.done for result in results), results
+    assert list(FOLDER.glob(f"headrace-{token}-*")) == []
+    state = Path(f"/proc/{pid}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+    assert journals.pending_journals() == []
