@@ -139,7 +139,7 @@ def _run(
             "; ".join(f"{each.name} = {each.asked}: {each.reason}" for each in lacking)
         )
     limits = _memory_limits(stage, run)
-    watching = Watching(_probes(), run.series_interval)
+    watching = Watching(_probes(run), run.series_interval)
     striking = Striking(resolved.faults, stage.location, stage.context.journal)
     packets = _packetiser(stage, run, files, events, workload.dataset(stage.slots_max))
     watched = False
@@ -343,8 +343,15 @@ def _prepare_cache(wanted: str, files: list[Path], location: Location, observer:
     return None
 
 
-def _probes() -> dict[str, probe_room.Probe]:
-    return {kind: part() for kind, part in probe_room.kinds().items() if part.default and not part().check()}
+def _probes(run: Any) -> dict[str, probe_room.Probe]:
+    """Those that every trial has, as far as this machine can, and those that were asked for. Raises UnsupportedLevelError when one of
+    these cannot be had."""
+    asked = {"trace"} if run.trace else set[str]()
+    made = {kind: part() for kind, part in probe_room.kinds().items() if part.default or kind in asked}
+    lacking = {kind: problems for kind, probe in made.items() if (problems := probe.check())}
+    if missing := [problems[0].what for kind, problems in lacking.items() if kind in asked]:
+        raise UnsupportedLevelError("; ".join(missing))
+    return {kind: probe for kind, probe in made.items() if kind not in lacking}
 
 
 def _job_row(trial: Trial, job: JobEnd, location: Location, node: int) -> dict[str, Any]:
