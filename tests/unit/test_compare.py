@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headrace.analysis.compare import compare, hedges_g, ratio_of_means
+from headrace.analysis.compare import compare, hedges_g
+from headrace.analysis.ratio import ratio_of_means
 from headrace.errors import RefusedError
 from headrace.records.read import Records, read
 from synthetic_records import ENVIRONMENT, Truth, plan_of, write_results

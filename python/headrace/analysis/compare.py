@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from headrace.analysis.contrasts import ROUNDING
 from headrace.analysis.environment import values_by_name
 from headrace.analysis.find import FindOptions
 from headrace.analysis.findings import Comparison, Difference, EnvironmentDifference, Estimate
 from headrace.analysis.metrics import LESS_IS_BETTER, headline_metric, trial_metrics, valid_trials
+from headrace.analysis.ratio import ratio_of_means
 from headrace.errors import RefusedError
 from headrace.records.read import Records
 
@@ -149,28 +149,6 @@ def _mean(values: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estima
         return Estimate(mean, None, None, len(values), "one trial", ids)
     half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1) * stats.sem(values))
     return Estimate(mean, max(0.0, mean - half), mean + half, len(values), "mean, t interval", ids)
-
-
-def ratio_of_means(
-    a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: float
-) -> tuple[Estimate, float | None]:
-    """B/A as a ratio of geometric means, with Welch's interval on the logarithm."""
-    logs_a, logs_b = np.log(a), np.log(b)
-    distance = float(logs_b.mean() - logs_a.mean())
-    method = "ratio of geometric means, Welch interval on the logarithm"
-    if len(a) < 2 or len(b) < 2:
-        return Estimate(math.exp(distance), None, None, len(ids), "ratio of geometric means", ids), None
-    if max(float(np.ptp(logs_a)), float(np.ptp(logs_b))) < ROUNDING:
-        # No scatter at all in either: a simulation, say.
-        return Estimate(
-            math.exp(distance), math.exp(distance), math.exp(distance), len(ids), method, ids
-        ), None
-    test: Any = stats.ttest_ind(logs_b, logs_a, equal_var=False)
-    bounds: Any = test.confidence_interval(confidence)
-    estimate = Estimate(
-        math.exp(distance), math.exp(bounds.low), math.exp(bounds.high), len(ids), method, ids
-    )
-    return estimate, float(test.pvalue)
 
 
 def hedges_g(a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estimate:

@@ -12,6 +12,7 @@ import pandas as pd
 from headrace.analysis.curves import make_curves
 from headrace.analysis.effects import combined_effects, factor_effects
 from headrace.analysis.environment import flat, shared_environment, values_by_name
+from headrace.analysis.faults import FACTOR, NONE, fault_effects
 from headrace.analysis.findings import Combined, FactorEffect, Findings, LeftOut
 from headrace.analysis.metrics import headline_metric, stated_metrics, trial_metrics, valid_trials
 from headrace.analysis.points import Left, PointOptions, make_points
@@ -69,17 +70,23 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
     headline: dict[str, str] = {}
     effects: list[FactorEffect] = []
     combined: list[Combined] = []
+    rates: dict[str, float] = {}
     for workload in dict.fromkeys(point.workload for point in points):
         own: Any = metrics[(trials["workload"] == workload).to_numpy()]
+        own_ids: Any = trials["id"][(trials["workload"] == workload).to_numpy()]
         metric = headline_metric(options.metric, own)
         if metric is None:
             continue
         headline[workload] = metric
         events = "events_per_s" in own and bool(own["events_per_s"].notna().any())
         beside = [name for name in BESIDE if name != metric and (events or name != "efficiency")]
-        effects += factor_effects(trials, metrics, workload, [metric, *beside], options.confidence)
+        # A fault is nobody's choice: it has a table of its own.
+        found = factor_effects(trials, metrics, workload, [metric, *beside], options.confidence)
+        effects += [effect for effect in found if effect.factor != FACTOR]
         values = dict(zip(trials["id"], metrics[metric], strict=True))
-        combined += combined_effects(points, values, workload, metric, options.confidence)
+        rates |= {trial: float(values[trial]) for trial in own_ids if values[trial] == values[trial]}
+        spared = [point for point in points if point.levels.get(FACTOR) in (None, NONE)]
+        combined += combined_effects(spared, values, workload, metric, options.confidence)
     provenances = tuple(dict.fromkeys(point.provenance for point in points))
     planned = len(records.plan.trials) if records.plan is not None else len(records)
     return Findings(
@@ -97,6 +104,7 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
         headline=headline,
         confidence=options.confidence,
         study_hash=records.header.study_hash,
+        faults=fault_effects(records, rates, headline, options.confidence),
     )
 
 

@@ -170,6 +170,47 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class FaultEffect:
+    """What one fault did to the jobs of one cell."""
+
+    fault: str
+    """Its name in the study."""
+    what: str
+    """Its kind."""
+    target: str
+    workload: str
+    slots: int
+    levels: dict[str, Any]
+    """Of the other factors."""
+    fired: int
+    """How often it took effect, all trials together."""
+    jobs: int
+    failed_jobs: int
+    error: str
+    """The commonest cause of failure; empty when none failed."""
+    stall_s: float | None
+    """The longest time after it struck in which nothing moved; None when that is not known."""
+    recovered_s: float | None
+    """From its end until the storage moved as before, mean; None when it did not, or jobs were done before."""
+    rate: Estimate | None
+    """Rate under it over the rate without it."""
+    rate_metric: str
+    """Of what; empty for the bytes that the storage moved."""
+    against: str
+    """`the same without it` or `before it struck`."""
+    acknowledged_writes: int | None
+    """Writes that were said to be on stable storage, of those that were looked for afterwards."""
+    lost_writes: int | None
+    """Those of them that are gone."""
+    lost_bytes: int | None
+    """Acknowledged and never flushed, so that they may be lost."""
+    note: str
+    """What the check of the file system found."""
+    provenance: str
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Findings:
     """All that a set of records says."""
 
@@ -190,6 +231,7 @@ class Findings:
     confidence: float = 0.95
     """Of all intervals."""
     study_hash: str = ""
+    faults: tuple[FaultEffect, ...] = ()
 
 
 @dataclass(frozen=True)

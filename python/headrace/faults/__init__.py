@@ -51,6 +51,8 @@ class InjectedFault(ABC):
 
     kind: ClassVar[str]
     Options: ClassVar[type[FaultOptions]]
+    spoils: ClassVar[bool] = False
+    """Whether the target may be no good afterwards, so that it comes to be anew before the next trial."""
 
     def __init__(self, options: Any) -> None:
         self.options = options

@@ -7,7 +7,7 @@ emulator while jobs run: the same fault in both.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -44,6 +44,8 @@ class RequestFaultOptions(DriveFaultOptions):
 
 class DriveFault(InjectedFault):
     """A fault of a drive of the catalog: emulated when measured, modelled when simulated."""
+
+    spoils: ClassVar[bool] = True
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)

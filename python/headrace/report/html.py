@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from headrace.analysis.findings import Findings
 from headrace.palette import CURVE_COLOURS, LEDGER_COLOURS, LEDGER_TEXT
-from headrace.report import figures, tables, wording
+from headrace.report import faults, figures, tables, wording
 from headrace.report.metrics import BYTE_RATES, Metric, metric
 from headrace.report.page_data import page_data, provenance_of_metric, scaled_metrics
 from headrace.report.select import Shown, series_trials, shown_curves
@@ -169,6 +169,8 @@ def render(findings: Findings, results: Path, wanted_series: tuple[str, ...] = (
             left_away=shown.left_away,
             groups=groups,
             combined=tables.combined_rows(findings),
+            faults=faults.rows(findings),
+            fault_sentences=faults.sentences(findings),
             left_out=tables.left_out(findings),
             extra_tables=tables.extra_tables(findings),
             environment_rows=tables.flatten(findings.environment),

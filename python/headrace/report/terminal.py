@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.analysis.findings import Curve, Findings
-from headrace.report import tables, wording
+from headrace.report import faults, tables, wording
 from headrace.report.metrics import Metric, interval_text, lowered, metric, percent, value_text
 from headrace.report.page_data import mark_of, scaled_metrics
 from headrace.report.select import Shown, shown_curves
@@ -187,7 +187,32 @@ def print_report(findings: Findings, console: Console) -> None:
     for table in _effects(findings):
         console.print(table)
         console.print()
+    if findings.faults:
+        console.print(_faults(findings))
+        console.print()
     _print_left_out(findings, console)
+
+
+def _faults(findings: Findings) -> Table:
+    table = _table("What faults did")
+    for name in faults.COLUMNS:
+        table.add_column(name, overflow="fold")
+    for row in faults.rows(findings):
+        mark = (
+            ""
+            if row["provenance"] == "measured"
+            else f" {wording.PROVENANCE_MARKS.get(row['provenance'], '')}"
+        )
+        table.add_row(
+            escape(f"{row['target']}{mark}\n{row['cell']}"),
+            escape(row["fault"]),
+            row["failed"],
+            _line(row["stall"]),
+            _line(row["rate"]),
+            _line(row["recovery"]),
+            _line(row["lost"]),
+        )
+    return table
 
 
 def _print_left_out(findings: Findings, console: Console) -> None:

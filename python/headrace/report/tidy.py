@@ -2,7 +2,7 @@
 
 | column | is |
 |---|---|
-| `about` | `point`, `ledger`, `slots fed`, `knee`, `level effect`, `cost of wrong`, `combined cost`, `left out` |
+| `about` | `point`, `ledger`, `slots fed`, `knee`, `level effect`, `cost of wrong`, `combined cost`, `fault`, `left out` |
 | `workload`, `target`, `slots` | null where the row is about several |
 | `level_<factor>` | the factor's level as text |
 | `metric` | name with its unit last; a factor's name and level stand in `factor`, `level` |
@@ -176,6 +176,44 @@ def _choice_rows(findings: Findings) -> list[dict[str, Any]]:
     return rows
 
 
+def _fault_rows(findings: Findings) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for effect in findings.faults:
+        shared = {
+            "about": "fault",
+            "workload": effect.workload,
+            "target": effect.target,
+            "slots": effect.slots,
+            "factor": "fault",
+            "level": effect.fault,
+            "provenance": effect.provenance,
+            "n": len(effect.trials),
+            "trials": " ".join(effect.trials),
+            **_levels(effect.levels),
+        }
+        values = {
+            "jobs": effect.jobs,
+            "failed_jobs": effect.failed_jobs,
+            "fired": effect.fired,
+            "stall_s": effect.stall_s,
+            "recovered_s": effect.recovered_s,
+            "acknowledged_writes": effect.acknowledged_writes,
+            "lost_writes": effect.lost_writes,
+            "lost_bytes": effect.lost_bytes,
+        }
+        rows += [
+            {**shared, "metric": name, "value": float(value), "note": effect.note or effect.error}
+            for name, value in values.items()
+            if value is not None
+        ]
+        if effect.rate is not None:
+            note = f"against {effect.against}"
+            rows.append(
+                {**shared, "metric": "rate_left", **_estimate(effect.rate, effect.provenance), "note": note}
+            )
+    return rows
+
+
 def _left_out_rows(findings: Findings) -> list[dict[str, Any]]:
     return [
         {
@@ -194,7 +232,7 @@ def _left_out_rows(findings: Findings) -> list[dict[str, Any]]:
 def tidy_table(findings: Findings) -> Any:
     """The long table, as an Arrow table; the same columns, in the same order, for the same study."""
     rows = [row for curve in findings.curves for row in _curve_rows(curve)]
-    rows += _choice_rows(findings) + _left_out_rows(findings)
+    rows += _choice_rows(findings) + _fault_rows(findings) + _left_out_rows(findings)
     factors = list(dict.fromkeys(name for row in rows for name in row if name.startswith("level_")))
     kinds = {
         **dict.fromkeys(_TEXT, pa.string()),

@@ -77,6 +77,10 @@ class Measure(Engine):
                     "exclude the two together ([[exclude]]), or mount the storage and name it by kind = path"
                 )
                 problems.append(Problem(what, f"workload {trial.workload}", remedy))
+            for options in resolved.faults:
+                problems += fault_room.kinds()[options.what](options).check_on(
+                    trial.target, resolved.target_options
+                )
         for options in study.faults:
             problems += fault_room.kinds()[options.what](options).check()
         return list(dict.fromkeys(problems))
@@ -162,13 +166,25 @@ def _whole_plot(
             stage = Stage(
                 run, target, context, location, nursery, environment, slots_max, context.work_dir, nodes
             )
+            spoilt = False
             for trial in trials:
                 if run.stop.is_set():
                     raise InterruptedRunError("stopped")
+                if spoilt:
+                    run.observer.phase(f"preparing {trial.target} anew")
+                    target.release(context)
+                    stage.location = target.prepare(context)
                 _one(stage, trial, repeating)
+                spoilt = _spoilt(run, trial)
         finally:
             run.observer.phase(f"releasing {trials[0].target}")
             target.release(context)
+
+
+def _spoilt(run: Run, trial: Trial) -> bool:
+    """Whether the trial's faults may have left the target no good for another trial."""
+    faults = resolve(run.study, trial.target, trial.workload, trial.levels).faults
+    return any(fault_room.kinds()[each.what].spoils for each in faults)
 
 
 def _one(stage: Stage, trial: Trial, repeating: Repeating) -> None:

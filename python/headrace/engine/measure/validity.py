@@ -13,8 +13,8 @@ Reason = dict[str, str]
 
 COLD_SHARE = 0.9
 """Of the bytes that jobs asked for, each counted once, this share must come from the device for a cold trial."""
-LATE_SHARE = 0.01
-"""Share of an emulated drive's answers that may be past their bound: the bound holds for the 99th percentile."""
+LATE_SHARE = 0.05
+"""Share of an emulated drive's answers that may be past their bound: the bound holds for the 95th percentile."""
 UNSTEADY_SHARE = 0.25
 """Sustained load: difference between the event rates of the two halves above which it was not steady."""
 

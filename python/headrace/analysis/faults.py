@@ -1,0 +1,213 @@
+"""What faults did to jobs: failed, stalled, slowed, recovered, lost. From the records alone. Pure.
+
+A fault is set against the same cell without it where the study has one (the factor `fault` with the level `none`), else against
+the time before it struck. Stall and recovery come from the series of the device or the network, unless the fault itself saw them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from headrace.analysis.findings import Estimate, FaultEffect
+from headrace.analysis.ratio import ratio_of_means
+from headrace.errors import HeadraceError
+from headrace.records.read import Records
+
+FACTOR = "fault"
+NONE = "none"
+RECOVERED_SHARE = 0.8
+"""Of the rate before the fault: from the first interval on that has it again, the storage counts as recovered."""
+IDLE_SHARE = 0.01
+"""Of the rate before the fault: an interval below it is one in which nothing moves."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One fault in one trial."""
+
+    stall_s: float | None
+    recovered_s: float | None
+    during: float | None
+    """Rate while it lasted over the rate before it."""
+
+
+def fault_effects(
+    records: Records, rates: dict[str, float], metric: dict[str, str], confidence: float
+) -> tuple[FaultEffect, ...]:
+    """One for each fault of each cell. `rates` are the headline metric of valid trials by id, `metric` its name by workload.
+
+    Trials that failed because of the fault count for failed jobs, stall and loss; trials that are invalid count for nothing.
+    """
+    if not len(records) or "faults" not in records.trials:
+        return ()
+    rows: list[dict[str, Any]] = records.trials.to_dict("records")
+    groups: dict[tuple[str, str, str], list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+    for row in rows:
+        for fault in row["faults"]:
+            usable = row["valid"] or (row["status"] == "failed" and fault["fired"])
+            if usable and fault["fired"]:
+                key = (row["cell"], row["provenance"], fault.get("name") or fault["what"])
+                groups.setdefault(key, []).append((row, fault))
+    plain = _without_fault(rows)
+    return tuple(
+        _effect(records, name, members, plain, rates, metric, confidence)
+        for (_, _, name), members in groups.items()
+    )
+
+
+def _without_fault(rows: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    """Ids of the valid trials without any fault, by what their cells have in common with those that have one."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row["valid"] and not row["faults"]:
+            found.setdefault(_cell(row), []).append(row["id"])
+    return found
+
+
+def _cell(row: dict[str, Any]) -> str:
+    levels = sorted((name, str(level)) for name, level in row["levels"].items() if name != FACTOR)
+    return str((row["provenance"], row["target"], row["workload"], row["slots"], levels))
+
+
+def _effect(
+    records: Records,
+    name: str,
+    members: list[tuple[dict[str, Any], dict[str, Any]]],
+    plain: dict[str, list[str]],
+    rates: dict[str, float],
+    metric: dict[str, str],
+    confidence: float,
+) -> FaultEffect:
+    first, fault = members[0]
+    ids = tuple(row["id"] for row, _ in members)
+    jobs, failed, error = _jobs(records, ids)
+    seen = [_seen(records, row, each) for row, each in members]
+    own = [each.get("seen") or {} for _, each in members]
+    with_it = [rates[each] for each in ids if rates.get(each, 0.0) > 0]
+    without = [rates[each] for each in plain.get(_cell(first), []) if rates.get(each, 0.0) > 0]
+    before = [each.during for each in seen if each.during is not None]
+    rate: Estimate | None = None
+    against = ""
+    if with_it and without:
+        trials = (*plain[_cell(first)], *ids)
+        rate, _ = ratio_of_means(np.array(without), np.array(with_it), trials, confidence)
+        against = "the same without it"
+    elif before:
+        rate = Estimate(fmean(before), None, None, len(before), "mean of the ratios, one a trial", ids)
+        against = "before it struck"
+    recovered = [each.recovered_s for each in seen if each.recovered_s is not None]
+    stalls = [each.stall_s for each in seen if each.stall_s is not None]
+    return FaultEffect(
+        fault=name,
+        what=fault["what"],
+        target=first["target"],
+        workload=first["workload"],
+        slots=int(first["slots"]),
+        levels={
+            key: level
+            for key, level in first["levels"].items()
+            if key not in ("target", "workload", "slots", FACTOR)
+        },
+        fired=sum(int(each["fired"]) for _, each in members),
+        jobs=jobs,
+        failed_jobs=failed,
+        error=error,
+        stall_s=max(stalls) if stalls else None,
+        recovered_s=fmean(recovered) if recovered else None,
+        rate=rate,
+        rate_metric=metric.get(first["workload"], "") if against == "the same without it" else "",
+        against=against,
+        acknowledged_writes=_sum(own, "acknowledged_writes"),
+        lost_writes=_sum(own, "lost_writes"),
+        lost_bytes=_sum(own, "lost_bytes"),
+        note="; ".join(dict.fromkeys(str(each["file_system"]) for each in own if "file_system" in each)),
+        provenance=first["provenance"],
+        trials=ids,
+    )
+
+
+def _sum(seen: list[dict[str, Any]], name: str) -> int | None:
+    given = [int(each[name]) for each in seen if each.get(name) is not None]
+    return sum(given) if given else None
+
+
+def _jobs(records: Records, trials: Sequence[str]) -> tuple[int, int, str]:
+    """Jobs, those that failed, and the commonest cause."""
+    frames: list[pd.DataFrame] = []
+    for trial in trials:
+        try:
+            frames.append(records.trial_jobs(trial, ["exit", "cause"]))
+        except HeadraceError:
+            continue
+    if not frames:
+        return 0, 0, ""
+    jobs: Any = pd.concat(frames)
+    jobs = jobs[jobs["cause"] != "the sustained load was over"]
+    failed = jobs[~jobs["exit"].isin(["ok", "done"])]
+    causes = failed["cause"].dropna().value_counts()
+    return len(jobs), len(failed), str(causes.index[0]) if len(causes) else ""
+
+
+def _seen(records: Records, row: dict[str, Any], fault: dict[str, Any]) -> _Seen:
+    """What the series show of a fault; what the fault saw itself comes first."""
+    own = fault.get("seen") or {}
+    stall_s, recovered_s, during = _from_series(records, row, fault)
+    return _Seen(own.get("stall_s", stall_s), own.get("recovered_s", recovered_s), during)
+
+
+def _from_series(
+    records: Records, row: dict[str, Any], fault: dict[str, Any]
+) -> tuple[float | None, float | None, float | None]:
+    moved = _moved(records, row)
+    struck, lifted = fault.get("struck_s"), fault.get("lifted_s")
+    if moved is None or struck is None or not row.get("last_done_s"):
+        return None, None, None
+    ends, rates = moved
+    starts = np.concatenate([[0.0], ends[:-1]])
+    # An interval counts where it lies wholly; the last one may have been cut by the end of the jobs.
+    before = rates[ends <= struck]
+    running = (starts >= struck) & (ends <= float(row["last_done_s"]) + 1e-9)
+    if not len(before) or before.mean() <= 0 or not running.any():
+        return None, None, None
+    usual = float(before.mean())
+    idle = rates < IDLE_SHARE * usual
+    stall_s = _longest(starts[running], ends[running], idle[running])
+    end = float(lifted) if lifted is not None else float("inf")
+    lasting = (starts >= struck) & (ends <= end)
+    during = float(rates[lasting].mean()) / usual if lasting.any() else None
+    recovered_s: float | None = None
+    again = (starts >= end - 1e-9) & (rates >= RECOVERED_SHARE * usual)
+    if again.any():
+        recovered_s = max(0.0, float(starts[again][0]) - end)
+    return stall_s, recovered_s, during
+
+
+def _longest(starts: np.ndarray, ends: np.ndarray, idle: np.ndarray) -> float:
+    """The longest time without progress."""
+    longest = current = 0.0
+    for start, end, nothing in zip(starts, ends, idle, strict=True):
+        current = current + float(end - start) if nothing else 0.0
+        longest = max(longest, current)
+    return longest
+
+
+def _moved(records: Records, row: dict[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Ends of the intervals of a trial, s, and the bytes a second that its storage moved in each."""
+    for kind, columns in (
+        ("block", ["read_bytes_per_s", "write_bytes_per_s"]),
+        ("network", ["received_bytes_per_s", "sent_bytes_per_s"]),
+    ):
+        try:
+            series: Any = records.series(row["id"], kind)
+        except HeadraceError:
+            continue
+        if len(series) and set(columns) <= set(series.columns):
+            whole = series.assign(moved=series[columns].sum(axis="columns")).groupby("time_s")["moved"].sum()
+            return whole.index.to_numpy(float), whole.to_numpy(float)
+    return None
