@@ -70,6 +70,9 @@ def trial_metrics(frame: pd.DataFrame, prices: dict[str, Price] | None = None) -
     metrics["wall_s"] = wall_s / trials["jobs"]
     metrics["stonewall_s"] = trials["stonewall_s"]
     metrics["last_done_s"] = trials["last_done_s"]
+    # What a workload calls a rate of its own: operations of a metadata test a second.
+    for name in dict.fromkeys(name for rates in _own_rates(trials) for name in rates):
+        metrics[name] = [rates.get(name) for rates in _own_rates(trials)]
     metrics["energy_j_per_job"] = trials["energy_j"] / trials["jobs"]
     metrics["energy_j_per_event"] = trials["energy_j"] / trials["events"].where(trials["events"] > 0)
     for target, price in (prices or {}).items():
@@ -79,6 +82,13 @@ def trial_metrics(frame: pd.DataFrame, prices: dict[str, Price] | None = None) -
             value = (metrics["events_per_s"] / paid).where(trials["target"] == target)
             metrics[name] = metrics[name].fillna(value) if name in metrics else value
     return metrics.astype("float64").replace([np.inf, -np.inf], np.nan).dropna(axis="columns", how="all")
+
+
+def _own_rates(trials: Any) -> list[dict[str, float | None]]:
+    """`results.rates` of every trial: metric -> value."""
+    if "results" not in trials:
+        return [{} for _ in range(len(trials))]
+    return [(results or {}).get("rates") or {} for results in trials["results"]]
 
 
 def stated_metrics(prices: dict[str, Price]) -> frozenset[str]:
@@ -98,7 +108,7 @@ def ledger_shares(frame: pd.DataFrame) -> pd.DataFrame:
 def headline_metric(wanted: str | None, metrics: pd.DataFrame) -> str | None:
     """The metric that 'best' means for the trials of one workload: the wanted one as far as they have it.
 
-    Without a wish: events/s, else bytes/s asked, else moved by the device, else job efficiency.
+    Without a wish: events/s, else files (directories) made a second, else bytes/s asked, else moved by the device, else job efficiency.
     """
     byte_rates = ["asked_bytes_per_s", "device_bytes_per_s"]
     ways: dict[str | None, list[str]] = {
@@ -107,5 +117,6 @@ def headline_metric(wanted: str | None, metrics: pd.DataFrame) -> str | None:
         "iops": ["iops", "read_calls_per_s"],
         "efficiency": ["efficiency"],
     }
-    choice = [*ways.get(wanted, []), "events_per_s", *byte_rates, "efficiency"]
+    of_metadata = ["file_creations_per_s", "directory_creations_per_s"]
+    choice = [*ways.get(wanted, []), "events_per_s", *of_metadata, *byte_rates, "efficiency"]
     return next((name for name in choice if name in metrics and bool(metrics[name].notna().any())), None)
