@@ -9,13 +9,15 @@ use headrace_model::{Device, Nanos, Op, Status};
 
 use crate::backend::{Answer, Arrival, Asked, Backend, Port, Ticket};
 use crate::clock::{monotonic_ns, Bell};
-use crate::lateness::{Bound, Lateness, Meter};
+use crate::lateness::{Bound, KernelWake, Lateness, Meter};
 use crate::pacer::{errno, Due, Pacer, Service};
 use crate::store::Store;
 use crate::volatile::Volatile;
 
 /// The timer comes round at least this often, so that the guard sees it alive.
 const ROUND_NS: Nanos = 500_000_000;
+/// How often it is looked how late an ordinary thread wakes.
+const WAKE_EVERY_NS: Nanos = 5_000_000;
 /// Old data of writes that is kept before the model is asked what has become safe.
 const SETTLE_BYTES: u64 = 32 << 20;
 const SETTLE_WRITES: usize = 1 << 15;
@@ -67,6 +69,8 @@ pub struct Snapshot {
     #[serde(flatten)]
     pub counts: Counts,
     pub lateness_ns: Lateness,
+    pub kernel_wake_ns: KernelWake,
+    pub service_ns_mean: f64,
     pub elapsed_s: f64,
     pub busy_s: f64,
     pub in_flight: usize,
@@ -324,6 +328,17 @@ impl Engine {
         }
     }
 
+    /// A thread of ordinary priority that finds out how late such threads wake.
+    pub fn watch_wakes(&self) -> ! {
+        let bell = Bell::default();
+        loop {
+            let until = monotonic_ns() + WAKE_EVERY_NS;
+            bell.wait(bell.listen(), until);
+            let late = monotonic_ns().saturating_sub(until);
+            lock(&self.state).meter.note_wake(late);
+        }
+    }
+
     /// Forgets old data of writes that have reached the medium, when there is much of it.
     fn settle(&self) {
         let volatile = lock(&self.volatile);
@@ -381,6 +396,8 @@ impl Engine {
         Snapshot {
             counts: state.counts,
             lateness_ns: state.meter.lateness(),
+            kernel_wake_ns: state.meter.kernel_wake(),
+            service_ns_mean: state.meter.service_ns_mean(),
             elapsed_s: (now - since) as f64 * 1e-9,
             busy_s: state.pacer.busy_ns(now).saturating_sub(busy_before) as f64 * 1e-9,
             in_flight: state.pacer.in_flight(),

@@ -35,21 +35,68 @@ pub struct Lateness {
     pub max: u64,
 }
 
+/// How late a thread of ordinary priority wakes: the loop driver's worker, which hands requests on to us, is
+/// one. What it makes a request wait is not seen in `Lateness`, for it has not come in yet.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelWake {
+    pub mean: f64,
+    pub p50: u64,
+    pub p99: u64,
+    pub p999: u64,
+}
+
+fn histogram() -> Histogram<u64> {
+    const MINUTE_NS: u64 = 60_000_000_000;
+    match Histogram::new_with_bounds(1, MINUTE_NS, 2) {
+        Ok(histogram) => histogram,
+        Err(error) => unreachable!("bounds of a constant histogram: {error}"),
+    }
+}
+
+fn at(histogram: &Histogram<u64>, quantile: f64) -> u64 {
+    if histogram.is_empty() {
+        0
+    } else {
+        histogram.value_at_quantile(quantile)
+    }
+}
+
 /// Counts it.
 pub struct Meter {
     bound: Bound,
     late: Histogram<u64>,
     past_bound: u64,
+    service_ns: u128,
+    woken: Histogram<u64>,
 }
 
 impl Meter {
     pub fn new(bound: Bound) -> Self {
-        const MINUTE_NS: u64 = 60_000_000_000;
-        let late = match Histogram::new_with_bounds(1, MINUTE_NS, 2) {
-            Ok(late) => late,
-            Err(error) => unreachable!("bounds of a constant histogram: {error}"),
-        };
-        Meter { bound, late, past_bound: 0 }
+        Meter { bound, late: histogram(), past_bound: 0, service_ns: 0, woken: histogram() }
+    }
+
+    /// An ordinary thread woke so late.
+    pub fn note_wake(&mut self, late: Nanos) {
+        self.woken.saturating_record(late.max(1));
+    }
+
+    pub fn kernel_wake(&self) -> KernelWake {
+        let woken = &self.woken;
+        KernelWake {
+            mean: if woken.is_empty() { 0.0 } else { woken.mean() },
+            p50: at(woken, 0.5),
+            p99: at(woken, 0.99),
+            p999: at(woken, 0.999),
+        }
+    }
+
+    /// The mean of what the drive took for a request.
+    pub fn service_ns_mean(&self) -> f64 {
+        if self.late.is_empty() {
+            0.0
+        } else {
+            self.service_ns as f64 / self.late.len() as f64
+        }
     }
 
     /// An answer that was due at `due` went out at `at`; the drive took `service` for it.
@@ -57,22 +104,24 @@ impl Meter {
     pub fn note(&mut self, due: Nanos, at: Nanos, service: Nanos) {
         let late = at.saturating_sub(due);
         self.late.saturating_record(late.max(1));
+        self.service_ns += u128::from(service);
         self.past_bound += u64::from(late > self.bound.allowed_ns(service));
     }
 
     pub fn reset(&mut self) {
         self.late.reset();
+        self.woken.reset();
         self.past_bound = 0;
+        self.service_ns = 0;
     }
 
     pub fn lateness(&self) -> Lateness {
-        let at = |quantile| if self.late.is_empty() { 0 } else { self.late.value_at_quantile(quantile) };
         Lateness {
             timed: self.late.len(),
             past_bound: self.past_bound,
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
+            p50: at(&self.late, 0.5),
+            p99: at(&self.late, 0.99),
+            p999: at(&self.late, 0.999),
             max: if self.late.is_empty() { 0 } else { self.late.max() },
         }
     }

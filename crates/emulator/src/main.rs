@@ -72,6 +72,11 @@ fn run(path: &Path) -> Result<(), String> {
         let _ = process::prepare_thread(TIMER_PRIORITY);
         timer.keep_time(|| pulse.beat());
     });
+    let watcher = Arc::clone(&engine);
+    std::thread::spawn(move || {
+        let _ = process::prepare_ordinary_thread();
+        watcher.watch_wakes();
+    });
     let mut readers = Vec::with_capacity(PORTS);
     for mut port in ports {
         let engine = Arc::clone(&engine);

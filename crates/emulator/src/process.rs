@@ -33,6 +33,12 @@ pub fn prepare() -> Vec<String> {
     lacking
 }
 
+/// Settings of a thread of ordinary priority that looks at the time.
+pub fn prepare_ordinary_thread() -> io::Result<()> {
+    // SAFETY: no pointers.
+    unsafe { check(libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0)) }
+}
+
 /// Settings of a thread that time depends on.
 pub fn prepare_thread(priority: i32) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority };

@@ -12,12 +12,14 @@ from headrace.system.emulator.attaching import attach, cannot_emulate
 from headrace.system.emulator.device import EmulatedDevice
 from headrace.system.emulator.limits import Limits, limits, refusal
 from headrace.system.emulator.queue_shape import QueueShape, queue_shape
-from headrace.system.emulator.report import Floor, Lateness, Report
+from headrace.system.emulator.report import Floor, KernelWake, Lateness, Report
 from headrace.system.emulator.running import Running, running
+from headrace.system.emulator.yielding import yield_to_kernel
 
 __all__ = [
     "EmulatedDevice",
     "Floor",
+    "KernelWake",
     "Lateness",
     "Limits",
     "QueueShape",
@@ -29,4 +31,5 @@ __all__ = [
     "queue_shape",
     "refusal",
     "running",
+    "yield_to_kernel",
 ]
