@@ -26,6 +26,7 @@ HERE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "path": lambda folder: {"path": str(folder / "scratch"), "create": True},
     "block": lambda folder: {"image": str(folder / "disk.img"), "size": "64 MiB"},
     "nfs": lambda folder: {"export": {"image": str(folder / "disk.img"), "size": "64 MiB"}},
+    "xrootd": lambda folder: {"bricks": {"image": str(folder / "disk.img"), "size": "64 MiB"}},
 }
 """Options with which a kind can be had on the test machine."""
 
@@ -33,6 +34,7 @@ BROKEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "path": lambda folder: {"path": str(folder / "missing")},
     "block": lambda folder: {"image": str(folder / "disk.img"), "size": "64 MiB", "mount": "no_such_option"},
     "nfs": lambda folder: {"export": {"directory": str(folder)}, "read_only": True},
+    "xrootd": lambda folder: {"bricks": {"image": str(folder / "no" / "disk.img"), "size": "64 MiB"}},
 }
 """Options with which it cannot come to be, found out on the way or before."""
 

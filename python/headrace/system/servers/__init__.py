@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from headrace.errors import HeadraceError, Problem
+from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.system import processes
 from headrace.system.cluster import Node
 from headrace.system.identity import is_alive, start_ticks
@@ -125,6 +125,7 @@ class Server(ABC):
             raise
 
     def _given(self) -> ServerContext:
+        """What it was started with."""
         if self.context is None:
             raise RuntimeError(f"server {self.name} was never started")
         return self.context
@@ -221,6 +222,15 @@ class Server(ABC):
         self._launch()
         self.wait_ready(timeout_s)
         return time.monotonic() - begun
+
+    def lose_storage(self) -> int:
+        """Empties its drive while it is dead, as a new one would be; bytes of files that were on it. `restart`, then `refill`, follow.
+
+        Raises UnsupportedLevelError for a server that has the only copy of what it serves."""
+        raise UnsupportedLevelError(f"{self.kind}: what server {self.name} stores is nowhere else")
+
+    def refill(self) -> None:
+        """Has an emptied drive filled from the other servers, where they do not begin by themselves."""
 
     def _signal(self, number: int) -> list[int]:
         struck: list[int] = []

@@ -19,6 +19,8 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError
 from headrace.system.cluster import Node, call_inside
+from headrace.system.journal import Entry
+from headrace.system.owned import work_directory
 from headrace.system.servers import Server, ServerContext
 
 PORT, CLUSTER_PORT = 1094, 1213
@@ -84,6 +86,7 @@ class Xrootd(Server):
         super().__init__(name, node)
         self.settings = settings
         self._starts = 0
+        self._state: tuple[Path, Entry] | None = None
 
     @property
     def in_cluster(self) -> bool:
@@ -95,7 +98,10 @@ class Xrootd(Server):
         settings = self.settings
         # A new one at every start: what is there already it asks for by access(2), which knows no capabilities.
         self._starts += 1
-        state = context.work_dir / f"state-{self._starts}"
+        if self._state is None:
+            # Apart and short: paths of sockets may have 107 characters, and it adds many of its own.
+            self._state = work_directory(context.journal)
+        state = self._state[0] / str(self._starts)
         for folder in (
             context.work_dir,
             state,
@@ -123,7 +129,7 @@ class Xrootd(Server):
                 f"all.manager {settings.redirector}:{CLUSTER_PORT}",
                 f"xrd.port {CLUSTER_PORT if role == 'manager' else 'any'} if exec cmsd",
                 # The defaults wait 90 s for servers to come; these are there, and few.
-                "cms.delay startup 2 servers 1 lookup 1 drop 30",
+                "cms.delay startup 2 servers 1 lookup 1 drop 5",
             ]
         if settings.cache is not None:
             cache = settings.cache
@@ -136,6 +142,13 @@ class Xrootd(Server):
                 f"pfc.prefetch {cache.prefetch}",
             ]
         (context.work_dir / "xrootd.cfg").write_text("\n".join(lines) + "\n")
+
+    @override
+    def stop(self) -> None:
+        super().stop()
+        if self._state is not None:
+            self._given().journal.undo(self._state[1])
+            self._state = None
 
     @override
     def commands(self, context: ServerContext) -> Sequence[Sequence[str]]:

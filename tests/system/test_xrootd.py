@@ -1,0 +1,230 @@
+"""Target `xrootd` on real servers: alone, behind a redirector, behind XCache; vectored reads; PROOF's local files; faults; nothing left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.system.cluster import Cluster, call_inside
+from headrace.system.cluster.namespaces import Counters
+from headrace.system.servers import xrootd
+from headrace.targets import Held, Location, TargetContext
+from headrace.targets.served import client_nodes
+from headrace.targets.xrootd import Xrootd, XrootdOptions
+
+pytestmark = pytest.mark.usefixtures("needs_root")
+
+
+@contextlib.contextmanager
+def prepared(
+    context: TargetContext, clients: int = 1, **options: Any
+) -> Iterator[tuple[Xrootd, Location, TargetContext]]:
+    target = Xrootd("se", XrootdOptions.model_validate(options))
+    assert [problem.what for problem in target.check(frozenset())] == []
+    nodes = client_nodes(None, clients)
+    with Cluster.build(context.journal, [*nodes, *target.nodes_wanted(None)]) as cluster:
+        within = replace(context, cluster=cluster, client_nodes=tuple(node.name for node in nodes))
+        location = target.prepare(within)
+        pids = [pid for server in location.servers.values() for pid in server.pids]
+        assert pids
+        try:
+            yield target, location, within
+        finally:
+            target.release(within)
+    for pid in pids:
+        stat = Path(f"/proc/{pid}/stat")
+        assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def files_of(folder: Path, count: int, size: int = 1 << 20) -> list[Path]:
+    folder.mkdir()
+    made = [folder / f"file-{number}.dat" for number in range(count)]
+    for file in made:
+        file.write_bytes(os.urandom(size))
+    return made
+
+
+READ = """
+import sys
+from XRootD import client
+file = client.File()
+status, _ = file.open(sys.argv[1])
+assert status.ok, status.message
+status, data = file.read()
+assert status.ok, status.message
+status, chunks = file.vector_read([(4096 * n, 100) for n in range(64)])
+assert status.ok, status.message
+assert [chunk.buffer for chunk in chunks] == [data[4096 * n : 4096 * n + 100] for n in range(64)]
+sys.stdout.buffer.write(data)
+"""
+
+
+def read(location: Location, within: TargetContext, held: Held, node: str = "node-0") -> bytes:
+    """A file whole, and 64 pieces of it in one request, by XRootD's own client on a node."""
+    assert within.cluster is not None
+    argv = within.cluster[node].command([sys.executable, "-c", READ, held.url])
+    done = subprocess.run(argv, capture_output=True, timeout=60, env={**os.environ, **location.environment})
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def silent(_: str) -> None:
+    """What is said to the user while files are copied."""
+
+
+def test_a_server_alone_gives_what_was_put_on_it_over_the_link(
+    context: TargetContext, tmp_path: Path
+) -> None:
+    (file,) = files_of(tmp_path / "files", 1)
+    with prepared(context, bricks={"size": "64 MiB"}) as (target, location, within):
+        (held,) = target.upload([file], "data/set", within, silent)
+        assert held.url.startswith(location.url or "nowhere")
+        counters = Counters(within.cluster.switch if within.cluster else None)
+        before = counters.read()
+        assert read(location, within, held) == file.read_bytes()
+        after = counters.read()
+        counters.close()
+        assert within.cluster is not None
+        port = within.cluster["node-0"].port.name
+        assert after[port]["tx_bytes"] - before[port]["tx_bytes"] >= file.stat().st_size
+        assert location.device_names
+        again = target.upload([file], "data/set", within, lambda text: pytest.fail(f"copied again: {text}"))
+        assert again == [held]
+
+
+def test_a_redirector_finds_the_server_of_each_file(context: TargetContext, tmp_path: Path) -> None:
+    files = files_of(tmp_path / "files", 3)
+    with prepared(context, servers=2) as (target, location, within):
+        assert set(location.servers) == {"se-redirector", "se-0-data", "se-1-data"}
+        held = target.upload(files, "data", within, silent)
+        assert [each.server for each in held] == ["se-0", "se-1", "se-0"]
+        for each, file in zip(held, files, strict=True):
+            assert read(location, within, each) == file.read_bytes()
+        # One of two servers is lost: its files fail soon, the other's go on; then it comes back.
+        location.servers["se-1-data"].kill()
+        assert read(location, within, held[0]) == files[0].read_bytes()
+        with pytest.raises(AssertionError):
+            read(location, within, held[1])
+        location.servers["se-1-data"].restart()
+        assert read(location, within, held[1]) == files[1].read_bytes()
+
+
+def test_a_cache_fetches_a_file_once_and_can_be_emptied(context: TargetContext, tmp_path: Path) -> None:
+    (file,) = files_of(tmp_path / "files", 1, 2 << 20)
+    with prepared(context, cache={}) as (target, location, within):
+        (held,) = target.upload([file], "data", within, silent)
+        cluster = within.cluster
+        assert cluster is not None
+        counters = Counters(cluster.switch)
+
+        def fetched() -> int:
+            before = counters.read()
+            assert read(location, within, held) == file.read_bytes()
+            port = cluster["se-0"].port.name
+            return counters.read()[port]["rx_bytes"] - before[port]["rx_bytes"]
+
+        assert fetched() >= 2 << 20
+        assert fetched() < 200_000, "now it has it"
+        target.drop_caches(within)
+        assert fetched() >= 2 << 20
+        counters.close()
+
+
+def test_data_servers_on_the_nodes_hand_out_their_files(context: TargetContext, tmp_path: Path) -> None:
+    files = files_of(tmp_path / "files", 2)
+    with prepared(context, clients=2, bricks={"on": "node"}) as (target, location, within):
+        held = target.upload(files, "data", within, silent)
+        assert [each.server for each in held] == ["node-0", "node-1"]
+        for each, file in zip(held, files, strict=True):
+            assert each.local is not None
+            assert each.local.read_bytes() == file.read_bytes()
+            assert read(location, within, each, "node-0") == file.read_bytes()
+
+
+def test_a_server_that_is_there_is_found_and_used(context: TargetContext, tmp_path: Path) -> None:
+    """With `address`, from the machine's own network: a server on the loopback interface."""
+    port = free_port()
+    store = tmp_path / "theirs" / "store"
+    store.mkdir(parents=True)
+    (tmp_path / "theirs.cfg").write_text(
+        f"all.export /store r/w\noss.localroot {store.parent}\nall.adminpath {tmp_path}/admin\nall.pidpath {tmp_path}/admin\n"
+        f"xrd.port {port}\nxrd.network nodnr\n"
+    )
+    server = subprocess.Popen(
+        [
+            *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
+            *("--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override"),
+            *("xrootd", "-c", str(tmp_path / "theirs.cfg"), "-l", str(tmp_path / "log"), "-I", "v4"),
+        ]
+    )
+    try:
+        (file,) = files_of(tmp_path / "files", 1)
+        options = XrootdOptions.model_validate({"address": f"127.0.0.1:{port}", "path": "/store"})
+        target = Xrootd("theirs", options)
+        assert target.check(frozenset()) == []
+        assert not target.needs_cluster()
+        wait_for(port)
+        location = target.prepare(context)
+        (held,) = target.upload([file], ".headrace/data", context, silent)
+        assert (store / ".headrace" / "data" / file.name).read_bytes() == file.read_bytes()
+        assert target.upload([file], ".headrace/data", context, lambda text: pytest.fail(text)) == [held]
+        assert location.servers == {}
+        with pytest.raises(HeadraceError, match="does not show /elsewhere"):
+            Xrootd("wrong", options.model_copy(update={"path": "/elsewhere"})).prepare(context)
+        target.release(context)
+        assert server.poll() is None, "what was there before stays"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    for _ in range(200):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        import time
+
+        time.sleep(0.05)
+
+
+def test_an_address_that_refuses_is_named(context: TargetContext) -> None:
+    port = free_port()
+    target = Xrootd("se", XrootdOptions.model_validate({"address": f"127.0.0.1:{port}"}))
+    with pytest.raises(HeadraceError, match=rf"127\.0\.0\.1:{port} does not show /store"):
+        target.prepare(context)
+    target.release(context)
+
+
+def test_a_port_that_is_taken_is_named(context: TargetContext) -> None:
+    target = Xrootd("se", XrootdOptions.model_validate({}))
+    nodes = client_nodes(None, 1)
+    with Cluster.build(context.journal, [*nodes, *target.nodes_wanted(None)]) as cluster:
+        taken = call_inside(cluster["se-0"].namespace, lambda: socket.create_server(("", xrootd.PORT)))
+        within = replace(context, cluster=cluster, client_nodes=("node-0",))
+        with pytest.raises(HeadraceError, match="port 1094 of se-0"):
+            target.prepare(within)
+        taken.close()
+
+
+def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "headrace.system.servers.find_program", lambda name: None if name == "xrootd" else f"/bin/{name}"
+    )
+    problems = Xrootd("se", XrootdOptions.model_validate({})).check(frozenset())
+    assert [problem.remedy for problem in problems] == ["apt-get install xrootd-server"]
