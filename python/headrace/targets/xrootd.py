@@ -147,6 +147,7 @@ class Xrootd(ServedTarget):
             self.launched(
                 xrootd.Xrootd(redirector, manager, settings), context, self._folder(context, redirector)
             )
+            self._await_manager(manager)
         for number, name in enumerate(names):
             storage = self.storage(context, number)
             role = "alone" if manager is None else "data"
@@ -178,6 +179,15 @@ class Xrootd(ServedTarget):
                 "cluster": cluster.as_dict(),
             },
         )
+
+    def _await_manager(self, manager: Node) -> None:
+        """A data server that does not find its redirector's manager tries again only after ten seconds."""
+        deadline = time.monotonic() + READY_S
+        while not manager.accepts(manager.address, xrootd.CLUSTER_PORT):
+            if time.monotonic() > deadline:
+                said = self.servers[f"{self.name}-redirector"].last_words()
+                raise HeadraceError(f"target {self.name}: the redirector's manager does not answer: {said}")
+            time.sleep(0.02)
 
     def _data_nodes(self, context: TargetContext) -> list[str]:
         others = {*context.client_nodes, f"{self.name}-redirector", f"{self.name}-cache"}
@@ -214,9 +224,9 @@ class Xrootd(ServedTarget):
             probe.write_text("")
             while True:
                 try:
-                    self._ask(
-                        context, f"{manager.address}:{xrootd.PORT}", "stat", f"{xrootd.TREE}/{probe.name}"
-                    )
+                    # One who asks too early is told to wait ten seconds: ask anew instead.
+                    path = f"{xrootd.TREE}/{probe.name}"
+                    self._ask(context, f"{manager.address}:{xrootd.PORT}", "stat", path, patience_s=1.5)
                     break
                 except HeadraceError as error:
                     if time.monotonic() > deadline:
@@ -227,12 +237,12 @@ class Xrootd(ServedTarget):
                     time.sleep(0.3)
             probe.unlink()
 
-    def _ask(self, context: TargetContext, server: str, *words: str) -> str:
+    def _ask(self, context: TargetContext, server: str, *words: str, patience_s: float = 20.0) -> str:
         """One question by xrdfs, from the first node that runs jobs."""
         patience = [f"{name}={value}" for name, value in xrootd.CLIENT_ENVIRONMENT.items()]
         argv = ["env", *patience, "xrdfs", server, *words]
         command = self._client.command(argv) if self._client is not None else argv
-        return run_program(context.journal, command, timeout_s=20)
+        return run_program(context.journal, command, timeout_s=patience_s)
 
     def _found(self, context: TargetContext, address: str) -> Location:
         options: XrootdOptions = self.options

@@ -86,6 +86,7 @@ class Xrootd(Server):
         super().__init__(name, node)
         self.settings = settings
         self._starts = 0
+        self._log_begins = 0
         self._state: tuple[Path, Entry] | None = None
 
     @property
@@ -96,6 +97,8 @@ class Xrootd(Server):
     @override
     def configure(self, context: ServerContext) -> None:
         settings = self.settings
+        log = self._manager_log()
+        self._log_begins = log.stat().st_size if log.exists() else 0
         # A new one at every start: what is there already it asks for by access(2), which knows no capabilities.
         self._starts += 1
         if self._state is None:
@@ -129,7 +132,7 @@ class Xrootd(Server):
                 f"all.manager {settings.redirector}:{CLUSTER_PORT}",
                 f"xrd.port {CLUSTER_PORT if role == 'manager' else 'any'} if exec cmsd",
                 # The defaults wait 90 s for servers to come; these are there, and few.
-                "cms.delay startup 2 servers 1 lookup 1 drop 5",
+                "cms.delay startup 1 servers 1 lookup 1 drop 5 suspend 1 service 1",
             ]
         if settings.cache is not None:
             cache = settings.cache
@@ -188,7 +191,22 @@ class Xrootd(Server):
             except OSError:
                 return False
 
-        return call_inside(self.node.namespace, shake_hands)
+        return self._is_joined() and call_inside(self.node.namespace, shake_hands)
+
+    def _manager_log(self) -> Path:
+        return self._given().log_dir / self.name / f"{self.name}-cmsd.log"
+
+    def _is_joined(self) -> bool:
+        """A redirector whom no data server has come to yet sends clients away, and remembers what it did not find."""
+        word = {"redirector": b"Status changed to active", "data": b"Logged into"}.get(self.settings.role)
+        if word is None:
+            return True
+        try:
+            with self._manager_log().open("rb") as log:
+                log.seek(self._log_begins)
+                return word in log.read()
+        except OSError:
+            return False
 
 
 def where(storage: Path, path: str) -> Path:
