@@ -99,6 +99,7 @@ class _Loader:
         run = self.section("run", RunOptions)
         report = self.section("report", ReportOptions)
         site = self.section("site", Site) if "site" in values else None
+        self.check_sources(targets, workloads, site)
         faults = self.injected_faults(targets)
         study = Study(
             headrace=VERSION,
@@ -254,6 +255,18 @@ class _Loader:
                 written = {**written, name: str((self.base / Path(value).expanduser()).resolve())}
         return anchor_drives(written, self.base)
 
+    def check_sources(self, targets: dict[str, Part], workloads: dict[str, Part], site: Site | None) -> None:
+        """Input comes from a target of the study, or from a server of its site."""
+        known = [*targets, *(site.server if site is not None else ())]
+        for name, part in workloads.items():
+            source = _source(part)
+            if source is not None and source not in known:
+                near = nearest(source, known)
+                problem = "no such target, nor server of the site" + (
+                    f'; did you mean "{near}"?' if near else ""
+                )
+                self.fault(("workload", name, "source"), problem, given=source, allowed=", ".join(known))
+
     def injected_faults(self, targets: dict[str, Part]) -> list[Any]:
         values = self.document.values.get("fault", [])
         if not isinstance(values, list):
@@ -281,7 +294,10 @@ class _Loader:
 
     def factors(self, study: Study) -> dict[str, list[Any]]:
         table = self.table(("factors",), self.document.values.get("factors", {})) or {}
-        found: dict[str, list[Any]] = {"target": list(study.targets), "workload": list(study.workloads)}
+        # A target that is there for a workload's input is under test only when it is named as a level.
+        sources = {_source(part) for part in study.workloads.values()}
+        tested = [name for name in study.targets if name not in sources] or list(study.targets)
+        found: dict[str, list[Any]] = {"target": tested, "workload": list(study.workloads)}
         for name, levels in self.flat(table):
             path: FieldPath = ("factors", *name.split("."))
             if not isinstance(levels, list):
@@ -435,6 +451,11 @@ def find_factor(study: Study, name: str) -> list[Address]:
             # A mapping: its keys are the study's own names.
             found = [Address("site", None, inner)]
     return found
+
+
+def _source(part: Part) -> str | None:
+    """Where a workload's input comes from, when it says so."""
+    return getattr(part.options, "source", None)
 
 
 def _in_part(room: str, part: Part, field: str) -> list[Address]:

@@ -133,6 +133,10 @@ class Workload(ABC):
         """The data set that it reads, or None when it needs none (or makes its files itself in `lay_out`)."""
         return None
 
+    def source(self) -> str | None:
+        """Name of the target that its data set lies on, when that is not the one under test."""
+        return None
+
     def target_bytes(self, slots_max: int) -> int:
         """Bytes that it takes on the target: data set and everything it writes, for `plan` and the free-space check."""
         return 0

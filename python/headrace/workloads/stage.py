@@ -1,22 +1,126 @@
-"""Workload `stage`: a job whose input is copied from a server to the target in the background, and read there. Simulated only."""
+"""Workload `stage`: jobs whose input lies on a storage element: copied to the slot's scratch in the background while the file before
+is worked on (FileStager), through a cache of the node (pCache), or read from there directly (`input = "remote"`).
+
+What a job does with its input is another workload's: scan, analysis or skim. Simulated, it is a profile of the catalog.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from typing_extensions import override
 
+from headrace.datasets import DatasetSpec
+from headrace.errors import HeadraceError, Problem
 from headrace.units import Bytes
-from headrace.workloads import ModelledJob, WorkloadOptions
+from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads.analysis import Analysis, AnalysisOptions
 from headrace.workloads.replay import Replay, ReplayOptions
+from headrace.workloads.scan import Scan, ScanOptions
+from headrace.workloads.skim import Skim, SkimOptions
+from headrace.workloads.staging.cache import NodeCache, Taken
+from headrace.workloads.staging.copying import copy, size_of
+
+_CACHE = "pcache"
+
+
+class StagedScan(ScanOptions):
+    """`job = { kind = "scan", … }`."""
+
+    kind: Literal["scan"]
+
+
+class StagedAnalysis(AnalysisOptions):
+    """`job = { kind = "analysis", … }`."""
+
+    kind: Literal["analysis"]
+
+
+class StagedSkim(SkimOptions):
+    """`job = { kind = "skim", … }`."""
+
+    kind: Literal["skim"]
 
 
 class StageOptions(ReplayOptions):
-    """Fields of `[workload.NAME]` with `kind = "stage"`: those of `replay`, and a cache that jobs of a node share."""
+    """Fields of `[workload.NAME]` with `kind = "stage"`: `job` when measured, those of `replay` when simulated."""
 
-    source: str | None = Field(description="name of the [site.server.NAME] that input is copied from")
+    path_fields: ClassVar[tuple[str, ...]] = ("profile", "cache_directory")
+
+    profile: str = Field("", description="simulated: a profile of the catalog, or a TOML file")
+    source: str | None = Field(
+        description="where input comes from: name of the [target.NAME] (measured) or [site.server.NAME] (simulated)"
+    )
+    input: Literal["staged", "remote"] = Field(
+        "staged",
+        description="staged: copied to the slot's scratch on the target, the next file while this one is worked on; remote: read "
+        "from the source (DQ2_LOCAL)",
+    )
+    job: StagedScan | StagedAnalysis | StagedSkim | None = Field(
+        None,
+        discriminator="kind",
+        description="measured: what is done with the input, a workload with its own options",
+    )
+    files_a_job: int = Field(3, ge=1, description="input files that a job works on, one after the other")
     pcache: Bytes = Field(0, description="space of a node for staged files that other jobs may want (pCache)")
+    cache_directory: str | None = Field(
+        None,
+        description="a directory, of whatever filesystem, for that cache; on the target when not given",
+    )
+    verify: bool = Field(False, description="compare every staged copy with its source")
+
+    @model_validator(mode="after")
+    def _possible(self) -> StageOptions:
+        if not self.profile and self.job is None:
+            raise ValueError(
+                'give job = { kind = "scan" } (or analysis, skim) to measure, or profile to simulate'
+            )
+        if self.input == "remote" and self.pcache:
+            raise ValueError("what is read remotely goes through no cache: pcache needs staged input")
+        if self.cache_directory is not None and not self.pcache:
+            raise ValueError("cache_directory is of pcache, which has no space")
+        return self
+
+
+@dataclass
+class _Staged:
+    """One input file on its way, or there."""
+
+    path: str
+    taken: Taken
+    wait_s: float = 0.0
+
+
+@dataclass
+class _Sums:
+    """What staging did for one job."""
+
+    files: int = 0
+    hits: int = 0
+    evicted: int = 0
+    bytes_copied: int = 0
+    copy_s: float = 0.0
+    wait_s: float = 0.0
+
+    def add(self, staged: _Staged) -> None:
+        """One more file."""
+        self.files += 1
+        self.hits += staged.taken.hit
+        self.evicted += staged.taken.evicted
+        self.bytes_copied += staged.taken.bytes_copied
+        self.copy_s += staged.taken.copy_s
+        self.wait_s += staged.wait_s
 
 
 class Stage(Replay):
@@ -24,11 +128,208 @@ class Stage(Replay):
 
     kind = "stage"
     Options: ClassVar[type[WorkloadOptions]] = StageOptions
+    feeds = frozenset({"files"})
+    reads_urls: ClassVar[bool] = True
+
+    options: StageOptions
+
+    @property
+    def inner(self) -> Workload | None:
+        """The workload that works on the input."""
+        options = self.options.job
+        if options is None:
+            return None
+        kinds: dict[str, type[Workload]] = {"scan": Scan, "analysis": Analysis, "skim": Skim}
+        return kinds[options.kind](self.name, options)
+
+    @override
+    def source(self) -> str | None:
+        """The target that holds the data set."""
+        return self.options.source
+
+    @override
+    def check(self) -> list[Problem]:
+        """What the inner workload lacks, and a `job` at all."""
+        inner = self.inner
+        if inner is None:
+            return [
+                Problem(
+                    "a stage without job is simulated only",
+                    f"workload {self.name}",
+                    'give job = { kind = "scan" }, or headrace simulate STUDY',
+                )
+            ]
+        problems = inner.check()
+        where = self.options.cache_directory
+        if where is not None and not os.access(where, os.W_OK | os.X_OK):
+            problems.append(
+                Problem(
+                    f"the cache directory {where} is not there, or cannot be written to",
+                    f"workload {self.name}",
+                    f"mkdir -p {where}, or mount what it is to lie on",
+                )
+            )
+        return problems
+
+    @override
+    def dataset(self, slots_max: int) -> DatasetSpec | None:
+        """The inner workload's: it lies on the source."""
+        inner = self.inner
+        return inner.dataset(slots_max) if inner is not None else None
+
+    @override
+    def target_bytes(self, slots_max: int) -> int:
+        """Two files a slot (one is read, one comes), and the cache."""
+        inner, options = self.inner, self.options
+        if inner is None:
+            return super().target_bytes(slots_max)
+        spec = inner.dataset(slots_max)
+        if spec is None or options.input == "remote":
+            return 0
+        of_file = inner.target_bytes(slots_max) // max(spec.files, 1)
+        return 2 * slots_max * of_file + (options.pcache if options.cache_directory is None else 0)
+
+    @override
+    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+        """Nothing: the input is a data set, on the source."""
+        return []
+
+    @override
+    def cut(self, files: list[str], job: int, slots: int) -> tuple[str, ...]:
+        """The next so many files; from the first again after the last."""
+        count = self.options.files_a_job
+        return tuple(files[(job * count + number) % len(files)] for number in range(count))
+
+    @override
+    def warm(self) -> None:
+        """The inner workload's imports."""
+        if (inner := self.inner) is not None:
+            inner.warm()
+
+    @override
+    def run(self, job: JobInput) -> JobOutput:
+        """Works on file after file while the next one is staged. Raises HeadraceError when one cannot be staged or read."""
+        inner = self.inner
+        if inner is None:
+            raise HeadraceError(f"workload {self.name}: without job it is simulated only")
+        if self.options.input == "staged" and job.directory is None:
+            raise HeadraceError(
+                f"workload {self.name}: this target has no directory, and staged files need one"
+            )
+        outputs: list[JobOutput] = []
+        phases: list[tuple[str, float, float]] = []
+        sums = _Sums()
+        with self._cache(job) as cache:
+            for begun, staged in self._coming(job, cache):
+                sums.add(staged)
+                if staged.wait_s > 0:
+                    phases.append(("stage-in", begun, begun + staged.wait_s))
+                lease = staged.taken.lease
+                with contextlib.ExitStack() as lent:
+                    if lease is not None:
+                        lent.callback(os.close, lease)
+                    output = inner.run(replace(job, files=(staged.path,)))
+                phases += output.phases
+                outputs.append(output)
+                if self.options.input == "staged":
+                    Path(staged.path).unlink()
+        return JobOutput(
+            events=sum(each.events for each in outputs),
+            bytes_uncompressed=sum(each.bytes_uncompressed for each in outputs),
+            bytes_asked=sum(each.bytes_asked for each in outputs),
+            # What it asked for need not come from the target's device: it was written there a moment ago, or lies elsewhere.
+            bytes_unique=0,
+            bytes_written=sum(each.bytes_written for each in outputs) + sums.bytes_copied,
+            read_calls=sum(each.read_calls for each in outputs),
+            read_wait_s=sum(each.read_wait_s for each in outputs) + sums.wait_s,
+            phases=phases,
+            results={
+                "stage": vars(sums),
+                "inputs": [each.results for each in outputs],
+            },
+        )
+
+    @override
+    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """The inner workload's result, and what staging did: hit rate, copy time and rate, time that jobs waited for it."""
+        inner = self.inner
+        results = [result for output in outputs for result in output["inputs"]]
+        stages = [output["stage"] for output in outputs]
+        total = {name: sum(stage[name] for stage in stages) for name in vars(_Sums())}
+        merged: dict[str, Any] = dict(inner.merge(results)) if inner is not None else {}
+        merged["stage"] = {
+            **total,
+            "input": self.options.input,
+            "hit_rate": total["hits"] / total["files"] if self.options.pcache and total["files"] else None,
+            "copy_rate_bytes_per_s": total["bytes_copied"] / total["copy_s"] if total["copy_s"] else None,
+        }
+        return merged
 
     @override
     def profile(self, site: Any) -> ModelledJob:
         """The profile, whose steps `stage` and `take` name what is copied."""
+        if not self.options.profile:
+            raise HeadraceError(
+                f"workload {self.name}: to simulate it, give profile = a profile of the catalog"
+            )
+        if self.options.input == "remote":
+            raise HeadraceError(
+                f"workload {self.name}: reading from the source is another profile: kind = replay, profile = atlas-dq2-local"
+            )
         job = super().profile(site)
         if self.options.pcache:
             job.run["pcache_bytes"] = self.options.pcache
         return job
+
+    # -- staging --------------------------------------------------------------------------------------------
+
+    def _coming(self, job: JobInput, cache: NodeCache | None) -> Generator[tuple[float, _Staged]]:
+        """Every input file, when it is there, and since when the job waited for it; the next one is on its way meanwhile."""
+        if self.options.input == "remote":
+            for file in job.files:
+                yield time.monotonic(), _Staged(file, Taken(False, 0, 0.0, 0, None))
+            return
+        with ThreadPoolExecutor(1, "headrace-staging") as stager:
+            coming: Future[_Staged] = stager.submit(self._stage, job, 0, cache)
+            for number in range(len(job.files)):
+                begun = time.monotonic()
+                staged = coming.result()
+                staged.wait_s = time.monotonic() - begun
+                if number + 1 < len(job.files):
+                    coming = stager.submit(self._stage, job, number + 1, cache)
+                yield begun, staged
+
+    def _stage(self, job: JobInput, number: int, cache: NodeCache | None) -> _Staged:
+        source, verify = job.files[number], self.options.verify
+        place = job.scratch / f"{number}-{source.rpartition('/')[2]}"
+
+        def fetch(to: Path) -> tuple[int, float]:
+            return copy(source, to, verify=verify)
+
+        if cache is None:
+            copied, took_s = fetch(place)
+            return _Staged(str(place), Taken(False, copied, took_s, 0, None))
+        return _Staged(str(place), cache.take(source, size_of(source), place, fetch))
+
+    @contextmanager
+    def _cache(self, job: JobInput) -> Generator[NodeCache | None]:
+        """The node's cache, gone when the last job that uses it is done; on the target it goes with the jobs' scratch."""
+        options = self.options
+        if not options.pcache or options.input == "remote":
+            yield None
+            return
+        if options.cache_directory is None:
+            yield NodeCache(job.scratch.parent / _CACHE, options.pcache)
+            return
+        top = Path(options.cache_directory) / ".headrace-pcache"
+        with contextlib.suppress(OSError):
+            top.mkdir()
+        descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            yield NodeCache(top / _CACHE, options.pcache)
+        finally:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(top, ignore_errors=True)
+            os.close(descriptor)

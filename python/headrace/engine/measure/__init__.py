@@ -15,6 +15,7 @@ from headrace import faults as fault_room
 from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.engine import Engine, Run, base_record
+from headrace.engine.measure import sources
 from headrace.engine.measure.nodes import built
 from headrace.engine.measure.nursery import Nursery
 from headrace.engine.measure.trials import Stage, run_trial
@@ -81,6 +82,7 @@ class Measure(Engine):
                 problems += fault_room.kinds()[options.what](options).check_on(
                     trial.target, resolved.target_options
                 )
+        problems += sources.problems_of(study, plan.trials, forced_devices)
         for options in study.faults:
             problems += fault_room.kinds()[options.what](options).check()
         return list(dict.fromkeys(problems))
@@ -153,8 +155,11 @@ def _whole_plot(
     with contextlib.ExitStack() as stack:
         run.observer.phase(f"preparing {trials[0].target}")
         try:
-            nodes = stack.enter_context(built(context.journal, target, first, count))
+            source_targets = sources.sources_of(run.study, trials)
+            nodes = stack.enter_context(built(context.journal, target, first, count, source_targets.values()))
             context = replace(context, cluster=nodes.cluster, client_nodes=nodes.names)
+            made = sources.prepared(source_targets, context)
+            stack.callback(sources.released, made, context)
             location = target.prepare(context)
         except InterruptedRunError:
             raise
@@ -166,6 +171,7 @@ def _whole_plot(
             stage = Stage(
                 run, target, context, location, nursery, environment, slots_max, context.work_dir, nodes
             )
+            stage.sources = made
             spoilt = False
             for trial in trials:
                 if run.stop.is_set():

@@ -5,7 +5,7 @@ They are there when a target starts servers, or when jobs run on more than one n
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -71,13 +71,17 @@ def wanted(target: Target, nodes: int) -> bool:
 
 
 @contextmanager
-def built(journal: Journal, target: Target, resolved: Resolved, count: int) -> Generator[Nodes]:
-    """The nodes of a whole plot with `count` nodes that run jobs, taken down afterwards. Raises HeadraceError."""
-    if not wanted(target, count):
+def built(
+    journal: Journal, target: Target, resolved: Resolved, count: int, sources: Iterable[Target] = ()
+) -> Generator[Nodes]:
+    """The nodes of a whole plot with `count` nodes that run jobs, taken down afterwards. `sources`: targets beside the one under
+    test. Raises HeadraceError."""
+    needing = [each for each in (target, *sources) if each is target or each.needs_cluster()]
+    if not any(wanted(each, count) for each in needing):
         yield Nodes()
         return
     clients = client_nodes(resolved.site, count)
-    servers = target.nodes_wanted(resolved.site)
+    servers = [node for each in needing for node in each.nodes_wanted(resolved.site)]
     if clash := {node.name for node in clients} & {node.name for node in servers}:
         raise HeadraceError(f"a server has the name of a node that runs jobs: {', '.join(sorted(clash))}")
     with Cluster.build(journal, [*clients, *servers]) as cluster:

@@ -21,6 +21,7 @@ from headrace.engine.measure.nodes import Nodes
 from headrace.engine.measure.nursery import Nursery
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.placing import OURS, dataset_files, made_dataset
+from headrace.engine.measure.sources import Source
 from headrace.engine.measure.striking import Striking
 from headrace.engine.measure.watching import Watching, emulator_reports
 from headrace.errors import HeadraceError, UnsupportedLevelError
@@ -52,6 +53,12 @@ class Stage:
     nodes: Nodes
     held: dict[str, Held] = field(default_factory=dict[str, Held])
     """Files of the data set of a target that is reached by URL, by URL."""
+    sources: dict[str, Source] = field(default_factory=dict[str, Source])
+    """Targets that hold the data sets of workloads instead, by name."""
+
+    def holding(self, workload: Workload) -> Source:
+        """The target that holds a workload's data set, and where."""
+        return self.sources.get(workload.source() or "") or Source(self.target, self.location)
 
 
 @dataclass
@@ -199,7 +206,7 @@ def _run(
                 duration_s=(run.duration or 30.0) if run.load == "sustained" and run.jobs is None else None,
                 jobs_total=run.jobs if run.load == "sustained" else None,
                 adopt=adopt,
-                environment=stage.location.environment,
+                environment={**stage.holding(workload).location.environment, **stage.location.environment},
                 home=lambda slot: stage.nodes.name(slot // run.slots),
                 here=lambda file, slot: _moved(file, directory, stage.location.on_node(slot // run.slots)),
                 namespace=lambda slot: stage.nodes.namespace(slot // run.slots),
@@ -246,12 +253,15 @@ def _files(
     """The files that jobs read, on the target, and the events in each (none known for files that are no data set)."""
     spec = workload.dataset(stage.slots_max)
     say, stop = stage.run.observer.phase, stage.run.stop
+    holding = stage.holding(workload)
+    if spec is not None:
+        directory = holding.location.directory
     if spec is None and directory is None:
         return [], []
     if spec is not None and directory is None:
         made, events = made_dataset(spec, stage.run.cache_dir, say, stop)
         with stage.nodes.links_open():
-            held = stage.target.upload(made, f"{OURS}/datasets/{spec.key}", stage.context, say)
+            held = holding.target.upload(made, f"{OURS}/datasets/{spec.key}", stage.context, say)
         stage.held = {each.url: each for each in held}
         return list(stage.held), events
     if directory is None:
@@ -304,9 +314,11 @@ class _Inputs:
         own = self.scratch_root / f"job-{job:04d}"
         own.mkdir()
         given = () if self.packets or not self.files else self.workload.cut(list(self.files), job, self.slots)
-        here = location.on_node(slot // self.slots_per_node)
+        node = slot // self.slots_per_node
+        here = location.on_node(node)
+        holding = self.stage.holding(self.workload).location
         return JobInput(
-            files=tuple(_moved(file, location.directory, here) for file in given),
+            files=tuple(_moved(file, holding.directory, holding.on_node(node)) for file in given),
             directory=here,
             scratch=Path(_moved(str(own), location.directory, here)),
             slot=slot,

@@ -1,0 +1,79 @@
+"""Targets that hold the input of a workload while another one is under test (`source` of `stage`): made with a whole plot, gone with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace import targets as target_room
+from headrace import workloads as workload_room
+from headrace.errors import HeadraceError, Problem
+from headrace.plan.trial import Trial
+from headrace.study.model import Study
+from headrace.study.resolve import resolve
+from headrace.targets import Location, Target, TargetContext
+
+
+@dataclass(frozen=True)
+class Source:
+    """A target that is there for its data alone."""
+
+    target: Target
+    location: Location
+
+
+def sources_of(study: Study, trials: Iterable[Trial]) -> dict[str, Target]:
+    """The targets that workloads of these trials read their input from, by name; those under test themselves are none."""
+    found: dict[str, Target] = {}
+    for trial in trials:
+        resolved = resolve(study, trial.target, trial.workload, trial.levels)
+        workload = workload_room.kinds()[resolved.workload_kind](trial.workload, resolved.workload_options)
+        name = workload.source()
+        if name is None or name == trial.target or name in found or name not in study.targets:
+            continue
+        part = resolve(study, name, trial.workload, {})
+        found[name] = target_room.kinds()[part.target_kind](name, part.target_options)
+    return found
+
+
+def problems_of(study: Study, trials: Iterable[Trial], forced_devices: frozenset[str]) -> list[Problem]:
+    """What the sources lack here, and names that are no target."""
+    trials = list(trials)
+    problems: list[Problem] = []
+    for trial in trials:
+        resolved = resolve(study, trial.target, trial.workload, trial.levels)
+        workload = workload_room.kinds()[resolved.workload_kind](trial.workload, resolved.workload_options)
+        name = workload.source()
+        if name is not None and name not in study.targets:
+            problems.append(
+                Problem(
+                    f'source = "{name}" is no target, so that jobs cannot read from it',
+                    f"workload {trial.workload}",
+                    f'describe the storage as [target.{name}] (kind = "path", "nfs", "xrootd", …); a [site.server] alone is simulated',
+                )
+            )
+    for target in sources_of(study, trials).values():
+        problems += target.check(forced_devices)
+    return problems
+
+
+def prepared(targets: dict[str, Target], context: TargetContext) -> dict[str, Source]:
+    """Brings them up. Raises HeadraceError, with all of them gone again."""
+    made: dict[str, Source] = {}
+    try:
+        for name, target in targets.items():
+            try:
+                made[name] = Source(target, target.prepare(context))
+            except HeadraceError as error:
+                target.release(context)
+                raise HeadraceError(f"source {name}: {error.message}", hint=error.hint) from error
+    except BaseException:
+        released(made, context)
+        raise
+    return made
+
+
+def released(sources: dict[str, Source], context: TargetContext) -> None:
+    """Takes them down, the last first."""
+    for source in reversed(list(sources.values())):
+        source.target.release(context)

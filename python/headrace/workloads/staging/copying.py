@@ -1,0 +1,116 @@
+"""Copies one input file to a path of this node, by a process of its own, whole or not at all. Called by the workload `stage`.
+
+A file of a directory is copied by `cp` (never by reference: every byte moves), one behind a URL by this module run as a program:
+
+    python -m headrace.workloads.staging.copying URL FILE
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from headrace.datasets.integrity import checksum
+from headrace.errors import HeadraceError
+from headrace.units import format_bytes
+
+_PIECE_BYTES = 4 << 20
+
+
+def size_of(source: str) -> int:
+    """Bytes of an input file. Raises HeadraceError when it is not there."""
+    try:
+        if "://" in source:
+            from headrace.readers.remote import filesystem_of
+
+            filesystem, path = filesystem_of(source)
+            return int(filesystem.info(path)["size"])
+        return Path(source).stat().st_size
+    except OSError as error:
+        raise HeadraceError(f"{source}: the input cannot be reached: {error.strerror or error}") from error
+
+
+def copy(source: str, place: Path, *, verify: bool) -> tuple[int, float]:
+    """Copies a file; returns its bytes and the seconds that it took. `verify`: the copy is compared with the source.
+
+    Raises HeadraceError with the cause; nothing stays behind then.
+    """
+    begun = time.monotonic()
+    partial = place.with_name(f"{place.name}.partial")
+    try:
+        command = (
+            [sys.executable, "-m", "headrace.workloads.staging.copying", source, str(partial)]
+            if "://" in source
+            else ["cp", "--reflink=never", "--sparse=never", "--", source, str(partial)]
+        )
+        if setpriv := shutil.which("setpriv"):
+            # It must not outlive the job.
+            command = [setpriv, "--pdeathsig", "KILL", "--", *command]
+        end = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        took_s = time.monotonic() - begun
+        if end.returncode != 0:
+            said = end.stderr.decode(errors="replace").strip().splitlines()
+            raise HeadraceError(
+                f"{source} could not be staged: {said[-1] if said else f'exit code {end.returncode}'}"
+            )
+        size, wanted = partial.stat().st_size, size_of(source)
+        if size != wanted:
+            raise HeadraceError(
+                f"{source}: {format_bytes(size)} were staged of {format_bytes(wanted)}: the copy is not whole"
+            )
+        if verify:
+            _compare(source, partial)
+        partial.replace(place)
+    finally:
+        partial.unlink(missing_ok=True)
+    return size, took_s
+
+
+def _compare(source: str, copied: Path) -> None:
+    if "://" not in source:
+        if checksum(Path(source)) != checksum(copied):
+            raise HeadraceError(f"{source}: the staged copy differs from it")
+        return
+    from headrace.readers.remote import filesystem_of
+
+    filesystem, path = filesystem_of(source)
+    with filesystem.open(path, "rb") as far, copied.open("rb") as near:
+        while True:
+            wanted, found = far.read(_PIECE_BYTES), near.read(_PIECE_BYTES)
+            if wanted != found:
+                raise HeadraceError(f"{source}: the staged copy differs from it")
+            if not wanted:
+                return
+
+
+def _fetch(url: str, place: Path) -> None:
+    from headrace.readers.remote import filesystem_of
+
+    filesystem, path = filesystem_of(url)
+    with filesystem.open(path, "rb") as far, place.open("wb") as near:
+        while piece := far.read(_PIECE_BYTES):
+            near.write(piece)
+
+
+def main() -> int:
+    """Fetches one file; 0, or 1 with the cause on standard error."""
+    try:
+        _fetch(sys.argv[1], Path(sys.argv[2]))
+    except HeadraceError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    except Exception as error:
+        print(" ".join(str(error).split()) or type(error).__name__, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    # Clients of some protocols have threads that do not end by themselves.
+    os._exit(code)
