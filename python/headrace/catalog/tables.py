@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class CatalogTable(BaseModel):
@@ -108,20 +108,69 @@ class ProfileFiles(BaseModel):
     name: str
     on: Literal["target", "source", "node"] = "target"
     bytes: int = Field(0, ge=0)
-    count: int = Field(1, ge=1)
+    count: int = Field(1, ge=0)
+    """Of the whole site; 0: one a slot."""
     share: Literal["each", "shared", "new"] = "each"
     keep: bool = False
+    path: str = ""
+    """Recorded profiles: the file's name where it was recorded, or a hash of it."""
+
+    def part(self) -> dict[str, Any]:
+        """What goes into a scenario."""
+        return self.model_dump(exclude={"path"})
+
+
+class Recorded(BaseModel):
+    """Where a recorded profile comes from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    by: str
+    """`headrace record`, `strace`, `darshan-dxt`, `xrootd`."""
+    command: list[str] = Field(default_factory=list[str])
+    started_utc: str = ""
+    duration_s: float = Field(ge=0)
+    cpu_s: float = Field(0.0, ge=0)
+    cpu_wait_s: float = Field(0.0, ge=0)
+    processes: int = Field(1, ge=0)
+    threads: int = Field(1, ge=0)
+    exit: str = ""
+    machine: str = ""
+    notes: list[str] = Field(default_factory=list[str])
+    """What a reader should know: what was not seen, and why."""
+
+
+PROFILE_VERSION = 1
+"""Of recorded profiles: their steps file (docs/profiles.md)."""
 
 
 class Profile(CatalogTable):
-    """`profiles/`: a job as compute, read, write and wait steps (crates/simulator, `Step`)."""
+    """`profiles/`: a job as compute, read, write and wait steps (crates/simulator, `Step`), written here or in a steps file beside."""
 
+    version: int = Field(PROFILE_VERSION, ge=1)
     memory_bytes: int = Field(0, ge=0)
     events: int = Field(0, ge=0)
     files: list[ProfileFiles] = Field(default_factory=list[ProfileFiles])
-    steps: list[dict[str, Any]]
+    steps: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    steps_file: str | None = None
+    """A Parquet file in the folder of this one (docs/profiles.md)."""
     packets: dict[str, Any] | None = None
     run: dict[str, Any] = Field(default_factory=dict[str, Any])
+    recorded: Recorded | None = None
+
+    @field_validator("version")
+    @classmethod
+    def _known(cls, version: int) -> int:
+        if version > PROFILE_VERSION:
+            raise ValueError(
+                f"written by a newer Headrace: version {version}, this one reads up to {PROFILE_VERSION}"
+            )
+        return version
+
+    @model_validator(mode="after")
+    def _has_steps(self) -> Profile:
+        if not self.steps and self.steps_file is None:
+            raise ValueError("either steps or steps_file must say what the job does")
+        return self
 
 
 class Price(CatalogTable):

@@ -78,6 +78,11 @@ def resolve(study: Study, target: str, workload: str, levels: Mapping[str, Any])
         if isinstance(tables["target"].get(name), str):
             path = study.base / Path(tables["target"][name]).expanduser()
             tables["target"] = {**tables["target"], name: str(path)}
+    for name in getattr(workload_model, "path_fields", ()):
+        # A name without an ending is an entry of the catalog.
+        if str(tables["workload"].get(name, "")).endswith(".toml"):
+            path = study.base / Path(tables["workload"][name]).expanduser()
+            tables["workload"] = {**tables["workload"], name: str(path)}
     for name in ("target", "site"):
         tables[name] = anchor_drives(tables[name], study.base)
     return Resolved(

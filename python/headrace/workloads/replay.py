@@ -1,19 +1,27 @@
-"""Workload `replay`: a job profile of the catalog, or of a file, job after job. Simulated; measuring it comes with a later version."""
+"""Workload `replay`: a job profile, recorded or of the catalog, job after job, on files of its own: measured on any target, or simulated."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import time
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from headrace.catalog import entry
-from headrace.catalog.tables import Profile
+from headrace.catalog.tables import Profile, ProfileFiles
 from headrace.errors import HeadraceError, Problem
+from headrace.profiles.primitives import Primitive, primitives
+from headrace.profiles.replaying import Replayer
+from headrace.profiles.scenario import scenario_steps
+from headrace.profiles.steps import load, profile_table
 from headrace.targets.modelled import Bricks
 from headrace.targets.xrootd import Xrootd, XrootdOptions
 from headrace.units import Bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads.fio import client
+
+_SIMULATED_ONLY = frozenset({"stage", "take"})
 
 
 class ReplayData(BaseModel):
@@ -29,6 +37,8 @@ class ReplayData(BaseModel):
 
 class ReplayOptions(WorkloadOptions):
     """Fields of `[workload.NAME]` with `kind = "replay"`."""
+
+    path_fields: ClassVar[tuple[str, ...]] = ("profile",)
 
     profile: str = Field(description="a profile of the catalog, or a TOML file")
     data: ReplayData = Field(
@@ -46,6 +56,17 @@ class ReplayOptions(WorkloadOptions):
     cpu_spread: float | None = Field(
         None, ge=0, lt=1, description="CPU work of jobs differs by so much, evenly"
     )
+    pace: Literal["recorded", "fastest"] = Field(
+        "recorded", description="recorded: work and sleep between the steps are kept; fastest: left out"
+    )
+    place: Literal["own", "recorded"] = Field(
+        "own",
+        description="own: each slot reads files of the recorded sizes, laid out on the target; recorded: the files themselves, "
+        "where they were recorded (what the job made goes to the target all the same)",
+    )
+    software: bool = Field(
+        False, description="programs and libraries that a recorded job read are read on the target, too"
+    )
 
 
 class Replay(Workload):
@@ -55,33 +76,142 @@ class Replay(Workload):
     Options: ClassVar[type[WorkloadOptions]] = ReplayOptions
     feeds = frozenset({"files", "packets"})
 
+    def _table(self) -> Profile:
+        return profile_table(self.options.profile)[0]
+
     @override
     def check(self) -> list[Problem]:
-        """Always one problem: profiles are simulated only."""
+        """Steps that only a simulated job takes; recorded files that are gone."""
+        needed_by = f"workload {self.name}"
+        table = self._table()
+        if any(step["do"] in _SIMULATED_ONLY for step in _all_steps(table.steps)):
+            return [
+                Problem(
+                    f"the profile {table.name} stages its input, which this version does not measure",
+                    needed_by,
+                    "headrace simulate STUDY takes it in virtual time",
+                )
+            ]
+        if self.options.place == "recorded":
+            gone = [each.path for each in self._inputs(table) if not Path(each.path).is_file()]
+            if gone:
+                more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+                return [
+                    Problem(
+                        f"{gone[0]}{more}: the file is gone, and the profile {table.name} reads it",
+                        needed_by,
+                        'put it back, or leave place = "recorded" out: each slot then has files of its own',
+                    )
+                ]
+        return []
+
+    def _sets(self, table: Profile) -> list[ProfileFiles]:
+        """The sets of files that the job uses."""
+        if table.steps_file is None:
+            return table.files
+        recording = load(self.options.profile)
         return [
-            Problem(
-                f"kind = {self.kind!r} cannot be measured by this version",
-                f"workload {self.name}",
-                "headrace simulate STUDY takes it in virtual time; measuring needs a real job: scan, analysis, skim, command",
+            ProfileFiles(
+                name=f"f{number}",
+                path=recording.files[number].path,
+                bytes=max(1, recording.files[number].bytes),
+                count=0,
+                share="new" if recording.files[number].created else "each",
             )
+            for number in recording.used(software=self.options.software)
         ]
+
+    def _inputs(self, table: Profile) -> list[ProfileFiles]:
+        """Sets of files that must be there before the job."""
+        return [each for each in self._sets(table) if each.share != "new"]
+
+    def _size(self, each: ProfileFiles) -> int:
+        changed = self.options.data.file_size
+        return changed if changed is not None and each.on != "node" else each.bytes
+
+    @override
+    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+        """A file of the recorded size for each set and slot, in that order."""
+        if self.options.place == "recorded":
+            return []
+        table = self._table()
+        paths: list[str] = []
+        for number, each in enumerate(self._inputs(table)):
+            folder = directory / "replay" / f"{table.name}-{each.name}"
+            copies = 1 if each.share == "shared" else slots
+            made = client.lay_out_files(folder, self._size(each), copies, seed + number)
+            paths += made * (slots // copies)
+        return paths
+
+    @override
+    def cut(self, files: list[str], job: int, slots: int) -> tuple[str, ...]:
+        """One file of each set: those of the slot."""
+        return tuple(files[begin + job % slots] for begin in range(0, len(files), slots))
 
     @override
     def run(self, job: JobInput) -> JobOutput:
-        """Never called after `check`."""
-        raise HeadraceError(f"workload {self.name}: kind {self.kind!r} cannot be measured by this version")
+        """Goes through the profile's operations. Raises HeadraceError for a file that is gone or cannot be read."""
+        table, _ = profile_table(self.options.profile)
+        inputs = self._inputs(table)
+        recorded = self.options.place == "recorded"
+        if not recorded and len(job.files) != len(inputs):
+            raise HeadraceError(
+                f"workload {self.name}: {len(inputs)} input files were to be laid out, {len(job.files)} are there"
+            )
+        places = {
+            each.name: Path(each.path if recorded else job.files[number])
+            for number, each in enumerate(inputs)
+        }
+        made = {each.name: job.scratch / each.name for each in self._sets(table) if each.share == "new"}
+        operations, directs, recorded_s = self._operations(table, job.seed)
+        replayer = Replayer(places | made, new=frozenset(made), directs=directs)
+        begin = time.monotonic()
+        done = replayer.run(operations, think=self.options.pace == "recorded")
+        end = time.monotonic()
+        return JobOutput(
+            events=done.events or table.events,
+            bytes_asked=done.bytes_asked,
+            bytes_unique=done.bytes_unique,
+            bytes_written=done.bytes_written,
+            read_calls=done.read_calls,
+            read_wait_s=done.read_wait_s,
+            phases=[("replay", begin, end)],
+            results={
+                "operations": done.operations,
+                "replayed_s": end - begin,
+                "recorded_s": recorded_s,
+                "late_ms_max": done.late_ns_max * 1e-6,
+            },
+        )
+
+    def _operations(self, table: Profile, seed: int) -> tuple[list[Primitive], frozenset[str], float | None]:
+        """All operations, files opened past the page cache, and the recorded duration."""
+        sizes = {each.name: self._size(each) for each in self._sets(table)}
+        if table.steps_file is None:
+            steps = [_changed(step, self.options.parameters) for step in table.steps]
+            return list(primitives(steps, sizes, seed)), frozenset(), None
+        recording = load(self.options.profile)
+        names = [f"f{number}" for number in range(len(recording.files))]
+        steps = scenario_steps(recording, names, software=self.options.software)
+        directs = frozenset(name for name, file in zip(names, recording.files, strict=True) if file.direct)
+        return list(primitives(steps, sizes, seed)), directs, recording.duration_ns * 1e-9
 
     @override
     def profile(self, site: Any) -> ModelledJob:
         """The profile with the study's changes."""
         options: ReplayOptions = self.options
-        table: Profile = entry("profiles", options.profile).table
-        files = [each.model_dump() for each in table.files]
+        table = self._table()
+        files = [each.part() for each in self._sets(table)]
         for each in files:
             if each["share"] != "new" and each["on"] != "node":
                 each["count"] = options.data.files or each["count"]
                 each["bytes"] = options.data.file_size or each["bytes"]
-        steps = [_changed(step, options.parameters) for step in table.steps]
+        if table.steps_file is not None:
+            steps = self._recorded_steps(table)
+        else:
+            steps = [_changed(step, options.parameters) for step in table.steps]
+            if options.pace == "fastest":
+                steps = [_without_thinking(step) for step in steps]
         run = dict(table.run)
         if options.cpu_spread is not None:
             run["cpu_spread"] = options.cpu_spread
@@ -113,11 +243,49 @@ class Replay(Workload):
             description={"profile": table.name, "parameters": dict(options.parameters)},
         )
 
+    def _recorded_steps(self, table: Profile) -> list[dict[str, Any]]:
+        options: ReplayOptions = self.options
+        if options.parameters or options.data.file_size is not None:
+            raise HeadraceError(
+                f"workload {self.name}: a recorded profile is taken as it was recorded: no parameters, no data.file_size"
+            )
+        recording = load(options.profile)
+        names = [f"f{number}" for number in range(len(recording.files))]
+        steps = scenario_steps(
+            recording, names, software=options.software, as_fast_as_it_goes=options.pace == "fastest"
+        )
+        if not steps:
+            raise HeadraceError(f"workload {self.name}: the profile {table.name} has no steps on data files")
+        return steps
+
     @override
     def target_bytes(self, slots_max: int) -> int:
         """Bytes of its input on the target."""
-        table: Profile = entry("profiles", self.options.profile).table
-        return sum(each.bytes * max(each.count, slots_max) for each in table.files if each.on == "target")
+        if self.options.place == "recorded":
+            return 0
+        return sum(
+            self._size(each) * (1 if each.share == "shared" else max(each.count, slots_max))
+            for each in self._inputs(self._table())
+            if each.on == "target"
+        )
+
+
+def _all_steps(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Steps, and those within loops."""
+    return [inner for step in steps for inner in (step, *_all_steps(step.get("steps", [])))]
+
+
+def _without_thinking(step: dict[str, Any]) -> dict[str, Any]:
+    """A step without work and sleep."""
+    zeroed = {
+        key: ([_without_thinking(inner) for inner in value] if key == "steps" else value)
+        for key, value in step.items()
+        if key not in ("cpu_after_ns",) and not (step["do"] == "sequence" and key in ("cpu_ns", "wait_ns"))
+    }
+    for key in ("cpu_ns", "wait_ns", "cpu_ns_per_event"):
+        if key in zeroed:
+            zeroed[key] = 0
+    return zeroed
 
 
 def _changed(step: dict[str, Any], parameters: dict[str, float | int | str]) -> dict[str, Any]:

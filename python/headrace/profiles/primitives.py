@@ -1,0 +1,180 @@
+"""Steps of a profile, recorded or written by hand, as single operations in order: what a replay does one after the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import HeadraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One operation, after some work and some sleep."""
+
+    do: str
+    """open, create, close, stat, delete, fsync, read, write, or nothing (only work and sleep)."""
+    file: str = ""
+    offset_bytes: int = -1
+    """-1: at the end of the file."""
+    length_bytes: int = 0
+    access: str = "buffered"
+    cpu_ns: int = 0
+    wait_ns: int = 0
+    events: int = 0
+
+
+def primitives(steps: list[dict[str, Any]], file_bytes: Mapping[str, int], seed: int) -> Iterator[Primitive]:
+    """Every operation of the steps, loops unrolled as they come. Offsets of patterns are drawn from the seed.
+
+    Raises HeadraceError for steps that only a simulated job can take (`stage`, `take`).
+    """
+    stream = random.Random(seed)
+    for step in steps:
+        yield from _of(step, file_bytes, stream)
+
+
+def _of(step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Random) -> Iterator[Primitive]:
+    do = step["do"]
+    if do == "compute":
+        yield Primitive("nothing", cpu_ns=step["cpu_ns"])
+    elif do == "wait":
+        yield Primitive("nothing", wait_ns=step["wait_ns"])
+    elif do in ("open", "create", "close", "stat", "delete", "fsync"):
+        yield Primitive(do, step["file"])
+    elif do in ("read", "write"):
+        at = step.get("offset_bytes")
+        yield Primitive(
+            do, step["file"], -1 if at is None else at, step["length_bytes"], step.get("access", "buffered")
+        )
+    elif do == "read-vector":
+        for offset, length in step["ranges_bytes"]:
+            yield Primitive("read", step["file"], offset, length)
+    elif do == "repeat":
+        for _ in range(step["times"]):
+            for inner in step["steps"]:
+                yield from _of(inner, file_bytes, stream)
+    elif do == "sequence":
+        yield from _sequence(step)
+    elif do == "pattern":
+        yield from _pattern(step, file_bytes, stream)
+    elif do == "events":
+        yield from _events(step, file_bytes)
+    elif do == "requests":
+        yield from _requests(step, file_bytes, stream)
+    else:
+        raise HeadraceError(
+            f"a step {do!r} cannot be replayed",
+            hint="headrace simulate takes it; a recorded profile can be replayed",
+        )
+
+
+def _sequence(step: dict[str, Any]) -> Iterator[Primitive]:
+    ranges = step["ranges_bytes"]
+    works = step.get("cpu_ns") or [0] * len(ranges)
+    waits = step.get("wait_ns") or [0] * len(ranges)
+    op, file, access = step.get("op", "read"), step["file"], step.get("access", "buffered")
+    for (offset, length), cpu_ns, wait_ns in zip(ranges, works, waits, strict=True):
+        yield Primitive(op, file, offset, length, access, cpu_ns, wait_ns)
+    if step.get("cpu_after_ns") or step.get("events"):
+        yield Primitive("nothing", cpu_ns=step.get("cpu_after_ns", 0), events=step.get("events", 0))
+
+
+def _pattern(
+    step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Random
+) -> Iterator[Primitive]:
+    op, file, count, length = step.get("op", "read"), step["file"], step["count"], step["length_bytes"]
+    begin = step.get("offset_bytes", 0)
+    span = step.get("span_bytes", 0)
+    if not span:
+        span = count * length if op == "write" else file_bytes[file] - begin
+    offsets = _offsets(step.get("order", {"kind": "sequential"}), count, length, span, stream)
+    for at in offsets:
+        yield Primitive(
+            op,
+            file,
+            begin + at,
+            length,
+            step.get("access", "buffered"),
+            step.get("cpu_ns", 0),
+            events=step.get("events", 0),
+        )
+
+
+def _requests(
+    step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Random
+) -> Iterator[Primitive]:
+    if step.get("in_flight", 1) > 1 or not step.get("count"):
+        raise HeadraceError(
+            "requests that overlap, or go on for a time, cannot be replayed",
+            hint='kind = "random" runs them with fio',
+        )
+    file, count, length = step["file"], step["count"], step["length_bytes"]
+    span = step.get("span_bytes", 0) or file_bytes[file]
+    for at in _offsets(step.get("order", {"kind": "sequential"}), count, length, span, stream):
+        op = "read" if stream.random() < step.get("read_fraction", 1.0) else "write"
+        yield Primitive(op, file, at, length, step.get("access", "buffered"), step.get("cpu_ns", 0))
+
+
+def _offsets(
+    order: dict[str, Any], count: int, length: int, span: int, stream: random.Random
+) -> Iterator[int]:
+    """As the simulator places them (crates/simulator, `offsets.rs`); random ones are drawn from a stream of Python's."""
+    kind = order["kind"]
+    places, room = max(1, span // length), max(0, span - length)
+    if kind == "sequential":
+        yield from ((index % places) * length for index in range(count))
+    elif kind == "strided":
+        yield from (index * order["stride_bytes"] % (room + 1) for index in range(count))
+    elif kind == "random":
+        yield from (stream.randrange(places) * length for _ in range(count))
+    elif kind in ("permuted", "shuffled"):
+        order_of_places = list(range(places))
+        stream.shuffle(order_of_places)
+        yield from (order_of_places[index % places] * length for index in range(count))
+    elif kind == "clustered":
+        window = order["window_bytes"]
+        windows, within = max(1, span // window), max(1, window // length)
+        for index in range(count):
+            yield min(index * windows // count * window + stream.randrange(within) * length, room)
+    else:
+        free, at = max(0, span - count * length) / max(1, count), 0
+        for _ in range(count):
+            at = min(at + int(stream.expovariate(1 / free) if free else 0), room)
+            yield at
+            at += length
+
+
+def _events(step: dict[str, Any], file_bytes: Mapping[str, int]) -> Iterator[Primitive]:
+    file, events, per_cluster = step["file"], step["events"], step["events_per_cluster"]
+    reads, size, skip = step["reads_per_cluster"], file_bytes[step["file"]], step.get("skip_fraction", 0.0)
+    cluster_bytes = size * per_cluster // events
+    for cluster in range(-(-events // per_cluster)):
+        if int((cluster + 1) * skip) > int(cluster * skip):
+            continue
+        mine = min(events, (cluster + 1) * per_cluster) - cluster * per_cluster
+        length = min(step["read_bytes"], max(cluster_bytes, 1))
+        begin, each = size * cluster * per_cluster // events, cluster_bytes // reads
+        for read in range(reads):
+            number = (read * _coprime(reads) + cluster) % reads if step.get("unordered") else read
+            at = begin + number * each + max(0, each - length) // 2
+            work = mine * step["cpu_ns_per_event"] * (read + 1) // reads
+            work -= mine * step["cpu_ns_per_event"] * read // reads
+            yield Primitive(
+                "read",
+                file,
+                min(at, max(0, size - length)),
+                length,
+                step.get("access", "buffered"),
+                work,
+                events=mine if read == 0 else 0,
+            )
+
+
+def _coprime(count: int) -> int:
+    from math import gcd
+
+    near = max(1, int(count * 0.618))
+    return next((step for step in range(near, 2 * near + 2) if gcd(step, count) == 1), 1)

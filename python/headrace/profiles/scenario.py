@@ -1,0 +1,79 @@
+"""A recorded job as steps of the simulator: runs of reads or writes of one file become one `sequence` step (crates/simulator, `Step`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace.profiles.steps import Op, Recording
+from headrace.profiles.timeline import Timeline, timeline
+
+_SIMPLE = {Op.OPEN: "open", Op.CLOSE: "close", Op.STAT: "stat", Op.SYNC: "fsync"}
+
+
+def scenario_steps(
+    recording: Recording, names: list[str], *, software: bool = False, as_fast_as_it_goes: bool = False
+) -> list[dict[str, Any]]:
+    """Steps for a scenario whose file sets have these names, one a file of the recording."""
+    line = timeline(
+        recording.steps,
+        recording.files,
+        recording.duration_ns,
+        software=software,
+        cpu_ns=recording.cpu_ns,
+        cpu_wait_ns=recording.cpu_wait_ns,
+    )
+    if as_fast_as_it_goes:
+        nothing = np.zeros(len(line.steps), np.int64)
+        line = Timeline(line.steps, nothing, nothing, 0, 0)
+    return _steps(line, recording, names)
+
+
+def _steps(line: Timeline, recording: Recording, names: list[str]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    steps = line.steps
+    moves = np.isin(steps.op, (Op.READ, Op.WRITE, Op.MAPPED_READ)) & (steps.length > 0)
+    # A run ends where file or operation change.
+    key = np.where(moves, steps.file * 16 + steps.op, -1 - np.arange(len(steps)))
+    edges = np.flatnonzero(np.diff(key, prepend=np.int64(-1 << 62), append=np.int64(1 << 62)))
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        file = int(steps.file[first])
+        op = Op(int(steps.op[first]))
+        if moves[first]:
+            rows = slice(first, last)
+            step: dict[str, Any] = {
+                "do": "sequence",
+                "file": names[file],
+                "op": "write" if op == Op.WRITE else "read",
+                "ranges_bytes": np.column_stack([steps.offset[rows], steps.length[rows]]).tolist(),
+                "access": _access(op, recording.files[file].direct),
+            }
+            for field, values in (("cpu_ns", line.work_ns[rows]), ("wait_ns", line.wait_ns[rows])):
+                if values.any():
+                    step[field] = values.tolist()
+            made.append(step)
+            continue
+        made += _pause(int(line.work_ns[first]), int(line.wait_ns[first]))
+        created = recording.files[file].created
+        if op == Op.OPEN and created:
+            made.append({"do": "create", "file": names[file]})
+        elif op == Op.UNLINK:
+            if created:
+                made.append({"do": "delete", "file": names[file]})
+        elif op in _SIMPLE:
+            made.append({"do": _SIMPLE[op], "file": names[file]})
+    return made + _pause(line.work_after_ns, line.wait_after_ns)
+
+
+def _access(op: Op, direct: bool) -> str:
+    return "mapped" if op == Op.MAPPED_READ else "direct" if direct else "buffered"
+
+
+def _pause(work_ns: int, wait_ns: int) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = []
+    if work_ns:
+        steps.append({"do": "compute", "cpu_ns": work_ns})
+    if wait_ns:
+        steps.append({"do": "wait", "wait_ns": wait_ns})
+    return steps

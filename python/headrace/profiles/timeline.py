@@ -1,0 +1,93 @@
+"""All threads of a recorded job on one line: each step with the work and the sleep that came before it.
+
+A job with one thread is that line already. Of several threads, steps go by their beginning; what lies between the end of all steps
+so far and the next one is work as far as any thread worked then (each thread's CPU time lies evenly between its steps), and sleep
+otherwise. Steps that overlapped come one after the other: on slower storage the line is no faster than the job was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.profiles.steps import Ints, Op, RecordedFile, Steps
+
+NEEDED = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.STAT, Op.SYNC, Op.MAPPED_READ, Op.UNLINK)
+"""Steps that do something to storage; seeks and maps are told by the reads that follow."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Steps in order, and what came before each."""
+
+    steps: Steps
+    work_ns: Ints
+    wait_ns: Ints
+    work_after_ns: int
+    wait_after_ns: int
+    """Between the last step and the end of the job."""
+
+
+def timeline(
+    steps: Steps,
+    files: tuple[RecordedFile, ...],
+    duration_ns: int,
+    *,
+    software: bool = False,
+    cpu_ns: int = 0,
+    cpu_wait_ns: int = 0,
+) -> Timeline:
+    """One line of all threads. Steps on software, and files that are only asked about, are left out unless `software`; the time that
+    they took stays, as work for CPU time and sleep for the rest. `cpu_ns` is the CPU time of the whole job: what no step shows of it
+    (threads without steps) is laid over the sleeps evenly, and `cpu_wait_ns`, time that it waited for a CPU, is taken from them.
+    """
+    kept = np.isin(steps.op, [int(op) for op in NEEDED])
+    if not software:
+        data = np.array([not file.software for file in files] or [False])
+        opened = np.zeros(max(len(files), 1), bool)
+        opened[steps.file[steps.op == Op.OPEN]] = True
+        opened[steps.file[np.isin(steps.op, (Op.READ, Op.WRITE, Op.MAPPED_READ))]] = True
+        kept &= (data & opened)[steps.file]
+    chosen = steps.take(kept)
+    reached = np.maximum.accumulate(chosen.end_ns) if len(chosen) else chosen.end_ns
+    begins = np.concatenate([[0], reached])
+    ends = np.concatenate([np.maximum(chosen.start_ns, begins[:-1]), [max(duration_ns, int(begins[-1]))]])
+    gaps = ends - begins
+    work = np.minimum(_worked(steps, begins, ends), gaps)
+    shown = int(work.sum())
+    unseen = cpu_ns - int(steps.cpu_ns.sum()) if cpu_ns else 0
+    idle = int(gaps.sum()) - shown
+    if unseen > 0 and idle > 0:
+        work = work + ((gaps - work) * min(1.0, unseen / idle)).astype(np.int64)
+    wait = gaps - work
+    if cpu_wait_ns and (idle := int(wait.sum())):
+        wait = (wait * max(0.0, 1 - cpu_wait_ns / idle)).astype(np.int64)
+    return Timeline(chosen, work[:-1], wait[:-1], int(work[-1]), int(wait[-1]))
+
+
+def _worked(steps: Steps, begins: Ints, ends: Ints) -> Ints:
+    """CPU time of all threads within each interval."""
+    total = np.zeros(len(begins), np.float64)
+    for thread in np.unique(steps.thread):
+        own = steps.take(steps.thread == thread)
+        # Between the end of a step and the start of the next the thread worked for `cpu_ns`.
+        before = np.concatenate([[max(0, int(own.start_ns[0]) - int(own.cpu_ns[0]))], own.end_ns[:-1]])
+        total += _integral(own.cpu_ns, before, own.start_ns, ends) - _integral(
+            own.cpu_ns, before, own.start_ns, begins
+        )
+    return np.maximum(total, 0).astype(np.int64)
+
+
+def _integral(
+    amounts: Ints, from_ns: npt.NDArray[np.int64], to_ns: Ints, at_ns: Ints
+) -> npt.NDArray[np.float64]:
+    """How much of `amounts`, spread evenly over their intervals, lies before each of `at_ns`."""
+    # The sum is a broken line: flat within steps, rising between them.
+    times = np.empty(2 * len(amounts), np.float64)
+    times[0::2], times[1::2] = from_ns, np.maximum(to_ns, from_ns)
+    heights = np.empty_like(times)
+    sums = np.concatenate([[0], np.cumsum(amounts)]).astype(np.float64)
+    heights[0::2], heights[1::2] = sums[:-1], sums[1:]
+    return np.interp(at_ns, np.maximum.accumulate(times), heights)
