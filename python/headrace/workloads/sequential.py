@@ -93,7 +93,10 @@ class Sequential(Workload):
         options = self.options
         file = Path(job.files[0]) if job.files else job.scratch / "written.data"
         phases = ["read", "reread"] if options.mode == "reread" else [options.mode]
-        runs = [client.run(job, file, self.fio_options(job.seed), f"fio-{phase}") for phase in phases]
+        runs = [
+            client.run(job, file, self.fio_options(job.seed), f"fio-{phase}", together=True)
+            for phase in phases
+        ]
         return client.job_output(
             job,
             runs,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
+import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +18,14 @@ import numpy as np
 
 from headrace.errors import HeadraceError, Problem
 from headrace.system import children
+from headrace.system.own_programs import own_program
 from headrace.system.requirements import missing_program
 from headrace.units import format_bytes
 from headrace.workloads import JobInput, JobOutput
 from headrace.workloads.fio.results import FioResult, parse_result
 
 _CHUNK_BYTES = 4 << 20
+_MEETING_PATIENCE_S = 120
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
@@ -58,8 +62,51 @@ def argv(file: Path, output: Path, options: Mapping[str, str | int]) -> list[str
     return command + [f"--{option}={value}" for option, value in {**fixed, **options}.items()]
 
 
-def run(job: JobInput, file: Path, options: Mapping[str, str | int], label: str = "fio") -> FioRun:
-    """Runs fio to its end in a job and keeps its JSON whole. Raises HeadraceError with fio's own words when it fails."""
+def run(
+    job: JobInput, file: Path, options: Mapping[str, str | int], label: str = "fio", *, together: bool = False
+) -> FioRun:
+    """Runs fio to its end in a job and keeps its JSON whole. `together`: its requests begin when all jobs of the trial are there.
+
+    Raises HeadraceError with fio's own words when it fails.
+    """
+    meeting = _Meeting(job, label) if together and job.jobs > 1 and job.job < job.jobs else None
+    if meeting is None:
+        return _run(job, file, options, label)
+    try:
+        return _run(job, file, {**options, "exec_prerun": meeting.command()}, label)
+    except BaseException:
+        # Those that wait for this one are to hear of it.
+        meeting.stop(f"client {job.job} failed before the others could start")
+        raise
+
+
+class _Meeting:
+    """Where the fio processes of a trial wait for each other: starting one takes longer than some measure."""
+
+    def __init__(self, job: JobInput, label: str) -> None:
+        if job.meeting is None:
+            raise HeadraceError("jobs that start together need a place to meet")
+        self._program = str(own_program("headrace-metadata"))
+        self._place = (str(job.meeting.absolute()), f"meet-{label}")
+        self._client, self._clients = str(job.job), str(job.jobs)
+
+    def command(self) -> str:
+        """What fio runs right before its first request."""
+        return shlex.join(
+            [self._program, "meet", *self._place, self._client, self._clients, str(_MEETING_PATIENCE_S)]
+        )
+
+    def stop(self, reason: str) -> None:
+        """Tells those that wait not to."""
+        subprocess.run(
+            [self._program, "stop", *self._place, self._clients, reason],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+
+
+def _run(job: JobInput, file: Path, options: Mapping[str, str | int], label: str) -> FioRun:
     # The program starts elsewhere, so that a path must not depend on where we are.
     folder = (job.keep or job.scratch).absolute()
     output = folder / f"{label}-{job.scratch.name}.json"
@@ -88,7 +135,12 @@ def job_output(
         read_wait_s=sum(result.runtime_s if asynchronous else result.in_requests_s for result in results),
         asynchronous=asynchronous,
         phases=[(phase, run.start_s, run.end_s) for phase, run in zip(phases, runs, strict=True)],
-        results={"slot": job.slot, **results[-1].as_results()},
+        results={
+            "slot": job.slot,
+            "record_start_s": runs[-1].end_s - results[-1].runtime_s,
+            "record_end_s": runs[-1].end_s,
+            **results[-1].as_results(),
+        },
         measured_child=True,
     )
 

@@ -85,7 +85,8 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The trial's result from its jobs' `as_results` (with `slot`).
 
     Rates and IOPS are sums over slots, each slot's being what its jobs did over the time they took (IOzone's "children
-    see"); `_min` and `_max` are of single slots. Percentiles are of all requests together.
+    see"); `_min`, `_max` and `_mean` are of single slots. `parent_rate_bytes_per_s` is all bytes over the time from the first
+    request of any to the end of the last (IOzone's "parent sees"). Percentiles are of all requests together.
     """
     merged: dict[str, Any] = {}
     rates: list[tuple[float, float]] = []
@@ -115,6 +116,14 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         )
         merged[f"{name}_latency_ns_max"] = max(result[f"{name}_latency_ns_max"] for result in own)
         rates.append((sum(slot_rates), sum(slot_iops)))
+        merged[f"{name}_rate_bytes_per_s_mean"] = sum(slot_rates) / len(slot_rates)
+    timed = [result for result in results if "record_start_s" in result]
+    if timed and rates:
+        begun = [float(result["record_start_s"]) for result in timed]
+        span_s = max(float(result["record_end_s"]) for result in timed) - min(begun)
+        moved = sum(int(result.get(f"{name}_bytes", 0)) for result in timed for name in ("read", "write"))
+        merged["parent_rate_bytes_per_s"] = moved / span_s if span_s > 0 else None
+        merged["started_within_s"] = max(begun) - min(begun)
     if rates:
         merged["rate_bytes_per_s"] = sum(rate for rate, _ in rates)
         merged["iops"] = sum(iops for _, iops in rates)
