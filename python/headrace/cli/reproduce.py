@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -34,8 +35,22 @@ def reproduce(
     ] = False,
     numbers: Annotated[bool, typer.Option("--numbers", help="list every number in the terminal too")] = False,
     threads: Annotated[int, typer.Option(min=0, help="threads; 0: all cores")] = 0,
+    emulate: Annotated[
+        bool,
+        typer.Option(
+            "--emulate",
+            help="instead, run proof-ssd and cluster-energy made small: real jobs on emulated drives, in minutes (needs root)",
+        ),
+    ] = False,
+    records: Annotated[
+        Path,
+        typer.Option(help="with --emulate: folder of the records; what is there already is gone on with"),
+    ] = Path("results/emulated"),
 ) -> None:
     """Reproduce the four source studies: every number beside the published one, every finding judged, an HTML page."""
+    if emulate:
+        _emulate(studies or [], records, as_json, numbers)
+        return
     from headrace.errors import HeadraceError
     from headrace.library import stopping_on_signals
     from headrace.reproduce import as_json as make_json
@@ -85,6 +100,68 @@ def reproduce(
         for result in results:
             _show(result, numbers)
     err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim")
+
+
+def _emulate(studies: list[str], records: Path, as_json: bool, every: bool) -> None:
+    from headrace.cli._progress import Display
+    from headrace.library import stopping_on_signals
+    from headrace.reproduce.emulated import as_json as make_json
+    from headrace.reproduce.emulated import chosen_small, emulate
+
+    small = chosen_small(studies)
+    stop = threading.Event()
+    found: list[Any] = []
+    with stopping_on_signals(stop):
+        for each in small:
+            with Display() as display:
+                found.append(emulate(each, records, observer=display, stop=stop))
+    if as_json:
+        typer.echo(json.dumps(make_json(found), indent=1))
+        return
+    for result in found:
+        _show_emulated(result, every)
+
+
+ROWS = 60
+"""Rows of a table that are shown without --numbers."""
+
+
+def _show_emulated(result: Any, every: bool) -> None:
+    out.rule(f"{result.id}: {result.title}")
+    for name in dict.fromkeys(row.table for row in result.rows):
+        rows = [row for row in result.rows if row.table == name]
+        table = Table("", "published", "simulated", "emulated", title=name, title_justify="left", box=None)
+        for row in rows if every else rows[:ROWS]:
+            published = f"{row.published} {row.unit}" if row.published else ""
+            table.add_row(row.label, published, _rate(row.simulated, row.unit), _rate(row.emulated, row.unit))
+        out.print(table)
+        if not every and len(rows) > ROWS:
+            out.print(f"and {len(rows) - ROWS} more; --numbers lists them", style="dim")
+    words = {
+        True: "[green]holds[/green]",
+        False: "[red]does not hold[/red]",
+        None: "[yellow]not known[/yellow]",
+    }
+    for finding in result.findings:
+        out.print(
+            f"{finding.id}: simulated {words[finding.simulated]}, emulated {words[finding.emulated]}: "
+            f"{finding.claim} ({escape(finding.why)})",
+            highlight=False,
+        )
+    for note in result.notes:
+        out.print(f"note: {note}", style="dim", highlight=False)
+    if result.left_out:
+        out.print(
+            f"{len(result.left_out)} measured trials cannot be trusted and are left out:", style="yellow"
+        )
+        for text in result.left_out if every else result.left_out[:8]:
+            out.print(f"  {escape(text)}", highlight=False)
+    for path in result.results:
+        out.print(f"records: {path} (headrace report {path})", style="dim", highlight=False)
+
+
+def _rate(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{value:.3g} {unit}"
 
 
 def _show(result: Any, every: bool) -> None:

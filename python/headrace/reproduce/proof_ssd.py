@@ -40,7 +40,7 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
             obtained = rate(cells, workload, drive, workers)
             found.append(
                 Number(id, row, "analysis_rate_mb_s", f"{drive}, {workers} workers", "MB/s", f"{relation} {given:g}", obtained,
-                       error_of(given, obtained, relation), "relative", table.role_of(row, "analysis_rate_mb_s"))
+                       error_of(given, obtained, relation), "relative", table.role_of(row, "analysis_rate_mb_s"), aim=float(given))
             )  # fmt: skip
     table = published.tables["single-job"]
     low, high = table.value(0, "analysis_rate_mb_s_low"), table.value(0, "analysis_rate_mb_s_high")
@@ -48,7 +48,7 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
         obtained = rate(cells, "analysis", drive, 1)
         found.append(
             Number("single-job", 0, "analysis_rate_mb_s", f"{drive}, 1 worker", "MB/s", f"{low:g} to {high:g}", obtained,
-                   range_error(low, high, obtained), "relative", table.role_of(0, "analysis_rate_mb_s_low"))
+                   range_error(low, high, obtained), "relative", table.role_of(0, "analysis_rate_mb_s_low"), aim=(low + high) / 2)
         )  # fmt: skip
     return found
 

@@ -93,6 +93,13 @@ class Number:
     role: Role
     beside: str = ""
     """Another reading of the same number (the corrected energy a job)."""
+    aim: float | None = None
+    """What a fit aims at where the publication gives a bound (what its authors saw at most) or a range (its middle)."""
+
+    @property
+    def residual(self) -> float:
+        """What a fit makes small: the error, or the distance from the aim where a bound or a range leaves it open."""
+        return self.error if self.aim is None else self.obtained / self.aim - 1.0
 
     @property
     def within(self) -> bool:

@@ -1,0 +1,147 @@
+"""Reproduction in real time of *cluster-energy*: file systems, the kernel's schedulers, read-ahead and slots on an emulated disk and SSD."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.reproduce.beside import Judged, Rates, Row, SmallCells, SmallStudy, judged, spread
+from headrace.reproduce.published import Published
+
+SCHEMES, WINDOWS = "emulated-schemes", "emulated-read-ahead"
+DRIVES = ("wd-wd3200bekt", "corsair-f40")
+DISK, SSD = DRIVES
+FILESYSTEMS = ("ext3", "ext4", "xfs")
+SCHEDULERS = ("none", "mq-deadline", "kyber", "bfq")
+READ_AHEAD = ("4 KiB", "128 KiB")
+WINDOW_SIZES = ("4 KiB", "16 KiB", "64 KiB", "128 KiB")
+SLOTS = (1, 2, 4, 8)
+
+
+def _scheme(cells: SmallCells, drive: str, filesystem: str, scheduler: str, read_ahead: str) -> float | None:
+    return cells.events_per_s(
+        SCHEMES, target="local", workload="search", drive=drive, filesystem=filesystem, scheduler=scheduler,
+        read_ahead=read_ahead,
+    )  # fmt: skip
+
+
+def _window(cells: SmallCells, drive: str, read_ahead: str, slots: int) -> float | None:
+    return cells.events_per_s(
+        WINDOWS, target="local", workload="search", drive=drive, read_ahead=read_ahead, slots=slots
+    )
+
+
+def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Row]:
+    """Events a second of every cell. The study gives other measures (minutes, Wh a job), so nothing is published beside them."""
+    found: list[Row] = []
+    for drive in DRIVES:
+        for filesystem in FILESYSTEMS:
+            for scheduler in SCHEDULERS:
+                for window in READ_AHEAD:
+                    label = f"{drive}, {filesystem}, {scheduler}, read-ahead {window}, 4 slots"
+                    found.append(
+                        Row("schemes", label, "events/s", "", _scheme(simulated, drive, filesystem, scheduler, window),
+                            _scheme(emulated, drive, filesystem, scheduler, window))
+                    )  # fmt: skip
+        for window in WINDOW_SIZES:
+            for slots in SLOTS:
+                label = f"{drive}, ext4, mq-deadline, read-ahead {window}, {slots} slots"
+                found.append(
+                    Row("read-ahead", label, "events/s", "", _window(simulated, drive, window, slots),
+                        _window(emulated, drive, window, slots))
+                )  # fmt: skip
+    return found
+
+
+def findings(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Judged]:
+    """What matters on a disk and hardly on an SSD."""
+
+    def both(make: Callable[[SmallCells], Rates]) -> tuple[Rates, Rates]:
+        return make(simulated), make(emulated)
+
+    def schemes(cells: SmallCells) -> Rates:
+        return {
+            (drive, filesystem, scheduler): _scheme(cells, drive, filesystem, scheduler, "4 KiB")
+            for drive in DRIVES
+            for filesystem in FILESYSTEMS
+            for scheduler in SCHEDULERS
+        }
+
+    def windows(cells: SmallCells) -> Rates:
+        return {
+            (drive, window, slots): _window(cells, drive, window, slots)
+            for drive in DRIVES
+            for window in WINDOW_SIZES
+            for slots in SLOTS
+        }
+
+    def over(rates: Rates, drive: str, place: int) -> float:
+        """Mean over the other factor of the spread over filesystems (1) or schedulers (2)."""
+        others = sorted({key[3 - place] for key in rates})
+        spreads = [
+            spread([rate for key, rate in rates.items() if key[0] == drive and key[3 - place] == other])
+            for other in others
+        ]
+        return sum(spreads) / len(spreads)
+
+    def says(place: int) -> Callable[[Rates], str]:
+        return lambda rates: (
+            f"best over worst {over(rates, DISK, place):+.0%} on the disk, {over(rates, SSD, place):+.0%} on the SSD"
+        )
+
+    def matters(place: int) -> Callable[[Rates], bool]:
+        return lambda rates: (
+            over(rates, DISK, place) > 0.05 and over(rates, SSD, place) < 0.5 * over(rates, DISK, place)
+        )
+
+    def ahead(rates: Rates, slots: int) -> float:
+        return spread([rates[DISK, window, slots] for window in WINDOW_SIZES])
+
+    return [
+        judged(
+            "schedulers-matter-on-disks",
+            "schedulers matter on the disk, and hardly on the SSD",
+            matters(2),
+            says(2),
+            *both(schemes),
+        ),
+        judged(
+            "filesystems-matter-on-disks",
+            "file systems matter on the disk, and hardly on the SSD",
+            matters(1),
+            says(1),
+            *both(schemes),
+        ),
+        judged(
+            "ssd-ahead",
+            "the SSD is ahead of the disk, the more so the more slots there are",
+            lambda rates: (
+                _gain(rates, 8) > 1.2 and _gain(rates, 8) >= 0.95 * _gain(rates, 1)
+            ),
+            lambda rates: f"{_gain(rates, 1):.1f} times at 1 slot, {_gain(rates, 8):.1f} times at 8 (read-ahead 4 KiB)",
+            *both(windows),
+        ),
+        judged(
+            "read-ahead-matters-on-disks",
+            "read-ahead matters on the disk where several jobs share it",
+            lambda rates: ahead(rates, 8) > 0.1,
+            lambda rates: f"best over worst window {ahead(rates, 1):+.0%} at 1 slot, {ahead(rates, 8):+.0%} at 8",
+            *both(windows),
+        ),
+    ]  # fmt: skip
+
+
+def _gain(rates: Rates, slots: int) -> float:
+    return (rates[SSD, "4 KiB", slots] or 0.0) / (rates[DISK, "4 KiB", slots] or 1.0)
+
+
+STUDY = SmallStudy(
+    id="cluster-energy",
+    files=("cluster-energy/emulated-schemes.toml", "cluster-energy/emulated-read-ahead.toml"),
+    rows=rows,
+    findings=findings,
+    notes=(
+        "this kernel's schedulers are none, mq-deadline, kyber and bfq; the study's (noop, anticipatory, deadline, cfq) are their "
+        "forebears",
+        "the study measured minutes and Wh of a job of 312; a small one gives events a second, whose order is compared",
+    ),
+)

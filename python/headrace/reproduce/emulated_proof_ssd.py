@@ -1,0 +1,122 @@
+"""Reproduction in real time of *proof-ssd*: PROOF's scan and analysis with 1 to 8 workers on emulated drives and their RAIDs."""
+
+from __future__ import annotations
+
+from headrace.reproduce.beside import Judged, Rates, Row, SmallCells, SmallStudy, best, judged
+from headrace.reproduce.published import Published
+
+FILE = "emulated-drives"
+DRIVES = ("hdd", "ssd", "hdd-raid0-3", "ssd-raid0-2")
+SLOTS = (1, 2, 3, 8)
+MB = 1e6
+
+
+def _rates(cells: SmallCells, workload: str, drive: str) -> Rates:
+    """MB/s asked for by workers, against their number."""
+    found: Rates = {}
+    for slots in SLOTS:
+        rate = cells.bytes_per_s(FILE, target=drive, workload=workload, slots=slots)
+        found[slots] = None if rate is None else rate / MB
+    return found
+
+
+def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Row]:
+    """Every rate, beside the published one of the same drive and number of workers where there is one."""
+    found: list[Row] = []
+    for id, workload in (("scan-rate", "scan"), ("analysis-rate", "analysis")):
+        given = {(row[0], row[1]): f"{row[3]} {row[2]:g}" for row in published.tables[id].rows}
+        for drive in DRIVES:
+            s, e = _rates(simulated, workload, drive), _rates(emulated, workload, drive)
+            found += [
+                Row(
+                    id, f"{drive}, {slots} workers", "MB/s", given.get((drive, slots), ""), s[slots], e[slots]
+                )
+                for slots in SLOTS
+            ]
+    return found
+
+
+def findings(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Judged]:
+    """Order and shape of what was claimed."""
+
+    def of(workload: str, drive: str) -> tuple[Rates, Rates]:
+        return _rates(simulated, workload, drive), _rates(emulated, workload, drive)
+
+    def two(workload: str, a: str, b: str, slots: tuple[int, ...]) -> tuple[Rates, Rates]:
+        made: list[Rates] = []
+        for cells in (simulated, emulated):
+            first, second = _rates(cells, workload, a), _rates(cells, workload, b)
+            made.append({**{(a, n): first[n] for n in slots}, **{(b, n): second[n] for n in slots}})
+        return made[0], made[1]
+
+    def ratio(rates: Rates, a: str, b: str, slots: int) -> float:
+        return (rates[a, slots] or 0.0) / (rates[b, slots] or 1.0)
+
+    def shape(rates: Rates) -> str:
+        return (
+            ", ".join(f"{slots}: {rate:.1f}" for slots, rate in rates.items() if rate is not None) + " MB/s"
+        )
+
+    return [
+        judged(
+            "scan-ssd-order-of-magnitude",
+            "sparse scan, 8 workers: the SSD is an order of magnitude ahead of the HDD",
+            lambda rates: ratio(rates, "ssd", "hdd", 8) >= 5,
+            lambda rates: f"{ratio(rates, 'ssd', 'hdd', 8):.1f} times",
+            *two("scan", "ssd", "hdd", (8,)),
+        ),
+        judged(
+            "analysis-hdd-peaks-at-2",
+            "full analysis: the HDD is best at about 2 workers and worse beyond",
+            lambda rates: best(rates) in (2, 3) and (rates[8] or 0) < 0.97 * (rates[best(rates)] or 0),
+            shape,
+            *of("analysis", "hdd"),
+        ),
+        judged(
+            "analysis-ssd-ahead",
+            "full analysis, 8 workers: the SSD is several times the HDD",
+            lambda rates: ratio(rates, "ssd", "hdd", 8) >= 2,
+            lambda rates: f"{ratio(rates, 'ssd', 'hdd', 8):.1f} times",
+            *two("analysis", "ssd", "hdd", (8,)),
+        ),
+        judged(
+            "hdd-raid-helps-few-workers",
+            "full analysis: 3 HDDs in RAID 0 help up to a few workers",
+            lambda rates: max(ratio(rates, "hdd-raid0-3", "hdd", slots) for slots in (2, 3)) >= 1.25,
+            lambda rates: ", ".join(
+                f"{slots} workers {ratio(rates, 'hdd-raid0-3', 'hdd', slots):.2f} times"
+                for slots in (2, 3)
+            ),
+            *two("analysis", "hdd-raid0-3", "hdd", (2, 3)),
+        ),
+        judged(
+            "scan-hdd-raid-helps",
+            "sparse scan: 3 HDDs in RAID 0 are ahead of one HDD at many workers",
+            lambda rates: ratio(rates, "hdd-raid0-3", "hdd", 8) >= 1.3,
+            lambda rates: f"8 workers {ratio(rates, 'hdd-raid0-3', 'hdd', 8):.2f} times",
+            *two("scan", "hdd-raid0-3", "hdd", (8,)),
+        ),
+        judged(
+            "scan-ssd-raid-no-gain",
+            "sparse scan: 2 SSDs in RAID 0 gain little over one",
+            lambda rates: all(
+                abs(ratio(rates, "ssd-raid0-2", "ssd", slots) - 1) < 0.2 for slots in (1, 2, 3)
+            ),
+            lambda rates: ", ".join(
+                f"{slots} workers {ratio(rates, 'ssd-raid0-2', 'ssd', slots) - 1:+.0%}" for slots in (1, 2, 3)
+            ),
+            *two("scan", "ssd-raid0-2", "ssd", (1, 2, 3)),
+        ),
+    ]
+
+
+STUDY = SmallStudy(
+    id="proof-ssd",
+    files=("proof-ssd/emulated-drives.toml",),
+    rows=rows,
+    findings=findings,
+    notes=(
+        "published rates are of the study's node (8 cores, 46 GB of data, ROOT of 2009); the small study reads 85 MB with this "
+        "machine's cores, so order and shape are compared, not numbers",
+    ),
+)
