@@ -251,7 +251,9 @@ class _Loader:
         """Relative paths made absolute, so that a study means the same from wherever it is run."""
         for name in getattr(model, "path_fields", ()):
             value = written.get(name)
-            if isinstance(value, str) and value:
+            # A profile without an ending is an entry of the catalog.
+            named = name == "profile" and not str(value).endswith(".toml")
+            if isinstance(value, str) and value and not named:
                 written = {**written, name: str((self.base / Path(value).expanduser()).resolve())}
         return anchor_drives(written, self.base)
 
