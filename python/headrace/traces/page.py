@@ -14,7 +14,14 @@ import bokeh.plotting
 import numpy as np
 from bokeh.resources import Resources
 
-from headrace.traces.panels import COARSER, LINE_PANELS, latency_bins, latency_unit, lines_of, offset_unit
+from headrace.traces.panels import (
+    LINE_COLUMNS,
+    LINE_PANELS,
+    latency_bins,
+    latency_unit,
+    lines_of,
+    offset_unit,
+)
 from headrace.traces.statistics import Statistics
 from headrace.traces.tiles import BINS_PER_DECADE, LATENCY_FROM_NS, Cells, Run, coarser, colour_cells
 from headrace.units import format_bytes, format_bytes_per_s
@@ -36,7 +43,7 @@ th:first-child, td:first-child { text-align: left; } .key { margin: 0 0 0.3rem; 
 def render(runs: list[Run]) -> str:
     """The whole page as text."""
     x_range = models.Range1d(0, runs[0].span_s, bounds=(0, runs[0].span_s))
-    folded = [coarser(run.cells, COARSER) for run in runs]
+    folded = [coarser(run.cells, LINE_COLUMNS) for run in runs]
     heats = [(run, cells) for run, cells in zip(runs, folded, strict=True) if cells.latencies.any()]
     panels: list[tuple[str, Any]] = []
     for run in runs:
@@ -167,13 +174,13 @@ def _offsets(run: Run, write: int, x_range: Any) -> Any:
     plot = _figure(
         f"{run.label}: {what}", f"Offset ({unit})", x_range, 260, y_range=models.Range1d(low, high)
     )
-    _embedded(plot, colour_cells(run, write), run, low, high)
+    _embedded(plot, colour_cells(run, write).repeat(2, axis=0).repeat(2, axis=1), run, low, high)
     return plot
 
 
 def _lines(position: int, runs: list[Run], folded: list[Cells], x_range: Any) -> Any:
     title, label = LINE_PANELS[position]
-    plot = _figure(title, label, x_range, 190)
+    plot = _figure(title, label, x_range, 205)
     plot.yaxis[0].formatter = models.NumeralTickFormatter(format="0.[00]a")
     plot.y_range.start = 0
     drawn: list[Any] = []
@@ -199,9 +206,12 @@ def _lines(position: int, runs: list[Run], folded: list[Cells], x_range: Any) ->
         )
     )
     plot.legend.click_policy = "hide"
-    plot.legend.background_fill_alpha = 0.75
     plot.legend.label_text_font_size = "12px"
-    plot.add_layout(plot.legend[0], "right")
+    plot.legend.orientation = "horizontal"
+    plot.legend.border_line_color = None
+    plot.legend.padding = plot.legend.margin = 0
+    # Above, not beside: the panels' axes of time stand below each other.
+    plot.add_layout(plot.legend[0], "above")
     return plot
 
 
@@ -227,5 +237,7 @@ def _heat(run: Run, cells: Cells, runs: list[Run], x_range: Any) -> Any:
     decades = range(int(np.ceil(low_decade)), int(np.floor(high_decade)) + 1)
     plot.yaxis[0].ticker = models.FixedTicker(ticks=list(decades))
     plot.yaxis[0].major_label_overrides = {decade: f"{10.0**decade:g}" for decade in decades}
-    _embedded(plot, image[::-1], run, float(low_decade), float(high_decade))
+    # Browsers smooth what they enlarge: each cell is several dots.
+    cells_shown = image[::-1].repeat(4, axis=0).repeat(6, axis=1)
+    _embedded(plot, cells_shown, run, float(low_decade), float(high_decade))
     return plot

@@ -10,8 +10,8 @@ import numpy as np
 from headrace.palette import BLUE, CURVE_COLOURS, CURVE_DASHES, GREY, VERMILLION
 from headrace.traces.tiles import BINS_PER_DECADE, LATENCY_FROM_NS, Cells, Run
 
-COARSER = 3
-"""Columns of the offsets in one column of lines and heat maps."""
+LINE_COLUMNS = 160
+"""Columns of lines and heat maps; offsets are finer."""
 LINE_PANELS = (
     ("Throughput", "MB/s"),
     ("Requests a second", "IOPS"),
@@ -54,21 +54,31 @@ def lines_of(position: int, runs: list[Run], folded: list[Cells]) -> list[Line]:
     """The lines of a panel of LINE_PANELS: of one run reads and writes apart, of several one line a run."""
     found: list[Line] = []
     for index, (run, cells) in enumerate(zip(runs, folded, strict=True)):
-        colour, dash = CURVE_COLOURS[index], CURVE_DASHES[index]
-        if position < 2:
-            pair = cells.bytes_per_s / 1e6 if position == 0 else cells.iops
-            if len(runs) > 1:
-                found.append(Line(run.label, pair.sum(axis=0), colour, dash))
-                continue
-            both = (("reads", BLUE, "solid"), ("writes", VERMILLION, "dashed"))
-            found += [Line(name, pair[at], *style) for at, (name, *style) in enumerate(both) if run.has(at)]
-        elif position == 2:
-            found.append(Line(run.label if len(runs) > 1 else "seeks", cells.seeks_per_s, colour, dash))
-        else:
-            if len(runs) == 1:
-                found.append(Line("most", cells.depth_max.astype(float), GREY, "dotted"))
-            found.append(Line(run.label if len(runs) > 1 else "mean", cells.depth_mean, colour, dash))
+        found += [
+            Line(line.name, _until_end(line.values, run), line.colour, line.dash)
+            for line in _lines_of_run(position, index, run, cells, alone=len(runs) == 1)
+        ]
     return found
+
+
+def _until_end(values: Any, run: Run) -> Any:
+    """A run that ended earlier than another has no zeros after its end."""
+    last = int(np.ceil(run.end_s / run.span_s * len(values)))
+    return np.where(np.arange(len(values)) < max(last, 1), values, np.nan)
+
+
+def _lines_of_run(position: int, index: int, run: Run, cells: Cells, *, alone: bool) -> list[Line]:
+    colour, dash = CURVE_COLOURS[index], CURVE_DASHES[index]
+    if position < 2:
+        pair = cells.bytes_per_s / 1e6 if position == 0 else cells.iops
+        if not alone:
+            return [Line(run.label, pair.sum(axis=0), colour, dash)]
+        both = (("reads", BLUE, "solid"), ("writes", VERMILLION, "dashed"))
+        return [Line(name, pair[at], *style) for at, (name, *style) in enumerate(both) if run.has(at)]
+    if position == 2:
+        return [Line("seeks" if alone else run.label, cells.seeks_per_s, colour, dash)]
+    mean = Line("mean" if alone else run.label, cells.depth_mean, colour, dash)
+    return [Line("most", cells.depth_max.astype(float), GREY, "dotted"), mean] if alone else [mean]
 
 
 def latency_bins(runs: list[Run]) -> tuple[int, int]:

@@ -10,8 +10,9 @@ from headrace.traces.tiles import lay_out
 
 KINDS = ("png", "svg", "html")
 RUNS_AT_MOST = 6
-COLUMNS = 600
-ROWS = 150
+COLUMNS = 480
+ROWS = 110
+"""A cell is then more than two dots of a PNG, so that a single request can be seen at half the size."""
 
 
 def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None = None) -> None:
@@ -39,7 +40,8 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
             [Fault(out, 0, "traces", given, "are too many for one picture", f"at most {RUNS_AT_MOST}")]
         )
     names = labels or [each.trace.name for each in all_statistics]
-    runs = lay_out(all_statistics, names, COLUMNS, ROWS)
+    finer = 2 if kind == "html" else 1  # a page can be zoomed into
+    runs = lay_out(all_statistics, names, finer * COLUMNS, finer * ROWS)
     unfinished = out.with_name(f".{out.name}.headrace-new.{kind}")
     try:
         if kind == "html":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace.traces.panels import (
-    COARSER,
+    LINE_COLUMNS,
     LINE_PANELS,
     latency_bins,
     latency_unit,
@@ -55,13 +55,20 @@ def _figure(runs: list[Run]) -> Any:
         side.set_axis_off()
     for panel, side, (run, write) in zip(panels, sides, offsets, strict=False):
         _offsets(panel, side, run, write, named=len(runs) > 1)
-    folded = [coarser(run.cells, COARSER) for run in runs]
+    folded = [coarser(run.cells, LINE_COLUMNS) for run in runs]
     lines = panels[len(offsets) : len(offsets) + 4]
     _lines(lines, sides[len(offsets) :], runs, folded)
     unit, scale = latency_unit(heats)
     for panel, side, run in zip(panels[len(offsets) + 4 :], sides[len(offsets) + 4 :], heats, strict=True):
         _heat(
-            figure, panel, side, run, coarser(run.cells, COARSER), heats, (unit, scale), named=len(runs) > 1
+            figure,
+            panel,
+            side,
+            run,
+            coarser(run.cells, LINE_COLUMNS),
+            heats,
+            (unit, scale),
+            named=len(runs) > 1,
         )
     for panel in panels[:-1]:
         panel.tick_params(labelbottom=False)
@@ -150,7 +157,9 @@ def _heat(
         times,
         edges,
         np.where(shown > 0, shown, np.nan),
-        norm=LogNorm(1, max(2.0, float(shown.max()))),
+        norm=LogNorm(
+            1, max(10.0, *(float(coarser(each.cells, LINE_COLUMNS).latencies.max()) for each in runs))
+        ),
         cmap="viridis_r",
         rasterized=True,
     )
@@ -163,3 +172,5 @@ def _heat(
     panel.set_axisbelow(True)
     bar = figure.colorbar(mesh, cax=side.inset_axes((0, 0, 0.1, 1)))
     bar.set_label("Requests", fontsize=10)
+    bar.ax.yaxis.set_major_formatter(thousands)
+    bar.ax.minorticks_off()

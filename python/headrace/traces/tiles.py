@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace import _core
-from headrace.palette import CURVE_COLOURS, GREY
+from headrace.palette import CURVE_COLOURS
 from headrace.traces.files import readable
 from headrace.traces.statistics import Part, Statistics
 
@@ -22,7 +22,10 @@ LATENCY_FROM_NS = 1e3
 BINS_PER_DECADE = 10
 LATENCY_BINS = 80
 """As in crates/blocktrace/src/tiles.rs."""
-_PROCESSES = len(CURVE_COLOURS) - 1
+_OTHERS_COLOUR = "#C4C4C4"
+_FINE_ROWS = 4096
+_TAIL = 0.002
+"""Share of the requests at either end of a drive that may lie outside the picture of offsets."""
 _MINOR = 0.002
 """Processes with less than this share of the bytes have no colour of their own."""
 
@@ -70,55 +73,82 @@ class Run:
     cells: Cells
     span_s: float
     """What the columns span, from the beginning of the run."""
+    end_s: float
+    """When its last event was."""
     low_bytes: float
     high_bytes: float
     """What the rows span."""
 
     def has(self, write: int) -> bool:
-        """Whether reads (0) or writes (1) are worth a picture: some, and not one in a thousand of the others."""
-        counts = [int(self.cells.offsets[:, each].sum()) for each in (0, 1)]
-        return counts[write] > 0 and counts[write] * 1000 >= sum(counts)
+        """Whether reads (0) or writes (1) are worth a picture: at least one request in a hundred."""
+        counts = self.cells.iops.sum(axis=1)
+        return bool(counts[write] > 0 and counts[write] * 100 >= counts.sum())
 
 
 def lay_out(all_statistics: list[Statistics], labels: list[str], columns: int, rows: int) -> list[Run]:
-    """Lays traces into cells on one axis of time, and on one of offsets where their ranges meet. Raises StudyError."""
+    """Lays traces into cells on one axis of time, and on one of offsets where their ranges are much the same. Raises StudyError."""
     begins = [_begin_ns(each) for each in all_statistics]
     span_ns = max(each.last_ns - begin for each, begin in zip(all_statistics, begins, strict=True)) + 1
-    ranges = _ranges(all_statistics)
+    ranges = _shared([_busy_range(each, begin) for each, begin in zip(all_statistics, begins, strict=True)])
     runs: list[Run] = []
     for statistics, label, begin, (low, high) in zip(all_statistics, labels, begins, ranges, strict=True):
         groups, of_pid = _groups(statistics)
-        window: dict[str, Any] = {
-            "from_ns": begin,
-            "to_ns": begin + span_ns - 1,
-            "sector_low": low,
-            "sector_high": high,
-            "columns": columns,
-            "rows": rows,
-            "groups": of_pid,
-            "group_count": len(groups),
-        }
-        trace = statistics.trace
-        with readable():
-            found = _core.trace_tiles(trace.files, json.dumps(window), trace.device)
-        cells = _cells(found, len(groups), columns, rows, span_ns)
+        window = _Window(begin, span_ns, low, high, columns, rows)
+        cells = _cells(statistics, window, of_pid, len(groups))
         runs.append(
-            Run(label, statistics, groups, cells, span_ns / 1e9, low * SECTOR_BYTES, high * SECTOR_BYTES)
+            Run(
+                label=label,
+                statistics=statistics,
+                groups=groups,
+                cells=cells,
+                span_s=span_ns / 1e9,
+                end_s=(statistics.last_ns - begin) / 1e9,
+                low_bytes=low * SECTOR_BYTES,
+                high_bytes=high * SECTOR_BYTES,
+            )
         )
     return runs
+
+
+@dataclass(frozen=True)
+class _Window:
+    begin_ns: int
+    span_ns: int
+    sector_low: int
+    sector_high: int
+    columns: int
+    rows: int
+
+
+def _busy_range(statistics: Statistics, begin: int) -> tuple[int, int]:
+    """Sectors between which nearly all requests lie: a journal at the other end of a drive must not flatten the picture."""
+    low, high = statistics.sector_low, max(statistics.sector_high, statistics.sector_low + 1)
+    window = _Window(begin, statistics.last_ns - begin + 1, low, high, 1, _FINE_ROWS)
+    counts = _cells(statistics, window, {}, 1).offsets.sum(axis=(0, 1, 3), dtype=np.float64)
+    sums = np.cumsum(counts)
+    if not sums[-1]:
+        return low, high
+    first = int(np.searchsorted(sums, _TAIL * sums[-1], side="right"))
+    last = int(np.searchsorted(sums, (1 - _TAIL) * sums[-1]))
+    # What is left out must be worth it: else all is shown.
+    if last - first > 0.7 * _FINE_ROWS:
+        return low, high
+    room = max(1, (last - first) // 25)
+    step = (high - low) / _FINE_ROWS
+    begin_row, end_row = max(0, first - room), min(_FINE_ROWS, last + 1 + room)
+    return low + int(begin_row * step), low + max(1, round(end_row * step))
+
+
+def _shared(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    low, high = min(each[0] for each in ranges), max(each[1] for each in ranges)
+    if high - low <= 1.5 * max(each[1] - each[0] for each in ranges):
+        return [(low, high)] * len(ranges)
+    return ranges
 
 
 def _begin_ns(statistics: Statistics) -> int:
     begin = statistics.trace.begin_monotonic_ns
     return begin if begin is not None and begin <= statistics.first_ns else statistics.first_ns
-
-
-def _ranges(all_statistics: list[Statistics]) -> list[tuple[int, int]]:
-    own = [(each.sector_low, max(each.sector_high, each.sector_low + 1)) for each in all_statistics]
-    low, high = min(each[0] for each in own), max(each[1] for each in own)
-    if high - low <= 3 * max(each[1] - each[0] for each in own):
-        return [(low, high)] * len(own)
-    return own
 
 
 def _name(part: Part) -> str:
@@ -133,20 +163,31 @@ def _groups(statistics: Statistics) -> tuple[tuple[Group, ...], dict[str, int]]:
         for part in statistics.processes
         if part.bytes >= _MINOR * statistics.total.bytes and part.bytes and part.pid != others
     ]
-    # A grey for the only one that is left over would be a waste: eight colours are eight processes.
-    own = worth if len(worth) == len(statistics.processes) == len(CURVE_COLOURS) else worth[:_PROCESSES]
     # The same process keeps its colour however much the others did: colours go by id.
-    own = sorted(own, key=lambda part: part.pid)
+    own = sorted(worth[: len(CURVE_COLOURS)], key=lambda part: part.pid)
     groups = [Group(_name(part), CURVE_COLOURS[index], part.requests) for index, part in enumerate(own)]
     left = [part for part in statistics.processes if part not in own]
     if left or not groups:
         label = _name(left[0]) if len(left) == 1 else f"{len(left)} others"
-        groups.append(Group(label, GREY, sum(part.requests for part in left)))
+        groups.append(Group(label, _OTHERS_COLOUR, sum(part.requests for part in left)))
     return tuple(groups), {str(part.pid): index for index, part in enumerate(own)}
 
 
-def _cells(found: dict[str, bytes], groups: int, columns: int, rows: int, span_ns: int) -> Cells:
-    width_s = span_ns / 1e9 / columns
+def _cells(statistics: Statistics, window: _Window, groups_of_pid: dict[str, int], groups: int) -> Cells:
+    trace, columns, rows = statistics.trace, window.columns, window.rows
+    text: dict[str, Any] = {
+        "from_ns": window.begin_ns,
+        "to_ns": window.begin_ns + window.span_ns - 1,
+        "sector_low": window.sector_low,
+        "sector_high": window.sector_high,
+        "columns": columns,
+        "rows": rows,
+        "groups": groups_of_pid,
+        "group_count": groups,
+    }
+    with readable():
+        found = _core.trace_tiles(trace.files, json.dumps(text), trace.device)
+    width_s = window.span_ns / 1e9 / columns
 
     def column(name: str, kind: Any, *shape: int) -> Any:
         return np.frombuffer(found[name], kind).reshape(*shape)
@@ -162,9 +203,10 @@ def _cells(found: dict[str, bytes], groups: int, columns: int, rows: int, span_n
     )
 
 
-def coarser(cells: Cells, factor: int) -> Cells:
-    """The same with `factor` columns in one, for lines and heat maps; the offsets stay as they are."""
-    columns = cells.depth_mean.shape[0] // factor * factor
+def coarser(cells: Cells, wanted: int) -> Cells:
+    """The same with `wanted` columns (which must divide those there are), for lines and heat maps; the offsets stay as they are."""
+    columns = cells.depth_mean.shape[0]
+    factor = columns // wanted
 
     def fold(values: Any) -> Any:
         return values[..., :columns].reshape(*values.shape[:-1], -1, factor)
