@@ -15,7 +15,6 @@ from headrace.profiles.primitives import Primitive, primitives
 from headrace.profiles.replaying import Replayer
 from headrace.profiles.scenario import scenario_steps
 from headrace.profiles.steps import load, profile_table
-from headrace.targets.modelled import Bricks
 from headrace.targets.xrootd import Xrootd, XrootdOptions
 from headrace.units import Bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
@@ -227,7 +226,7 @@ class Replay(Workload):
                 )
             stored = Xrootd(
                 options.source,
-                XrootdOptions(server=options.source, software=options.source_software, bricks=Bricks()),  # pyright: ignore[reportCallIssue]
+                XrootdOptions.model_validate({"server": options.source, "software": options.source_software}),
             ).model(site)
             servers, services = stored.servers, stored.services
         return ModelledJob(
