@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import time
@@ -91,6 +92,23 @@ def _remove_file(args: Args, same_boot: bool) -> str:
         raise ValueError("an unnamed file")
     path.unlink()
     return "removed"
+
+
+def _remove_sockets(args: Args, same_boot: bool) -> str:
+    removed: list[str] = []
+    for name in args["paths"]:
+        path = Path(name)
+        if not path.is_socket():
+            continue
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(name)
+            except ConnectionRefusedError:
+                path.unlink()
+                removed.append(path.name)
+                continue
+        raise HeadraceError(f"{name} is still listened on")
+    return f"removed {', '.join(removed)}" if removed else "not there"
 
 
 def _remove_directory(args: Args, same_boot: bool) -> str:
@@ -212,6 +230,9 @@ ACTIONS: dict[str, Action] = {
     "detach_loop": Action(_detach_loop, _path_subject("loop device of", "file")),
     "detach_emulated": Action(_detach_emulated, _path_subject("emulated drive", "label")),
     "remove_file": Action(_remove_file, _path_subject("file"), survives_boot=True),
+    "remove_sockets": Action(
+        _remove_sockets, lambda args: f"sockets {', '.join(args['paths'])}", survives_boot=False
+    ),
     "remove_directory": Action(_remove_directory, _path_subject("directory"), survives_boot=True),
     "remove_tree": Action(_remove_tree, _path_subject("directory"), survives_boot=True),
     "remove_cgroup": Action(_remove_cgroup, _path_subject("control group")),

@@ -57,6 +57,9 @@ class Location:
     """Servers that were started for it, by name: what faults strike."""
     cluster: Cluster | None = None
     """Nodes and links that it stands on, when they were built for it: what faults cut."""
+    lacking: Callable[[], str] | None = None
+    """What its copies lack just now (a server that is away, entries to be healed), in words; empty when all is whole. None for a
+    storage that keeps everything once. Raises HeadraceError when nobody can be asked."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Environment variables that jobs need to reach it (endpoint, credentials); in no record."""
     emulated: tuple[EmulatedDevice, ...] = ()

@@ -23,10 +23,11 @@ from headrace.targets import Location, ModelledStorage, Setting, TargetContext, 
 from headrace.targets.bricks import BricksTarget
 from headrace.targets.glusterfs_settings import NAMES, VolumeSettings
 from headrace.targets.modelled import Bricks, ServedOptions
-from headrace.targets.served import READY_S
 from headrace.units import Bytes, Seconds
 
 _VOLUME = "headrace"
+_READY_S = 90.0
+"""A glusterd takes some seconds, and several start at once."""
 
 
 class Disperse(BaseModel):
@@ -153,7 +154,7 @@ class Glusterfs(BricksTarget):
             servers.append(server)
             storages.append(own_storages)
         for server in servers:
-            server.wait_ready(READY_S)
+            server.wait_ready(_READY_S)
         volume = Volume(_VOLUME, servers, self.options.layout)
         # First bricks of all servers, then the second ones: the copies of a file are on different servers.
         bricks = [
@@ -179,6 +180,7 @@ class Glusterfs(BricksTarget):
             interfaces=cluster.interfaces,
             servers={server.name: server for server in servers},
             cluster=cluster,
+            lacking=volume.lacking,
             description={
                 **storage_of(directories[0]).as_dict(),
                 **media,

@@ -140,6 +140,7 @@ class Hdfs(BricksTarget):
             interfaces=cluster.interfaces,
             servers=dict(self.servers),
             cluster=cluster,
+            lacking=lambda: name_node.lacking(len(nodes)),
             description={
                 **media,
                 "hdfs": {

@@ -8,8 +8,11 @@ detach themselves and are found by the mark that they inherit.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
+import shutil
+import stat
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
@@ -30,6 +33,7 @@ from headrace.system.servers import Server, ServerContext
 GLUSTERD_PORT = 24007
 _CLI_PATIENCE_S = 60.0
 _MOUNT_PATIENCE_S = 30.0
+_HEAL_BEGINS_S = 30.0
 
 _CONFIGURATION = """volume management
     type mgmt/glusterd
@@ -56,6 +60,13 @@ class Glusterd(Server):
     kind: ClassVar[str] = "glusterfs"
     programs: ClassVar[tuple[str, ...]] = ("glusterd", "gluster", "glusterfsd", "glusterfs")
     ports: ClassVar[tuple[int, ...]] = (GLUSTERD_PORT,)
+
+    def __init__(self, name: str, node: Node) -> None:
+        super().__init__(name, node)
+        self.bricks: list[Path] = []
+        """Directories that it serves for `volume`."""
+        self.volume: Volume | None = None
+        self._sockets: Entry | None = None
 
     @override
     def configure(self, context: ServerContext) -> None:
@@ -114,11 +125,64 @@ class Glusterd(Server):
             "--timeout=50",
             *words,
         ]
-        return run_program(context.journal, argv, timeout_s=timeout_s)
+        # On the node: what looks for entries to be healed talks to the bricks itself.
+        return run_program(context.journal, self.node.command(argv), timeout_s=timeout_s)
 
     def ask(self, *words: str) -> ElementTree.Element:
         """The same, the answer as XML."""
         return ElementTree.fromstring(self.tell("--xml", *words))
+
+    @override
+    def start(self, context: ServerContext) -> None:
+        # Bricks and the self-heal daemon leave sockets below /run/gluster, whatever run directory they are told. This entry comes
+        # before theirs, so that it is undone when they are dead.
+        self._sockets = context.journal.begin("remove_sockets", paths=[])
+        super().start(context)
+
+    def note_sockets(self) -> None:
+        """Enters the sockets of what this glusterd has started in the undo journal."""
+        if self._sockets is not None:
+            found = {path for pid in self.pids for path in _sockets_of(pid)}
+            self._given().journal.add(self._sockets, paths=sorted(found))
+
+    @override
+    def stop(self) -> None:
+        self.note_sockets()
+        super().stop()
+        if self._sockets is not None:
+            self._given().journal.undo(self._sockets)
+            self._sockets = None
+
+    @override
+    def lose_storage(self) -> int:
+        if self.volume is None or self.volume.layout.set_bricks < 2:
+            return super().lose_storage()
+        lost = 0
+        for brick in self.bricks:
+            lost += sum(files_of(brick).values())
+            # The folder itself stays with its mark: a brick without the mark of its volume is not served.
+            for entry in brick.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+            (brick / ".glusterfs").mkdir(mode=0o700)
+        return lost
+
+    @override
+    def refill(self) -> None:
+        """Asks for a full heal: what an emptied brick lacks stands in nobody's list of changes."""
+        if self.volume is None:
+            return
+        deadline = time.monotonic() + _HEAL_BEGINS_S
+        while True:
+            try:
+                self.tell("volume", "heal", self.volume.name, "full")
+                return
+            except HeadraceError:  # the self-heal daemon is not up yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
 
     @property
     def brick_pids(self) -> list[int]:
@@ -126,11 +190,22 @@ class Glusterd(Server):
         return [pid for pid in self.pids if _program(pid) == "glusterfsd"]
 
 
-def _program(pid: int) -> str:
+def _words(pid: int) -> list[str]:
+    """The command line of a process; empty when it is gone."""
     try:
-        return Path(os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])).name
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
     except OSError:
-        return ""
+        return []
+
+
+def _sockets_of(pid: int) -> list[str]:
+    words = _words(pid)
+    return [path for word, path in itertools.pairwise(words) if word == "-S"]
+
+
+def _program(pid: int) -> str:
+    words = _words(pid)
+    return Path(words[0]).name if words else ""
 
 
 @dataclass(frozen=True)
@@ -163,6 +238,7 @@ class Volume:
         self.name = name
         self.servers = list(servers)
         self.layout = layout
+        self.bricks: list[Path] = []
 
     @property
     def first(self) -> Glusterd:
@@ -178,13 +254,18 @@ class Volume:
         for server in self.servers[1:]:
             first.tell("peer", "probe", server.node.address)
         self._wait_for_peers()
-        for _, folder in bricks:
+        self.bricks = [folder for _, folder in bricks]
+        for server, folder in bricks:
             folder.mkdir(parents=True, exist_ok=True)
+            server.bricks.append(folder)
+            server.volume = self
         places = [f"{server.node.address}:{folder}" for server, folder in bricks]
         first.tell("volume", "create", self.name, *self.layout.words(), *places, "force")
         for option, value in options.items():
             self.set(option, value)
         first.tell("volume", "start", self.name)
+        for server in self.servers:
+            server.note_sockets()
 
     def _wait_for_peers(self) -> None:
         deadline = time.monotonic() + _CLI_PATIENCE_S
@@ -229,17 +310,45 @@ class Volume:
         bricks = [node for node in nodes if (node.findtext("path") or "").startswith("/")]
         return sum(node.findtext("status") == "1" for node in bricks), len(bricks)
 
-    def to_heal(self) -> int | None:
-        """Entries that a copy still lacks; None where a volume has no copies or that is not known now."""
-        if self.layout.set_bricks < 2:
-            return None
-        answer = self.first.ask("volume", "heal", self.name, "info", "summary")
-        counts = [
-            brick.findtext("totalNumberOfEntries") for brick in answer.findall("./healInfo/bricks/brick")
-        ]
-        if any(count is None or not count.isdigit() for count in counts):
-            return None
-        return sum(int(count or 0) for count in counts)
+    def to_heal(self) -> int:
+        """Entries that a brick knows another to lack: its own index of them. (`gluster volume heal … info` finds only a glusterd at
+        the system's own socket.)"""
+        return sum(
+            not entry.name.startswith("xattrop-")
+            for brick in self.bricks
+            for entry in (brick / ".glusterfs" / "indices" / "xattrop").glob("*")
+        )
+
+    def lacking(self) -> str:
+        """What copies or pieces lack just now, in words; empty when all bricks serve and hold the same files."""
+        serving, bricks = self.bricks_online()
+        if serving < bricks:
+            return f"{bricks - serving} of {bricks} bricks do not serve"
+        if to_heal := self.to_heal():
+            return f"{to_heal} entries are to be healed"
+        each = self.layout.set_bricks
+        for first in range(0, len(self.bricks), each):
+            held = [files_of(brick) for brick in self.bricks[first : first + each]]
+            union = {**{name: size for files in held for name, size in files.items()}}
+            differ = sum(any(files.get(name) != size for files in held) for name, size in union.items())
+            if differ:
+                return f"{differ} files are not alike on the bricks that hold them"
+        return ""
+
+
+def files_of(brick: Path) -> dict[str, int]:
+    """Bytes of each file of a brick, without what Gluster keeps for itself."""
+    found: dict[str, int] = {}
+    for folder, folders, names in os.walk(brick):
+        if ".glusterfs" in folders:
+            folders.remove(".glusterfs")
+        for name in names:
+            path = Path(folder) / name
+            with contextlib.suppress(FileNotFoundError):
+                # A pointer of `distribute` to a file on another brick has the sticky bit alone.
+                if stat.S_IMODE(path.lstat().st_mode) != stat.S_ISVTX:
+                    found[str(path.relative_to(brick))] = path.lstat().st_size
+    return found
 
 
 class Client:

@@ -7,6 +7,7 @@ the daemons.
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,20 @@ class _Daemon(Server):
     def commands(self, context: ServerContext) -> Sequence[Sequence[str]]:
         return [self.java(context)]
 
+    def bean(self, port: int, query: str) -> dict[str, Any]:
+        """One bean of its /jmx page. Raises OSError or ValueError when it does not answer."""
+        url = f"http://{self.node.address}:{port}/jmx?qry={query}"
+
+        def ask() -> bytes:
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(url, timeout=_JMX_PATIENCE_S) as answer:
+                return answer.read()
+
+        beans: list[dict[str, Any]] = json.loads(call_inside(self.node.namespace, ask))["beans"]
+        if not beans:
+            raise ValueError(f"{url}: no such bean")
+        return beans[0]
+
 
 class NameNode(_Daemon):
     """Knows which blocks a file has and where they are. Its image lies in its work directory."""
@@ -150,20 +165,6 @@ class NameNode(_Daemon):
                 timeout_s=_FORMAT_PATIENCE_S,
             )
 
-    def bean(self, query: str) -> dict[str, Any]:
-        """One bean of its /jmx page. Raises OSError or ValueError when it does not answer."""
-        url = f"http://{self.node.address}:{_NAME_HTTP_PORT}/jmx?qry={query}"
-
-        def ask() -> bytes:
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(url, timeout=_JMX_PATIENCE_S) as answer:
-                return answer.read()
-
-        beans: list[dict[str, Any]] = json.loads(call_inside(self.node.namespace, ask))["beans"]
-        if not beans:
-            raise ValueError(f"{url}: no such bean")
-        return beans[0]
-
     @override
     def is_ready(self) -> bool:
         # In safe mode it waits for data nodes to tell of their blocks, and takes no writes.
@@ -177,22 +178,32 @@ class NameNode(_Daemon):
 
         Raises HeadraceError when it does not answer."""
         try:
-            system = self.bean("Hadoop:service=NameNode,name=FSNamesystem")
-            state = self.bean("Hadoop:service=NameNode,name=FSNamesystemState")
+            system = self.bean(_NAME_HTTP_PORT, "Hadoop:service=NameNode,name=FSNamesystem")
+            state = self.bean(_NAME_HTTP_PORT, "Hadoop:service=NameNode,name=FSNamesystemState")
         except (OSError, ValueError, KeyError) as error:
             raise HeadraceError(f"the name node {self.name} does not answer: {error}") from error
         return {
             "live": int(state["NumLiveDataNodes"]),
             "dead": int(state["NumDeadDataNodes"]),
-            "lacking_copies": int(system["UnderReplicatedBlocks"]),
+            "lacking_copies": int(system["UnderReplicatedBlocks"]) + int(system["PendingReplicationBlocks"]),
             "missing": int(system["MissingBlocks"]),
             "damaged": int(system["CorruptBlocks"]),
             "state": str(state["FSState"]),
         }
 
+    def lacking(self, data_nodes: int) -> str:
+        """What the copies of blocks lack just now, in words; empty when all is whole. Raises HeadraceError as `state` does."""
+        state = self.state()
+        if int(state["live"]) < data_nodes:
+            return f"{data_nodes - int(state['live'])} of {data_nodes} data nodes are away"
+        for key, words in (("missing", "are on no data node"), ("lacking_copies", "lack copies")):
+            if state[key]:
+                return f"{state[key]} blocks {words}"
+        return ""
+
     def live_addresses(self) -> set[str]:
         """`address:port` of the data nodes that it has heard of lately. Raises OSError or ValueError when it does not answer."""
-        info = self.bean("Hadoop:service=NameNode,name=NameNodeInfo")
+        info = self.bean(_NAME_HTTP_PORT, "Hadoop:service=NameNode,name=NameNodeInfo")
         nodes: dict[str, dict[str, Any]] = json.loads(info["LiveNodes"])
         return {str(node["xferaddr"]) for node in nodes.values()}
 
@@ -229,6 +240,18 @@ class DataNode(_Daemon):
     @override
     def is_ready(self) -> bool:
         try:
-            return f"{self.node.address}:{_DATA_PORT}" in self.name_node.live_addresses()
+            info = self.bean(_DATA_HTTP_PORT, "Hadoop:service=DataNode,name=DataNodeInfo")
+            actors: list[dict[str, str]] = json.loads(info["BPServiceActorInfo"])
+            known = f"{self.node.address}:{_DATA_PORT}" in self.name_node.live_addresses()
         except (OSError, ValueError, KeyError):
             return False
+        return known and bool(actors) and all(actor["ActorState"] == "RUNNING" for actor in actors)
+
+    @override
+    def lose_storage(self) -> int:
+        if self.settings.replicas < 2:
+            return super().lose_storage()
+        blocks = self._given().storage / "blocks"
+        lost = sum(file.stat().st_size for file in blocks.rglob("blk_*") if file.suffix != ".meta")
+        shutil.rmtree(blocks)
+        return lost

@@ -1,0 +1,37 @@
+"""Fault `server-killed`: a server's processes die at once (SIGKILL), with all that they held in memory; it is started anew at the end."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.faults import FaultOptions, ModelledFault
+from headrace.faults.servers import ServerFault, ServerFaultOptions
+from headrace.system.journal import Journal
+from headrace.system.servers import Server
+from headrace.targets import Location
+
+
+class ServerKilledOptions(ServerFaultOptions):
+    """`[[fault]]` with `what = "server-killed"`. `duration` is how long it is dead."""
+
+
+class ServerKilled(ServerFault):
+    """A server that crashes and comes back with what lies on its drives."""
+
+    kind: ClassVar[str] = "server-killed"
+    Options: ClassVar[type[FaultOptions]] = ServerKilledOptions
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._server: Server | None = None
+
+    def model(self) -> ModelledFault:
+        return ModelledFault(host={"kind": "server-down"})
+
+    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+        self._server = server
+        self.seen["processes"] = len(server.kill())
+
+    def lift_server(self) -> None:
+        if self._server is not None:
+            self.seen["restart_s"] = self._server.restart(self.options.patience)

@@ -1,0 +1,28 @@
+"""Fault `server-restarted`: a server is ended and started anew at once, as an update would do."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from headrace.faults import FaultOptions
+from headrace.faults.servers import ServerFault, ServerFaultOptions
+from headrace.system.journal import Journal
+from headrace.system.servers import Server
+from headrace.targets import Location
+
+
+class ServerRestartedOptions(ServerFaultOptions):
+    """`[[fault]]` with `what = "server-restarted"`. It is over when the server is back, whatever `duration` says."""
+
+
+class ServerRestarted(ServerFault):
+    """A server that is restarted."""
+
+    kind: ClassVar[str] = "server-restarted"
+    Options: ClassVar[type[FaultOptions]] = ServerRestartedOptions
+
+    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+        self.seen["restart_s"] = server.restart(self.options.patience)
+
+    def lift_server(self) -> None:
+        """Nothing: the server is back already."""

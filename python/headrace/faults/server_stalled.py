@@ -1,0 +1,49 @@
+"""Fault `server-stalled`: a server stops in its tracks (SIGSTOP): connections stay open, nothing is answered; later it goes on."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.errors import Problem
+from headrace.faults import FaultOptions, ModelledFault
+from headrace.faults.servers import ServerFault, ServerFaultOptions
+from headrace.system.journal import Journal
+from headrace.system.servers import Server
+from headrace.targets import Location
+
+
+class ServerStalledOptions(ServerFaultOptions):
+    """`[[fault]]` with `what = "server-stalled"`."""
+
+
+class ServerStalled(ServerFault):
+    """A server that hangs."""
+
+    kind: ClassVar[str] = "server-stalled"
+    Options: ClassVar[type[FaultOptions]] = ServerStalledOptions
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._server: Server | None = None
+
+    def check(self) -> list[Problem]:
+        return without_end(self)
+
+    def model(self) -> ModelledFault:
+        return ModelledFault(host={"kind": "server-down"})
+
+    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+        self._server = server
+        self.seen["processes"] = len(server.pause())
+
+    def lift_server(self) -> None:
+        if self._server is not None:
+            self._server.resume()
+
+
+def without_end(fault: ServerFault) -> list[Problem]:
+    """The problem that a fault which jobs can only wait out has no end."""
+    if fault.options.duration is not None:
+        return []
+    what = f"{fault.kind} without an end: jobs that wait for the server would never be done"
+    return [Problem(what, f"fault {fault.options.label}", 'give its duration: duration = "5 s"')]
