@@ -1,0 +1,189 @@
+"""`headrace profile …`: recorded jobs: show, draw, import, export, simulate."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from headrace.cli._console import err, out
+from headrace.cli._finish import finish
+from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.units import format_bytes, format_seconds
+
+app = typer.Typer(help="Recorded jobs: show, import, export, simulate.", no_args_is_help=True)
+
+Profile = Annotated[Path, typer.Argument(help="a recorded profile (.toml)")]
+
+
+@app.command("show")
+def show(
+    profile: Profile,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="draw it, too: a .png or .svg; NAME.png beside the profile with --draw"),
+    ] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="draw NAME.png beside the profile")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    files: Annotated[int, typer.Option(help="how many files are listed", min=0)] = 8,
+) -> None:
+    """Show what a recorded job did: bytes, sizes of reads, order, reuse, work between reads, its files."""
+    from headrace.profiles.picture import draw as draw_picture
+    from headrace.profiles.steps import load
+    from headrace.profiles.summary import summarise
+
+    recording = load(_toml(profile))
+    if picture is None and draw:
+        picture = profile.with_suffix(".png")
+    if picture is not None:
+        draw_picture(recording, picture)
+    summary = summarise(recording)
+    if as_json:
+        typer.echo(
+            json.dumps({**asdict(summary), "reuse": summary.reuse, "notes": recording.notes}, indent=1)
+        )
+        return
+    title = f"{recording.name}: {' '.join(recording.command) or recording.by}"
+    table = Table(show_header=False, title=escape(title), title_justify="left", box=None)
+    work = summary.between_ms_percentiles
+    sizes = [format_bytes(round(each)) for each in summary.read_size_percentiles]
+    rows = [
+        ("time", f"{format_seconds(summary.duration_s)}, of it {format_seconds(summary.cpu_s)} of CPU time, "
+                 f"{format_seconds(summary.in_calls_s)} in calls, {format_seconds(summary.cpu_wait_s)} waiting for a CPU"),
+        ("processes", f"{recording.processes}, {int(recording.steps.thread.max(initial=-1)) + 1} threads; {recording.exit}"),
+        ("read", f"{format_bytes(summary.bytes_read)} in {summary.reads} reads"),
+        ("each byte", f"read {summary.reuse:.2f} times ({format_bytes(summary.bytes_unique)} without repetition)"),
+        ("size of a read", f"{sizes[1]} in the middle; {sizes[0]} to {sizes[2]} for nine in ten"),
+        ("order", f"{summary.sequential_fraction:.0%} of reads begin where the one before ended, "
+                  f"{summary.forward_fraction:.0%} there or further on"),
+        ("work between reads", f"{work[1]:.3g} ms in the middle; {work[0]:.3g} to {work[2]:.3g} ms for nine in ten"),
+        ("written", f"{format_bytes(summary.bytes_written)} in {summary.writes} writes"),
+        ("other calls", f"{summary.opens} opens, {summary.stats} stats, {summary.seeks} seeks, {summary.maps} maps"),
+        ("software", f"{summary.software_files} files, {format_bytes(summary.software_bytes)} read; left out of all above"),
+    ]  # fmt: skip
+    for name, text in rows:
+        table.add_row(name, text)
+    out.print(table)
+    if files and summary.files:
+        listed = Table(
+            "file", "size", "reads", "read", "of it once", "written", title="data files", title_justify="left"
+        )
+        for use in summary.files[:files]:
+            listed.add_row(
+                escape(use.path),
+                format_bytes(use.bytes),
+                str(use.reads),
+                format_bytes(use.bytes_read),
+                format_bytes(use.bytes_unique),
+                format_bytes(use.bytes_written),
+            )
+        out.print(listed)
+        if len(summary.files) > files:
+            out.print(f"and {len(summary.files) - files} more")
+    for note in recording.notes:
+        err.print(f"[yellow]note:[/yellow] {escape(note)}")
+    if picture is not None:
+        err.print(f"picture: {escape(str(picture))}")
+
+
+@app.command("import")
+def import_profile(
+    trace: Annotated[
+        Path, typer.Argument(help="strace -f -ttt text, darshan-dxt-parser text, XRootD recorder CSV")
+    ],
+    out_path: Annotated[
+        Path | None, typer.Option("--out", help="the profile; NAME.toml when not given")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="strace, darshan, xrootd; told by the first lines when not given")
+    ] = None,
+    hash_names: Annotated[
+        bool, typer.Option("--hash-names", help="write hashes instead of the names of data files")
+    ] = False,
+) -> None:
+    """Make a profile of what another tool recorded."""
+    from headrace.profiles.importing import read
+    from headrace.profiles.steps import save
+
+    path = (out_path or Path(f"{trace.name.partition('.')[0]}.toml")).with_suffix(".toml")
+    recording = read(trace, path.stem, format)
+    save(recording.hashed() if hash_names else recording, path)
+    for note in recording.notes:
+        err.print(f"[yellow]note:[/yellow] {escape(note)}")
+    err.print(f"imported: {len(recording.steps)} steps -> {escape(str(path))}")
+
+
+@app.command("export")
+def export_profile(
+    profile: Profile,
+    path: Annotated[Path, typer.Argument(help="the file to write")],
+    format: Annotated[str, typer.Option(help="csv: every step; fio: an iolog of version 3")] = "csv",
+    software: Annotated[bool, typer.Option(help="programs and libraries, too")] = False,
+) -> None:
+    """Write a profile for other tools."""
+    from headrace.profiles.exporting import export
+    from headrace.profiles.steps import load
+
+    written = export(load(_toml(profile)), path, format, software=software)
+    err.print(f"exported: {written} steps -> {escape(str(path))}")
+
+
+@app.command("simulate")
+def simulate_profile(
+    profile: Profile,
+    drives: Annotated[
+        list[str] | None,
+        typer.Option("--drive", help="a drive of the catalog, each node has one; give it again for more"),
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="nodes", min=1)] = 1,
+    slots: Annotated[
+        list[int] | None, typer.Option(help="jobs a node; give it again for more", min=1)
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="the drive is in one NFS server for all nodes, not in each node")
+    ] = False,
+    link: Annotated[str, typer.Option(help="the network, with --shared")] = "10 GbE",
+    results: Annotated[
+        Path | None, typer.Option(help="new folder for the records; results/NAME-TIME when not given")
+    ] = None,
+) -> None:
+    """See many nodes run a recorded job: writes a study beside the profile, runs it in virtual time, and reports it."""
+    from headrace.cli._progress import Display
+    from headrace.library import default_results, load_study, stopping_on_signals
+    from headrace.profiles.study_text import study_text
+
+    _toml(profile)
+    text = study_text(
+        profile.name,
+        drives or ["seagate-exos-x24-24tb", "samsung-870-evo-1tb"],
+        nodes,
+        slots or [1, 2, 4, 8],
+        link if shared else None,
+    )
+    study = profile.with_suffix(".study.toml")
+    try:
+        study.write_text(text)
+    except OSError as error:
+        raise HeadraceError(f"{study}: cannot be written: {error.strerror}") from error
+    err.print(f"study: {escape(str(study))}")
+    import threading
+
+    loaded = load_study(study)
+    root = results or default_results(study)
+    stop = threading.Event()
+    with stopping_on_signals(stop), finish(root) as ending:
+        with Display() as display:
+            loaded.run(root, engine="simulate", observer=display, stop=stop)
+        ending.completed()
+
+
+def _toml(profile: Path) -> str:
+    if profile.suffix != ".toml":
+        given = str(profile)
+        raise StudyError([Fault(Path("command line"), 0, "PROFILE", given, "a profile is a .toml file")])
+    return str(profile)

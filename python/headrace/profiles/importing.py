@@ -1,0 +1,44 @@
+"""Recordings of other tools: which one wrote a file, and its reader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.profiles.darshan import read_darshan
+from headrace.profiles.steps import Recording
+from headrace.profiles.strace import read_strace
+from headrace.profiles.xrootd import read_xrootd
+
+READERS: dict[str, Callable[[Path, str], Recording]] = {
+    "strace": read_strace,
+    "darshan": read_darshan,
+    "xrootd": read_xrootd,
+}
+
+_SIGNS = {
+    "darshan": re.compile(r"^# (?:darshan|DXT)", re.MULTILINE | re.IGNORECASE),
+    "xrootd": re.compile(
+        r"^\d+,(?:Open|Close|Read|Stat|VectorRead|Write|PgRead|PgWrite|Sync),\d+\.\d+,", re.MULTILINE
+    ),
+    "strace": re.compile(r"^(?:\[pid\s+\d+\]\s+|\d+\s+)?\d{9,}\.\d+\s+\S", re.MULTILINE),
+}
+
+
+def read(path: Path, name: str, format: str | None = None) -> Recording:
+    """The recording in a file of the given format, or of the one that its first lines show. Raises StudyError, HeadraceError."""
+    if format is not None and format not in READERS:
+        raise HeadraceError(f"unknown format {format!r}", hint=f"formats: {', '.join(READERS)}")
+    try:
+        with path.open(errors="replace") as file:
+            head = file.read(16_384)
+    except OSError as error:
+        raise StudyError([Fault(path, 0, "file", "", f"cannot be read: {error.strerror}")]) from None
+    if format is None:
+        format = next((each for each, sign in _SIGNS.items() if sign.search(head)), None)
+        if format is None:
+            problem = "is empty" if not head.strip() else "is of none of the formats that can be imported"
+            raise StudyError([Fault(path, 0, "file", "", problem, ", ".join(READERS))])
+    return READERS[format](path, name)

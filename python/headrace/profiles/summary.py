@@ -1,0 +1,149 @@
+"""What a recorded job did, in numbers: bytes, sizes, order, reuse, the time between reads, and where in its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.profiles.steps import Ints, Op, Recording, Steps
+from headrace.profiles.timeline import timeline
+
+
+@dataclass(frozen=True)
+class FileUse:
+    """One file."""
+
+    path: str
+    bytes: int
+    """Its size when it was opened; of files that the job made, what was written."""
+    reads: int
+    bytes_read: int
+    bytes_unique: int
+    writes: int
+    bytes_written: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A whole job. Percentiles are 5, 50 and 95."""
+
+    duration_s: float
+    cpu_s: float
+    cpu_wait_s: float
+    in_calls_s: float
+    """Time in reads, writes, opens and the like of all threads."""
+    reads: int
+    bytes_read: int
+    bytes_unique: int
+    """Each byte counted once however often it was read."""
+    writes: int
+    bytes_written: int
+    opens: int
+    stats: int
+    seeks: int
+    maps: int
+    read_size_percentiles: tuple[float, ...]
+    read_size_buckets: tuple[tuple[int, int], ...]
+    """(power of two that it is below, reads)."""
+    sequential_fraction: float
+    """Share of reads that begin where the read before in the same file ended."""
+    forward_fraction: float
+    """Share that begin there or further on."""
+    between_ms_percentiles: tuple[float, ...]
+    """CPU time between two reads."""
+    files: tuple[FileUse, ...]
+    """Data files, those with most bytes first."""
+    software_files: int
+    software_bytes: int
+
+    @property
+    def reuse(self) -> float:
+        """How often each byte was read; 1 for a job that reads nothing twice."""
+        return self.bytes_read / self.bytes_unique if self.bytes_unique else 0.0
+
+
+def is_read(steps: Steps) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which steps read bytes."""
+    return np.isin(steps.op, (Op.READ, Op.MAPPED_READ)) & (steps.length > 0)
+
+
+def covered_bytes(offset: Ints, length: Ints) -> int:
+    """Bytes covered by ranges that may overlap."""
+    order = np.argsort(offset, kind="stable")
+    begin, end = offset[order], (offset + length)[order]
+    reached = np.maximum.accumulate(end)
+    before = np.concatenate([begin[:1], reached[:-1]]) if len(begin) else begin
+    return int(np.maximum(end - np.maximum(begin, before), 0).sum())
+
+
+def summarise(recording: Recording) -> Summary:
+    """Everything about data files; software is counted by itself."""
+    steps = recording.steps
+    software = np.array([file.software for file in recording.files] or [False])
+    about_data = ~software[steps.file] if len(steps) else np.zeros(0, bool)
+    data = steps.take(about_data)
+    reads, writes = data.take(is_read(data)), data.take(data.op == Op.WRITE)
+    counts = {op: int((data.op == op).sum()) for op in Op}
+    line = timeline(steps, recording.files, recording.duration_ns)
+    reading = is_read(line.steps)
+    sequential = forward = follows = 0
+    files: list[FileUse] = []
+    for number, file in enumerate(recording.files):
+        if file.software:
+            continue
+        own, written = reads.take(reads.file == number), writes.take(writes.file == number)
+        if len(own) > 1:
+            ends = (own.offset + own.length)[:-1]
+            sequential += int((own.offset[1:] == ends).sum())
+            forward += int((own.offset[1:] >= ends).sum())
+            follows += len(own) - 1
+        made = int((written.offset + written.length).max(initial=0))
+        files.append(
+            FileUse(
+                file.path,
+                made if file.created else file.bytes,
+                len(own),
+                int(own.length.sum()),
+                covered_bytes(own.offset, own.length),
+                len(written),
+                int(written.length.sum()),
+            )
+        )
+    files.sort(key=lambda use: -(use.bytes_read + use.bytes_written))
+    sizes = reads.length
+    powers, numbers = np.unique(
+        np.ceil(np.log2(np.maximum(sizes, 1) + 1)).astype(np.int64), return_counts=True
+    )
+    others = steps.take(~about_data)
+    return Summary(
+        duration_s=recording.duration_ns * 1e-9,
+        cpu_s=recording.cpu_ns * 1e-9,
+        cpu_wait_s=recording.cpu_wait_ns * 1e-9,
+        in_calls_s=float((data.end_ns - data.start_ns).sum() * 1e-9),
+        reads=len(reads),
+        bytes_read=int(sizes.sum()),
+        bytes_unique=sum(use.bytes_unique for use in files),
+        writes=len(writes),
+        bytes_written=int(writes.length.sum()),
+        opens=counts[Op.OPEN],
+        stats=counts[Op.STAT],
+        seeks=counts[Op.SEEK],
+        maps=counts[Op.MAP],
+        read_size_percentiles=_percentiles(sizes),
+        read_size_buckets=tuple(zip((1 << powers).tolist(), numbers.tolist(), strict=True)),
+        sequential_fraction=sequential / follows if follows else 0.0,
+        forward_fraction=forward / follows if follows else 0.0,
+        between_ms_percentiles=_percentiles(line.work_ns[reading] * 1e-6),
+        files=tuple(files),
+        software_files=int(software.sum()) if recording.files else 0,
+        software_bytes=int(others.length[is_read(others)].sum()),
+    )
+
+
+def _percentiles(values: np.ndarray[tuple[int], np.dtype[np.generic]]) -> tuple[float, ...]:
+    return (
+        tuple(float(value) for value in np.percentile(values, (5, 50, 95)))
+        if len(values)
+        else (0.0, 0.0, 0.0)
+    )
