@@ -78,6 +78,11 @@ class StageOptions(ReplayOptions):
         None,
         description="a directory, of whatever filesystem, for that cache; on the target when not given",
     )
+    cached: bool = Field(
+        True,
+        description="false: a staged file is written out and leaves the page cache before it is read, as it happens by itself when "
+        "input is larger than memory",
+    )
     verify: bool = Field(False, description="compare every staged copy with its source")
 
     @model_validator(mode="after")
@@ -300,11 +305,11 @@ class Stage(Replay):
                 yield begun, staged
 
     def _stage(self, job: JobInput, number: int, cache: NodeCache | None) -> _Staged:
-        source, verify = job.files[number], self.options.verify
+        source, options = job.files[number], self.options
         place = job.scratch / f"{number}-{source.rpartition('/')[2]}"
 
         def fetch(to: Path) -> tuple[int, float]:
-            return copy(source, to, verify=verify)
+            return copy(source, to, verify=options.verify, cached=options.cached)
 
         if cache is None:
             copied, took_s = fetch(place)

@@ -1,6 +1,7 @@
 """Copies one input file to a path of this node, by a process of its own, whole or not at all. Called by the workload `stage`.
 
-A file of a directory is copied by `cp` (never by reference: every byte moves), one behind a URL by this module run as a program:
+A file of a directory is copied by `cp` (never by reference: every byte moves), one of XRootD by `xrdcp` where that is installed, one
+behind any other URL by this module run as a program:
 
     python -m headrace.workloads.staging.copying URL FILE
 """
@@ -34,19 +35,16 @@ def size_of(source: str) -> int:
         raise HeadraceError(f"{source}: the input cannot be reached: {error.strerror or error}") from error
 
 
-def copy(source: str, place: Path, *, verify: bool) -> tuple[int, float]:
+def copy(source: str, place: Path, *, verify: bool, cached: bool = True) -> tuple[int, float]:
     """Copies a file; returns its bytes and the seconds that it took. `verify`: the copy is compared with the source.
+    `cached`: it may stay in the page cache; else it is on the storage alone when this returns.
 
     Raises HeadraceError with the cause; nothing stays behind then.
     """
     begun = time.monotonic()
     partial = place.with_name(f"{place.name}.partial")
     try:
-        command = (
-            [sys.executable, "-m", "headrace.workloads.staging.copying", source, str(partial)]
-            if "://" in source
-            else ["cp", "--reflink=never", "--sparse=never", "--", source, str(partial)]
-        )
+        command = _command(source, partial)
         if setpriv := shutil.which("setpriv"):
             # It must not outlive the job.
             command = [setpriv, "--pdeathsig", "KILL", "--", *command]
@@ -64,10 +62,31 @@ def copy(source: str, place: Path, *, verify: bool) -> tuple[int, float]:
             )
         if verify:
             _compare(source, partial)
+        if not cached:
+            _write_out(partial)
+            took_s = time.monotonic() - begun
         partial.replace(place)
     finally:
         partial.unlink(missing_ok=True)
     return size, took_s
+
+
+def _command(source: str, place: Path) -> list[str]:
+    """The lightest program that copies from there: a job shares its cores with it."""
+    if "://" not in source:
+        return ["cp", "--reflink=never", "--sparse=never", "--", source, str(place)]
+    if source.startswith(("root://", "roots://")) and shutil.which("xrdcp"):
+        return ["xrdcp", "--force", "--silent", "--nopbar", source, str(place)]
+    return [sys.executable, "-m", "headrace.workloads.staging.copying", source, str(place)]
+
+
+def _write_out(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 def _compare(source: str, copied: Path) -> None:
