@@ -44,7 +44,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         Requirement("beegfs-ctl", "beegfs-utils", "reading the stripe layout of a BeeGFS directory"),
         Requirement("mmlsattr", "gpfs.base", "reading the layout of a GPFS directory"),
         Requirement("pvfs2-viewdist", "orangefs", "reading the layout of an OrangeFS directory"),
-        Requirement("gluster", "glusterfs-cli", "reading the layout of a GlusterFS volume"),
+        Requirement("gluster", "glusterfs-cli", "making and setting a GlusterFS volume"),
+        Requirement("glusterd", "glusterfs-server", "GlusterFS servers that the study starts"),
+        Requirement("glusterfsd", "glusterfs-server", "GlusterFS servers that the study starts"),
+        Requirement("glusterfs", "glusterfs-client", "mounting a GlusterFS volume"),
+        Requirement("java", "default-jre-headless", "HDFS servers that the study starts"),
+        Requirement("mvn", "maven", "fetching Hadoop's Java archives"),
     )
 }
 """Every program by its name."""
