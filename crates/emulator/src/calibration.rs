@@ -19,14 +19,12 @@ const SMALL: usize = 4096;
 const SMALL_DELAY_NS: Nanos = 200_000;
 const LARGE_DELAY_NS: Nanos = 2_000_000;
 const SMALL_TIMES: usize = 400;
-const LARGE_TIMES: usize = 30;
+const LARGE_TIMES: usize = 40;
 
-/// What was found, nanoseconds at the lower quartile: what other work on the machine adds is no floor.
+/// What was found, nanoseconds, of the fastest twentieth: what other work on the machine adds is no floor.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
     pub request_ns: Nanos,
-    /// The fastest twentieth: what this machine can do when it is left alone.
-    pub fastest_ns: Nanos,
     pub read_ns_per_mib: Nanos,
     pub write_ns_per_mib: Nanos,
     pub wake_ns: Nanos,
@@ -117,11 +115,10 @@ pub fn measure(engine: &Engine, path: &Path) -> io::Result<Measured> {
         let large = TRANSFER_BYTES as usize;
         let read = device.times(false, large, LARGE_TIMES)?;
         let write = device.times(true, large, LARGE_TIMES)?;
-        let request_ns = small[SMALL_TIMES / 4].saturating_sub(SMALL_DELAY_NS);
-        let copy = |took: &[Nanos]| took[LARGE_TIMES / 4].saturating_sub(LARGE_DELAY_NS + request_ns);
+        let request_ns = small[SMALL_TIMES / 20].saturating_sub(SMALL_DELAY_NS);
+        let copy = |took: &[Nanos]| took[LARGE_TIMES / 20].saturating_sub(LARGE_DELAY_NS + request_ns);
         Ok::<_, io::Error>(Measured {
             request_ns,
-            fastest_ns: small[SMALL_TIMES / 20].saturating_sub(SMALL_DELAY_NS),
             read_ns_per_mib: copy(&read),
             write_ns_per_mib: copy(&write),
             wake_ns,

@@ -299,9 +299,10 @@ impl Engine {
             let heard = self.bell.listen();
             let mut state = lock(&self.state);
             let now = self.now();
-            self.lose_power(&mut state, now);
             state.pacer.collect(now);
+            // What is answered now ended before the power is lost.
             self.pop(&mut state, now, &mut batch);
+            self.lose_power(&mut state, now);
             let power = state.power.iter().copied().min();
             let next = [state.pacer.next(), power, Some(now + ROUND_NS)].into_iter().flatten().min();
             let next = next.unwrap_or(now + ROUND_NS);
@@ -370,6 +371,7 @@ impl Engine {
             Some(storage) => storage.unflushed(at),
             None => Vec::new(),
         };
+        state.pacer.fail_after(at);
         let mut volatile = lock(&self.volatile);
         state.lost_bytes += volatile.lose(&self.store, &unflushed, &mut state.chance);
     }

@@ -9,11 +9,17 @@ use std::collections::BinaryHeap;
 
 use headrace_model::faults::FaultSpec;
 use headrace_model::spec::SpecError;
-use headrace_model::storage::Storage;
+use headrace_model::storage::{Drives, Storage};
 use headrace_model::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
 
 /// One model request has at most this many sectors.
 const MOST_SECTORS: u64 = u32::MAX as u64 & !7;
+
+/// So far ahead the model is asked what is certain to end: more than any floor. What happens to the drive
+/// meanwhile (a fault, a loss of power) comes too late for an answer that is already certain.
+const AHEAD_NS: Nanos = 2_000_000;
+/// So long before its time an end is asked for.
+const EARLY_NS: Nanos = 1_000_000;
 
 /// What the way between the application and the model takes besides the model: subtracted from every answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -86,17 +92,10 @@ pub struct Pacer {
     due: BinaryHeap<Reverse<Waiting>>,
     sequence: u64,
     woken: Vec<Completion>,
-    /// Largest transfer in flight, for how far the model is asked ahead.
-    largest: [u32; 3],
+    /// Up to when the model has told what is certain.
+    told: Nanos,
     busy: Nanos,
     busy_since: Option<Nanos>,
-}
-
-/// Classes of transfer sizes.
-const CLASS_BYTES: [u64; 3] = [64 << 10, 256 << 10, u64::MAX];
-
-fn class(bytes: u64) -> usize {
-    CLASS_BYTES.iter().position(|&most| bytes <= most).unwrap_or(0)
 }
 
 impl Pacer {
@@ -110,7 +109,7 @@ impl Pacer {
             due: BinaryHeap::with_capacity(512),
             sequence: 0,
             woken: Vec::with_capacity(512),
-            largest: [0; 3],
+            told: 0,
             busy: 0,
             busy_since: None,
         }
@@ -166,7 +165,6 @@ impl Pacer {
                 self.flights.len() - 1
             }
         };
-        self.largest[class(bytes)] += 1;
         match &mut self.service {
             Service::Undelayed => self.ended(index, submitted),
             Service::Fixed(delay) => {
@@ -202,29 +200,28 @@ impl Pacer {
         self.due.push(Reverse(Waiting { at, sequence: self.sequence, flight: index }));
     }
 
-    /// How far ahead of the clock the model is asked, so that an answer can leave before its time.
-    fn ahead(&self) -> Nanos {
-        let bytes = if self.largest[2] > 0 {
-            1 << 20
-        } else if self.largest[1] > 0 {
-            CLASS_BYTES[1]
-        } else {
-            CLASS_BYTES[0]
-        };
-        self.floor.of(Op::Read, bytes).max(self.floor.of(Op::Write, bytes))
+    /// A RAID cannot say what is certain: the end of one drive's part may start another's. It is woken a floor
+    /// before its time instead, and what comes in meanwhile counts as that much later.
+    fn raid_ahead(&self, storage: &Storage) -> Option<Nanos> {
+        matches!(storage.drives, Drives::Raid(_)).then_some(self.floor.request_ns)
     }
 
     /// Learns from the model what ends soon.
     pub fn collect(&mut self, now: Nanos) {
-        let until = self.model_time(now + self.ahead());
-        let Service::Drive(storage) = &mut self.service else { return };
-        // Asked only when it has something to say: it must not run ahead of requests to come for nothing.
+        let Service::Drive(storage) = &self.service else { return };
+        let (from, until) = match self.raid_ahead(storage) {
+            Some(ahead) => (self.model_time(now + ahead), self.model_time(now + ahead)),
+            None => (self.model_time(now), self.model_time(now) + AHEAD_NS),
+        };
+        // Asked only when it has something to say.
         if storage.next_wake().is_none_or(|next| next > until) {
             return;
         }
-        self.clock = until;
+        let Service::Drive(storage) = &mut self.service else { return };
+        self.clock = from;
+        self.told = until;
         let mut woken = std::mem::take(&mut self.woken);
-        storage.wake(until, &mut woken);
+        storage.wake_ahead(from, until, &mut woken);
         for completion in woken.drain(..) {
             let index = completion.tag as usize;
             let flight = &mut self.flights[index];
@@ -245,7 +242,12 @@ impl Pacer {
     pub fn next(&self) -> Option<Nanos> {
         let due = self.due.peek().map(|Reverse(waiting)| waiting.at);
         let model = match &self.service {
-            Service::Drive(storage) => storage.next_wake().map(|next| next.saturating_sub(self.ahead())),
+            Service::Drive(storage) => storage.next_wake().map(|next| match self.raid_ahead(storage) {
+                Some(ahead) => next.saturating_sub(ahead),
+                // What is told and still there is no end but a decision: it has to wait for its time.
+                None if next <= self.told => next,
+                None => next.saturating_sub(EARLY_NS),
+            }),
             _ => None,
         };
         [due, model].into_iter().flatten().min()
@@ -257,13 +259,23 @@ impl Pacer {
             return None;
         }
         let Reverse(Waiting { at, flight: index, .. }) = self.due.pop()?;
-        let Flight { tag, bytes, submitted, status, end, .. } = self.flights[index];
+        let Flight { tag, submitted, status, end, .. } = self.flights[index];
         self.free.push(index);
-        self.largest[class(bytes)] -= 1;
         if self.in_flight() == 0 {
             self.busy += self.busy_since.take().map_or(0, |since| now.saturating_sub(since));
         }
         Some(Due { tag, at, submitted, end, status })
+    }
+
+    /// Power was lost at `at`: what would have ended later fails.
+    pub fn fail_after(&mut self, at: Nanos) {
+        let Pacer { flights, due, .. } = self;
+        for Reverse(waiting) in due.iter() {
+            let flight = &mut flights[waiting.flight];
+            if flight.end > at {
+                flight.status = Status::Failed(Fault::Unpowered);
+            }
+        }
     }
 
     /// Injects a fault whose times count from `now`; gives its number.

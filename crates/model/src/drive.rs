@@ -43,6 +43,13 @@ impl Device for Drive {
         }
     }
 
+    fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
+        match self {
+            Drive::Hdd(drive) => drive.wake_ahead(now, until, out),
+            Drive::Ssd(drive) => drive.wake_ahead(now, until, out),
+        }
+    }
+
     #[inline]
     fn next_wake(&self) -> Option<Nanos> {
         match self {

@@ -283,7 +283,7 @@ impl<D: Device> FaultyDevice<D> {
     }
 
     fn submit_faulty(&mut self, now: Nanos, request: Request) {
-        self.settle(now);
+        self.settle(now, now);
         let seq = self.done.admit();
         if let Some(absence) = self.absence(now) {
             self.faults[absence].fired += 1;
@@ -326,11 +326,11 @@ impl<D: Device> FaultyDevice<D> {
         self.device.submit(now, Request { tag: index as u64, ..request });
     }
 
-    /// Takes over what the device has ended by `now`, late, failed or lost as the faults will have it.
-    fn settle(&mut self, now: Nanos) {
+    /// Takes over what the device has ended by `now`, or is certain to end by `until`, late, failed or lost as the faults will have it.
+    fn settle(&mut self, now: Nanos, until: Nanos) {
         self.lose_power(now);
         let mut woken = std::mem::take(&mut self.woken);
-        self.device.wake(now, &mut woken);
+        self.device.wake_ahead(now, until, &mut woken);
         for completion in woken.drain(..) {
             let index = completion.tag as usize;
             self.free.push(index);
@@ -398,8 +398,17 @@ impl<D: Device> Device for FaultyDevice<D> {
         if !self.watched {
             self.device.wake(now, out);
         } else {
-            self.settle(now);
+            self.settle(now, now);
             self.done.drain(now, out);
+        }
+    }
+
+    fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
+        if !self.watched {
+            self.device.wake_ahead(now, until, out);
+        } else {
+            self.settle(now, until);
+            self.done.drain(until, out);
         }
     }
 

@@ -85,6 +85,11 @@ pub trait Device {
     fn unplug(&mut self, _now: Nanos) {}
     /// Appends every completion due at or before `now` to `out`, ordered by (time, submission).
     fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>);
+    /// As `wake`, and hands back what is certain at `now` to end by `until`: for who needs time to act on it.
+    /// A device that cannot say hands back what `wake` does.
+    fn wake_ahead(&mut self, now: Nanos, _until: Nanos, out: &mut Vec<Completion>) {
+        self.wake(now, out);
+    }
     /// When `wake` next has something to do; `None` while idle.
     fn next_wake(&self) -> Option<Nanos>;
     /// Requests submitted and not yet handed back.
@@ -131,6 +136,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
         (**self).wake(now, out);
+    }
+    fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
+        (**self).wake_ahead(now, until, out);
     }
     fn next_wake(&self) -> Option<Nanos> {
         (**self).next_wake()

@@ -206,6 +206,13 @@ impl Device for Storage {
         }
     }
 
+    fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
+        match &mut self.drives {
+            Drives::Single(drive) => drive.wake_ahead(now, until, out),
+            Drives::Raid(raid) => raid.wake_ahead(now, until, out),
+        }
+    }
+
     #[inline]
     fn next_wake(&self) -> Option<Nanos> {
         match &self.drives {

@@ -278,6 +278,11 @@ impl Device for Hdd {
         self.done.drain(now, out);
     }
 
+    fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
+        self.advance(now);
+        self.done.drain(until, out);
+    }
+
     fn next_wake(&self) -> Option<Nanos> {
         if self.done.in_flight() == 0 {
             return None;

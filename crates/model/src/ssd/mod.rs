@@ -436,6 +436,10 @@ impl Device for Ssd {
         self.done.drain(now, out);
     }
 
+    fn wake_ahead(&mut self, _now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
+        self.done.drain(until, out);
+    }
+
     #[inline]
     fn next_wake(&self) -> Option<Nanos> {
         self.done.first()

@@ -161,7 +161,7 @@ def _calibrate(control: Path, name: str, storage: dict[str, Any]) -> int:
     for attempt in range(8):
         time.sleep(0.1 * attempt)
         found = ask(control, "calibrate", device=f"/dev/{name}", timeout_s=20.0)
-        reason = refusal(storage, floor_ns=int(found["fastest_ns"])) if storage else None
+        reason = refusal(storage, floor_ns=int(found["request_ns"])) if storage else None
         if reason is None:
             return int(found["request_ns"])
     raise HeadraceError(reason or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from headrace.units import format_bytes
@@ -17,9 +18,7 @@ class Floor:
     """What the way through the kernel takes besides the drive, measured when it was attached; subtracted from every answer."""
 
     request_ns: int
-    """A 4 KiB read at queue depth 1, lower quartile."""
-    fastest_ns: int
-    """Its fastest twentieth: what the machine can do when it is left alone. A drive that is faster is refused."""
+    """A 4 KiB read at queue depth 1, the fastest twentieth: what other work on the machine adds is no floor."""
     read_ns_per_mib: int
     write_ns_per_mib: int
     wake_ns: int
@@ -133,7 +132,9 @@ class Report:
             **said,
             "kernel_wake_ns": KernelWake(**said["kernel_wake_ns"]),
             "lateness_ns": Lateness(**said["lateness_ns"]),
-            "floor_ns": None if floor is None else Floor(**floor),
+            "floor_ns": None
+            if floor is None
+            else Floor(*(floor[field.name] for field in dataclass_fields(Floor))),
             "faults_fired": tuple(said["faults_fired"]),
             "lacking": tuple(said["lacking"]),
         }

@@ -1,0 +1,132 @@
+//! The pacer: what it says is due is what the simulator says, however late it is asked.
+
+use headrace_emulator::pacer::{Floor, Pacer, Service};
+use headrace_model::spec::StorageSpec;
+use headrace_model::storage::Storage;
+use headrace_model::stream::Stream;
+use headrace_model::{Device, Nanos, Op, Request, SECTOR_BYTES};
+use proptest::prelude::*;
+
+const DISK: &str = include_str!("../../../python/headrace/catalog/drives/seagate-st3750640ns.toml");
+const SSD: &str = include_str!("../../../python/headrace/catalog/drives/intel-x25-m-g2-160gb.toml");
+
+fn storage(text: &str, raid: bool, seed: u64) -> Storage {
+    let drive = toml::from_str(text).unwrap();
+    let raid = raid.then(|| serde_json::from_str(r#"{"level": 0, "drives": 2}"#).unwrap());
+    let spec = StorageSpec { drives: vec![drive], raid, faults: Vec::new() };
+    let mut made = Storage::build(&spec, seed).unwrap();
+    made.watch();
+    made
+}
+
+/// Requests at random times and places: (time, op, sector, sectors).
+fn requests(seed: u64, count: usize, gap_ns: u64) -> Vec<(Nanos, Op, u64, u64)> {
+    let mut chance = Stream::new(seed, "requests");
+    let mut now = 0;
+    (0..count)
+        .map(|_| {
+            now += chance.below(gap_ns);
+            let op = match chance.below(10) {
+                0 => Op::Flush,
+                1..=4 => Op::Write,
+                _ => Op::Read,
+            };
+            let sectors = if op == Op::Flush { 0 } else { 8 << chance.below(5) };
+            (now, op, chance.below(1 << 21), sectors)
+        })
+        .collect()
+}
+
+/// When each request ends, by the simulator's way of driving the model.
+fn simulated(mut device: Storage, requests: &[(Nanos, Op, u64, u64)]) -> Vec<Nanos> {
+    let mut ends = vec![0; requests.len()];
+    let mut out = Vec::new();
+    for (tag, &(at, op, sector, sectors)) in requests.iter().enumerate() {
+        while let Some(next) = device.next_wake().filter(|&next| next <= at) {
+            device.wake(next, &mut out);
+        }
+        device.submit(at, Request { tag: tag as u64, op, sector, sectors: sectors as u32, fua: false });
+    }
+    while let Some(next) = device.next_wake() {
+        device.wake(next, &mut out);
+    }
+    out.iter().for_each(|completion| ends[completion.tag as usize] = completion.time);
+    ends
+}
+
+/// The same by a pacer that is asked at its own times, each up to `lateness` later, and at every submission.
+fn paced(device: Storage, requests: &[(Nanos, Op, u64, u64)], lateness: u64, seed: u64) -> Vec<Nanos> {
+    let mut chance = Stream::new(seed, "lateness");
+    let mut pacer = Pacer::new(Service::Drive(Box::new(device)));
+    let mut ends = vec![0; requests.len()];
+    let mut answer = |pacer: &mut Pacer, now: Nanos| {
+        pacer.collect(now);
+        while let Some(due) = pacer.pop(now) {
+            assert!(due.at <= now && due.end <= now, "an answer before its time");
+            ends[due.tag as usize] = due.end;
+        }
+    };
+    for (tag, &(at, op, sector, sectors)) in requests.iter().enumerate() {
+        while let Some(next) = pacer.next().filter(|&next| next <= at) {
+            let now = (next + chance.below(lateness + 1)).min(at);
+            answer(&mut pacer, now);
+            if now == at {
+                break;
+            }
+        }
+        pacer.submit(at, tag as u64, op, sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
+        answer(&mut pacer, at);
+    }
+    while let Some(next) = pacer.next() {
+        let now = next + chance.below(lateness + 1);
+        answer(&mut pacer, now);
+    }
+    assert_eq!(pacer.in_flight(), 0);
+    ends
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn lateness_is_never_passed_on(
+        seed in any::<u64>(), lateness in 0..2_000_000u64, ssd in any::<bool>(), raid in any::<bool>(),
+    ) {
+        let text = if ssd { SSD } else { DISK };
+        let given = requests(seed, 200, if ssd { 300_000 } else { 9_000_000 });
+        let wanted = simulated(storage(text, raid, 1), &given);
+        prop_assert_eq!(paced(storage(text, raid, 1), &given, lateness, seed), wanted);
+    }
+
+    /// With a floor, answers leave that much earlier, and the model still says when requests end.
+    #[test]
+    fn the_floor_is_subtracted(seed in any::<u64>(), floor_us in 1..80u64) {
+        let floor = Floor { request_ns: floor_us * 1000, read_ns_per_byte: 0.1, write_ns_per_byte: 0.2 };
+        let mut pacer = Pacer::new(Service::Drive(Box::new(storage(SSD, false, 1))));
+        pacer.set_floor(floor);
+        let mut chance = Stream::new(seed, "places");
+        let mut model = storage(SSD, false, 1);
+        let mut now = 0;
+        for tag in 0..50 {
+            let (op, sector, sectors) = (if tag % 3 == 0 { Op::Write } else { Op::Read }, chance.below(1 << 20), 8u64);
+            // Depth 1: the next comes when the application has seen the end, by the request's half of the floor later.
+            pacer.submit(now, tag, op, sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
+            model.submit(now, Request { tag, op, sector, sectors: sectors as u32, fua: false });
+            let mut out = Vec::new();
+            while let Some(next) = model.next_wake() {
+                model.wake(next, &mut out);
+            }
+            let mut answered = None;
+            while answered.is_none() {
+                let at = pacer.next().unwrap().max(now);
+                pacer.collect(at);
+                answered = pacer.pop(at).map(|due| (at, due));
+            }
+            let (at, due) = answered.unwrap();
+            prop_assert_eq!(due.end, out[0].time);
+            prop_assert_eq!(due.at, due.end.saturating_sub(floor.of(op, sectors * SECTOR_BYTES)));
+            prop_assert_eq!(at, due.at.max(now));
+            now = due.end;
+        }
+    }
+}
