@@ -162,3 +162,13 @@ def test_without_root(tmp_path: Path) -> None:
     assert forbidden == f"no permission to write to {folder / 'forbidden'}"
     assert "ermission" in closed
     assert left == "['closed', 'forbidden', 'journal']"
+
+
+def test_striping_where_there_is_none(context: TargetContext, tmp_path: Path) -> None:
+    place = tmp_path / "scratch"
+    place.mkdir()
+    before = context.journal.open_entries
+    with pytest.raises(HeadraceError, match="on Lustre and BeeGFS"):
+        target(place, stripe_count=2).prepare(context)
+    assert list(place.iterdir()) == []
+    assert context.journal.open_entries == before

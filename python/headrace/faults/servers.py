@@ -29,6 +29,7 @@ from headrace.units import Seconds
 
 _VERIFY_PATIENCE_S = 60.0
 _LOOK_S = 0.2
+_FIRST_LOOK_S = 0.02
 
 
 class ServerFaultOptions(FaultOptions):
@@ -126,6 +127,12 @@ class ServerFault(InjectedFault):
         argv = self._command("write", location, f"{self.options.pulse:g}")
         with self._log.open("wb") as log:
             self._pulse = start_process(journal, argv, environment=location.environment, output=log)
+        # A pulse that begins after the strike would see nothing of it.
+        deadline = time.monotonic() + self.options.patience
+        while not self._lines():
+            if time.monotonic() > deadline:
+                raise HeadraceError(f"{self.kind}: no small file could be written before it struck")
+            time.sleep(_FIRST_LOOK_S)
 
     def _command(self, task: str, location: Location, value: str) -> list[str]:
         argv = [sys.executable, "-m", "headrace.readers.pulse", task, self._place, value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -66,6 +67,8 @@ class NetworkFilesystem:
     """Settings of the client: mount options with a value, and read-ahead settings where a kernel module shows them."""
     layout: dict[str, Any] = field(default_factory=dict[str, Any])
     """How the directory is striped, from the file system's own tool; empty where that is not installed."""
+    whole: str = ""
+    """What that tool says of the file system as a whole (targets, block size); empty where it is not installed."""
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-able mapping for the record."""
@@ -112,7 +115,10 @@ _MODULE_SETTINGS = (
     ("lustre", "/proc/fs/lustre/llite/*/max_cached_mb"),
     ("lustre", "/sys/fs/lustre/osc/*/max_rpcs_in_flight"),
     ("lustre", "/sys/fs/lustre/osc/*/max_pages_per_rpc"),
+    ("lustre", "/sys/fs/lustre/llite/*/max_read_ahead_whole_mb"),
     ("beegfs", "/proc/fs/beegfs/*/config"),
+    ("orangefs", "/proc/sys/pvfs2/*timeout*"),
+    ("orangefs", "/sys/fs/orangefs/*timeout*"),
 )
 
 _LAYOUT_COMMANDS = {
@@ -120,13 +126,31 @@ _LAYOUT_COMMANDS = {
     "beegfs": ["beegfs-ctl", "--getentryinfo"],
     "gpfs": ["mmlsattr", "-L"],
     "orangefs": ["pvfs2-viewdist", "-f"],
+    "moosefs": ["mfsgetgoal"],
+    "lizardfs": ["mfsgetgoal"],
+    "saunafs": ["saunafs", "getgoal"],
 }
+_FILESYSTEM_COMMANDS = {
+    "lustre": ["lfs", "df"],
+    "gpfs": ["mmlsfs"],
+    "beegfs": ["beegfs-df"],
+}
+"""What tells of the file system as a whole: its targets, block size and replication. mmlsfs takes the file system's name."""
+_LAYOUT_ATTRIBUTES = {
+    "ceph": ("ceph.dir.layout", "ceph.file.layout"),
+    "glusterfs": ("trusted.glusterfs.pathinfo",),
+}
+"""Extended attributes that say how a directory is laid out, where no tool is needed."""
 _LAYOUT_FIELDS = {
-    "stripe_count": r"stripe_count:\s*(-?\d+)|Number of storage targets:\s*(?:desired:\s*)?(\d+)",
+    "stripe_count": r"stripe_count[:=]\s*(-?\d+)|Number of storage targets:\s*(?:desired:\s*)?(\d+)",
     "stripe_size_bytes": r"stripe_size:\s*(\d+)",
     "chunk_size": r"Chunksize:\s*(\S+)",
     "pattern": r"pattern:\s*(\S+)|Type:\s*(RAID\d+)",
     "storage_pool": r"storage pool name:\s*(\S+)",
+    "goal": r":\s*(\d+)\s*$",
+    "pool": r"\bpool=(\S+)",
+    "object_size_bytes": r"\bobject_size=(\d+)",
+    "stripe_unit_bytes": r"\bstripe_unit=(\d+)",
 }
 
 
@@ -142,18 +166,35 @@ def parse_layout(text: str) -> dict[str, Any]:
     return {**found, "text": text.strip()}
 
 
-def _layout(kind: str, directory: Path) -> dict[str, Any]:
-    argv = _LAYOUT_COMMANDS.get(kind)
+def layout_of(kind: str, directory: Path) -> dict[str, Any]:
+    """How a directory is striped, from the file system's own tool or its extended attributes; empty where neither is there."""
+    for attribute in _LAYOUT_ATTRIBUTES.get(kind, ()):
+        with contextlib.suppress(OSError):
+            return parse_layout(os.getxattr(directory, attribute).decode(errors="replace").rstrip("\0"))
+    said = _ask(_LAYOUT_COMMANDS.get(kind), str(directory))
+    if said is None:
+        return {}
+    return parse_layout(said) if isinstance(said, str) else said
+
+
+def _ask(argv: list[str] | None, subject: str) -> str | dict[str, Any] | None:
+    """What a tool says of a directory or file system, an error of it, or None when it is not installed."""
     program = find_program(argv[0]) if argv else None
     if argv is None or program is None:
-        return {}
+        return None
     try:
-        said = subprocess.run(
-            [program, *argv[1:], str(directory)], capture_output=True, text=True, timeout=10
-        )
+        said = subprocess.run([program, *argv[1:], subject], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"error": str(error)}
-    return parse_layout(said.stdout) if said.returncode == 0 else {"error": said.stderr.strip()}
+    return said.stdout if said.returncode == 0 else {"error": said.stderr.strip()}
+
+
+def _whole(kind: str, source: str, directory: Path) -> str:
+    """What the file system's own tool tells of it as a whole; empty where it is not installed or fails."""
+    said = _ask(
+        _FILESYSTEM_COMMANDS.get(kind), source.rpartition("/")[2] if kind == "gpfs" else str(directory)
+    )
+    return said.strip()[:4000] if isinstance(said, str) else ""
 
 
 def recognise(mount: Mount, directory: Path | None = None) -> NetworkFilesystem | None:
@@ -169,4 +210,8 @@ def recognise(mount: Mount, directory: Path | None = None) -> NetworkFilesystem 
             for file in Path("/").glob(pattern.lstrip("/")):
                 with contextlib.suppress(OSError):
                     client[f"{file.parent.name}.{file.name}"] = file.read_text().strip()[:4000]
-    return NetworkFilesystem(kind, server, export, client, _layout(kind, directory) if directory else {})
+    if directory is None:
+        return NetworkFilesystem(kind, server, export, client)
+    return NetworkFilesystem(
+        kind, server, export, client, layout_of(kind, directory), _whole(kind, mount.source, directory)
+    )

@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError, Problem
 from headrace.system.journal import Entry
 from headrace.system.owned import make_directories
 from headrace.system.storage import free_bytes, storage_of
+from headrace.system.striping import stripe
 from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.units import Bytes
@@ -35,6 +36,18 @@ class PathOptions(TargetOptions):
         None, ge=1, description="requests that each disk takes at once (needs root)"
     )
     read_ahead: Bytes | None = Field(None, description="read-ahead of the file system (needs root)")
+
+    stripe_count: int | None = Field(
+        None,
+        ge=0,
+        description="on Lustre and BeeGFS: storage targets that a new file is striped over; Lustre: 0 is all",
+    )
+    stripe_size: Bytes | None = Field(
+        None,
+        ge=64 << 10,
+        multiple_of=64 << 10,
+        description="on Lustre and BeeGFS: bytes of a stripe of a new file",
+    )
 
     @property
     def directory(self) -> Path:
@@ -124,7 +137,7 @@ class PathTarget(Target):
                 dir=self._directory
             ):  # what permissions say and a server does can differ
                 pass
-            storage = storage_of(self._directory)
+            storage = storage_of(self._striped(context))
             self._queue = QueueSettings(context.journal, storage)
         except OSError as error:
             self.release(context)
@@ -138,6 +151,21 @@ class PathTarget(Target):
             network=storage.network is not None,
             description=storage.as_dict(),
         )
+
+    def _striped(self, context: TargetContext) -> Path:
+        """The directory, or a new one in it whose files are striped as asked: a layout is that of files made after it."""
+        count, size = self.options.stripe_count, self.options.stripe_size
+        if count is None and size is None:
+            return self._directory
+        found = storage_of(self._directory)
+        kind = found.network.kind if found.network is not None else found.mount.filesystem
+        words = [
+            f"{name}{value}" for name, value in (("count-", count), ("size-", size)) if value is not None
+        ]
+        directory = self._directory / f"headrace-stripe-{'-'.join(words)}"
+        self._made += make_directories(context.journal, directory)
+        stripe(context.journal, kind, directory, count, size)
+        return directory
 
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
         return self._queue.apply(options) if self._queue is not None else []

@@ -1,0 +1,81 @@
+"""Ground: how new files of a directory are striped on Lustre and BeeGFS: asked of the file system's own tool, and read back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from headrace.errors import HeadraceError, MissingError, UnsupportedLevelError
+from headrace.system.journal import Journal
+from headrace.system.network_filesystems import layout_of
+from headrace.system.processes import run_program
+
+ALL_TARGETS = 0
+"""As a stripe count: every storage target there is."""
+_BEEGFS_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def stripe_command(kind: str, directory: Path, count: int | None, size_bytes: int | None) -> list[str]:
+    """The command that stripes new files of a directory; what is None stays at the file system's default.
+
+    Raises UnsupportedLevelError for a file system that cannot be told."""
+    if kind == "lustre":
+        command = ["lfs", "setstripe"]
+        if count is not None:
+            command += ["-c", "-1" if count == ALL_TARGETS else str(count)]
+        if size_bytes is not None:
+            command += ["-S", str(size_bytes)]
+        return [*command, str(directory)]
+    if kind == "beegfs":
+        if count == ALL_TARGETS:
+            raise UnsupportedLevelError(
+                "BeeGFS has no stripe count that stands for all targets: name their number"
+            )
+        command = ["beegfs-ctl", "--setpattern"]
+        if count is not None:
+            command.append(f"--numtargets={count}")
+        if size_bytes is not None:
+            command.append(f"--chunksize={size_bytes}")
+        return [*command, str(directory)]
+    raise UnsupportedLevelError(
+        f"stripe count and size can be set on Lustre and BeeGFS, and {directory} is on {kind}"
+    )
+
+
+def stripe(
+    journal: Journal, kind: str, directory: Path, count: int | None, size_bytes: int | None
+) -> dict[str, object]:
+    """Stripes new files of a directory and returns its layout as read back.
+
+    Raises UnsupportedLevelError when the tool refuses, or says another layout than was asked for; MissingError without it."""
+
+    try:
+        run_program(journal, stripe_command(kind, directory, count, size_bytes), timeout_s=30)
+    except (MissingError, UnsupportedLevelError):
+        raise
+    except HeadraceError as error:
+        raise UnsupportedLevelError(error.message) from error
+    found = layout_of(kind, directory)
+    if reason := differs(kind, found, count, size_bytes):
+        raise UnsupportedLevelError(f"{directory}: {reason}")
+    return found
+
+
+def differs(kind: str, layout: dict[str, object], count: int | None, size_bytes: int | None) -> str | None:
+    """How a layout as read back differs from what was asked for; None when it does not."""
+    wanted_count = -1 if kind == "lustre" and count == ALL_TARGETS else count
+    if wanted_count is not None and layout.get("stripe_count") != wanted_count:
+        return (
+            f"asked for a stripe count of {wanted_count}, the file system says {layout.get('stripe_count')}"
+        )
+    if size_bytes is not None and (said := _size(layout)) != size_bytes:
+        return f"asked for stripes of {size_bytes} bytes, the file system says {said}"
+    return None
+
+
+def _size(layout: dict[str, object]) -> int | None:
+    """Bytes of a stripe: Lustre says them in bytes, BeeGFS as `512K`."""
+    if isinstance(given := layout.get("stripe_size_bytes"), int):
+        return given
+    match = re.fullmatch(r"(\d+)([KMG]?)(?:iB|B)?", str(layout.get("chunk_size", "")), re.IGNORECASE)
+    return int(match.group(1)) * _BEEGFS_UNITS[match.group(2).upper()] if match else None
