@@ -58,7 +58,6 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
     options = options or FindOptions.of_records(records)
     trials = valid_trials(records)
     metrics = trial_metrics(trials, options.price) if len(trials) else pd.DataFrame()
-    left_out = _left_out(records)
     points = make_points(
         trials,
         metrics,
@@ -87,7 +86,11 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
         rates |= {trial: float(values[trial]) for trial in own_ids if values[trial] == values[trial]}
         spared = [point for point in points if point.levels.get(FACTOR) in (None, NONE)]
         combined += combined_effects(spared, values, workload, metric, options.confidence)
-    provenances = tuple(dict.fromkeys(point.provenance for point in points))
+    faults = fault_effects(records, rates, headline, options.confidence)
+    # What failed by a fault is what a finding rests on.
+    told = {trial for effect in faults for trial in effect.trials}
+    left_out = tuple(left for left in _left_out(records) if left.trial not in told)
+    provenances = tuple(dict.fromkeys(each.provenance for each in (*points, *faults)))
     planned = len(records.plan.trials) if records.plan is not None else len(records)
     return Findings(
         title=records.header.title,
@@ -104,7 +107,7 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
         headline=headline,
         confidence=options.confidence,
         study_hash=records.header.study_hash,
-        faults=fault_effects(records, rates, headline, options.confidence),
+        faults=faults,
     )
 
 

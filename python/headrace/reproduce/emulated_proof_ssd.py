@@ -84,8 +84,7 @@ def findings(simulated: SmallCells, emulated: SmallCells, published: Published) 
             "full analysis: 3 HDDs in RAID 0 help up to a few workers",
             lambda rates: max(ratio(rates, "hdd-raid0-3", "hdd", slots) for slots in (2, 3)) >= 1.25,
             lambda rates: ", ".join(
-                f"{slots} workers {ratio(rates, 'hdd-raid0-3', 'hdd', slots):.2f} times"
-                for slots in (2, 3)
+                f"{slots} workers {ratio(rates, 'hdd-raid0-3', 'hdd', slots):.2f} times" for slots in (2, 3)
             ),
             *two("analysis", "hdd-raid0-3", "hdd", (2, 3)),
         ),

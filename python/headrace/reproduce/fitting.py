@@ -61,7 +61,9 @@ def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, floa
         load.attempt(_texts(module, at))
         cells = run_cells(module.paths, only=module.calibration)
         numbers = calibrate_numbers(module, cells)
-        errors = [number.residual * (POINTS_SCALE if number.error_in == "points" else 1.0) for number in numbers]
+        errors = [
+            number.residual * (POINTS_SCALE if number.error_in == "points" else 1.0) for number in numbers
+        ]
         values = ", ".join(
             f"{_value(parameter, float(scaled)):.4g}"
             for parameter, scaled in zip(module.parameters, at, strict=True)

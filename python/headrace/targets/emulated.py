@@ -5,7 +5,7 @@ catalog drive (RAID by the model) -> one emulated device; RAID by the kernel -> 
 
 from __future__ import annotations
 
-import os
+import itertools
 import zlib
 from typing import Any
 
@@ -19,6 +19,7 @@ from headrace.targets import TargetContext
 from headrace.targets.modelled import storage as modelled
 from headrace.units import format_bytes
 
+_NUMBERS = itertools.count()
 SIZE_BYTES = 2 << 30
 """Of an emulated device whose size is not given."""
 
@@ -106,7 +107,8 @@ class EmulatedMedium:
         for number, (storage, size, limit) in enumerate(
             zip(self.storages(), self.device_sizes(), self.data_limits(), strict=True)
         ):
-            folder = context.work_dir.resolve() / f"drive-{self._target}-{number}-{os.urandom(4).hex()}"
+            # Short: the path of a socket in it must be shorter than 108 bytes.
+            folder = context.work_dir.resolve() / f"d{next(_NUMBERS)}"
             self._entries.extend(make_directories(context.journal, folder))
             seed = zlib.crc32(f"{self._target}/{number}".encode())
             made = attach(context.journal, storage, size, folder, seed=seed, data_limit_bytes=limit)
