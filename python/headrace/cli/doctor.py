@@ -39,7 +39,15 @@ def doctor(
         return
     from headrace.library import load_study
 
-    problems = load_study(study, forced_devices=force_device or []).check()
+    from headrace.plan.estimate import estimate
+    from headrace.units import format_bytes
+
+    loaded = load_study(study, forced_devices=force_device or [])
+    for name, size in estimate(loaded.study, loaded.plan()).memory_bytes.items():
+        out.print(
+            f"target {name}: emulated drives take up to {format_bytes(size)} of memory, one target at a time"
+        )
+    problems = loaded.check()
     if not problems:
         out.print(f"[green]{study}: this machine can do all of it[/green]")
         return

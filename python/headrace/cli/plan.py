@@ -44,6 +44,8 @@ def plan(
     )
     for name, size in guess.target_bytes.items():
         out.print(f"  {name}: up to {format_bytes(size)} on the target")
+    for name, size in guess.memory_bytes.items():
+        out.print(f"  {name}: emulated drives take up to {format_bytes(size)} of memory when measured")
     if guess.cache_bytes:
         out.print(f"  data sets: {format_bytes(guess.cache_bytes)} in the cache of generated data")
     for text in guess.needs_root:

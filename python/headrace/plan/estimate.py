@@ -43,6 +43,8 @@ class Guess:
     """The assumptions, as one clause."""
     target_bytes: dict[str, int]
     """Target -> bytes that its largest workload takes on it."""
+    memory_bytes: dict[str, int]
+    """Target -> memory that its emulated drives take at most while it stands; only targets that have any."""
     cache_bytes: int
     """Generated data sets that are kept for the next time."""
     needs_root: tuple[str, ...]
@@ -55,6 +57,7 @@ def estimate(study: Study, plan: Plan) -> Guess:
     cores = os.cpu_count() or 1
     seconds = 0.0
     target_bytes: dict[str, int] = {}
+    memory_bytes: dict[str, int] = {}
     datasets: dict[str, int] = {}
     whole_plots: dict[int, float] = {}
     root: dict[str, None] = {}
@@ -63,6 +66,8 @@ def estimate(study: Study, plan: Plan) -> Guess:
         size = workload.target_bytes(slots_max)
         spec = workload.dataset(slots_max)
         target_bytes[trial.target] = max(target_bytes.get(trial.target, 0), size)
+        if held := _memory_bytes(trial, resolved):
+            memory_bytes[trial.target] = max(memory_bytes.get(trial.target, 0), held)
         if spec is not None:
             datasets[spec.key] = max(datasets.get(spec.key, 0), size)
         seconds += TRIAL_OVERHEAD_S + _jobs_s(resolved, size / (spec.files if spec else slots_max), cores)
@@ -76,6 +81,7 @@ def estimate(study: Study, plan: Plan) -> Guess:
         seconds=seconds,
         rests_on=f"{format_bytes_per_s(STORAGE_BYTES_PER_S)} from each storage, {format_bytes_per_s(JOB_BYTES_PER_S)} into each job",
         target_bytes=target_bytes,
+        memory_bytes=memory_bytes,
         cache_bytes=cache_bytes,
         needs_root=tuple(root),
         warnings=tuple(
@@ -103,6 +109,11 @@ def _most_slots(study: Study, plan: Plan) -> dict[str, int]:
         slots = trial.levels.get("slots") or study.run_options.slots
         most[trial.workload] = max(most.get(trial.workload, 1), int(slots))
     return most
+
+
+def _memory_bytes(trial: Trial, resolved: Resolved) -> int:
+    """Memory that the target's emulated drives take when the study is measured."""
+    return target_room.kinds()[resolved.target_kind](trial.target, resolved.target_options).memory_bytes()
 
 
 def _jobs_s(resolved: Resolved, job_bytes: float, cores: int) -> float:

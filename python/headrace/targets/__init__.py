@@ -167,6 +167,10 @@ class Target(ABC):
     def free_bytes(self) -> int | None:
         """Bytes that data sets may take on it, before it is prepared; None when that cannot be known."""
 
+    def memory_bytes(self) -> int:
+        """Memory of this machine that it takes at most while it stands: what emulated drives keep their data in."""
+        return 0
+
     @abstractmethod
     def prepare(self, context: TargetContext) -> Location:
         """Makes the storage be there. Raises HeadraceError; has cleaned up behind itself when it does."""
