@@ -59,8 +59,8 @@ opens! {
 #[no_mangle]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     let real = real!("close" as unsafe extern "C" fn(c_int) -> c_int);
-    if process::is_our_descriptor(fd) && !process::is_borrowed() {
-        // Programs that close all they don't know: it looks closed.
+    if process::is_our_descriptor(fd) {
+        // Programs that close all they don't know: it looks closed. (exec closes it.)
         return 0;
     }
     let Some(file) = file_of(fd) else { return real(fd) };
@@ -80,12 +80,15 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     type Kind = unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int;
     let real = real!("close_range" as Kind);
-    if process::is_borrowed() || !process::active() {
+    if !process::active() {
         return real(first, last, flags);
     }
-    for fd in first..=last.min(65_535) {
-        if file_of(fd as c_int).is_some() {
-            descriptors::forget(fd as c_int);
+    // A child of vfork closes its own descriptors: the table that we share with it is not of those.
+    if !process::is_borrowed() {
+        for fd in first..=last.min(65_535) {
+            if file_of(fd as c_int).is_some() {
+                descriptors::forget(fd as c_int);
+            }
         }
     }
     // Ours stay: the range around them.

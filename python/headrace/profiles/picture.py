@@ -175,7 +175,7 @@ def _time(axes: Any, recording: Recording) -> None:
     for place, (_, value, colour) in enumerate(rows):
         axes.barh(-place, value * 1e-9, color=colour, height=0.7)
         axes.annotate(
-            f"{value * 1e-9:.3g}", (value * 1e-9, -place), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8
+            format_seconds(value * 1e-9), (value * 1e-9, -place), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8
         )  # fmt: skip
     axes.set_yticks([-place for place in range(len(rows))], [name for name, _, _ in rows], fontsize=9)
     axes.margins(x=0.2)

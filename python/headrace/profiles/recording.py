@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from headrace.errors import HeadraceError
 from headrace.profiles.programs import why_not_recorded
-from headrace.profiles.steps import Op, RecordedFile, Steps
+from headrace.profiles.steps import Op, RecordedFile, Steps, opened_alone
 
 SEGMENT_BYTES = 64 << 10
 _HEADER = np.dtype([("magic", "S8"), ("pid", "<u4"), ("tid", "<u4"), ("count", "<u8"), ("spare", "V40")])
@@ -246,13 +246,7 @@ class _Collected:
         used, table[:, 4] = np.unique(table[:, 4], return_inverse=True)
         self._files = [self._files[int(number)] for number in used]
         steps = Steps(*(np.ascontiguousarray(table[:, index]) for index in range(8)))
-        # What was only asked about (folders, places where nothing lay) is no data.
-        opened = np.zeros(len(self._files), bool)
-        opened[steps.file[np.isin(steps.op, (Op.OPEN, Op.READ, Op.WRITE, Op.MAP, Op.MAPPED_READ))]] = True
-        self._files = [
-            file if opened[number] else replace(file, software=True)
-            for number, file in enumerate(self._files)
-        ]
+        self._files = list(opened_alone(self._files, steps))
         written = np.zeros(len(self._files), bool)
         written[steps.file[steps.op == Op.WRITE]] = True
         files = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path, PurePosixPath
@@ -135,6 +136,15 @@ def columns(rows: list[tuple[int, ...]]) -> Steps:
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     table = table[np.argsort(table[:, 0], kind="stable")]
     return Steps(*(np.ascontiguousarray(table[:, index]) for index in range(len(COLUMNS))))
+
+
+def opened_alone(files: Sequence[RecordedFile], steps: Steps) -> tuple[RecordedFile, ...]:
+    """Files with those that were only asked about (folders, places where nothing lay) counted as software: they hold no data."""
+    acts = np.isin(steps.op, [int(op) for op in (Op.OPEN, Op.READ, Op.WRITE, Op.MAP, Op.MAPPED_READ)])
+    opened = set(np.unique(steps.file[acts]).tolist())
+    return tuple(
+        file if number in opened else replace(file, software=True) for number, file in enumerate(files)
+    )
 
 
 def steps_path(profile: Path) -> Path:

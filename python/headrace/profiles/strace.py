@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.errors import Fault, StudyError
 from headrace.profiles.recording import is_software
-from headrace.profiles.steps import Op, RecordedFile, Recording, columns
+from headrace.profiles.steps import Op, RecordedFile, Recording, columns, opened_alone
 
 _LINE = re.compile(r"^(?:\[pid\s+(\d+)\]\s+|(\d+)\s+)?(\d{9,}\.\d+)\s+(.*)$")
 _CALL = re.compile(r"^(\w+)\((.*)\)\s+=\s+(-?\d+|0x[0-9a-f]+|\?)(<[^>]*>)?(.*?)(?:<(\d+\.\d+)>)?$")
@@ -23,6 +23,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 _READS = {"read": False, "readv": False, "pread64": True, "preadv": True, "preadv2": True}
 _WRITES = {"write": False, "writev": False, "pwrite64": True, "pwritev": True, "pwritev2": True}
+_COPIES = {"sendfile", "copy_file_range", "splice"}
 _OPENS = {"open", "openat", "openat2", "creat"}
 _STATS = {"stat", "lstat", "newfstatat", "fstatat64", "statx", "access", "faccessat", "faccessat2"}
 
@@ -78,14 +79,38 @@ class _Reader:
             )
             self._processes[result] = process if shares else copied
             return
-        step = self._step(process, name, arguments, result, found.group(4) or "")
-        if step is None:
-            return
-        op, file, offset, length = step
-        thread = self._threads.setdefault(pid, len(self._threads))
-        worked = max(0, at_ns - self._ends.get(pid, at_ns))
-        self._ends[pid] = end_ns
-        self.rows.append((at_ns, end_ns, thread, int(op), file, offset, length, worked))
+        if name in _COPIES:
+            steps = self._copy(process, name, arguments, result)
+        else:
+            step = self._step(process, name, arguments, result, found.group(4) or "")
+            steps = [] if step is None else [step]
+        for op, file, offset, length in steps:
+            thread = self._threads.setdefault(pid, len(self._threads))
+            worked = max(0, at_ns - self._ends.get(pid, at_ns))
+            self._ends[pid] = end_ns
+            self.rows.append((at_ns, end_ns, thread, int(op), file, offset, length, worked))
+
+    def _copy(
+        self, process: _Process, name: str, arguments: str, result: int
+    ) -> list[tuple[Op, int, int, int]]:
+        """A read of the one file and a write of the other, where descriptors are of files and offsets their own."""
+        fields = [each.strip() for each in arguments.split(",")]
+        source, target = (fields[1], fields[0]) if name == "sendfile" else (fields[0], fields[2])
+        found: list[tuple[Op, int, int, int]] = []
+        for op, text in ((Op.READ, source), (Op.WRITE, target)):
+            number = _DESCRIPTOR.match(text)
+            held = process.open.get(int(number.group(1))) if number else None
+            if held is not None and result:
+                found.append((op, held.file, held.at, result))
+                self._grow(held.file, held.at + result, op)
+                held.at += result
+        return found
+
+    def _grow(self, number: int, end: int, op: Op) -> None:
+        """A file is at least as long as was read of it."""
+        old = self.files[number]
+        if op == Op.READ and not old.created and end > old.bytes:
+            self.files[number] = replace(old, bytes=end)
 
     def _step(
         self, process: _Process, name: str, arguments: str, result: int, result_path: str
@@ -131,12 +156,9 @@ class _Reader:
                 at = int(numbers[1] if len(numbers) > 1 else numbers[0])
             else:
                 held.at = at + result
-            old = self.files[held.file]
-            if name in _READS and not old.created:
-                self.files[held.file] = RecordedFile(
-                    old.path, max(old.bytes, at + result), False, old.direct, old.software
-                )
-            return (Op.READ if name in _READS else Op.WRITE), held.file, at, result
+            op = Op.READ if name in _READS else Op.WRITE
+            self._grow(held.file, at + result, op)
+            return op, held.file, at, result
         if name in ("lseek", "_llseek"):
             held.at = result
             return Op.SEEK, held.file, result, 0
@@ -151,7 +173,7 @@ class _Reader:
 
 
 def _absolute(process: _Process, path: str) -> str:
-    return os.path.normpath(path if path.startswith("/") else f"{process.directory}/{path}")
+    return os.path.normpath(path if path.startswith("/") else f"{process.directory.rstrip('/')}/{path}")
 
 
 def read_strace(path: Path, name: str) -> Recording:
@@ -191,7 +213,7 @@ def read_strace(path: Path, name: str) -> Recording:
     return Recording(
         name,
         "strace",
-        tuple(reader.files),
+        opened_alone(reader.files, steps),
         steps,
         last - first,
         cpu_ns=int(steps.cpu_ns.sum()),

@@ -113,7 +113,7 @@ class Replay(Workload):
             ProfileFiles(
                 name=f"f{number}",
                 path=recording.files[number].path,
-                bytes=max(1, recording.files[number].bytes),
+                bytes=0 if recording.files[number].created else max(1, recording.files[number].bytes),
                 count=0,
                 share="new" if recording.files[number].created else "each",
             )

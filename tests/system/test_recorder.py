@@ -1,0 +1,284 @@
+"""The recorder on real programs: threads, children, streams, maps, a kill in the middle, programs that it cannot see into."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.datasets import DatasetSpec, materialise
+from headrace.profiles.programs import ProgramError
+from headrace.profiles.recorder import record
+from headrace.profiles.steps import Op, Recording, load
+from headrace.profiles.summary import summarise
+from headrace.workloads import kinds
+
+HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.bin"
+    path.write_bytes(os.urandom(300_000))
+    return path
+
+
+def recorded(command: list[str], tmp_path: Path) -> tuple[Recording, int]:
+    found = record(command, "job", tmp_path)
+    assert not list(tmp_path.glob(".headrace-record-*")), "raw records were left behind"
+    return found.recording, found.exit_code
+
+
+def python(code: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def reads(job: Recording, path: Path) -> list[tuple[int, int]]:
+    number = next(index for index, file in enumerate(job.files) if file.path == str(path))
+    steps = job.steps
+    chosen = (steps.file == number) & (steps.op == Op.READ) & (steps.length > 0)
+    return list(zip(steps.offset[chosen].tolist(), steps.length[chosen].tolist(), strict=True))
+
+
+def test_offsets_of_every_way_to_read(data: Path, tmp_path: Path) -> None:
+    code = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.read(fd, 100); os.lseek(fd, 5000, 0); os.read(fd, 10)
+os.pread(fd, 20, 70000); os.preadv(fd, [bytearray(30), bytearray(40)], 80000)
+other = os.dup(fd); os.close(fd); os.read(other, 7)
+"""
+    job, code_of_exit = recorded(python(code, data), tmp_path)
+    assert code_of_exit == 0
+    assert reads(job, data) == [(0, 100), (5000, 10), (70000, 20), (80000, 70), (5010, 7)]
+    assert next(file for file in job.files if file.path == str(data)).bytes == 300_000
+
+
+def test_work_and_sleep_between_reads(data: Path, tmp_path: Path) -> None:
+    code = """
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.pread(fd, 10, 0)
+end = time.thread_time() + 0.15
+while time.thread_time() < end: pass
+os.pread(fd, 10, 10)
+time.sleep(0.2)
+os.pread(fd, 10, 20)
+"""
+    job, _ = recorded(python(code, data), tmp_path)
+    steps = job.steps.take(job.steps.length == 10)
+    assert 0.14 < steps.cpu_ns[1] * 1e-9 < 0.25
+    assert steps.cpu_ns[2] * 1e-9 < 0.05
+    assert (steps.start_ns[2] - steps.end_ns[1]) * 1e-9 > 0.19
+
+
+def test_threads_children_and_programs_that_they_become(data: Path, tmp_path: Path) -> None:
+    code = """
+import os, subprocess, sys, threading
+def read(at):
+    with open(sys.argv[1], "rb", buffering=0) as file:
+        file.seek(at); file.read(11)
+threads = [threading.Thread(target=read, args=(1000 * n,)) for n in range(3)]
+[thread.start() for thread in threads]; [thread.join() for thread in threads]
+if os.fork() == 0:
+    read(50000); os._exit(0)
+os.wait()
+subprocess.run(["head", "-c", "13", sys.argv[1]], stdout=subprocess.DEVNULL)
+"""
+    job, _ = recorded(python(code, data), tmp_path)
+    found = reads(job, data)
+    assert {(0, 11), (1000, 11), (2000, 11), (50000, 11)} <= set(found)
+    assert any(length >= 13 and offset == 0 for offset, length in found)
+    assert job.processes >= 3
+
+
+def test_buffered_streams_of_the_c_library(data: Path, tmp_path: Path) -> None:
+    source = tmp_path / "streams.c"
+    source.write_text(
+        '#include <stdio.h>\nint main(int n, char **of) { char to[64]; FILE *in = fopen(of[1], "rb");\n'
+        "fread(to, 1, 10, in); fseek(in, 100000, SEEK_SET); fread(to, 1, 10, in); getc(in); fclose(in);\n"
+        'FILE *out = fopen(of[2], "wb"); for (int i = 0; i < 3000; ++i) fputs("hello\\n", out); fclose(out); return 7; }\n'
+    )
+    program, written = tmp_path / "streams", tmp_path / "out.txt"
+    subprocess.run(["cc", "-O2", "-o", program, source], check=True)
+    job, code = recorded([str(program), str(data), str(written)], tmp_path)
+    assert code == 7
+    found = reads(job, data)
+    assert found[0] == (0, 4096)
+    assert any(offset <= 100_000 < offset + length for offset, length in found[1:])
+    summary = summarise(job)
+    assert next(use for use in summary.files if use.path == str(written)).bytes_written == 18_000
+
+
+def test_pages_of_a_map_that_were_touched(data: Path, tmp_path: Path) -> None:
+    code = """
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+mapped[123456]
+mapped.close()
+"""
+    job, _ = recorded(python(code, data), tmp_path)
+    touched = job.steps.take(job.steps.op == Op.MAPPED_READ)
+    ranges = list(zip(touched.offset.tolist(), touched.length.tolist(), strict=True))
+    assert any(offset <= 123456 < offset + length for offset, length in ranges)
+    assert (job.steps.op == Op.MAP).any()
+
+
+def test_killed_in_the_middle(data: Path, tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+for n in range(5000): os.pread(fd, 16, 16 * n)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    job, exit_code = recorded(python(code, data), tmp_path)
+    assert exit_code == -9
+    assert job.exit == "killed by SIGKILL"
+    assert len(reads(job, data)) == 5000
+    assert any("was killed: the profile is whole up to there" in note for note in job.notes)
+
+
+def test_programs_that_cannot_be_recorded_are_named_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="no such program"):
+        record(["no-such-program-anywhere"], "job", tmp_path)
+    source = tmp_path / "static.c"
+    source.write_text("int main(void) { return 0; }\n")
+    static = tmp_path / "static"
+    made = subprocess.run(["cc", "-static", "-o", static, source], capture_output=True, check=False)
+    if made.returncode == 0:
+        with pytest.raises(ProgramError, match="static"):
+            record([str(static)], "job", tmp_path)
+        script = tmp_path / "script"
+        script.write_text(f"#!{static}\n")
+        script.chmod(0o755)
+        with pytest.raises(ProgramError, match=r"a script of .* static"):
+            record([str(script)], "job", tmp_path)
+    changed = tmp_path / "changed"
+    shutil.copy("/bin/cat", changed)
+    if os.geteuid() == 0:
+        os.chown(changed, 65534, 65534)
+        changed.chmod(0o4755)
+        with pytest.raises(ProgramError, match="set-uid"):
+            record([str(changed)], "job", tmp_path)
+    changed.chmod(0o644)
+    with pytest.raises(ProgramError, match=r"no permission|no such program"):
+        record([str(changed)], "job", tmp_path)
+
+
+def test_a_child_that_cannot_be_seen_is_noted(tmp_path: Path) -> None:
+    source, static = tmp_path / "static.c", tmp_path / "static"
+    source.write_text("int main(void) { return 0; }\n")
+    if subprocess.run(["cc", "-static", "-o", static, source], capture_output=True, check=False).returncode:
+        pytest.skip("no static C library")
+    job, _ = recorded(python("import subprocess, sys; subprocess.run([sys.argv[1]])", static), tmp_path)
+    assert any(f"{static} was started and is not in the profile" in note for note in job.notes)
+
+
+def test_the_command_line_keeps_the_program_s_exit_code_and_output(data: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "job.toml"
+    command = ["record", "--out", str(profile), "--hash-names", "--", "sh", "-c", f"wc -c < {data}; exit 3"]
+    ended = subprocess.run([*HEADRACE, *command], capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 3, ended.stderr
+    assert ended.stdout.strip() == "300000"
+    assert "data.bin" not in profile.read_text()
+    shown = subprocess.run(
+        [*HEADRACE, "profile", "show", str(profile), "--draw"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert (tmp_path / "job.png").exists()
+    gone = subprocess.run(
+        [*HEADRACE, "record", "--", "no-such-program-anywhere"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert gone.returncode == 2
+    assert "no such program" in gone.stderr
+    assert "Traceback" not in gone.stderr
+
+
+JOBS = """
+import sys
+from pathlib import Path
+from headrace.datasets import DatasetSpec
+from headrace.workloads import JobInput, kinds
+for kind in ("scan", "analysis", "skim"):
+    for format in ("ttree", "rntuple"):
+        part = kinds()[kind]
+        spec = DatasetSpec.model_validate({"events": 20_000, "files": 1, "format": format})
+        job = part(kind, part.Options.model_validate({"data": spec}))
+        scratch = Path(sys.argv[1]) / f"scratch-{kind}-{format}"
+        scratch.mkdir()
+        job.run(JobInput((f"{sys.argv[1]}/{kind}-{format}.root",), None, scratch, slot=0, slots=1, seed=0))
+"""
+
+
+def test_made_and_recorded_profiles_of_every_root_workload_agree(tmp_path: Path) -> None:
+    expected: dict[str, tuple[int, int, int]] = {}
+    for format in ("ttree", "rntuple"):
+        spec = DatasetSpec.model_validate({"events": 20_000, "files": 1, "format": format})
+        file = materialise(spec, tmp_path / "cache")[0]
+        for kind in ("scan", "analysis", "skim"):
+            shutil.copy(file, tmp_path / f"{kind}-{format}.root")
+            part = kinds()[kind]
+            made = part(kind, part.Options.model_validate({"data": spec})).profile(None)
+            ranges = [
+                each for step in made.steps if step["do"] == "sequence" for each in step["ranges_bytes"]
+            ]
+            written = sum(step["length_bytes"] for step in made.steps if step["do"] == "write")
+            expected[f"{kind}-{format}.root"] = len(ranges), sum(size for _, size in ranges), written
+    job, code = recorded(python(JOBS, tmp_path), tmp_path)
+    assert code == 0
+    uses = {Path(use.path).name: use for use in summarise(job).files if use.path.startswith(str(tmp_path))}
+    for name, (count, read, written) in expected.items():
+        assert uses[name].reads == pytest.approx(count, rel=0.03, abs=3), name
+        assert uses[name].bytes_read == pytest.approx(read, rel=0.03), name
+        if written:
+            scratch = f"scratch-{name.removesuffix('.root')}/"
+            made = [use for use in summarise(job).files if scratch in use.path]
+            assert sum(use.bytes_written for use in made) == pytest.approx(written, rel=0.15), name
+
+
+def test_a_recorded_job_is_replayed_and_simulated(data: Path, tmp_path: Path) -> None:
+    from headrace.profiles.steps import save
+    from headrace.workloads import JobInput
+    from headrace.workloads.replay import Replay, ReplayOptions
+
+    code = """
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY)
+for n in range(20):
+    os.pread(fd, 4096, 8192 * n)
+    end = time.thread_time() + 0.01
+    while time.thread_time() < end: pass
+    time.sleep(0.01)
+"""
+    job, _ = recorded(python(code, data), tmp_path)
+    save(job, tmp_path / "job.toml")
+    replay = Replay("job", ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml")}))
+    assert not replay.check()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    files = replay.lay_out(tmp_path / "target", 2, 1)
+    assert len(files) == 2
+    output = replay.run(JobInput(replay.cut(files, 1, 2), None, scratch, slot=1, slots=2, seed=1))
+    assert output.bytes_asked == 20 * 4096
+    duration_s = load(str(tmp_path / "job.toml")).duration_ns * 1e-9
+    assert output.results["recorded_s"] == pytest.approx(duration_s)
+    assert output.results["replayed_s"] > 0.4
+    data.unlink()
+    gone = Replay(
+        "job", ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml"), "place": "recorded"})
+    )
+    assert "is gone" in gone.check()[0].what

@@ -1,0 +1,334 @@
+"""Job profiles: kept and read back, on one line, in numbers, imported, exported, as steps of the simulator and as operations."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.catalog import entry, names
+from headrace.errors import HeadraceError, StudyError
+from headrace.profiles.exporting import export
+from headrace.profiles.importing import read
+from headrace.profiles.picture import draw
+from headrace.profiles.primitives import primitives
+from headrace.profiles.replaying import Replayer
+from headrace.profiles.scenario import scenario_steps
+from headrace.profiles.steps import Op, RecordedFile, Recording, columns, load, save, steps_path
+from headrace.profiles.summary import covered_bytes, summarise
+from headrace.profiles.timeline import timeline
+from headrace.workloads.replay import Replay, ReplayOptions
+
+MS = 1_000_000
+
+# start, end, thread, op, file, offset, length, cpu
+ROWS: list[tuple[int, ...]] = [
+    (10 * MS, 11 * MS, 0, Op.OPEN, 0, 0, 0, 4 * MS),
+    (12 * MS, 14 * MS, 0, Op.READ, 0, 0, 1000, 1 * MS),
+    (15 * MS, 16 * MS, 0, Op.READ, 1, 0, 77, 1 * MS),
+    (30 * MS, 31 * MS, 0, Op.READ, 0, 1000, 1000, 10 * MS),
+    (40 * MS, 42 * MS, 0, Op.READ, 0, 500, 100, 0),
+    (50 * MS, 51 * MS, 0, Op.WRITE, 2, 0, 300, 8 * MS),
+    (60 * MS, 61 * MS, 0, Op.CLOSE, 0, 0, 0, 0),
+]
+FILES = (
+    RecordedFile("/data/events.root", 5000),
+    RecordedFile("/usr/lib/libx.so", 800, software=True),
+    RecordedFile("/data/out.root", 0, created=True),
+)
+
+
+def recording(rows: list[tuple[int, ...]] = ROWS) -> Recording:
+    return Recording("job", "test", FILES, columns(rows), 100 * MS, cpu_ns=24 * MS)
+
+
+def faults_of(error: StudyError) -> str:
+    return "\n".join(str(fault) for fault in error.faults)
+
+
+def test_a_profile_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    save(recording(), path)
+    back = load(str(path))
+    assert {file.path for file in back.files} == {file.path for file in FILES}
+    assert [file.software for file in back.files] == [False, False, True]
+    of_file = {file.path: number for number, file in enumerate(back.files)}
+    assert back.steps.file.tolist() == [of_file[FILES[row[4]].path] for row in ROWS]
+    assert back.steps.offset.tolist() == [row[5] for row in ROWS]
+    assert back.duration_ns == 100 * MS
+    assert 'role = "software"' not in path.read_text()
+
+
+def test_hashed_names_say_nothing_but_their_ending(tmp_path: Path) -> None:
+    save(recording().hashed(), tmp_path / "job.toml")
+    text = (tmp_path / "job.toml").read_text()
+    assert "events" not in text
+    assert text.count('.root"') == 2
+
+
+def test_a_newer_profile_and_one_without_its_steps_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    save(recording(), path)
+    path.write_text(path.read_text().replace("version = 1\n", "version = 2\n"))
+    with pytest.raises(StudyError) as found:
+        load(str(path))
+    assert re.search(r"job\.toml:3.*newer Headrace: version 2", faults_of(found.value))
+    other = tmp_path / "other.toml"
+    save(recording(), other)
+    steps_path(other).unlink()
+    with pytest.raises(StudyError) as found:
+        load(str(other))
+    assert "are gone" in faults_of(found.value)
+    with pytest.raises(HeadraceError, match="not recorded"):
+        load("cms-tau-analysis")
+
+
+def test_one_thread_s_line_keeps_all_time() -> None:
+    line = timeline(recording().steps, FILES, 100 * MS)
+    assert [Op(op).name for op in line.steps.op] == ["OPEN", "READ", "READ", "READ", "WRITE", "CLOSE"]
+    calls = int((line.steps.end_ns - line.steps.start_ns).sum())
+    total = int(line.work_ns.sum() + line.wait_ns.sum()) + line.work_after_ns + line.wait_after_ns + calls
+    assert total == 100 * MS
+    # The read of a library is left out, what it took is not: 1 ms of the time between is sleep.
+    assert line.work_ns.tolist()[:3] == [4 * MS, 1 * MS, 11 * MS]
+    assert line.wait_ns.tolist()[:3] == [6 * MS, 0, 5 * MS]
+
+
+def test_threads_that_overlap_come_one_after_the_other() -> None:
+    rows = [
+        (0, 1 * MS, 0, Op.OPEN, 0, 0, 0, 0),
+        (10 * MS, 30 * MS, 1, Op.READ, 0, 0, 1000, 0),
+        # This thread worked for 40 ms meanwhile.
+        (41 * MS, 42 * MS, 0, Op.READ, 0, 2000, 10, 40 * MS),
+    ]
+    line = timeline(columns(rows), FILES, 50 * MS)
+    assert line.work_ns.tolist() == [0, 9 * MS, 11 * MS]
+    assert int(line.wait_ns.sum()) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 50), st.integers(0, 20), st.integers(0, 3), st.integers(0, 50)),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_no_time_is_lost_and_none_invented(steps: list[tuple[int, int, int, int]]) -> None:
+    """Gaps of each thread, lengths of calls, CPU times up to the gap: whatever they are, the line adds up."""
+    at: dict[int, int] = {}
+    rows: list[tuple[int, ...]] = []
+    for gap, length, thread, work in steps:
+        start = at.get(thread, 0) + gap
+        at[thread] = start + length
+        rows.append((start, start + length, thread, Op.READ, 0, 0, 10, min(work, gap)))
+    duration = max(at.values()) + 5
+    line = timeline(columns(rows), FILES, duration)
+    assert (line.work_ns >= 0).all()
+    assert (line.wait_ns >= 0).all()
+    outside = int(line.work_ns.sum() + line.wait_ns.sum()) + line.work_after_ns + line.wait_after_ns
+    covered = covered_bytes(line.steps.start_ns, line.steps.end_ns - line.steps.start_ns)
+    assert outside + covered == duration
+
+
+def test_the_summary_counts() -> None:
+    found = summarise(recording())
+    assert (found.reads, found.bytes_read, found.bytes_unique) == (3, 2100, 2000)
+    assert (found.writes, found.bytes_written) == (1, 300)
+    assert found.sequential_fraction == 0.5
+    assert found.software_bytes == 77
+    assert found.files[0].path == "/data/events.root"
+    assert found.reuse == pytest.approx(1.05)
+
+
+def test_pictures_are_small_and_of_two_kinds(tmp_path: Path) -> None:
+    many = [(n * MS, n * MS + 1000, 0, Op.READ, 0, n * 7919 % 100_000, 4096, 0) for n in range(50_000)]
+    for ending in ("png", "svg"):
+        draw(recording(many), tmp_path / f"job.{ending}")
+        assert 10_000 < (tmp_path / f"job.{ending}").stat().st_size < 2_000_000
+    with pytest.raises(HeadraceError, match=r"\.png or a \.svg"):
+        draw(recording(), tmp_path / "job.gif")
+
+
+def test_steps_of_the_simulator_hold_every_read_in_order() -> None:
+    steps = scenario_steps(recording(), ["in", "lib", "out"])
+    reads = next(step for step in steps if step["do"] == "sequence")
+    assert reads["ranges_bytes"] == [[0, 1000], [1000, 1000], [500, 100]]
+    written = [step for step in steps if step.get("op") == "write"]
+    assert written[0]["ranges_bytes"] == [[0, 300]]
+    fast = scenario_steps(recording(), ["in", "lib", "out"], as_fast_as_it_goes=True)
+    assert not any(step["do"] in ("compute", "wait") or "cpu_ns" in step for step in fast)
+
+
+@pytest.mark.parametrize("name", list(names("profiles")))
+def test_profiles_of_the_catalog_can_be_replayed_or_say_why_not(name: str) -> None:
+    table = entry("profiles", name).table
+    replay = Replay("job", ReplayOptions.model_validate({"profile": name}))
+    sizes = {each.name: each.bytes for each in table.files}
+    if replay.check():
+        with pytest.raises(HeadraceError, match="cannot be replayed"):
+            list(primitives(table.steps, sizes, 1))
+        return
+    for each, _ in zip(primitives(table.steps, sizes, 1), range(2000), strict=False):
+        if each.do == "read":
+            assert 0 <= each.offset_bytes <= max(0, sizes[each.file] - 1)
+
+
+def test_replay_reads_and_writes_what_the_profile_says(tmp_path: Path) -> None:
+    source, made = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(bytes(5000))
+    steps = scenario_steps(recording(), ["in", "lib", "out"])
+    done = Replayer({"in": source, "out": made}, new=frozenset({"out"})).run(
+        primitives(steps, {"in": 5000}, 1)
+    )
+    assert (done.bytes_asked, done.bytes_unique, done.read_calls) == (2100, 2000, 3)
+    assert made.stat().st_size == 300
+    assert done.work_ns + done.wait_ns >= 90 * MS
+    source.unlink()
+    with pytest.raises(HeadraceError, match=r"in: the file is gone"):
+        Replayer({"in": source, "out": made}, new=frozenset({"out"})).run(primitives(steps, {"in": 5000}, 1))
+
+
+STRACE = """\
+100   1763770000.000100 openat(AT_FDCWD, "in.txt", O_RDONLY) = 3 <0.000020>
+100   1763770000.000200 read(3, "hello"..., 4096) = 4096 <0.000010>
+100   1763770000.000400 clone(child_stack=NULL, flags=CLONE_CHILD_CLEARTID|SIGCHLD) = 101 <0.000100>
+101   1763770000.000500 read(3, "hello"..., 4096) = 1000 <0.000010>
+100   1763770000.000600 pread64(3,  <unfinished ...>
+101   1763770000.000650 openat(AT_FDCWD, "/data/gone", O_RDONLY) = -1 ENOENT (No such file or directory) <0.000010>
+100   1763770000.000700 <... pread64 resumed>"abc"..., 512, 8192) = 512 <0.000080>
+101   1763770000.000800 openat(AT_FDCWD, "/data/out", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 4 <0.000010>
+101   1763770000.000900 write(4, "x"..., 77) = 77 <0.000010>
+100   1763770000.001000 close(3) = 0 <0.000005>
+100   1763770000.002000 +++ exited with 0 +++
+"""
+
+DARSHAN = """\
+# darshan log version: 3.41
+# exe: ./ior -a POSIX
+# nprocs: 2
+# run time: 1.5000
+# DXT, file_id: 14388265063268455899, file_name: /scratch/a file
+# DXT, rank: 0, hostname: node1
+# DXT, write_count: 1, read_count: 1
+# DXT, mnt_pt: /, fs_type: ext4
+# Module    Rank  Wt/Rd  Segment          Offset       Length    Start(s)      End(s)
+ X_POSIX       0  write        0               0      262144      0.0029      0.0032
+ X_POSIX       1   read        0          262144        1000      0.5000      0.7500
+ X_MPIIO       1   read        0          262144        1000      0.5000      0.7500
+"""
+
+XROOTD = """\
+94,Open,1763770000.100000000,root://host//data/a.root;16;0;0,1763770000.200000000,[SUCCESS],
+94,Stat,1763770000.210000000,false;0,1763770000.220000000,[SUCCESS],9000;48;1;1;1;0644;a;b;
+94,Read,1763770000.300000000,100;50;0,1763770000.310000000,[SUCCESS],50
+94,VectorRead,1763770000.400000000,0;10;5000;20;0,1763770000.500000000,[SUCCESS],30;0;10;5000;20
+94,Read,1763770000.600000000,100;50;0,1763770000.610000000,[ERROR] Operation expired,
+94,Close,1763770000.700000000,0,1763770000.710000000,[SUCCESS],
+"""
+
+
+def imported(tmp_path: Path, text: str) -> Recording:
+    (tmp_path / "trace").write_text(text)
+    return read(tmp_path / "trace", "job")
+
+
+def moves(job: Recording) -> list[tuple[str, str, int, int]]:
+    steps = job.steps
+    return [
+        (Op(op).name, job.files[file].path, offset, length)
+        for op, file, offset, length in zip(
+            steps.op.tolist(), steps.file.tolist(), steps.offset.tolist(), steps.length.tolist(), strict=True
+        )
+        if length
+    ]
+
+
+def test_strace_with_children_and_calls_that_others_interrupt(tmp_path: Path) -> None:
+    job = imported(tmp_path, STRACE)
+    assert moves(job) == [
+        ("READ", "/in.txt", 0, 4096),
+        ("READ", "/in.txt", 4096, 1000),
+        ("READ", "/in.txt", 8192, 512),
+        ("WRITE", "/data/out", 0, 77),
+    ]
+    assert job.processes == 2
+    assert job.files[1].created
+    assert int((job.steps.end_ns - job.steps.start_ns)[3]) == 80_000
+
+
+def test_darshan_s_ranks_are_threads_and_mpi_io_counts_once(tmp_path: Path) -> None:
+    job = imported(tmp_path, DARSHAN)
+    assert moves(job) == [("WRITE", "/scratch/a file", 0, 262144), ("READ", "/scratch/a file", 262144, 1000)]
+    assert job.steps.thread.tolist() == [0, 1]
+    assert job.duration_ns == 1_500_000_000
+
+
+def test_xrootd_s_vectors_are_reads_and_failures_left_out(tmp_path: Path) -> None:
+    job = imported(tmp_path, XROOTD)
+    assert [move[2:] for move in moves(job)] == [(100, 50), (0, 10), (5000, 20)]
+    assert job.files[0].bytes == 9000
+    assert any("1 actions that failed" in note for note in job.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("what is this\n", "none of the formats"),
+        (DARSHAN + " X_POSIX 0 read 0 here 10 0.1 0.2\n", r"trace:13"),
+        (XROOTD + "nonsense\n", r"trace:7"),
+    ],
+)
+def test_what_cannot_be_imported_is_said_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(StudyError) as found:
+        imported(tmp_path, text)
+    assert re.search(said, faults_of(found.value))
+
+
+def test_exports_hold_every_read(tmp_path: Path) -> None:
+    job = recording()
+    assert export(job, tmp_path / "job.csv", "csv") == 6
+    assert (
+        (tmp_path / "job.csv").read_text().splitlines()[2].endswith("0,read,/data/events.root,0,1000,1000000")
+    )
+    assert export(job, tmp_path / "job.log", "fio") == 4
+    assert "12 /data/events.root read 0 1000" in (tmp_path / "job.log").read_text()
+    with pytest.raises(HeadraceError, match="unknown format"):
+        export(job, tmp_path / "x", "otf2")
+
+
+def test_bytes_read_twice_count_once() -> None:
+    offset = np.array([0, 50, 500, 0], np.int64)
+    length = np.array([100, 100, 10, 10], np.int64)
+    assert covered_bytes(offset, length) == 160
+    assert covered_bytes(offset[:0], length[:0]) == 0
+
+
+def test_a_profile_is_a_workload_of_the_simulator(tmp_path: Path) -> None:
+    from headrace import _core
+
+    save(recording(), tmp_path / "job.toml")
+    job = Replay("job", ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml")})).profile(None)
+    drive = entry("drives", "samsung-870-evo-1tb").table
+    node = entry("nodes", "generic-node").table.part() | {
+        "name": "n",
+        "network": entry("links", "1-gbe").table.part(),
+        "volumes": [{"name": "v", "storage": {"drives": [drive]}, "filesystem": {"kind": "ext4"}}],
+    }
+    files = [{**each, "on": {"volume": "v"}, "count": 1} for each in job.files]
+    scenario = {
+        "nodes": [node],
+        "files": files,
+        "profiles": [{"name": "job", "steps": job.steps}],
+        "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}},
+    }
+    outcome = json.loads(_core.simulate_json(json.dumps(scenario)))["jobs"][0]
+    assert outcome["bytes"]["asked_bytes"] == 2100
+    # CPU time and sleep as recorded; the calls themselves take what the drive takes.
+    assert 0.09 < (outcome["end_ns"] - outcome["start_ns"]) * 1e-9 < 0.12
