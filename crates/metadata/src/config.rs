@@ -222,6 +222,7 @@ impl Config {
         let mut same = self.clone();
         (same.clients, same.first_client, same.clients_total) = (0, 0, Some(self.total()));
         same.meeting = None;
+        same.directory = PathBuf::new(); // nodes can have it mounted at places of their own
         same.phases.sort();
         let text = serde_json::to_string(&same).unwrap_or_default();
         // FNV-1a: the same in every build.
