@@ -98,7 +98,9 @@ def codecs() -> dict[str, tuple[float, float]]:
         middle = time.process_time()
         for page, small in zip(pages, packed, strict=True):
             if len(small) < len(page):
-                made.decompress(small[9:], len(page)) if name != "lz4" else made.decompress(small[17:], len(page))
+                made.decompress(small[9:], len(page)) if name != "lz4" else made.decompress(
+                    small[17:], len(page)
+                )
         end = time.process_time()
         found[name] = ((end - middle) * 1e9 / size, (middle - begin) * 1e9 / size)
     return found

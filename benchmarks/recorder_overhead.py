@@ -1,0 +1,107 @@
+"""What `headrace record` costs the job that it records, and how far a replay keeps to the recorded time: on this machine, in one run.
+
+1. CPU time and wall time of the analysis workload (a warm file, imports done before) with the recorder preloaded against without, in
+   turn, medians of several: the goal is below 3 %;
+2. the time of one recorded read against a plain one, in a loop of cached reads: the worst that a program can see;
+3. a replay of the recorded job on the same files, against the recorded time: the goal is within 5 %.
+
+Run it on an otherwise idle machine: `python benchmarks/recorder_overhead.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from headrace.datasets import DatasetSpec, materialise
+from headrace.profiles.recorder import LIBRARY, record
+from headrace.profiles.steps import save
+from headrace.system.own_programs import own_library
+from headrace.workloads import JobInput
+from headrace.workloads.replay import Replay, ReplayOptions
+
+ANALYSIS = """
+import sys, time
+from pathlib import Path
+from headrace.datasets import DatasetSpec
+from headrace.workloads import JobInput, kinds
+part = kinds()["analysis"]
+spec = DatasetSpec.model_validate({"events": int(sys.argv[2]), "files": 1})
+job = part("analysis", part.Options.model_validate({"data": spec}))
+job.warm()
+file = JobInput((sys.argv[1],), None, Path("/nonexistent"), slot=0, slots=1, seed=0)
+job.run(file)
+wall, cpu = time.perf_counter(), time.process_time()
+job.run(file)
+print(time.perf_counter() - wall, time.process_time() - cpu)
+"""
+
+LOOP = """
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY)
+for _ in range(2):
+    begin = time.process_time()
+    for n in range(200_000): os.pread(fd, 4096, 0)
+    took = time.process_time() - begin
+print(took / 200_000 * 1e9, 0)
+"""
+
+
+def run(code: str, arguments: list[str], recorder: Path | None) -> tuple[float, float]:
+    """The two numbers that a program prints, run with or without the recorder."""
+    with tempfile.TemporaryDirectory() as directory:
+        environment = dict(os.environ)
+        if recorder is not None:
+            environment |= {"LD_PRELOAD": str(recorder), "HEADRACE_RECORD_DIR": directory}
+        command = [sys.executable, "-c", code, *arguments]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    first, second = ended.stdout.split()
+    return float(first), float(second)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=60_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    recorder = own_library(LIBRARY)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        file = materialise(DatasetSpec.model_validate({"events": given.events, "files": 1}), place)[0]
+        pairs = [
+            (
+                run(ANALYSIS, [str(file), str(given.events)], None),
+                run(ANALYSIS, [str(file), str(given.events)], recorder),
+            )
+            for _ in range(given.rounds)
+        ]
+        for index, name in ((0, "wall time"), (1, "CPU time")):
+            plain = statistics.median(each[0][index] for each in pairs)
+            seen = statistics.median(each[1][index] for each in pairs)
+            print(
+                f"analysis, {name}: {plain:.3f} s, recorded {seen:.3f} s: {seen / plain - 1:+.2%} (goal: below 3 %)"
+            )
+        (plain_ns, _), (seen_ns, _) = (run(LOOP, [str(file)], each) for each in (None, recorder))
+        print(f"a cached read of 4 KiB: {plain_ns:.0f} ns of CPU, recorded {seen_ns:.0f} ns")
+        found = record([sys.executable, "-c", ANALYSIS, str(file), str(given.events)], "analysis", place)
+        profile = place / "analysis.toml"
+        save(found.recording, profile)
+        options = ReplayOptions.model_validate({"profile": str(profile), "place": "recorded"})
+        scratch = place / "scratch"
+        scratch.mkdir()
+        output = Replay("job", options).run(JobInput((), None, scratch, slot=0, slots=1, seed=0))
+        recorded_s, replayed_s = output.results["recorded_s"], output.results["replayed_s"]
+        waited_s = found.recording.cpu_wait_ns * 1e-9
+        print(
+            f"replay: {replayed_s:.3f} s, recorded {recorded_s:.3f} s, of which {waited_s:.3f} s waiting for a CPU:"
+            f" {replayed_s / (recorded_s - waited_s) - 1:+.2%} of the rest (goal: within 5 %)"
+        )
+
+
+if __name__ == "__main__":
+    main()
