@@ -1,0 +1,246 @@
+//! Every format says the same of the same requests; what is damaged is told by its place, and the rest is kept.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use headrace_blocktrace::blktrace::{files_of_run, Writer};
+use headrace_blocktrace::damage::{Damage, Damages};
+use headrace_blocktrace::event::{device_number, Action, Event, Op};
+use headrace_blocktrace::source::open;
+use proptest::prelude::*;
+
+const DEVICE: u32 = 8 << 20;
+
+fn event(time_ns: u64, action: Action, op: Op, sector: u64, sectors: u32) -> Event {
+    Event { time_ns, sector, sectors, pid: 697, device: DEVICE, action, op }
+}
+
+fn read(files: &[PathBuf]) -> Result<(Vec<Event>, Damages), Box<Damage>> {
+    let mut source = open(files)?;
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    loop {
+        batch.clear();
+        source.fill(&mut batch);
+        if batch.is_empty() {
+            return Ok((all, source.damages().clone()));
+        }
+        all.extend_from_slice(&batch);
+    }
+}
+
+fn written(place: &Path, name: &str, events: &[Event]) -> PathBuf {
+    let path = place.join(name);
+    let mut writer = Writer::new(std::fs::File::create(&path).unwrap(), 0);
+    for event in events {
+        writer.event(event, b"cat\0garbage").unwrap();
+    }
+    path
+}
+
+fn of_text(text: &str) -> Result<(Vec<Event>, Damages), Box<Damage>> {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("trace");
+    std::fs::write(&path, text).unwrap();
+    read(&[path])
+}
+
+fn three() -> Vec<Event> {
+    vec![
+        event(200_000_000, Action::Issue, Op::Read, 8, 8),
+        event(201_000_000, Action::Issue, Op::Write, 4096, 16),
+        event(202_500_000, Action::Complete, Op::Read, 8, 8),
+    ]
+}
+
+#[test]
+fn text_of_blkparse_tracefs_and_perf_say_the_same() {
+    let blkparse = "  8,0    3        2     0.200000000   697  D   R 8 + 8 [cat]\n  8,0    1        3     0.201000000   697  D  WS 4096 + 16 \
+                    [cat]\n  8,0    1        5     0.202500000   697  C   R 8 + 8 [0]\nCPU0 (8,0):\n Reads Queued:           1,        4KiB\n";
+    let tracefs = "# tracer: nop\n     my cat-697     [001] ..... 0.200000000: block_rq_issue: 8,0 R 4096 () 8 + 8 none,0,0 [cat]\n     \
+                   my cat-697 (697) [001] d..1. 0.201000000: block_rq_issue: 8,0 WS 8192 () 4096 + 16 none,0,0 [cat]\n  <idle>-697 [000] d.h.. \
+                   0.202500000: block_rq_complete: 8,0 R () 8 + 8 none,0,0 [0]\n";
+    let perf = "my cat   697 [001]     0.200000000: block:block_rq_issue: 8,0 R 4096 () 8 + 8 [cat]\nmy cat   697 [001]     0.201000000: \
+                block:block_rq_issue: 8,0 WS 8192 () 4096 + 16 [cat]\nswapper   697 [000]     0.202500000: block:block_rq_complete: 8,0 R () 8 + 8 \
+                [0]\n";
+    for text in [blkparse, tracefs, perf] {
+        let (events, damages) = of_text(text).unwrap();
+        assert_eq!(events, three(), "{text}");
+        assert_eq!(damages.count, 0, "{damages:?}");
+    }
+}
+
+#[test]
+fn iolog_and_csv_are_in_the_order_of_time() {
+    let iolog = "fio version 3 iolog\n0 f add\n0 f open\n5 f read 4096 4096\n3 f write 0 512\n9 f sync 0 0\n";
+    let (events, damages) = of_text(iolog).unwrap();
+    let times: Vec<u64> = events.iter().map(|event| event.time_ns).collect();
+    assert_eq!((times, damages.count), (vec![3000, 5000, 9000], 0));
+    let csv = "time_ns,op,sector,sectors,response_ns\n0,read,8,8,500\n100,write,64,8,100\n300,flush,0,0,\n";
+    let (events, _) = of_text(csv).unwrap();
+    let seen: Vec<(u64, Action)> = events.iter().map(|event| (event.time_ns, event.action)).collect();
+    use Action::{Complete, Issue};
+    assert_eq!(seen, vec![(0, Issue), (100, Issue), (200, Complete), (300, Issue), (500, Complete)]);
+}
+
+#[test]
+fn the_files_of_all_cpus_are_merged_by_time() {
+    let place = tempfile::tempdir().unwrap();
+    let all = three();
+    written(place.path(), "sda.blktrace.0", &[all[0], all[2]]);
+    written(place.path(), "sda.blktrace.1", &[all[1]]);
+    std::fs::write(place.path().join("sda.blktrace.2"), b"").unwrap();
+    for named in ["sda", "sda.blktrace.1"] {
+        let files = files_of_run(&place.path().join(named));
+        assert_eq!(files.len(), 3);
+        assert_eq!(read(&files).unwrap().0, all);
+    }
+}
+
+#[test]
+fn a_trace_of_the_other_byte_order_is_read() {
+    let place = tempfile::tempdir().unwrap();
+    let path = written(place.path(), "trace", &three());
+    let mut bytes = std::fs::read(&path).unwrap();
+    let mut at = 0;
+    while at < bytes.len() {
+        let payload = usize::from(u16::from_ne_bytes([bytes[at + 46], bytes[at + 47]]));
+        for (offset, size) in
+            [(0, 4), (4, 4), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 4), (44, 2), (46, 2)]
+        {
+            bytes[at + offset..at + offset + size].reverse();
+        }
+        at += 48 + payload;
+    }
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(read(&[path]).unwrap().0, three());
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_what_may_be_one() {
+    let newer = [0x08u8, 0x74, 0x61, 0x65].iter().copied().chain([0; 60]).collect::<Vec<u8>>();
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("newer");
+    std::fs::write(&path, newer).unwrap();
+    let refused = read(std::slice::from_ref(&path)).unwrap_err();
+    assert_eq!((refused.given.as_str(), refused.allowed.as_str()), ("8", "7"));
+    assert!(of_text("").unwrap_err().problem.contains("empty"));
+    assert_eq!(of_text("hello\n").unwrap_err().line, 1);
+    assert_eq!(of_text("fio version 9 iolog\n").unwrap_err().given, "9");
+    assert!(read(&[place.path().join("nothing")]).unwrap_err().problem.contains("No such file"));
+}
+
+#[test]
+fn a_broken_line_is_told_and_the_others_are_kept() {
+    let (events, damages) =
+        of_text("time_ns,op,sector,sectors\n0,read,8,8\n5,reed,8,8\n9,read,8,8\n").unwrap();
+    assert_eq!(events.len(), 2);
+    assert_eq!((damages.count, damages.first[0].line, damages.first[0].field.as_str()), (1, 3, "op"));
+    let lost = "  cat-1 [000] ..... 1.0: block_rq_issue: 8,0 R 4096 () 8 + 8 [cat]\nCPU:1 [LOST 42 EVENTS]\n";
+    let (events, damages) = of_text(lost).unwrap();
+    assert_eq!((events.len(), damages.count), (1, 1));
+}
+
+#[test]
+fn bytes_between_records_are_skipped_and_told() {
+    let place = tempfile::tempdir().unwrap();
+    let path = written(place.path(), "trace", &three());
+    let whole = std::fs::read(&path).unwrap();
+    // After the name's record (48 + 16) and the first event's.
+    let cut = 48 + 16 + 48;
+    let broken = [&whole[..cut], &[0xAA; 100][..], &whole[cut..]].concat();
+    std::fs::write(&path, broken).unwrap();
+    let (events, damages) = read(&[path]).unwrap();
+    assert_eq!(events, three());
+    assert_eq!((damages.count, damages.first[0].offset), (1, cut as u64));
+    assert!(damages.first[0].problem.starts_with("100 bytes"), "{:?}", damages.first[0]);
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let action = prop_oneof![
+        Just(Action::Queue),
+        Just(Action::Merge),
+        Just(Action::Issue),
+        Just(Action::Requeue),
+        Just(Action::Complete)
+    ];
+    let op = prop_oneof![Just(Op::Read), Just(Op::Write), Just(Op::Flush), Just(Op::Discard)];
+    (0u64..1 << 40, action, op, 0u64..1 << 40, 1u32..4096, 1u32..9).prop_map(
+        |(time_ns, action, op, sector, sectors, pid)| {
+            let (sector, sectors) = if op == Op::Flush { (0, 0) } else { (sector, sectors) };
+            Event { time_ns, sector, sectors, pid, device: device_number(259, 3), action, op }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read(mut events in prop::collection::vec(any_event(), 1..200)) {
+        events.sort_by_key(|event| event.time_ns);
+        let place = tempfile::tempdir().unwrap();
+        let path = written(place.path(), "trace", &events);
+        let (found, damages) = read(&[path]).unwrap();
+        prop_assert_eq!(found, events);
+        prop_assert_eq!(damages.count, 0);
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_keeps_every_whole_record(cut in 0usize..400) {
+        let place = tempfile::tempdir().unwrap();
+        let path = written(place.path(), "trace", &three());
+        let whole = std::fs::read(&path).unwrap();
+        let cut = cut.min(whole.len());
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let kept = [48 + 16 + 48, 48 + 16 + 96, 48 + 16 + 144].iter().filter(|end| **end <= cut).count();
+        match read(&[path]) {
+            Ok((events, damages)) => {
+                prop_assert_eq!(&events[..], &three()[..kept]);
+                let at_an_end = [64, 64 + 48, 64 + 96, 64 + 144].contains(&cut);
+                prop_assert_eq!(damages.count, u64::from(!at_an_end));
+                if let Some(damage) = damages.first.first() {
+                    prop_assert!(damage.offset as usize <= cut);
+                }
+            }
+            Err(_) => prop_assert!(cut < 4),
+        }
+    }
+
+    #[test]
+    fn nonsense_in_a_binary_trace_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..2000), at in 0usize..208) {
+        let place = tempfile::tempdir().unwrap();
+        let path = written(place.path(), "trace", &three());
+        let mut all = std::fs::read(&path).unwrap();
+        for (place, byte) in all[at.max(4)..].iter_mut().zip(&bytes) {
+            *place = *byte;
+        }
+        all.extend(bytes);
+        std::fs::write(&path, all).unwrap();
+        let _ = read(&[path]);
+    }
+
+    #[test]
+    fn nonsense_in_text_never_panics(
+        head in prop_oneof![
+            Just("fio version 3 iolog\n"), Just("fio version 2 iolog\n"), Just("time_ns,op,sector,sectors,pid,queue_ns,complete_ns,device\n"),
+            Just("8,0 1 1 0.1 1 D R 8 + 8 [x]\n"), Just(" x-1 [0] 1.0: block_rq_issue: 8,0 R 0 () 8 + 8 [x]\n"),
+        ],
+        lines in prop::collection::vec("[ -~é]{0,60}|[0-9,. +:\\[\\]a-zR-W]{0,80}|x-1 \\[0\\] 9[0-9.]{1,30}: block_(rq_issue|bio_queue|rq_complete): [0-9, RWF+]{0,40}", 0..30),
+    ) {
+        let mut text = head.to_owned();
+        lines.iter().for_each(|line| { text.push_str(line); text.push('\n'); });
+        let (events, _) = of_text(&text).unwrap();
+        prop_assert!(events.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
+    }
+}
+
+#[test]
+fn a_line_without_end_does_not_fill_the_memory() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("trace");
+    let mut out = std::fs::File::create(&path).unwrap();
+    out.write_all(b"time_ns,op,sector,sectors\n").unwrap();
+    out.write_all(&vec![b'7'; 1 << 20]).unwrap();
+    let (events, damages) = read(&[path]).unwrap();
+    assert!(events.is_empty() && damages.count >= 1);
+}
