@@ -1,6 +1,7 @@
 """Fits a drive's free parameters to what fio measured on the real one, and says which of them the data cannot determine.
 
-Least squares on the logarithm of model/measured (scipy, trust region), over parameters scaled to their bounds. A parameter that
+Least squares on the logarithm of model/measured (scipy, trust region), over parameters scaled to their bounds, in stages: rates from
+sequential loads, seek and overhead from random reads one at a time (the data sheet believed), reordering from queues. A parameter that
 moves no result by more than `LEAST_EFFECT` over its whole range, or whose standard error stays above `MOST_ERROR` of its range, is
 not determined: it keeps the value that the drive's table gives, and is named.
 """
@@ -20,7 +21,7 @@ from scipy.optimize import least_squares
 
 from headrace.catalog import Entry
 from headrace.drives.fio import Observed, read_fio_results
-from headrace.drives.running import run_drive
+from headrace.drives.running import Load, run_drive
 from headrace.errors import Fault, StudyError
 
 LEAST_EFFECT = 0.01
@@ -42,6 +43,8 @@ class Parameter:
     high: float
     logarithmic: bool = False
     whole: bool = False
+    believed: float | None = None
+    """How far off the table's value may well be, as a factor (1.1: a tenth); a data sheet is believed before it is moved."""
 
     @property
     def name(self) -> str:
@@ -54,6 +57,12 @@ class Parameter:
         if self.logarithmic:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
+
+    def doubt(self) -> float:
+        """`believed` on the scale; infinite where nothing is believed."""
+        if self.believed is None or not self.logarithmic:
+            return math.inf
+        return math.log(self.believed) / math.log(self.high / self.low)
 
     def value(self, scaled: float) -> float:
         """The other way."""
@@ -68,9 +77,9 @@ class Parameter:
 
 FREE: dict[str, tuple[Parameter, ...]] = {
     "hdd": (
-        Parameter(("controller_overhead_us",), 10, 2000, logarithmic=True),
-        Parameter(("seek", "average_ms"), 1.0, 20.0, logarithmic=True),
-        Parameter(("seek", "track_to_track_ms"), 0.1, 4.0, logarithmic=True),
+        Parameter(("controller_overhead_us",), 10, 2000, logarithmic=True, believed=3.0),
+        Parameter(("seek", "average_ms"), 1.0, 20.0, logarithmic=True, believed=1.1),
+        Parameter(("seek", "track_to_track_ms"), 0.1, 4.0, logarithmic=True, believed=1.1),
         Parameter(("write_settle_ms",), 0.0, 3.0),
         Parameter(("queue", "reordering"), 0.0, 1.0),
         Parameter(("rates", "outer_bytes_per_s"), 2e7, 4e8, logarithmic=True),
@@ -85,6 +94,29 @@ FREE: dict[str, tuple[Parameter, ...]] = {
     ),
 }
 """What a data sheet does not say, by kind of drive. Only fields that the drive's table has are fitted."""
+
+
+def _sequential(load: Load) -> bool:
+    return load.rw in ("read", "write", "rw", "readwrite")
+
+
+STAGES: dict[str, tuple[tuple[str, Callable[[Load], bool], tuple[str, ...]], ...]] = {
+    "hdd": (
+        ("rates, from sequential loads", _sequential, ("rates.outer_bytes_per_s", "rates.inner_bytes_per_s")),
+        (
+            "seek and overhead, from random reads one at a time",
+            lambda load: load.rw == "randread" and load.iodepth * load.numjobs == 1,
+            ("seek.average_ms", "controller_overhead_us", "seek.track_to_track_ms"),
+        ),
+        (
+            "reordering, from random reads in a queue",
+            lambda load: load.rw == "randread" and load.iodepth * load.numjobs > 1,
+            ("queue.reordering",),
+        ),
+    ),
+}
+"""What is fitted to which loads, one stage after the other: overhead, seek and reordering would make up for one another. What no stage
+determines is tried on all loads at the end."""
 
 
 @dataclass(frozen=True)
@@ -263,13 +295,19 @@ def _fit(
             why[each.name] = "no result given depends on it"
         else:
             left.append(each)
-    left, at, errors = _chosen(table, left, start, observed, base, say)
+    fitted, errors = copy.deepcopy(table), dict[str, float]()
+    for _, belongs, names in (*STAGES.get(str(table["kind"]), ()), ("the rest", lambda _: True, None)):
+        wanted = [each for each in left if each.name not in errors and (names is None or each.name in names)]
+        jobs = [job for job in observed if belongs(job.load)]
+        if wanted and jobs:
+            taken, at, found = _chosen(fitted, wanted, start, jobs, _logs(fitted, jobs), say)
+            fitted = _with(fitted, taken, at)
+            errors |= found
     for each in free:
         if each.name not in errors:
             why.setdefault(
                 each.name, "the results given cannot tell it from the other parameters, or agree without it"
             )
-    fitted = _with(table, left, at) if left else copy.deepcopy(table)
     parameters: list[Fitted] = []
     for each in free:
         before, value = float(_get(table, each.path)), float(_get(fitted, each.path))
@@ -304,11 +342,11 @@ def _chosen(
                 continue
             tried = [*taken, each]
             say(f"fitting {', '.join(one.name for one in tried)}")
-            found = _least(table, tried, observed, np.append(at, start[each.name]))
+            found = _least(table, tried, observed, _begin(table, tried, observed, at, start), start)
             logs, spread = _safe(table, observed, tried, found), _errors(table, tried, observed, found)
             if logs is None or float(np.max(spread)) > MOST_ERROR:
                 continue
-            rest = float(np.sqrt(np.mean(logs * logs)))
+            rest = float(np.sqrt(np.mean(logs * logs) + np.sum(_pull(tried, start, found) ** 2) / len(logs)))
             if best is None or rest < best[0]:
                 best = (rest, tried, found, spread)
         if best is None or left_over - best[0] < NOISE / 2:
@@ -318,19 +356,43 @@ def _chosen(
     return taken, at, errors
 
 
+def _begin(
+    table: dict[str, Any],
+    free: Sequence[Parameter],
+    observed: Sequence[Observed],
+    at: npt.NDArray[np.float64],
+    stated: dict[str, float],
+) -> npt.NDArray[np.float64]:
+    """Where to begin with one parameter more: at the best of some values of it. Some act in steps, which have no slope."""
+    tries = [np.append(at, value) for value in (stated[free[-1].name], 0.1, 0.3, 0.5, 0.7, 0.9)]
+    logs = [_safe(table, observed, free, each) for each in tries]
+    rests = [math.inf if log is None else float(np.sum(log * log)) for log in logs]
+    return tries[int(np.argmin(rests))]
+
+
+def _pull(
+    free: Sequence[Parameter], stated: dict[str, float], at: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """How far parameters are from what the drive's table states, in doubts, each weighing as a result of fio does."""
+    return np.asarray(
+        [NOISE * (here - stated[each.name]) / each.doubt() for each, here in zip(free, at, strict=True)]
+    )
+
+
 def _least(
     table: dict[str, Any],
     free: Sequence[Parameter],
     observed: Sequence[Observed],
     start: npt.NDArray[np.float64],
+    stated: dict[str, float],
 ) -> npt.NDArray[np.float64]:
     def residual(at: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         logs = _safe(table, observed, free, at)
         if logs is None:
             return np.full(count, 10.0)
-        return logs
+        return np.append(logs, _pull(free, stated, at))
 
-    count = len(_logs(table, observed))
+    count = len(_logs(table, observed)) + len(free)
     inside = np.clip(start, 0.01, 0.99)
     found = least_squares(
         residual, inside, bounds=(0.0, 1.0), diff_step=STEP, x_scale=0.2, xtol=1e-3, ftol=1e-3, max_nfev=40

@@ -125,7 +125,7 @@ def run_cells(
 ) -> Cells:
     """Runs every cell of the study files on all cores. `only` may choose cells by target, workload and levels before they are run.
 
-    Raises HeadraceError when a scenario cannot be run, InterruptedRunError when stopped.
+    Raises HeadraceError when a scenario cannot be run or leaves jobs unfinished, InterruptedRunError when stopped.
     """
     planned: list[tuple[str, Any, str, int, int]] = []
     for file in files:
@@ -152,7 +152,15 @@ def run_cells(
         if outcome is None:
             broken.append(f"{file}: {trial.target} {trial.workload} {trial.levels}: {error}")
             return False
-        found[index] = _cell(file, trial, nodes, cores, json.loads(outcome))
+        ended = json.loads(outcome)
+        left = sum(1 for job in ended["jobs"] if job["unfinished"])
+        if left or ended["broken_off"]:
+            why = ended["broken_off"] or "the run was over before them"
+            broken.append(
+                f"{file}: {trial.target} {trial.workload} {trial.levels}: {left} jobs did not end: {why}"
+            )
+            return False
+        found[index] = _cell(file, trial, nodes, cores, ended)
         if progress is not None:
             progress(done, len(planned))
         return True
@@ -175,7 +183,6 @@ def _cell(file: str, trial: Any, nodes: int, cores: int, outcome: dict[str, Any]
             job["bytes"]["written_bytes"],
         )
         for job in outcome["jobs"]
-        if not job["unfinished"]
     )
     hosts = outcome["hosts"]
     return Cell(
