@@ -31,6 +31,12 @@ class Nodes:
     def __getitem__(self, number: int) -> Node | None:
         return self.cluster[self.names[number]] if self.cluster is not None else None
 
+    def rates(self) -> dict[str, float | None]:
+        """What each node's link, those of servers too, carries in each direction, in bytes a second; None: as much as can be."""
+        if self.cluster is None:
+            return {}
+        return {node.name: node.settings.link.rate_bytes_per_s for node in self.cluster}
+
     def adopt(self, pid: int, number: int) -> None:
         """Puts a job's process on the processors and under the memory limit of its node."""
         node = self[number]

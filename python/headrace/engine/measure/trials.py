@@ -23,7 +23,7 @@ from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.placing import OURS, dataset_files, made_dataset
 from headrace.engine.measure.sources import Source
 from headrace.engine.measure.striking import Striking
-from headrace.engine.measure.watching import Watching, emulator_reports
+from headrace.engine.measure.watching import Watching, emulator_reports, with_service
 from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.plan.trial import Trial
 from headrace.probes import Totals, Watch
@@ -119,6 +119,9 @@ def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRec
         "device": values.pop("block", None),
         "cpu": values.pop("cpu", None),
         "probes": values,
+        "full_links": validity.full_links(
+            values.get("network"), stage.nodes.rates(), outcome.crew.last_done_s
+        ),
         "results": results,
         "validity": {"valid": status == "done" and not reasons, "reasons": reasons},
         "faults": outcome.injected,
@@ -185,7 +188,8 @@ def _run(
             CrewTask(
                 kind=resolved.workload_kind,
                 name=trial.workload,
-                options=resolved.workload_options.model_dump(mode="json"),
+                # Only what was written: a rule about a field that is given must not fire for its default.
+                options=resolved.workload_options.model_dump(mode="json", exclude_unset=True),
                 slots=slots,
                 network=stage.location.network,
                 make_input=_Inputs(
@@ -423,11 +427,17 @@ def _reasons(
     reasons += validity.too_short(run, crew.last_done_s)
     reasons += validity.steady(run, crew.jobs, crew.last_done_s)
     reasons += validity.faults(outcome.injected)
-    reasons += validity.lateness(outcome.emulators)
+    reasons += validity.lateness(with_service(outcome.emulators, values.get("block")))
     for totals in outcome.totals.values():
         reasons += [validity.reason(code, text) for code, text in totals.invalid]
+    network, nodes = values.get("network"), stage.nodes
+    at_home = {server.node.name for server in stage.location.servers.values()} & set(nodes.names)
+    if stage.location.network and not at_home:  # a job beside its server may have its data from there
+        reasons += validity.over_network(run, crew.jobs, network, nodes.names[: run.nodes])
+    full = validity.full_links(network, nodes.rates(), crew.last_done_s)
     if (
         workload.bound_by_storage
+        and not full  # whatever else the processors did, the link was the limit
         and run.cache != "warm"  # what is read from memory is bound by the CPU, as it was asked to be
         and "cpu" in values
         and (text := clients_saturated(values["cpu"])) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.engine.measure.crew import JobEnd
@@ -13,8 +13,12 @@ Reason = dict[str, str]
 
 COLD_SHARE = 0.9
 """Of the bytes that jobs asked for, each counted once, this share must come from the device for a cold trial."""
-LATE_SHARE = 0.05
-"""Share of an emulated drive's answers that may be past their bound: the bound holds for the 95th percentile."""
+LATE_SHARE = {True: 0.04, False: 0.2}
+"""Of the time that an emulated drive took for its answers, how much of it they may have been late: a disk, anything else."""
+LATE_NS = 30_000
+"""Lateness that is allowed in any case, mean."""
+FULL_SHARE = 0.85
+"""A link that carried this share of its rate for the whole of a trial was what limited it."""
 UNSTEADY_SHARE = 0.25
 """Sustained load: difference between the event rates of the two halves above which it was not steady."""
 
@@ -76,6 +80,42 @@ def cold(
     return found
 
 
+def full_links(
+    network: dict[str, Any] | None, rates_bytes_per_s: Mapping[str, float | None], last_done_s: float
+) -> list[str]:
+    """The links that were full for nearly all of a trial, as `NODE (sent)` or `NODE (received)`.
+
+    `network`: totals of the probe; `rates_bytes_per_s`: what each node's link was given, in each direction."""
+    found: list[str] = []
+    for label, rate in rates_bytes_per_s.items():
+        counted = (network or {}).get(label)
+        if not rate or counted is None or last_done_s <= 0:
+            continue
+        for direction in ("sent", "received"):
+            if counted[f"bytes_{direction}"] >= FULL_SHARE * rate * last_done_s:
+                found.append(f"{label} ({direction})")
+    return found
+
+
+def over_network(
+    run: RunOptions, jobs: Sequence[JobEnd], network: dict[str, Any] | None, clients: Sequence[str]
+) -> list[Reason]:
+    """A cold trial in which the nodes that run jobs received fewer bytes than their jobs read: the data came another way."""
+    received = sum(network[name]["bytes_received"] for name in clients if name in network) if network else 0
+    if run.cache != "cold" or not network or not any(name in network for name in clients):
+        return []
+    unique = sum(job.output.bytes_unique for job in jobs if job.output is not None)
+    if received >= COLD_SHARE * unique:
+        return []
+    got, asked = format_bytes(received), format_bytes(unique)
+    return [
+        reason(
+            "not-over-the-network",
+            f"the nodes received {got} where jobs asked for {asked}, each counted once",
+        )
+    ]
+
+
 def too_short(run: RunOptions, last_done_s: float) -> list[Reason]:
     """A trial too short to say anything."""
     if last_done_s >= run.shortest:
@@ -115,6 +155,11 @@ def faults(injected: Sequence[dict[str, Any]]) -> list[Reason]:
     ]
 
 
+def mean_lateness_ns(late: dict[str, int]) -> float:
+    """The mean lateness of an emulated drive's answers at most, from its quantiles: each part as late as its latest."""
+    return 0.5 * late["p50"] + 0.49 * late["p99"] + 0.009 * late["p999"] + 0.001 * late["max"]
+
+
 def lateness(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
     """Emulated drives that answered too late, or refused data for want of memory, while the jobs ran."""
     found: list[Reason] = []
@@ -123,11 +168,13 @@ def lateness(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
         if "error" in report:
             found.append(reason("emulator-gone", f"the emulated drive {name}: {report['error']}"))
             continue
-        if report["late_share"] > LATE_SHARE:
-            bound = "4 %" if report["rotational"] else "20 %"
+        late = report["lateness_ns"]
+        mean_ns, service_ns = mean_lateness_ns(late), report["service_ns_mean"]
+        bound = LATE_SHARE[report["rotational"]]
+        if mean_ns > LATE_NS and mean_ns > bound * service_ns:
             text = (
-                f"the emulated drive {name} was late: {report['late_share']:.1%} of {report['lateness_ns']['timed']} answers by more "
-                f"than {bound} of their service time and 30 us (p99 {report['lateness_ns']['p99'] / 1e3:.0f} us); leave it more CPU time"
+                f"the emulated drive {name} was late by {mean_ns / 1e3:.0f} us of {service_ns / 1e3:.0f} us a request (allowed: "
+                f"{bound:.0%}; p50 {late['p50'] / 1e3:.0f}, p99 {late['p99'] / 1e3:.0f} us); leave it more CPU time"
             )
             found.append(reason("emulator-late", text))
         if report["full"]:
