@@ -17,7 +17,7 @@ LATE_SHARE = {True: 0.04, False: 0.2}
 """Of the time that an emulated drive took for its answers, how much of it they may have been late: a disk, anything else."""
 LATE_NS = 30_000
 """Lateness that is allowed in any case, mean."""
-FULL_SHARE = 0.85
+FULL_SHARE = 0.75
 """A link that carried this share of its rate for the whole of a trial was what limited it."""
 UNSTEADY_SHARE = 0.25
 """Sustained load: difference between the event rates of the two halves above which it was not steady."""
