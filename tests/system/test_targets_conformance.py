@@ -27,6 +27,18 @@ HERE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "block": lambda folder: {"image": str(folder / "disk.img"), "size": "64 MiB"},
     "nfs": lambda folder: {"export": {"image": str(folder / "disk.img"), "size": "64 MiB"}},
     "xrootd": lambda folder: {"bricks": {"image": str(folder / "disk.img"), "size": "64 MiB"}},
+    "glusterfs": lambda folder: {
+        "bricks": {"image": str(folder / "disk.img"), "size": "64 MiB"},
+        "replicas": 2,
+    },
+    "hdfs": lambda folder: {
+        "bricks": {"image": str(folder / "disk.img"), "size": "64 MiB"},
+        "servers": 1,
+        "replicas": 1,
+        "block_size": "1 MiB",
+    },
+    "s3": lambda folder: {"export": {"image": str(folder / "disk.img"), "size": "64 MiB"}},
+    "raid": lambda folder: {"level": 1, "size": "128 MiB", "folder": str(folder)},
 }
 """Options with which a kind can be had on the test machine."""
 
@@ -35,10 +47,14 @@ BROKEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "block": lambda folder: {"image": str(folder / "disk.img"), "size": "64 MiB", "mount": "no_such_option"},
     "nfs": lambda folder: {"export": {"directory": str(folder)}, "read_only": True},
     "xrootd": lambda folder: {"bricks": {"image": str(folder / "no" / "disk.img"), "size": "64 MiB"}},
+    "glusterfs": lambda folder: {"bricks": {"directory": str(folder)}, "volume_options": {"no.such": "on"}},
+    "hdfs": lambda folder: {"bricks": {"directory": str(folder)}, "servers": 1, "replicas": 2},
+    "s3": lambda folder: {"export": {"image": str(folder / "no" / "disk.img"), "size": "64 MiB"}},
+    "raid": lambda folder: {"level": 1, "folder": str(folder / "no")},
 }
 """Options with which it cannot come to be, found out on the way or before."""
 
-ELSEWHERE: dict[str, dict[str, Any]] = {"glusterfs": {"bricks": {"drive": "wd-wd3200bekt"}}}
+ELSEWHERE: dict[str, dict[str, Any]] = {}
 """The least options of kinds that cannot be had on the test machine, where they need any."""
 
 
@@ -156,7 +172,7 @@ def settings_are_put_back(target: Target, context: TargetContext) -> None:
         assert before.keys() == target.settings
         assert target.apply(target.options, context) == [], "None leaves a setting as it is"
         impossible = {"scheduler": "no-such-scheduler", "queue_depth": 10**9, "read_ahead": 12345}
-        asked = {name: impossible[name] for name in target.settings}
+        asked = {name: impossible.get(name, "no-such-value") for name in target.settings}
         for setting in target.apply(target.options.model_copy(update=asked), context):
             assert not setting.applied
             assert setting.reason

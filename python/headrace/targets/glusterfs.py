@@ -120,6 +120,7 @@ class Glusterfs(BricksTarget):
         super().__init__(name, options)
         self.volume: Volume | None = None
         self._settings: VolumeSettings | None = None
+        self._clients: list[Client] = []
 
     # -- before it is there ---------------------------------------------------------------------------------
 
@@ -214,8 +215,10 @@ class Glusterfs(BricksTarget):
         name = node.name if node is not None else "here"
         directory = self.mount_point(context, name)
         log = context.work_dir / f"glusterfs-{self.name}-{name}.log"
-        client = Client.mount(context.journal, node, addresses, volume, directory, log)
+        client = Client(context.journal, node, addresses, volume, directory, log)
         self.later(client.unmount)
+        client.mount()
+        self._clients.append(client)
         try:
             with tempfile.TemporaryFile(dir=directory):
                 pass
@@ -225,6 +228,14 @@ class Glusterfs(BricksTarget):
                 hint="look for features.read-only, auth.allow and the owner of its root (gluster volume info)",
             ) from error
         return directory
+
+    @override
+    def drop_caches(self, context: TargetContext) -> None:
+        """The clients keep what they have read in memory of their own: each is mounted anew."""
+        for client in self._clients:
+            client.forget()
+        if self._settings is not None:
+            self._settings.mounted_anew()
 
     @override
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
@@ -238,6 +249,7 @@ class Glusterfs(BricksTarget):
     def release(self, context: TargetContext) -> None:
         super().release(context)
         self.volume = self._settings = None
+        self._clients.clear()
 
     # -- the model ------------------------------------------------------------------------------------------
 

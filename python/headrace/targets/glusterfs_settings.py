@@ -76,6 +76,7 @@ class VolumeSettings:
         self._before = self.read()
         self._changed: set[str] = set()
         self._entries: list[Entry] = []
+        self._read_ahead: int | None = None
 
     def read(self) -> dict[str, Any]:
         """Every setting as it stands now."""
@@ -121,6 +122,7 @@ class VolumeSettings:
             self._changed.discard(name)
 
     def _set_read_ahead(self, size: int | None) -> None:
+        self._read_ahead = size
         while self._entries:
             self.journal.undo(self._entries.pop())
         if size is None:
@@ -129,6 +131,12 @@ class VolumeSettings:
             _, entry = block_queue.set_read_ahead(self.journal, mount_of(place), size)
             if entry is not None:
                 self._entries.append(entry)
+
+    def mounted_anew(self) -> None:
+        """Gives fresh mounts the read-ahead that was asked for."""
+        while self._entries:  # of mounts that are gone
+            self.journal.end(self._entries.pop())
+        self._set_read_ahead(self._read_ahead)
 
     def restore(self) -> None:
         """Puts back what outlives the volume: nothing but the entries of the mounts' read-ahead. Safe to call twice."""

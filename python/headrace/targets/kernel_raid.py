@@ -17,7 +17,7 @@ from headrace.system import filesystems, requirements
 from headrace.system.arrays import LEAST_DRIVES, REDUNDANT, Array
 from headrace.system.owned import make_directories, make_file
 from headrace.system.storage import free_bytes, storage_of
-from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
+from headrace.targets import Location, ModelledStorage, Setting, Target, TargetContext, TargetOptions
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.units import Bytes, format_bytes
 
@@ -188,6 +188,13 @@ class KernelRaid(Target):
         if self._array is None or self._queue is None:
             return {}
         return {**self._queue.read(), "state": self._array.state()}
+
+    def model(self, site: Any) -> ModelledStorage:
+        """None: image files have no model; a RAID of drives of the catalog has."""
+        raise HeadraceError(
+            f"target {self.name}: an array of image files has no model",
+            hint='kind = "block" with drive = "NAME" and raid = { level, drives } is simulated',
+        )
 
     def release(self, context: TargetContext) -> None:
         left: list[str] = []

@@ -67,6 +67,7 @@ class Glusterd(Server):
         """Directories that it serves for `volume`."""
         self.volume: Volume | None = None
         self._sockets: Entry | None = None
+        self._known_sockets: set[str] = set()
 
     @override
     def configure(self, context: ServerContext) -> None:
@@ -142,8 +143,8 @@ class Glusterd(Server):
     def note_sockets(self) -> None:
         """Enters the sockets of what this glusterd has started in the undo journal."""
         if self._sockets is not None:
-            found = {path for pid in self.pids for path in _sockets_of(pid)}
-            self._given().journal.add(self._sockets, paths=sorted(found))
+            self._known_sockets |= {path for pid in self.pids for path in _sockets_of(pid)}
+            self._given().journal.add(self._sockets, paths=sorted(self._known_sockets))
 
     @override
     def stop(self) -> None:
@@ -352,82 +353,87 @@ def files_of(brick: Path) -> dict[str, int]:
 
 
 class Client:
-    """The FUSE client of one node, and its mount."""
+    """The FUSE client of one node (None: this machine as it is), and its mount on an empty directory. `servers` are the addresses that
+    it asks for the volume, in turn."""
 
     def __init__(
-        self, journal: Journal, node: Node | None, directory: Path, started: Started, entry: Entry
-    ) -> None:
-        self._journal = journal
-        self.node = node
-        self.directory = directory
-        self._started = started
-        self._entry = entry
-
-    @classmethod
-    def mount(
-        cls,
+        self,
         journal: Journal,
         node: Node | None,
         servers: Sequence[str],
         volume: str,
         directory: Path,
         log: Path,
-        options: Sequence[str] = (),
-    ) -> Client:
-        """Mounts a volume on an empty directory, from within a node (None: this machine as it is); asks the servers (addresses) for it in turn.
+    ) -> None:
+        self._journal = journal
+        self.node = node
+        self.directory = directory
+        self._servers = list(servers)
+        self._volume = volume
+        self._log = log
+        self._started: Started | None = None
+        self._entry: Entry | None = None
 
-        Raises HeadraceError with the end of its log when it does not come.
-        """
-        source = f"{servers[0]}:{volume}"
+    def mount(self) -> None:
+        """Mounts it. Raises HeadraceError with the end of its log when it does not come."""
+        source = f"{self._servers[0]}:{self._volume}"
         # The mount's entry comes first: undone last, when its process is dead and cannot keep it busy.
-        entry = journal.begin("unmount", directory=str(directory), source=source, lazy=True)
+        self._entry = self._journal.begin("unmount", directory=str(self.directory), source=source, lazy=True)
         argv = [
             "glusterfs",
             "--no-daemon",
-            *(f"--volfile-server={address}" for address in servers),
-            f"--volfile-id={volume}",
-            f"--log-file={log}",
+            *(f"--volfile-server={address}" for address in self._servers),
+            f"--volfile-id={self._volume}",
+            f"--log-file={self._log}",
             "--log-level=WARNING",
-            *options,
-            str(directory),
+            str(self.directory),
         ]
         try:
-            started = node.start(journal, argv) if node is not None else start_process(journal, argv)
+            if self.node is not None:
+                self._started = self.node.start(self._journal, argv)
+            else:
+                self._started = start_process(self._journal, argv)
+            self._wait()
         except BaseException:
-            journal.end(entry)
+            self.unmount()
             raise
-        client = cls(journal, node, directory, started, entry)
-        try:
-            client._wait(volume, log)
-        except BaseException:
-            client.unmount()
-            raise
-        return client
 
-    def _wait(self, volume: str, log: Path) -> None:
+    def _wait(self) -> None:
         deadline = time.monotonic() + _MOUNT_PATIENCE_S
         while True:
             if any(mount.directory == self.directory for mount in read_mounts()):
                 with contextlib.suppress(OSError):
                     os.statvfs(self.directory)
                     return
-            if self._started.process.poll() is not None or time.monotonic() > deadline:
-                said = log.read_text(errors="replace").strip().splitlines()[-3:] if log.exists() else []
+            ended = self._started is None or self._started.process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                text = self._log.read_text(errors="replace") if self._log.exists() else ""
+                said = [line for line in text.splitlines() if " E " in line or " W " in line][-3:]
                 raise HeadraceError(
-                    f"the GlusterFS volume {volume} cannot be mounted: {' | '.join(said) or 'it says nothing'}"
+                    f"the GlusterFS volume {self._volume} cannot be mounted: {' | '.join(said) or 'it says nothing'}"
                 )
             time.sleep(0.05)
 
     @property
     def pids(self) -> list[int]:
         """Its processes: their CPU time is the client's."""
-        return processes.marked(self._started.mark)
+        return processes.marked(self._started.mark) if self._started is not None else []
 
     def unmount(self) -> None:
         """Unmounts and ends it. Safe to call twice. Raises HeadraceError when the mount stays."""
-        result = self._journal.undo(self._entry)
-        self._started.stop()
+        entry, started = self._entry, self._started
+        self._entry = self._started = None
+        if entry is None:
+            return
+        result = self._journal.undo(entry)
+        if started is not None:
+            started.stop()
         if not result.done:
-            result = self._journal.undo(self._entry)
+            result = self._journal.undo(entry)
         if not result.done:
-            raise HeadraceError(f"{result.text}", hint="headrace undo")
+            raise HeadraceError(result.text, hint="headrace undo")
+
+    def forget(self) -> None:
+        """Empties its caches: it is unmounted and mounted anew."""
+        self.unmount()
+        self.mount()

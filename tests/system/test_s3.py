@@ -1,0 +1,123 @@
+"""Target `s3`: a real server, data sets put on it and read from it, verified; credentials and addresses that are wrong."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.datasets import DatasetSpec
+from headrace.datasets.store import materialise
+from headrace.errors import HeadraceError
+from headrace.readers.remote import filesystem_of
+from headrace.system.cluster import call_inside
+from headrace.targets import TargetContext
+from headrace.targets.s3 import S3Options
+from headrace.workloads import JobInput
+from headrace.workloads.scan import Scan, ScanOptions
+from served_targets import assert_gone, fault, made, standing
+
+pytestmark = pytest.mark.usefixtures("needs_root")
+
+SPEC = DatasetSpec.model_validate({"shape": "bench", "events": 2000, "files": 2})
+
+
+def test_what_is_put_there_is_read_and_verified(
+    context: TargetContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = materialise(SPEC, tmp_path / "cache")
+    with standing(made("s3"), context) as (location, within):
+        assert location.url == "s3://headrace"
+        assert location.directory is None
+        assert location.cluster is not None
+        for key, value in location.environment.items():
+            monkeypatch.setenv(key, value)
+        held = _upload(location, within, files)
+        assert [url.rpartition("/")[2] for url in held] == [file.name for file in files]
+        assert _upload(location, within, files) == held, "what lies there whole stays"
+
+        scan = Scan("scan", ScanOptions.model_validate({"data": SPEC.model_dump(), "verify": True}))
+        node = location.cluster["node-0"]
+        output = call_inside(
+            node.namespace, lambda: scan.run(JobInput((held[0],), None, tmp_path, slot=0, slots=1, seed=0))
+        )
+        assert output.events == 1000
+        assert output.bytes_asked > 0
+        assert output.read_wait_s > 0
+
+        def damage() -> None:
+            filesystem, path = filesystem_of(held[1])
+            data = bytearray(filesystem.cat_file(path))
+            data[-100] ^= 1
+            filesystem.pipe_file(path, bytes(data))
+
+        call_inside(node.namespace, damage)
+        with pytest.raises(HeadraceError, match=r"checksum|damaged"):
+            call_inside(
+                node.namespace,
+                lambda: scan.run(JobInput((held[1],), None, tmp_path, slot=0, slots=1, seed=0)),
+            )
+    assert_gone(location, context)
+
+
+def _upload(location: object, context: TargetContext, files: list[Path]) -> list[str]:
+    from headrace.targets import Location
+    from headrace.targets.by_url import put
+
+    assert isinstance(location, Location)
+    assert location.cluster is not None
+    node = location.cluster["node-0"]
+    held = put(files, f"{location.url}/data", node, context, location.environment, lambda _: None)
+    return [each.url for each in held]
+
+
+def test_a_server_that_stalls_and_one_that_dies(context: TargetContext) -> None:
+    with standing(made("s3", patience="2 s"), context) as (location, _):
+        for kind in ("server-stalled", "server-killed"):
+            struck = fault(kind, duration="1 s")
+            assert struck.check() == []
+            struck.begin(location, context.journal)
+            struck.strike(location, context.journal)
+            time.sleep(1.0)
+            struck.lift()
+            struck.lift()
+            struck.end(location, context.journal)
+            assert struck.fired == 1
+            assert struck.seen["server"] == "store-0"
+            assert struck.seen["stall_s"] > 0.5, kind
+            assert struck.seen["recovered_s"] is not None
+            assert struck.seen["lost_writes"] == 0
+
+
+def test_who_is_refused(context: TargetContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(key, raising=False)
+    there = {"endpoint": "http://127.0.0.1:9", "bucket": "data", "patience": "1 s"}
+    (problem,) = made("s3", **there).check(frozenset())
+    assert "AWS_ACCESS_KEY_ID" in problem.what
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    target = made("s3", **there)
+    assert target.check(frozenset()) == []
+    with pytest.raises(HeadraceError, match=r"(?i)connect") as caught:
+        target.prepare(context)
+    assert "endpoint" in (caught.value.hint or "")
+
+    with standing(made("s3"), context) as (location, within):
+        from headrace.targets.by_url import try_writing
+
+        assert location.cluster is not None
+        node = location.cluster["node-0"]
+        wrong = {**location.environment, "AWS_SECRET_ACCESS_KEY": "wrong"}
+        with pytest.raises(HeadraceError, match=r"(?i)signature"):
+            try_writing("s3://headrace", node, within, wrong)
+        with pytest.raises(HeadraceError, match=r"(?i)bucket"):
+            try_writing("s3://no-such-bucket", node, within, location.environment)
+
+
+def test_options() -> None:
+    with pytest.raises(ValueError, match="name a bucket"):
+        S3Options.model_validate({"endpoint": "https://s3.example.org"})
+    with pytest.raises(ValueError, match="endpoint"):
+        S3Options.model_validate({"address": "s3.example.org"})
