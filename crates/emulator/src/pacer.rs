@@ -173,6 +173,8 @@ impl Pacer {
             }
             Service::Drive(storage) => {
                 self.clock = submitted;
+                // What this changes has not been told.
+                self.told = 0;
                 let first = offset / SECTOR_BYTES;
                 let mut left = bytes / SECTOR_BYTES;
                 let mut at = first;

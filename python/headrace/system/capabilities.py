@@ -9,9 +9,11 @@ from pathlib import Path
 
 from headrace.system.accounting import own_pressure
 from headrace.system.cgroups import hierarchy
+from headrace.system.emulator import cannot_emulate, limits
 from headrace.system.facts import delay_accounting
 from headrace.system.page_cache import can_drop_all
 from headrace.system.requirements import REQUIREMENTS, find_program, remedy
+from headrace.units import format_bytes
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ def capabilities() -> list[Capability]:
     """Everything that decides how much of a study can be done here."""
     root = os.geteuid() == 0
     as_root = "run as root (sudo headrace …)"
+    lacking = cannot_emulate("emulated drives")
     found = [
         Capability(
             "root", "formats devices, sets schedulers and read-ahead, empties the page cache", root, as_root
@@ -70,6 +73,13 @@ def capabilities() -> list[Capability]:
             "image files as block devices",
             root and Path("/dev/loop-control").exists(),
             as_root,
+        ),
+        Capability(
+            "emulated drives",
+            'drive = "…" measured under the real kernel, headrace drive attach; '
+            f"up to {format_bytes(limits().data_bytes)} of data in memory",
+            not lacking,
+            lacking[0].remedy if lacking else "",
         ),
         Capability(
             "memory control group",
