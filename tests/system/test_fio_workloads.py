@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+import headrace
 from headrace.errors import HeadraceError
 from headrace.workloads import JobInput, JobOutput, Workload, kinds
 from headrace.workloads.fio.results import merge_histograms, parse_result, percentile_ns
@@ -223,3 +225,53 @@ def test_percentiles_of_merged_histograms() -> None:
     merged = merge_histograms([[[100, 1], [300, 1]], [[100, 1], [200, 1]]])
     assert merged == [[100, 2], [200, 1], [300, 1]]
     assert [percentile_ns(merged, percentile) for percentile in (50, 75, 99)] == [100, 200, 300]
+
+
+def test_clients_of_several_slots_begin_together(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        """
+headrace = 1
+[target.here]
+kind = "path"
+path = "."
+[workload.write]
+kind = "sequential"
+mode = "write"
+file_size = "4 MiB"
+[run]
+slots = 4
+cache = "as-is"
+shortest = 0
+[plan]
+repeats = { min = 1 }
+"""
+    )
+    results = headrace.load_study(study).run(tmp_path / "results")
+    (file,) = results.glob("trials/*/trial.json")
+    trial = json.loads(file.read_text())
+    assert trial["status"] == "done", trial["cause"]
+    found = trial["results"]
+    assert found["write_bytes"] == 4 * (4 << 20)
+    # IOzone: children see the sum of their own rates, the parent all bytes over the whole time.
+    assert found["write_rate_bytes_per_s_min"] <= found["write_rate_bytes_per_s_mean"] <= found["write_rate_bytes_per_s_max"]  # fmt: skip
+    assert found["parent_rate_bytes_per_s"] <= found["rate_bytes_per_s"]
+
+
+def test_a_client_that_cannot_start_keeps_nobody_waiting(tmp_path: Path) -> None:
+    part = workload("sequential", mode="read", file_size="1 MiB")
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    (there,) = part.lay_out(tmp_path / "data", 1, seed=1)
+    files = [there, str(tmp_path / "gone.data")]
+    given = [
+        dataclasses.replace(job(tmp_path, (file,), number), job=number, jobs=2, meeting=meeting)
+        for number, file in enumerate(files)
+    ]
+    begun = time.monotonic()
+    with pytest.raises(HeadraceError):
+        part.run(given[1])
+    with pytest.raises(HeadraceError) as error:
+        part.run(given[0])
+    assert "client 1 failed before the others could start" in error.value.message
+    assert time.monotonic() - begun < 30, "the first of them would wait two minutes for the other"

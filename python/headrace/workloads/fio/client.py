@@ -73,7 +73,11 @@ def run(
     if meeting is None:
         return _run(job, file, options, label)
     try:
-        return _run(job, file, {**options, "exec_prerun": meeting.command()}, label)
+        found = _run(job, file, {**options, "exec_prerun": meeting.command()}, label)
+        if not found.result.read.requests + found.result.write.requests:
+            # fio ends well when what it runs before its requests does not.
+            raise HeadraceError(f"fio did nothing: {meeting.said(job.scratch)}")
+        return found
     except BaseException:
         # Those that wait for this one are to hear of it.
         meeting.stop(f"client {job.job} failed before the others could start")
@@ -95,6 +99,12 @@ class _Meeting:
         return shlex.join(
             [self._program, "meet", *self._place, self._client, self._clients, str(_MEETING_PATIENCE_S)]
         )
+
+    def said(self, directory: Path) -> str:
+        """What waiting ended with, as fio has written it down."""
+        told = directory / "headrace.prerun.txt"
+        words = told.read_text(errors="replace").strip() if told.exists() else ""
+        return words or "the clients did not come together"
 
     def stop(self, reason: str) -> None:
         """Tells those that wait not to."""
