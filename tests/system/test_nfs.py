@@ -22,8 +22,10 @@ from headrace.system import journal as journals
 from headrace.system import page_cache
 from headrace.system.cluster import Cluster
 from headrace.system.cluster.namespaces import Counters
+from headrace.system.mounts import read_mounts
 from headrace.system.servers import nfs
 from headrace.targets import Location, TargetContext
+from headrace.targets.block import BlockOptions, BlockTarget
 from headrace.targets.nfs import Nfs, NfsOptions
 from headrace.targets.served import client_nodes
 from machine import mounts_below
@@ -159,6 +161,21 @@ def test_a_server_that_is_stalled_goes_on(context: TargetContext) -> None:
         resume.wait()
 
 
+def test_a_server_holds_no_file_system_but_its_own(context: TargetContext, tmp_path: Path) -> None:
+    """Version 3 has a mount namespace of its own, which must not keep others' mounts alive."""
+    other = tmp_path / "other"
+    block = BlockTarget("disk", BlockOptions.model_validate({"image": str(other), "size": "64 MiB"}))
+    before = block.prepare(context)
+    with prepared(context, clients=1, export={"size": "64 MiB"}) as (_, location, _cluster):
+        (server,) = location.servers.values()
+        for pid in server.pids:
+            seen = [str(mount.directory) for mount in read_mounts(pid)]
+            assert str(before.directory) not in seen
+            assert server.context is not None
+            assert str(server.context.storage.parent) in seen
+        block.release(context)
+
+
 def test_an_export_that_is_read_only_is_refused(context: TargetContext) -> None:
     with (
         pytest.raises(HeadraceError, match="cannot be written to: Read-only file system"),
@@ -244,6 +261,7 @@ from headrace.system.cluster import Cluster
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 from headrace.targets import TargetContext
+from headrace.targets.block import BlockOptions, BlockTarget
 from headrace.targets.nfs import Nfs, NfsOptions
 from headrace.targets.served import client_nodes
 journal = Journal.open("a crash")

@@ -32,8 +32,15 @@ NFS_PORT, MOUNT_PORT = 2049, 20048
 EXPORTED_AS = "/export"
 """The export's name for clients of version 4."""
 _MOUNT_PATIENCE_S = 20.0
-# A fixed script, its arguments given apart: /run of its own, rpcbind there, then the server in the same place.
-_WITH_RPCBIND = 'mount -t tmpfs tmpfs /run && rpcbind && exec "$@"'
+# A fixed script, its arguments given apart. In a mount namespace of its own rpcbind gets a /run of its own; the namespace lets go of every
+# device and FUSE file system that the export ($1) does not lie on, or nobody could unmount those as long as the server lives.
+_WITH_RPCBIND = """
+while read -r device directory type rest; do
+    case "$1/" in "${directory%/}/"*) continue;; esac
+    case "$device $type" in /dev/*|*" fuse"*) umount -l "$directory";; esac
+done < /proc/self/mounts
+mount -t tmpfs tmpfs /run && rpcbind && shift && exec "$@"
+"""
 _PLUGINS = ("/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha", "/usr/lib64/ganesha")
 
 
@@ -106,7 +113,17 @@ LOG {{ Default_Log_Level = WARN; Components {{ PNFS = CRIT; }} }}
             *("-p", str(context.work_dir / "ganesha.pid")),
         ]
         if 3 in self.settings.versions:
-            server = ["unshare", "--mount", "--", "sh", "-c", _WITH_RPCBIND, "sh", *server]
+            server = [
+                "unshare",
+                "--mount",
+                "--",
+                "sh",
+                "-c",
+                _WITH_RPCBIND,
+                "sh",
+                str(context.storage),
+                *server,
+            ]
         return [server]
 
     @override

@@ -1,0 +1,126 @@
+"""Nodes of a study's site as they are built: links from the words of a study, processors dealt out; what full links mean for a trial."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engine.measure import validity
+from headrace.engine.measure.crew import JobEnd
+from headrace.engine.measure.packets import Packetiser
+from headrace.study import load_study_text
+from headrace.study.model import RunOptions, Site
+from headrace.study.resolve import resolve
+from headrace.targets.nfs import Nfs, NfsOptions
+from headrace.targets.served import client_nodes, link_settings, processors
+from headrace.targets.xrootd import Xrootd, XrootdOptions
+from headrace.workloads import JobOutput, Packet
+
+
+def test_links_are_what_the_study_says() -> None:
+    site = Site.model_validate(
+        {
+            "node": {"link": {"rate": "100 Mb/s", "mtu": 9000, "txqueuelen": 50, "socket_buffer": "64 KiB"}},
+            "server": {"nas": {"link": "4 x 1 GbE"}},
+        }
+    )
+    link = link_settings(site.node.link)
+    assert link.rate_bytes_per_s == 12.5e6
+    assert (link.mtu, link.txqueuelen, link.socket_buffer_bytes) == (9000, 50, 65536)
+    assert link_settings(site.server["nas"].link).rate_bytes_per_s == 500e6
+    assert link_settings(None).rate_bytes_per_s == 125e6
+    assert link_settings(None, site.node.link) == link
+    assert [node.name for node in client_nodes(site, 3)] == ["node-0", "node-1", "node-2"]
+
+
+def test_processors_are_dealt_out_in_turn() -> None:
+    own = sorted(os.sched_getaffinity(0))
+    assert processors(None, 0) is None
+    dealt = [processors(1, number) for number in range(2 * len(own))]
+    assert dealt == [(cpu,) for cpu in [*own, *own]]
+    assert processors(len(own) + 5, 0) == tuple(own)
+
+
+def test_a_target_names_the_nodes_of_its_servers() -> None:
+    site = Site.model_validate({"server": {"store": {"count": 3, "link": "10 GbE"}}})
+    nas = Nfs("nas", NfsOptions.model_validate({}))
+    assert [node.name for node in nas.nodes_wanted(site)] == ["nas-0"]
+    options = {"bricks": {"on": "store"}, "cache": {}}
+    wanted = Xrootd("se", XrootdOptions.model_validate(options)).nodes_wanted(site)
+    assert [node.name for node in wanted] == ["store-0", "store-1", "store-2", "se-redirector", "se-cache"]
+    assert wanted[0].link.rate_bytes_per_s == 1.25e9
+    farm = Xrootd("se", XrootdOptions.model_validate({"bricks": {"on": "node"}}))
+    assert [node.name for node in farm.nodes_wanted(None)] == ["se-redirector"]
+    found = Nfs("nas", NfsOptions.model_validate({"address": "filer", "export": "/vol"}))
+    assert not found.needs_cluster()
+    assert found.nodes_wanted(site) == ()
+
+
+STUDY = """
+headrace = 1
+[target.nas]
+kind = "nfs"
+[workload.scan]
+kind = "scan"
+data = { shape = "bench", events = 1000, files = 1, format = "ttree", codec = "zlib" }
+[factors]
+link.rate = ["10 Mb/s", "1 Gb/s"]
+nodes = [1, 2]
+"""
+
+
+def test_the_rate_of_links_is_a_factor() -> None:
+    study = load_study_text(STUDY, file=Path("study.toml"), base=Path("/"))
+    resolved = resolve(study, "nas", "scan", {"link.rate": "10 Mb/s", "nodes": 2})
+    assert resolved.run.nodes == 2
+    assert client_nodes(resolved.site, 1)[0].link.rate_bytes_per_s == 1.25e6
+
+
+def test_a_link_that_was_full_is_named() -> None:
+    network: dict[str, Any] = {
+        "node-0": {"bytes_received": 90, "bytes_sent": 1},
+        "nas-0": {"bytes_received": 1, "bytes_sent": 99},
+    }
+    rates = {"node-0": 100.0, "nas-0": 10.0, "nas-1": 10.0, "node-1": None}
+    assert validity.full_links(network, rates, 10.0) == ["nas-0 (sent)"]
+    assert validity.full_links(network, rates, 0.0) == []
+    assert validity.full_links(None, rates, 10.0) == []
+
+
+def ended(unique: int) -> JobEnd:
+    return JobEnd(0, 0, "f", "ok", None, 0.0, 1.0, JobOutput(bytes_unique=unique), None, 0.0)
+
+
+@pytest.mark.parametrize(("received", "codes"), [(1000, []), (950, []), (800, ["not-over-the-network"])])
+def test_data_that_came_another_way_make_a_cold_trial_invalid(received: int, codes: list[str]) -> None:
+    network = {"node-0": {"bytes_received": received, "bytes_sent": 0}}
+    cold, warm = RunOptions.model_validate({}), RunOptions.model_validate({"cache": "warm"})
+    found = validity.over_network(cold, [ended(1000)], network, ("node-0",))
+    assert [reason["code"] for reason in found] == codes
+    assert validity.over_network(warm, [ended(1000)], network, ("node-0",)) == []
+    assert validity.over_network(cold, [ended(1000)], None, ("node-0",)) == []
+
+
+def test_a_worker_reads_the_files_of_its_own_node_first() -> None:
+    files = [("root://a", 100), ("root://b", 100), ("root://c", 100)]
+    packets = Packetiser(
+        files,
+        workers=2,
+        first_events=100,
+        workers_per_server=None,
+        servers=["node-0", "node-1", "node-0"],
+        local={"root://a": "/a", "root://b": "/b", "root://c": "/c"},
+    )
+
+    def taken(worker: int, home: str) -> str:
+        packet = packets.next(worker, 1.0, home)
+        assert isinstance(packet, Packet)
+        return packet.file
+
+    assert taken(1, "node-1") == "/b"
+    assert taken(0, "node-0") in ("/a", "/c")
+    assert taken(1, "node-1").startswith("root://"), "nothing is left on its own node"
+    assert packets.next(0, 2.0, "node-0") is None
