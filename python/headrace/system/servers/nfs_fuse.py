@@ -28,9 +28,11 @@ from headrace.system.servers.nfs_fuse_settings import ClientSettings
 
 Value = TypeVar("Value")
 
-_GATHER_BYTES = 8 << 20
+_GATHER_BYTES = 4 << 20
 """Written bytes that are kept before they are sent and committed."""
-_CALL_TIMEOUT_S = 5.0
+_CONNECT_TIMEOUT_S = 5.0
+_CALL_TIMEOUT_S = 60.0
+"""Of one call of the library, which for a write is all that was gathered: on a slow link that many share it takes long."""
 _PAUSE_S = 0.2
 _UTIME_NOW, _UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
 """Nanoseconds that stand for "now" and "as it is" (utimensat(2))."""
@@ -93,7 +95,7 @@ class NfsFilesystem(mfusepy.Operations):
             versions=["4.1" if settings.version == 4 else "3"],
             uid=os.getuid(),
             gid=os.getgid(),
-            connect_timeout=call_s,
+            connect_timeout=min(_CONNECT_TIMEOUT_S, call_s),
             operation_timeout=call_s,
             **ports,
         )
