@@ -1,0 +1,82 @@
+"""`headrace trace` as a user has it: run, show, plot, convert; and a study whose trials keep their traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from house import House
+
+REAL = Path(__file__).parents[1] / "golden" / "traces" / "random"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path, tmp_path / "cache", {"HEADRACE_JOURNAL_DIR": str(tmp_path / "journal")})
+
+
+def test_a_trial_keeps_its_trace_which_is_shown_and_drawn(house: House) -> None:
+    study = house.study(
+        """
+headrace = 1
+title = "traced"
+[target.disk]
+kind = "block"
+image = "disk.img"
+size = "256 MiB"
+filesystem = "ext4"
+[workload.load]
+kind = "random"
+duration = "1 s"
+file_size = "32 MiB"
+[run]
+trace = true
+shortest = 0
+[plan]
+repeats = { min = 1 }
+"""
+    )
+    ended = house.measure(study)
+    # 5: on a machine with busy neighbours the load may be bound by the CPU, which is no matter here.
+    assert ended.returncode in (0, 5), ended.stderr
+    (trial,) = house.trials()
+    traced = trial["probes"]["trace"]
+    assert traced["lost"] == 0 and traced["events"] > 100
+    (device,) = traced["devices"]
+    assert traced["devices"][device]["requests"] > 30
+    (folder,) = house.place.glob("results/trials/*/trace")
+    shown = json.loads(house.run("trace", "show", folder, "--json").stdout)
+    assert shown["total"]["requests"] == traced["devices"][device]["requests"]
+    drawn = house.run("trace", "plot", folder, folder, "--label", "a", "--label", "b", "--out", "picture.png")
+    assert drawn.returncode == 0 and (house.place / "picture.png").stat().st_size > 10_000
+
+
+def test_show_and_convert_of_a_given_trace(house: House) -> None:
+    shown = house.run("trace", "show", REAL)
+    assert shown.returncode == 0
+    for words in ("fio", "D2C", "seeks", "closeness", "16"):
+        assert words in shown.stdout, words
+    assert house.run("trace", "convert", REAL, "out.iolog").returncode == 0
+    assert (house.place / "out.iolog").read_text().startswith("fio version 3 iolog\n")
+    replayed = house.run("drive", "replay", "wd-wd3200bekt", REAL, "--out", "replayed.csv")
+    assert replayed.returncode == 0
+    simulated = json.loads(house.run("trace", "show", "replayed.csv", "--json").stdout)
+    assert simulated["total"]["requests"] == 2000
+    assert simulated["total"]["dispatch_to_complete"]["p50_ns"] > 1e6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("show", "nothing"), 2, "no such trace"),
+        (("run", "--device", "nothing", "--", "true"), 6, "no such device"),
+        (("plot", REAL, "--out", "x.bmp"), 2, "no kind of picture"),
+        (("plot", REAL, "--label", "a", "--label", "b", "--out", "x.png"), 2, "one for each trace"),
+    ],
+)
+def test_mistakes_are_one_message(house: House, arguments: tuple[object, ...], code: int, words: str) -> None:
+    ended = house.run("trace", *arguments)
+    assert ended.returncode == code
+    assert words in " ".join(ended.stderr.split())
