@@ -59,7 +59,7 @@ def fitted(reader: str, format: str, scratch: Path, times: int) -> tuple[dict[st
         columns = ["Muon_pt"] if kind == "scan" else list(SEARCH_COLUMNS)
         options = ReadingOptions.model_validate({"data": spec, "reader": reader})
         runs = asked(layout_of_file(file), options.reader, columns, step_events=10_000)
-        fixed_s = 0.15 if kind == "analysis" else 0.0  # the fit of the peaks, see FIT_NS
+        fixed_s = 0.06 if kind == "analysis" else 0.0  # the fit of the peaks, see FIT_NS
         rows.append(
             [
                 1,
