@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
+from headrace.datasets.integrity import MANIFEST
 from headrace.errors import HeadraceError
 from headrace.system.cluster import Node, NodeSettings
 from headrace.system.processes import run_program
@@ -272,6 +273,9 @@ class Xrootd(ServedTarget):
             return self._copied(files, folder, context, say)
         held: list[Held] = []
         names = list(self._storages)
+        for manifest in {file.parent / MANIFEST for file in files}:
+            if manifest.is_file():  # what jobs verify against, beside the files
+                self._stored(names[0], manifest, folder)
         for number, file in enumerate(files):
             # On the data servers in turn, past them: their own disks are this machine's.
             name = names[number % len(names)]
@@ -279,20 +283,26 @@ class Xrootd(ServedTarget):
             place = xrootd.where(self._storages[name], path)
             if not place.exists() or place.stat().st_size != file.stat().st_size:
                 say(f"copying {file.name} to the data server of {name}")
-                place.parent.mkdir(parents=True, exist_ok=True)
-                unfinished = place.with_suffix(".partial")
-                shutil.copyfile(file, unfinished)
-                unfinished.replace(place)
+                self._stored(name, file, folder)
             local = place if self.on_nodes and self.options.local_first else None
             held.append(Held(f"root://{self._front}/{path}", name, local))
         return held
+
+    def _stored(self, name: str, file: Path, folder: str) -> None:
+        """Copies a file into a data server's storage; it has its name only when it is whole."""
+        place = xrootd.where(self._storages[name], f"{xrootd.TREE}/{folder}/{file.name}")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = place.with_suffix(".partial")
+        shutil.copyfile(file, unfinished)
+        unfinished.replace(place)
 
     def _copied(
         self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
     ) -> list[Held]:
         """To a server that is there, by xrdcp."""
         held: list[Held] = []
-        for file in files:
+        beside = sorted({file.parent / MANIFEST for file in files})
+        for file in [*(manifest for manifest in beside if manifest.is_file()), *files]:
             path = f"{self.options.path.rstrip('/')}/{folder}/{file.name}"
             size = file.stat().st_size
             try:
@@ -303,7 +313,8 @@ class Xrootd(ServedTarget):
             if not there:
                 say(f"copying {file.name} to {self._front}")
                 run_program(context.journal, ["xrdcp", "--force", "--silent", "--path", str(file), url])
-            held.append(Held(url))
+            if file.name != MANIFEST:
+                held.append(Held(url))
         return held
 
     @override
