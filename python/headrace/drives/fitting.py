@@ -299,7 +299,7 @@ def _fit(
     for _, belongs, names in (*STAGES.get(str(table["kind"]), ()), ("the rest", lambda _: True, None)):
         wanted = [each for each in left if each.name not in errors and (names is None or each.name in names)]
         jobs = [job for job in observed if belongs(job.load)]
-        if wanted and jobs:
+        if wanted and jobs and len(errors) < len(base):
             taken, at, found = _chosen(fitted, wanted, start, jobs, _logs(fitted, jobs), say)
             fitted = _with(fitted, taken, at)
             errors |= found
