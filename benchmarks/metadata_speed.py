@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -113,6 +114,8 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=7)
     asked = parser.parse_args()
+    # So that what is mounted is unmounted when somebody loses patience.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     peers = {"headrace": ours, "fio": fio, "mdtest": mdtest}
     seen: dict[str, dict[str, list[float]]] = {name: {phase: [] for phase in ENGINES} for name in peers}
     with place(asked.directory) as directory:
