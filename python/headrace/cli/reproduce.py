@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -104,17 +105,25 @@ def reproduce(
 
 def _emulate(studies: list[str], records: Path, as_json: bool, every: bool) -> None:
     from headrace.cli._progress import Display
-    from headrace.library import stopping_on_signals
+    from headrace.library import load_study, resume, stopping_on_signals
     from headrace.reproduce.emulated import as_json as make_json
-    from headrace.reproduce.emulated import chosen_small, emulate
+    from headrace.reproduce.emulated import chosen_small, emulated, paths
 
-    small = chosen_small(studies)
     stop = threading.Event()
     found: list[Any] = []
-    with stopping_on_signals(stop):
-        for each in small:
-            with Display() as display:
-                found.append(emulate(each, records, observer=display, stop=stop))
+    with stopping_on_signals(stop), tempfile.TemporaryDirectory(prefix="headrace-simulated-") as place:
+        for each in chosen_small(studies):
+            simulated: list[Path] = []
+            measured: list[Path] = []
+            for path in paths(each):
+                loaded, folder = load_study(path), records / path.stem
+                simulated.append(loaded.run(Path(place) / path.stem, engine="simulate", stop=stop))
+                with Display() as display:
+                    if (folder / "results.json").exists():
+                        measured.append(resume(folder, observer=display, stop=stop))
+                    else:
+                        measured.append(loaded.run(folder, observer=display, stop=stop))
+            found.append(emulated(each, simulated, measured))
     if as_json:
         typer.echo(json.dumps(make_json(found), indent=1))
         return

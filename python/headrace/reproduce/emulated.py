@@ -5,16 +5,12 @@ The small study asks for order and shape, not for the published numbers: its dat
 
 from __future__ import annotations
 
-import tempfile
-import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.engine import Observer
 from headrace.errors import Fault, HeadraceError, StudyError
-from headrace.library import load_study, resume
 from headrace.records.read import Records, read
 from headrace.reproduce import emulated_cluster_energy, emulated_proof_ssd
 from headrace.reproduce.beside import Judged, Row, SmallCells, SmallStudy
@@ -50,49 +46,36 @@ def chosen_small(names: Sequence[str]) -> list[SmallStudy]:
     return [SMALL[name] for name in names] if names else list(SMALL.values())
 
 
-def emulate(
-    small: SmallStudy,
-    results: Path,
-    *,
-    observer: Observer | None = None,
-    stop: threading.Event | None = None,
-) -> Emulated:
-    """Runs the small study's files on emulated drives, and the same in virtual time, and sets both beside what was published.
+def emulated(small: SmallStudy, simulated: Sequence[Path], measured: Sequence[Path]) -> Emulated:
+    """Sets the records of the small study, in virtual time and on emulated drives, beside what was published.
 
-    Records go to `results`; files of it that are there already are gone on with, or reported as they are when whole. Raises
-    MissingError when this machine cannot emulate, HeadraceError when a study file is missing.
+    Both are result folders in the order of the study's files. Raises RefusedError when one is no results folder.
     """
-    folders: list[Path] = []
-    measured: dict[str, list[Records]] = {"emulated": [], "simulated": []}
-    with tempfile.TemporaryDirectory(prefix="headrace-simulated-") as place:
-        for file in small.files:
-            path = STUDIES / file
-            if not path.exists():
-                raise HeadraceError(
-                    f"the study file {path} is missing",
-                    hint="headrace reproduce --emulate runs in a clone of the repository",
-                )
-            loaded = load_study(path)
-            simulated = loaded.run(Path(place) / path.stem, engine="simulate", stop=stop)
-            measured["simulated"].append(read(simulated))
-            folder = results / path.stem
-            if (folder / "results.json").exists():
-                resume(folder, observer=observer, stop=stop)
-            else:
-                loaded.run(folder, observer=observer, stop=stop)
-            folders.append(folder)
-            measured["emulated"].append(read(folder))
-        cells = {way: cells_of(records, small.files) for way, records in measured.items()}
+    virtual = [read(folder) for folder in simulated]
+    real = [read(folder) for folder in measured]
+    cells = cells_of(virtual, small.files), cells_of(real, small.files)
     source = published(small.id)
     return Emulated(
         id=small.id,
         title=source.title,
-        rows=tuple(small.rows(cells["simulated"], cells["emulated"], source)),
-        findings=tuple(small.findings(cells["simulated"], cells["emulated"], source)),
-        left_out=tuple(text for records in measured["emulated"] for text in _left_out(records)),
+        rows=tuple(small.rows(*cells, source)),
+        findings=tuple(small.findings(*cells, source)),
+        left_out=tuple(text for records in real for text in _left_out(records)),
         notes=small.notes,
-        results=tuple(folders),
+        results=tuple(measured),
     )
+
+
+def paths(small: SmallStudy) -> list[Path]:
+    """The small study's files. Raises HeadraceError when one is not there (not a clone)."""
+    found = [STUDIES / file for file in small.files]
+    for path in found:
+        if not path.exists():
+            raise HeadraceError(
+                f"the study file {path} is missing",
+                hint="headrace reproduce --emulate runs in a clone of the repository",
+            )
+    return found
 
 
 def cells_of(records: Sequence[Records], files: Sequence[str]) -> SmallCells:

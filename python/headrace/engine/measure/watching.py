@@ -25,6 +25,21 @@ def emulator_reports(location: Location) -> list[dict[str, Any]]:
     return found
 
 
+def with_service(reports: list[dict[str, Any]], device: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The reports with the mean time that a request took, `service_ns_mean`: as the kernel counted it on the devices, or else the
+    time that the drive was busy over its requests."""
+    found: list[dict[str, Any]] = []
+    for report in reports:
+        if "error" not in report:
+            service_s, requests = report["busy_s"], report["reads"] + report["writes"]
+            if device is not None and device["requests_read"] + device["requests_write"]:
+                service_s = device["read_latency_s"] + device["write_latency_s"]
+                requests = device["requests_read"] + device["requests_write"]
+            report = {**report, "service_ns_mean": 1e9 * service_s / max(requests, 1)}
+        found.append(report)
+    return found
+
+
 class Watching:
     """Started right before the release, finished when the last job is done."""
 
