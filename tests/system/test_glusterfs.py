@@ -54,7 +54,15 @@ def test_fewer_servers_than_copies(context: TargetContext) -> None:
 
 
 def test_copies_survive_a_lost_server_and_are_filled_again(context: TargetContext) -> None:
-    target = made("glusterfs", servers=2, replicas=2, bricks=SIZE, ping_timeout="3 s", bricks_per_server=1)
+    target = made(
+        "glusterfs",
+        servers=2,
+        replicas=2,
+        bricks=SIZE,
+        ping_timeout="3 s",
+        bricks_per_server=1,
+        volume_options={"cluster.heal-timeout": "5"},
+    )
     assert isinstance(target, Glusterfs)
     with standing(target, context) as (location, within):
         directory = location.directory
@@ -103,6 +111,7 @@ def reached(file: Path) -> bool:
         return False
 
 
+@pytest.mark.heavy
 def test_one_copy_on_a_dead_server_is_away_until_it_is_back(context: TargetContext) -> None:
     target = made("glusterfs", servers=2, bricks=SIZE)
     with standing(target, context) as (location, _):
@@ -126,6 +135,7 @@ def test_one_copy_on_a_dead_server_is_away_until_it_is_back(context: TargetConte
             time.sleep(0.2)
 
 
+@pytest.mark.heavy
 def test_coded_pieces(context: TargetContext) -> None:
     target = made("glusterfs", servers=3, disperse={"data": 2, "redundancy": 1}, bricks=SIZE)
     with standing(target, context) as (location, _):
@@ -141,6 +151,7 @@ def test_coded_pieces(context: TargetContext) -> None:
         assert (directory / "data").read_bytes() == content
 
 
+@pytest.mark.heavy
 def test_an_option_that_gluster_does_not_know(context: TargetContext) -> None:
     target = made("glusterfs", servers=1, volume_options={"performance.no-such": "on"})
     with pytest.raises(HeadraceError, match="does not exist"), standing(target, context):
