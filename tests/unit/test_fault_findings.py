@@ -1,0 +1,109 @@
+"""What faults did, from series and jobs: stall, recovery, rate left; lateness of emulated drives; order and shape of small studies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from headrace.analysis.faults import fault_effects
+from headrace.engine.measure.validity import lateness
+from headrace.reproduce.beside import judged, spread
+
+
+class Told:
+    """Records of one fault, as `fault_effects` reads them."""
+
+    def __init__(self, rows: list[dict[str, Any]], rates: dict[str, list[float]], exits: list[str]) -> None:
+        self.trials = pd.DataFrame(rows)
+        self._rates = rates
+        self._exits = exits
+        self.root = Path()
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def trial_jobs(self, trial: str, columns: list[str]) -> pd.DataFrame:
+        return pd.DataFrame(
+            {"exit": self._exits, "cause": [None if e == "ok" else "EIO" for e in self._exits]}
+        )
+
+    def series(self, trial: str, kind: str) -> pd.DataFrame:
+        if kind != "block":
+            return pd.DataFrame()
+        rates = self._rates[trial]
+        times = [0.5 * (place + 1) for place in range(len(rates))]
+        return pd.DataFrame({"time_s": times, "read_bytes_per_s": rates, "write_bytes_per_s": 0.0})
+
+
+def row(trial: str, level: str, faults: list[dict[str, Any]], status: str = "done") -> dict[str, Any]:
+    return {
+        "id": trial, "cell": level, "provenance": "emulated", "status": status, "valid": status == "done",
+        "target": "disk", "workload": "reads", "slots": 2, "levels": {"fault": level, "slots": 2},
+        "last_done_s": 5.0, "faults": faults,
+    }  # fmt: skip
+
+
+def fault(**more: Any) -> dict[str, Any]:
+    return {
+        "what": "stall",
+        "name": "stall",
+        "struck_s": 1.0,
+        "lifted_s": 2.0,
+        "fired": 3,
+        "seen": {},
+        **more,
+    }
+
+
+RATES = [100.0, 100.0, 0.0, 0.0, 20.0, 90.0, 100.0, 100.0, 100.0, 100.0]
+
+
+def test_stall_and_recovery_come_from_the_series_and_the_rate_from_the_cell_without_it() -> None:
+    told: Any = Told([row("a", "none", []), row("b", "stall", [fault()])], {"b": RATES}, ["ok", "failed"])
+    (found,) = fault_effects(told, {"a": 10.0, "b": 7.0}, {"reads": "iops"}, 0.95)
+    assert (found.stall_s, found.recovered_s) == (1.0, 0.5)
+    assert (found.jobs, found.failed_jobs, found.error, found.fired) == (2, 1, "EIO", 3)
+    assert found.rate is not None and found.rate.value == pytest.approx(0.7)
+    assert found.against == "the same without it"
+
+
+def test_without_such_a_cell_the_time_before_is_what_it_is_set_against() -> None:
+    told: Any = Told([row("b", "stall", [fault()])], {"b": RATES}, ["ok"])
+    (found,) = fault_effects(told, {"b": 7.0}, {"reads": "iops"}, 0.95)
+    assert found.rate is not None and found.rate.value == pytest.approx(0.0)
+    assert found.against == "before it struck"
+
+
+def test_what_a_fault_saw_itself_comes_first_and_one_that_never_fired_is_no_finding() -> None:
+    own = {"stall_s": 0.25, "recovered_s": 0.1, "acknowledged_writes": 9, "lost_writes": 1}
+    told: Any = Told([row("b", "stall", [fault(seen=own)], "failed")], {"b": RATES}, ["failed"])
+    (found,) = fault_effects(told, {}, {}, 0.95)
+    assert (found.stall_s, found.recovered_s) == (0.25, 0.1)
+    assert (found.lost_writes, found.acknowledged_writes) == (1, 9)
+    never: Any = Told([row("b", "stall", [fault(fired=0)])], {"b": RATES}, ["ok"])
+    assert fault_effects(never, {"b": 1.0}, {}, 0.95) == ()
+
+
+def report(mean_ns: int, service_ns: float, *, rotational: bool, **more: Any) -> dict[str, Any]:
+    late = {"timed": 100, "p50": mean_ns, "p99": mean_ns, "p999": mean_ns, "max": mean_ns}
+    return {"device": "loop9", "rotational": rotational, "full": 0, "lateness_ns": late, "service_ns_mean": service_ns, **more}  # fmt: skip
+
+
+def test_the_bound_of_lateness_is_4_per_cent_for_a_disk_and_20_for_an_ssd() -> None:
+    assert lateness([report(300_000, 8e6, rotational=True), report(29_000, 1e5, rotational=False)]) == []
+    (late,) = lateness([report(400_000, 8e6, rotational=True)])
+    assert late["code"] == "emulator-late" and "400 us of 8000 us" in late["text"]
+    assert lateness([report(40_000, 1e5, rotational=False)])[0]["code"] == "emulator-late"
+    assert lateness([report(40_000, 1e6, rotational=False)]) == []
+    assert lateness([report(0, 1e6, rotational=True, full=2)])[0]["code"] == "emulator-full"
+    assert lateness([{"device": "loop9", "error": "it has ended"}])[0]["code"] == "emulator-gone"
+
+
+def test_a_claim_is_neither_true_nor_false_where_a_number_is_missing() -> None:
+    found = judged("id", "a > b", lambda rates: rates["a"] > rates["b"], str, {"a": 2.0, "b": 1.0}, {"a": 2.0, "b": None})  # pyright: ignore[reportOptionalOperand]  # fmt: skip
+    assert (found.simulated, found.emulated) == (True, None)
+    assert "emulated lacks a valid trial" in found.why
+    assert spread([2.0, None, 3.0]) == pytest.approx(0.5)
