@@ -26,7 +26,7 @@ fn mdtest_counts_directories_so() {
 
 proptest! {
     #[test]
-    fn every_item_has_one_place(depth in 0_u32..4, branching in 1_u32..5, leaf_only: bool, items in 1_u64..400) {
+    fn every_item_has_one_place(depth in 0_u32..4, branching in 1_u32..5, leaf_only in any::<bool>(), items in 1_u64..400) {
         let tree = Tree::new(Path::new("/t"), 3, depth, branching, leaf_only);
         prop_assert_eq!(Some(tree.count()), directories(depth, branching));
         let mut held: HashMap<Vec<u8>, u64> = HashMap::new();
@@ -58,12 +58,15 @@ proptest! {
             prop_assert!(made.insert(path));
         }
     }
+}
 
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
+
     #[test]
     fn what_is_made_is_removed(
-        clients in 1_u32..9, items in 1_u64..40, depth in 0_u32..3, branching in 1_u32..4, leaf_only: bool,
-        unique: bool, stride in 0_u32..9, bytes in 0_u64..70, kinds in 1_usize..4,
+        clients in 1_u32..9, items in 1_u64..40, depth in 0_u32..3, branching in 1_u32..4, leaf_only in any::<bool>(),
+        unique in any::<bool>(), stride in 0_u32..9, bytes in 0_u64..70, kinds in 1_usize..4,
     ) {
         let folder = tempfile::tempdir().expect("a directory");
         let mut asked = config(&folder.path().join("test"));
