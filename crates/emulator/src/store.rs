@@ -187,7 +187,10 @@ impl Store {
         let first = offset.div_ceil(PAGE);
         let last = if end == self.size { end.div_ceil(PAGE) } else { end / PAGE };
         if first >= last {
-            self.blank(offset..end);
+            // No whole page: a part of one, or of two neighbours.
+            let border = (first * PAGE).min(end);
+            self.blank(offset..border);
+            self.blank(border..end);
             return;
         }
         self.blank(offset..first * PAGE);
