@@ -17,7 +17,7 @@ from typing_extensions import override
 from headrace.errors import HeadraceError, Problem
 from headrace.system.cluster import Node, NodeSettings
 from headrace.system.servers import Server
-from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameNode
+from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameNode, reach_name_node
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
 from headrace.targets.by_url import put, try_writing
@@ -104,9 +104,14 @@ class Hdfs(BricksTarget):
         options = self.options
         if options.address is not None:
             self._uploads_from = None
-            port = "" if ":" in options.address else f":{RPC_PORT}"
-            self._url = f"hdfs://{options.address}{port}{options.path.rstrip('/')}"
-            self._try(context, "look at address (the name node's RPC port), path and its owner")
+            address = options.address if ":" in options.address else f"{options.address}:{RPC_PORT}"
+            self._url = f"hdfs://{address}{options.path.rstrip('/')}"
+            hint = "look at address (the name node's RPC port), path and its owner"
+            try:
+                reach_name_node(address)
+            except HeadraceError as error:
+                raise HeadraceError(error.message, hint=hint) from error
+            self._try(context, hint)
             return Location(
                 directory=None, url=self._url, network=True, description={"name_node": options.address}
             )

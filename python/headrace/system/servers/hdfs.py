@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ RPC_PORT = 8020
 _NAME_HTTP_PORT = 9870
 _DATA_PORT, _DATA_IPC_PORT, _DATA_HTTP_PORT = 9866, 9867, 9864
 _JMX_PATIENCE_S = 5.0
+_CONNECT_PATIENCE_S = 5.0
 _FORMAT_PATIENCE_S = 120.0
 
 _LOGGING = """log4j.rootLogger=WARN,E
@@ -255,3 +257,14 @@ class DataNode(_Daemon):
         lost = sum(file.stat().st_size for file in blocks.rglob("blk_*") if file.suffix != ".meta")
         shutil.rmtree(blocks)
         return lost
+
+
+def reach_name_node(address: str) -> None:
+    """Connects to `host:port` once: the client in Rust tries a name node that refuses it without end. Raises HeadraceError."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=_CONNECT_PATIENCE_S):
+            pass
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise HeadraceError(f"the name node {address} is not reached: {why}") from error
