@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("needs_root")
 @contextlib.contextmanager
 def prepared(
     context: TargetContext, clients: int = 2, **options: Any
-) -> Iterator[tuple[Nfs, Location, Cluster]]:
+) -> Generator[tuple[Nfs, Location, Cluster]]:
     target = Nfs("nas", NfsOptions.model_validate(options))
     assert [problem.what for problem in target.check(frozenset())] == []
     nodes = client_nodes(None, clients)
@@ -241,10 +241,19 @@ def test_options_that_do_not_go_together_are_refused() -> None:
             NfsOptions.model_validate(wrong)
 
 
+def without(missing: str) -> Callable[[str], str | None]:
+    """A search for programs that finds all but one."""
+
+    def find(name: str) -> str | None:
+        return None if name == missing else f"/bin/{name}"
+
+    return find
+
+
 def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "headrace.system.servers.find_program",
-        lambda name: None if name == "ganesha.nfsd" else f"/bin/{name}",
+        without("ganesha.nfsd"),
     )
     problems = Nfs("nas", NfsOptions.model_validate({})).check(frozenset())
     assert [problem.remedy for problem in problems] == ["apt-get install nfs-ganesha nfs-ganesha-vfs"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +104,7 @@ def made(kind: str, table: dict[str, Callable[[Path], dict[str, Any]]], folder: 
 
 
 @contextmanager
-def nodes_for(target: Target, context: TargetContext) -> Iterator[TargetContext]:
+def nodes_for(target: Target, context: TargetContext) -> Generator[TargetContext]:
     """The context with two nodes that run jobs and those of its servers, for a target that needs them."""
     if not target.needs_cluster():
         yield context

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("needs_root")
 @contextlib.contextmanager
 def prepared(
     context: TargetContext, clients: int = 1, **options: Any
-) -> Iterator[tuple[Xrootd, Location, TargetContext]]:
+) -> Generator[tuple[Xrootd, Location, TargetContext]]:
     target = Xrootd("se", XrootdOptions.model_validate(options))
     assert [problem.what for problem in target.check(frozenset())] == []
     nodes = client_nodes(None, clients)
@@ -230,9 +230,16 @@ def test_a_port_that_is_taken_is_named(context: TargetContext) -> None:
         taken.close()
 
 
+def without(missing: str) -> Callable[[str], str | None]:
+    """A search for programs that finds all but one."""
+
+    def find(name: str) -> str | None:
+        return None if name == missing else f"/bin/{name}"
+
+    return find
+
+
 def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "headrace.system.servers.find_program", lambda name: None if name == "xrootd" else f"/bin/{name}"
-    )
+    monkeypatch.setattr("headrace.system.servers.find_program", without("xrootd"))
     problems = Xrootd("se", XrootdOptions.model_validate({})).check(frozenset())
     assert [problem.remedy for problem in problems] == ["apt-get install xrootd-server"]

@@ -116,6 +116,10 @@ LOG {{ Default_Log_Level = WARN; Components {{ PNFS = CRIT; }} }}
             server = [
                 "unshare",
                 "--mount",
+                *(
+                    "--propagation",
+                    "slave",
+                ),  # what is unmounted outside goes away inside too, where mounts are shared
                 "--",
                 "sh",
                 "-c",
