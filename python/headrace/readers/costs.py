@@ -41,7 +41,7 @@ DECOMPRESSION_NS: dict[Codec, float] = {"zlib": 3.4, "lz4": 0.5, "zstd": 1.2, "l
 """Each uncompressed byte of baskets and pages. A file of level 0 costs none."""
 
 COMPRESSION_NS: dict[Codec, float] = {"zlib": 25.0, "lz4": 25.0, "zstd": 10.0, "lzma": 250.0}
-"""Each uncompressed byte of what a skim writes, at the codec's usual level."""
+"""Each uncompressed byte of what a skim writes: copied, laid out and compressed at the codec's usual level."""
 
 SCAN_EVENT_NS: dict[Reader, int] = {"uproot": 60, "rdataframe": 100, "event-loop": 60}
 """Filling one histogram with a column, an event."""
