@@ -178,12 +178,12 @@ impl Step {
         for client in (0..self.total).filter(|client| !self.own.contains(client)) {
             match self.seat(client).state.load(Ordering::Acquire) {
                 ABSENT => absent += 1,
-                PRESENT if !self.locked(client) => {
-                    // It may have left in good order between the two looks.
-                    if self.seat(client).state.load(Ordering::Acquire) == PRESENT {
-                        return self
-                            .give_up(&format!("client {client} of {} died; the others stopped", self.total));
-                    }
+                // Looked at twice: it may have left in good order between the two.
+                PRESENT
+                    if !self.locked(client) && self.seat(client).state.load(Ordering::Acquire) == PRESENT =>
+                {
+                    return self
+                        .give_up(&format!("client {client} of {} died; the others stopped", self.total));
                 }
                 // Gone in good order: after the last barrier.
                 _ => {}

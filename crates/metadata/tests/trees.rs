@@ -100,11 +100,14 @@ proptest! {
     }
 }
 
+/// Makes a configuration one that cannot be.
+type Spoil = Box<dyn Fn(&mut Config)>;
+
 #[test]
 fn what_cannot_be_is_said() {
     let folder = tempfile::tempdir().expect("a directory");
     let good = config(folder.path());
-    let bad: [(&str, Box<dyn Fn(&mut Config)>); 6] = [
+    let bad: [(&str, Spoil); 6] = [
         ("items", Box::new(|config| config.items = 0)),
         ("clients", Box::new(|config| config.clients = 0)),
         ("meeting", Box::new(|config| config.clients_total = Some(2))),
