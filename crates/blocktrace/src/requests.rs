@@ -86,7 +86,16 @@ impl Watcher for Requests {
     fn queued(&mut self, event: &Event, _: &Piece) {
         if !self.by_issue {
             let Event { time_ns, sector, sectors, pid, device, op, .. } = *event;
-            self.add(Row { time_ns, queue_ns: time_ns, complete_ns: UNSEEN_NS, sector, sectors, pid, device, op });
+            self.add(Row {
+                time_ns,
+                queue_ns: time_ns,
+                complete_ns: UNSEEN_NS,
+                sector,
+                sectors,
+                pid,
+                device,
+                op,
+            });
         }
     }
 

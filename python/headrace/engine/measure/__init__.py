@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace import faults as fault_room
+from headrace import probes as probe_room
 from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.engine import Engine, Run, base_record
@@ -68,6 +69,8 @@ class Measure(Engine):
                         f'on = "{resolved.run.on}"', "[run]", 'jobs run on this machine only: on = "local"'
                     )
                 )
+            if resolved.run.trace:
+                problems += probe_room.kinds()["trace"]().check()
             if resolved.run.nodes > 1 and (missing := clusters.why_not()) is not None:
                 problems.append(Problem(missing[0], f"nodes = {resolved.run.nodes}", missing[1]))
             kind = target_room.kinds()[resolved.target_kind]
