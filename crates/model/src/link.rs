@@ -100,7 +100,19 @@ pub struct Network {
     due: BinaryHeap<std::cmp::Reverse<(Nanos, u32, u32)>>,
     sequence: u64,
     refills: u64,
-    levels: Vec<(f64, f64, u32)>,
+    levels: Vec<Level>,
+}
+
+/// A port while all are filled anew.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    /// What is left of its capacity, and the flows that share it.
+    left: f64,
+    flows: u32,
+    /// The rate a flow would get of it.
+    fair: f64,
+    /// The lowest rate, or limit, that its groups meet anywhere.
+    lowest: f64,
 }
 
 const UNLIMITED: f64 = f64::INFINITY;
@@ -112,7 +124,7 @@ impl Network {
             ports.iter().flat_map(|p| [side(p.send_bytes_per_s), side(p.receive_bytes_per_s)]).collect();
         Network {
             bottlenecks: sides.iter().map(|_| Bottleneck::default()).collect(),
-            levels: vec![(0.0, 0.0, 0); sides.len()],
+            levels: vec![Level::default(); sides.len()],
             sides,
             flow_limits: ports.iter().map(|p| p.flow_bytes_per_s).collect(),
             groups: Vec::new(),
@@ -294,7 +306,7 @@ impl Network {
         for i in 0..self.active.len() {
             let g = self.groups[self.active[i] as usize];
             for side in [g.send, g.receive] {
-                self.levels[side as usize] = (self.sides[side as usize].capacity, 0.0, 0);
+                self.levels[side as usize].left = self.sides[side as usize].capacity;
             }
             self.tick(g.bottleneck, now);
         }
@@ -303,30 +315,30 @@ impl Network {
         while !open.is_empty() {
             for &group in &open {
                 let g = &self.groups[group as usize];
-                self.levels[g.send as usize].2 = 0;
-                self.levels[g.receive as usize].2 = 0;
+                for side in [g.send, g.receive] {
+                    let level = &mut self.levels[side as usize];
+                    (level.flows, level.lowest) = (0, UNLIMITED);
+                }
             }
             for &group in &open {
                 let g = &self.groups[group as usize];
-                self.levels[g.send as usize].2 += g.flows;
-                self.levels[g.receive as usize].2 += g.flows;
+                self.levels[g.send as usize].flows += g.flows;
+                self.levels[g.receive as usize].flows += g.flows;
             }
-            // The lowest level (or limit) that meets each port, through its groups.
             for &group in &open {
                 let g = &self.groups[group as usize];
                 for side in [g.send, g.receive] {
                     let level = &mut self.levels[side as usize];
-                    level.1 = level.0.max(0.0) / f64::from(level.2);
+                    level.fair = level.left.max(0.0) / f64::from(level.flows);
                 }
             }
-            let mut lowest: HashMap<u32, f64> = HashMap::with_capacity(open.len() * 2);
             for &group in &open {
                 let g = &self.groups[group as usize];
                 let meets =
-                    self.levels[g.send as usize].1.min(self.levels[g.receive as usize].1).min(g.limit);
+                    self.levels[g.send as usize].fair.min(self.levels[g.receive as usize].fair).min(g.limit);
                 for side in [g.send, g.receive] {
-                    let entry = lowest.entry(side).or_insert(UNLIMITED);
-                    *entry = entry.min(meets);
+                    let level = &mut self.levels[side as usize];
+                    level.lowest = level.lowest.min(meets);
                 }
             }
             let mut left = Vec::new();
@@ -334,14 +346,13 @@ impl Network {
             let mut taken: Vec<(u32, u32, f64)> = Vec::new();
             for &group in &open {
                 let g = &self.groups[group as usize];
-                let (send, receive) = (self.levels[g.send as usize].1, self.levels[g.receive as usize].1);
-                let is_lowest = |side: u32, level: f64| level <= lowest[&side];
-                if g.limit <= send.min(receive) && g.limit <= lowest[&g.send].min(lowest[&g.receive]) {
+                let (send, receive) = (self.levels[g.send as usize], self.levels[g.receive as usize]);
+                if g.limit <= send.fair.min(receive.fair) && g.limit <= send.lowest.min(receive.lowest) {
                     taken.push((group, ports + group, g.limit));
-                } else if is_lowest(g.send, send) && send <= receive {
-                    taken.push((group, g.send, send));
-                } else if is_lowest(g.receive, receive) && receive <= send {
-                    taken.push((group, g.receive, receive));
+                } else if send.fair <= send.lowest && send.fair <= receive.fair {
+                    taken.push((group, g.send, send.fair));
+                } else if receive.fair <= receive.lowest && receive.fair <= send.fair {
+                    taken.push((group, g.receive, receive.fair));
                 } else {
                     left.push(group);
                 }
@@ -350,8 +361,8 @@ impl Network {
             for &(group, _, rate) in &taken {
                 let g = self.groups[group as usize];
                 let sum = rate * f64::from(g.flows);
-                self.levels[g.send as usize].0 -= sum;
-                self.levels[g.receive as usize].0 -= sum;
+                self.levels[g.send as usize].left -= sum;
+                self.levels[g.receive as usize].left -= sum;
             }
             settled.extend(taken);
             open = left;

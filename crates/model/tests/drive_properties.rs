@@ -1,7 +1,8 @@
 //! What must hold for every device model, whatever the load.
 
 use headrace_model::drive::build;
-use headrace_model::request::{Completion, Device, Fault, Nanos, Op, Request, Status};
+use headrace_model::request::{Completion, Device, Fault, Nanos, Op, Request, Status, SubmittedIo};
+use headrace_model::scheduler::{QueueSpec, SchedulerSpec};
 use headrace_model::spec::{DriveSpec, RaidSpec, StorageSpec};
 use headrace_model::storage::Storage;
 use proptest::prelude::*;
@@ -116,7 +117,18 @@ fn single(spec: &DriveSpec) -> StorageSpec {
 }
 
 fn drive(spec: &StorageSpec, seed: u64, steps: &[Step], waking: Waking) -> (Vec<Completion>, f64) {
-    let mut device = Storage::build(spec, seed).unwrap();
+    drive_queued(spec, None, seed, steps, waking)
+}
+
+/// As `drive`; the members of a RAID behind queues of their own.
+fn drive_queued(
+    spec: &StorageSpec,
+    queue: Option<&QueueSpec>,
+    seed: u64,
+    steps: &[Step],
+    waking: Waking,
+) -> (Vec<Completion>, f64) {
+    let mut device = Storage::build_queued(spec, seed, queue).unwrap();
     let mut out = Vec::new();
     let mut now = 0;
     let mut looked: Nanos = 0;
@@ -138,7 +150,8 @@ fn drive(spec: &StorageSpec, seed: u64, steps: &[Step], waking: Waking) -> (Vec<
         }
         now = then;
         let Step { op, sector, sectors, fua, .. } = *step;
-        device.submit(now, Request { tag: tag as u64, op, sector, sectors, fua });
+        let request = Request { tag: tag as u64, op, sector, sectors, fua };
+        device.submit_io(now, SubmittedIo { request, process: tag as u32 % 3, sync: op == Op::Read });
     }
     let mut turns = 0;
     while let Some(next) = device.next_wake() {
@@ -202,6 +215,27 @@ proptest! {
             prop_assert_eq!(&punctual, &drive(&spec, 1, &steps, Waking::Punctual));
             prop_assert_eq!(&punctual, &drive(&spec, 1, &steps, Waking::AtSubmissions));
             prop_assert_eq!(&punctual, &drive(&spec, 1, &steps, Waking::Late(every)));
+        }
+    }
+
+    /// A scheduler to each member of a RAID: everything ends once, and late wakes change nothing.
+    #[test]
+    fn members_behind_queues_keep_the_law(
+        steps in steps(),
+        every in 1u64..400_000_000,
+        scheduler in prop::sample::select(SchedulerSpec::NAMES.to_vec()),
+    ) {
+        let queue = QueueSpec {
+            scheduler: SchedulerSpec::named(scheduler).unwrap(),
+            queue_depth: 4,
+            nr_requests: 16,
+            ..QueueSpec::default()
+        };
+        for spec in raids() {
+            let punctual = drive_queued(&spec, Some(&queue), 1, &steps, Waking::Punctual);
+            prop_assert_eq!(punctual.0.len(), steps.len());
+            prop_assert_eq!(&punctual, &drive_queued(&spec, Some(&queue), 1, &steps, Waking::AtSubmissions));
+            prop_assert_eq!(&punctual, &drive_queued(&spec, Some(&queue), 1, &steps, Waking::Late(every)));
         }
     }
 

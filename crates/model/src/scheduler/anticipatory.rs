@@ -35,6 +35,9 @@ impl Default for AnticipatoryTunables {
 /// Sectors that the elevator may go back (1 MiB), at twice the cost of going forward.
 const MAX_BACK_SECTORS: u64 = 2048;
 
+/// What counts as near when the wait begins (4 MiB); doubles each millisecond.
+const CLOSE_SECTORS: u64 = 8192;
+
 #[derive(Debug)]
 pub(super) struct Anticipatory {
     tunables: AnticipatoryTunables,
@@ -98,9 +101,13 @@ impl Anticipatory {
         if think_ns > expire as f64 {
             return true;
         }
-        // As near as the process itself would land: no reason to wait for it.
-        let distance = candidate.sector.abs_diff(habits.position()) as f64;
-        distance <= habits.seek_sectors()
+        // Near enough, the nearer the longer it waits already, or nearer than the process itself would land: no
+        // reason to wait (`as_close_req`).
+        let seeks = habits.seek_sectors();
+        let waited_ms = until.map_or(0, |until| (now + expire).saturating_sub(until) / 1_000_000);
+        let close = CLOSE_SECTORS << waited_ms.min(20);
+        let (last, next) = (self.position[0], candidate.sector);
+        (last <= next + close / 2 && next <= last + close) || (next.abs_diff(last) as f64) < seeks
     }
 
     fn take(&mut self, now: Nanos, direction: usize, index: u32, table: &Requests) -> Choice {

@@ -27,9 +27,11 @@ pub struct CfqTunables {
     pub back_seek_penalty: u64,
     /// Requests of one queue that may be in the drive.
     pub quantum: u32,
-    /// Kernels from 2.6.29 on do not pause for a seeking process on a drive that queues, nor on one that does not
-    /// rotate: false for those.
-    pub idle_for_seeky: bool,
+    /// Mean distance beyond which a process counts as seeking (`CIC_SEEKY`: 64 MiB to 2.6.28, 4 MiB to 2.6.32).
+    pub seeky_sectors: u64,
+    /// A drive that has had more requests than this at once is known to queue: from then on there is no pause for a
+    /// process that seeks (`hw_tag`).
+    pub queues_beyond: u32,
 }
 
 impl Default for CfqTunables {
@@ -45,13 +47,11 @@ impl Default for CfqTunables {
             back_seek_max_sectors: 32_768,
             back_seek_penalty: 2,
             quantum: 8,
-            idle_for_seeky: true,
+            seeky_sectors: 128 * 1024,
+            queues_beyond: 4,
         }
     }
 }
-
-/// Mean distance above which a process counts as seeking (`CFQQ_SEEK_THR`, 8 MiB in sectors of 512 B).
-const SEEKY_SECTORS: f64 = 16_384.0;
 
 #[derive(Debug, Default)]
 struct ProcessQueue {
@@ -73,6 +73,8 @@ pub(super) struct Cfq {
     idle_until: Option<Nanos>,
     sent_in_slice: u32,
     sync_in_drive: u32,
+    in_drive: u32,
+    drive_queues: bool,
     position: u64,
     processes: Processes,
 }
@@ -88,6 +90,8 @@ impl Cfq {
             idle_until: None,
             sent_in_slice: 0,
             sync_in_drive: 0,
+            in_drive: 0,
+            drive_queues: false,
             position: 0,
             processes: Processes::default(),
         }
@@ -136,12 +140,8 @@ impl Cfq {
         if habits.think_ns().is_some_and(|think| think > idle as f64) {
             return 0;
         }
-        if habits.seek_sectors() > SEEKY_SECTORS {
-            return if self.tunables.idle_for_seeky {
-                idle.min(self.tunables.slice_idle_seeky_ns)
-            } else {
-                0
-            };
+        if habits.seek_sectors() > self.tunables.seeky_sectors as f64 {
+            return if self.drive_queues { 0 } else { idle.min(self.tunables.slice_idle_seeky_ns) };
         }
         idle
     }
@@ -175,6 +175,8 @@ impl Cfq {
         let entry = &mut self.queues[queue as usize];
         entry.sorted.remove(request.sector, index);
         entry.in_drive += 1;
+        self.in_drive += 1;
+        self.drive_queues |= self.in_drive > self.tunables.queues_beyond;
         self.position = request.end();
         self.sent_in_slice += 1;
         self.idle_until = None;
@@ -252,6 +254,7 @@ impl Elevator for Cfq {
         }
         let entry = &mut self.queues[queue as usize];
         entry.in_drive = entry.in_drive.saturating_sub(1);
+        self.in_drive = self.in_drive.saturating_sub(1);
         let (empty, rest) = (entry.sorted.is_empty(), entry.in_drive);
         if queue > 0 {
             self.sync_in_drive = self.sync_in_drive.saturating_sub(1);

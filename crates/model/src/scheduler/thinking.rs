@@ -57,11 +57,6 @@ impl Habits {
             0.0
         }
     }
-
-    /// Where its last request ended.
-    pub(super) fn position(&self) -> u64 {
-        self.last_end
-    }
 }
 
 /// The habits of each process, by a dense process number.
