@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.profiles.steps import Ints, Op, Recording, Steps
 from headrace.profiles.timeline import timeline
@@ -141,7 +143,7 @@ def summarise(recording: Recording) -> Summary:
     )
 
 
-def _percentiles(values: np.ndarray[tuple[int], np.dtype[np.generic]]) -> tuple[float, ...]:
+def _percentiles(values: npt.NDArray[Any]) -> tuple[float, ...]:
     return (
         tuple(float(value) for value in np.percentile(values, (5, 50, 95)))
         if len(values)
