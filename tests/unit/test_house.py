@@ -18,7 +18,10 @@ PARTS = {"targets", "workloads", "probes", "faults", "datasets", "readers"}
 # What jobs and drives were seen to do: used by parts (a probe that traces, a workload that replays) and by the faces.
 CAPTURED = {"traces", "profiles"}
 ALLOWED: dict[str, set[str]] = {
-    **{name: {"errors", "registry", "units"} for name in ("units", "errors", "registry", "document", "palette")},
+    **{
+        name: {"errors", "registry", "units"}
+        for name in ("units", "errors", "registry", "document", "palette")
+    },
     **dict.fromkeys(("system", "catalog", "published"), GROUND),
     "traces": GROUND,
     "profiles": GROUND,

@@ -38,7 +38,6 @@ def doctor(
     if study is None:
         return
     from headrace.library import load_study
-
     from headrace.plan.estimate import estimate
     from headrace.units import format_bytes
 

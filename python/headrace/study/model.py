@@ -99,7 +99,8 @@ class RunOptions(Section):
     shortest: Seconds = Field(0.5, ge=0, description="a trial shorter than this is invalid")
     verify: bool = Field(False, description="check what jobs read against what was written")
     trace: bool = Field(
-        False, description="record every block request of the target's device in the trial's trace/ (needs root)"
+        False,
+        description="record every block request of the target's device in the trial's trace/ (needs root)",
     )
 
 

@@ -151,9 +151,7 @@ def remove_instance(name: str, patience_s: float = 5.0) -> bool:
     # The mount went before the instance did: look at it for a moment.
     place = tempfile.mkdtemp(prefix="headrace-tracefs-")
     try:
-        subprocess.run(
-            ["mount", "-t", "tracefs", "headrace-tracefs", place], check=True, capture_output=True
-        )
+        subprocess.run(["mount", "-t", "tracefs", "headrace-tracefs", place], check=True, capture_output=True)
         try:
             return _remove(Path(place) / "instances" / name, patience_s)
         finally:

@@ -90,8 +90,8 @@ class Scan(Workload):
 
     def profile(self, site: Any) -> ModelledJob:
         """The reads that the file's layout and the reader make, and the time that a histogram takes."""
-        from headrace.readers.costs import SCAN_EVENT_NS
         from headrace.datasets.layout import layout_of_dataset
+        from headrace.readers.costs import SCAN_EVENT_NS
         from headrace.readers.modelled_reading import first_look, modelled_reading
 
         made = modelled_reading(self.scan, [self.scan.variable], SCAN_EVENT_NS[self.scan.reader])
