@@ -69,7 +69,8 @@ def cold(
                 f"{format_bytes(resident_bytes)} of the files were in the page cache before the jobs",
             )
         )
-    if device is not None and device["bytes_read"] < COLD_SHARE * unique:
+    # Without a device behind the storage the counts are empty.
+    if device and device["bytes_read"] < COLD_SHARE * unique:
         moved, asked = format_bytes(device["bytes_read"]), format_bytes(unique)
         found.append(
             reason(
