@@ -100,6 +100,10 @@ def _sequential(load: Load) -> bool:
     return load.rw in ("read", "write", "rw", "readwrite")
 
 
+def _every_load(_: Load) -> bool:
+    return True
+
+
 STAGES: dict[str, tuple[tuple[str, Callable[[Load], bool], tuple[str, ...]], ...]] = {
     "hdd": (
         ("rates, from sequential loads", _sequential, ("rates.outer_bytes_per_s", "rates.inner_bytes_per_s")),
@@ -296,7 +300,8 @@ def _fit(
         else:
             left.append(each)
     fitted, errors = copy.deepcopy(table), dict[str, float]()
-    for _, belongs, names in (*STAGES.get(str(table["kind"]), ()), ("the rest", lambda _: True, None)):
+    rest = ("the rest", _every_load, None)
+    for _, belongs, names in (*STAGES.get(str(table["kind"]), ()), rest):
         wanted = [each for each in left if each.name not in errors and (names is None or each.name in names)]
         jobs = [job for job in observed if belongs(job.load)]
         if wanted and jobs and len(errors) < len(base):

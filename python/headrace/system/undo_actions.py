@@ -202,6 +202,9 @@ def _delete_netns(args: Args, same_boot: bool) -> str:
     return "deleted"
 
 
+_BLANK_PATIENCE_S = 3.0
+
+
 def _blank_device(args: Args, same_boot: bool) -> str:
     device = Path(args["device"])
     if not device.is_block_device():
@@ -213,8 +216,12 @@ def _blank_device(args: Args, same_boot: bool) -> str:
         return "blank"
     if found.uuid != args["uuid"]:
         return f"left alone: it holds another file system ({found.type})"
-    if signatures.holders(device):
-        raise HeadraceError("still in use")
+    # A mount namespace that began while it was mounted (of a server, of another run) can hold it for a moment longer.
+    deadline = time.monotonic() + _BLANK_PATIENCE_S
+    while signatures.holders(device):
+        if time.monotonic() > deadline:
+            raise HeadraceError("still in use")
+        time.sleep(0.1)
     signatures.blank(device)
     return "blanked again"
 

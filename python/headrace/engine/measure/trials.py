@@ -34,6 +34,7 @@ from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.system import page_cache
 from headrace.system.cgroups import MemoryLimit
+from headrace.system.emulator import yield_to_kernel
 from headrace.targets import Held, Location, Setting, Target, TargetContext
 from headrace.workloads import JobInput, Workload
 
@@ -166,6 +167,9 @@ def _run(
             stage.nodes.adopt(pid, slot // run.slots)
             if limits:
                 limits[slot // run.slots].add(pid)
+            if stage.location.emulated:
+                # Jobs that keep every CPU busy would hold up the kernel's own way to the emulated drive.
+                yield_to_kernel(pid)
 
         def released(pids: list[int]) -> None:
             nonlocal watched
