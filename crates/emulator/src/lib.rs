@@ -1,9 +1,11 @@
 //! A drive of the catalog in real time: the simulator's device models, driven by the monotonic clock, behind
 //! a block device of the kernel.
 //!
-//!     kernel ── backend (FUSE file under a loop device) ──> engine ──> pacer ──> device model
-//!                                   │                          └─ when to answer
-//!                                   └─> store (what the sectors hold), volatile (what a power loss takes back)
+//! ```text
+//! kernel ── backend (FUSE file under a loop device) ──> engine ──> pacer ──> device model
+//!                               │                          └─ when to answer
+//!                               └─> store (what the sectors hold), volatile (what a power loss takes back)
+//! ```
 //!
 //! `pacer` knows no clock and no kernel, `backend` knows no model, `engine` puts them together.
 
