@@ -108,7 +108,8 @@ def test_a_real_medium_without_a_drive_that_stands_for_it_is_refused(tmp_path: P
 
 
 def test_a_kind_that_lives_in_models_only_cannot_be_measured(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text(STUDY)
+    text = STUDY.replace('kind = "nfs"', 'kind = "lustre"').replace("slots = [1, 2]", "slots = [1]")
+    (tmp_path / "study.toml").write_text(text)
     done = headrace("run", "study.toml", "--results", "none", code=3, cwd=tmp_path)
     assert "cannot be measured by this version" in done.stderr.replace("\n", " ")
     assert "headrace simulate" in done.stderr
