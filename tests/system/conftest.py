@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,18 @@ import pytest
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 from headrace.targets import TargetContext
+
+
+@pytest.fixture(autouse=True)
+def no_clients_left() -> Iterator[None]:
+    """Clients of file servers that fsspec keeps have threads of their own: a fork in a later test would hang freeing them."""
+    yield
+    if (fsspec := sys.modules.get("fsspec")) is not None:
+        kinds = [fsspec.AbstractFileSystem]
+        while kinds:
+            kind = kinds.pop()
+            kind.clear_instance_cache()
+            kinds += kind.__subclasses__()
 
 
 @pytest.fixture
