@@ -235,7 +235,11 @@ def test_a_blank_image_of_the_users_is_used_and_kept(context: TargetContext, tmp
         ),
         ({"size": "1 PB"}, "free, the image takes 1.00 PB", "free some space"),
         ({"filesystem": "xfs"}, "64 MiB is too small for xfs", "give 300 MiB at least"),
-        ({"image": None, "size": None, "drive": "wd-wd3200bekt"}, "not yet available", "headrace simulate"),
+        (
+            {"image": None, "size": "1 PB", "drive": "wd-wd3200bekt"},
+            "holds 1.00 PB lies in memory",
+            "(memory =",
+        ),
     ],
 )
 def test_problems_are_found_before_anything_starts(
