@@ -113,8 +113,10 @@ class VolumeSettings:
         if name == "read_ahead":
             self._set_read_ahead(value)
             return
-        option, _ = VOLUME_OPTIONS[name]
+        option, kind = VOLUME_OPTIONS[name]
         if value is not None:
+            if not isinstance(value, (kind, int)):  # Gluster keeps any word for some of its numbers
+                raise HeadraceError(f"{name} is no {kind.__name__}: {value!r}")
             self._changed.add(name)
             self.volume.set(option, word_of(value))
         elif name in self._changed:

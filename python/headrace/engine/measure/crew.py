@@ -327,7 +327,9 @@ class Crew:
             number = os.WTERMSIG(gone.status)
             count = self._task.out_of_memory() if self._task.out_of_memory else 0
             if number == signal.SIGKILL and count > self._oom_before:
-                self._oom_before += 1  # each kill explains one death: two jobs can die before the first is heard of
+                self._oom_before += (
+                    1  # each kill explains one death: two jobs can die before the first is heard of
+                )
                 return "out-of-memory", "killed by the kernel: the memory limit of the jobs was reached"
             return "killed", f"killed by signal {signal.Signals(number).name}"
         return "failed", f"ended with exit code {os.WEXITSTATUS(gone.status)} and no report"
