@@ -10,6 +10,7 @@ import json
 import shutil
 import socket
 import urllib.request
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -71,9 +72,9 @@ class _Daemon(Server):
     def check(cls, needed_by: str) -> list[Problem]:
         return missing(needed_by)
 
+    @abstractmethod
     def properties(self, context: ServerContext) -> Mapping[str, str]:
         """Of its hdfs-site.xml."""
-        raise NotImplementedError
 
     @override
     def configure(self, context: ServerContext) -> None:
