@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use headrace_blocktrace::follow::Follow;
 use headrace_blocktrace::statistics::Statistics;
 use headrace_blocktrace::tiles::{Tiles, Window};
 use headrace_blocktrace::walk::{walk, Filter};
@@ -20,11 +21,10 @@ fn main() {
             rows: 400,
             groups: Default::default(),
             group_count: 8,
-            by_issue: true,
         };
-        let mut tiles = Tiles::new(window);
-        walk(&files, &Filter::default(), &mut tiles, |_| true).expect("a trace");
-        println!("{} requests in tiles", tiles.requests.iter().sum::<u64>());
+        let mut follow = Follow::new(true, Tiles::new(window));
+        walk(&files, &Filter::default(), &mut follow, |_| true).expect("a trace");
+        println!("{} requests in tiles", follow.follower.requests.iter().sum::<u64>());
         return;
     }
     let mut statistics = Statistics::default();

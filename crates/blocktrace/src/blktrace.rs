@@ -1,35 +1,13 @@
-//! blktrace's binary files, version 7: read CPU by CPU and merged by time, and written.
-//!
-//! A record is 48 bytes and its payload: magic, sequence, time, sector, bytes, action, pid, device, cpu, error, payload length
-//! (`struct blk_io_trace` in the kernel's include/uapi/linux/blktrace_api.h), in the byte order of the machine that traced.
+//! blktrace's binary files, a file a CPU: read and merged by time, and written. [`crate::blkrecord`] has a record's bytes.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use crate::blkrecord::{Form, Head, Said, VERSIONS};
 use crate::damage::{Damage, Damages};
-use crate::event::{note_name, Action, Event, Names, Op};
+use crate::event::{note_name, Event, Names};
 use crate::source::{plain, Source, BATCH};
-
-const MAGIC: u32 = 0x6561_7400;
-const VERSION: u32 = 7;
-const RECORD: usize = 48;
-const SECTOR_BYTES: u32 = 512;
-
-/// Categories, in the upper half of `action`.
-const READ: u32 = 1 << 16;
-const WRITE: u32 = 1 << 17;
-const FLUSH: u32 = 1 << 18;
-const QUEUE: u32 = 1 << 20;
-const REQUEUE: u32 = 1 << 21;
-const ISSUE: u32 = 1 << 22;
-const COMPLETE: u32 = 1 << 23;
-const PASSED_THROUGH: u32 = 1 << 25;
-const NOTIFY: u32 = 1 << 26;
-const DISCARD: u32 = 1 << 29;
-
-const NOTE_PROCESS: u32 = 0;
-const NOTE_TIME: u32 = 1;
 
 /// What is read of a file at once.
 const CHUNK: usize = 1 << 20;
@@ -42,7 +20,7 @@ struct Cpu {
     end: usize,
     /// Where `buffer` begins in the file.
     base: u64,
-    swapped: bool,
+    form: Form,
     events: Vec<Event>,
     next: usize,
 }
@@ -54,39 +32,10 @@ pub struct Blktrace {
     damages: Damages,
 }
 
-fn u32_at(bytes: &[u8], at: usize, swapped: bool) -> u32 {
-    let value = u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    if swapped {
-        value.swap_bytes()
-    } else {
-        value
-    }
-}
-
-fn u64_at(bytes: &[u8], at: usize, swapped: bool) -> u64 {
-    let (low, high) = (u32_at(bytes, at, swapped), u32_at(bytes, at + 4, swapped));
-    if swapped {
-        u64::from(low) << 32 | u64::from(high)
-    } else {
-        u64::from(high) << 32 | u64::from(low)
-    }
-}
-
-/// (version, whether the bytes are the other way round) of a record that begins here.
-fn magic(bytes: &[u8]) -> Option<(u32, bool)> {
-    let value = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
-    for (value, swapped) in [(value, false), (value.swap_bytes(), true)] {
-        if value & 0xffff_ff00 == MAGIC {
-            return Some((value & 0xff, swapped));
-        }
-    }
-    None
-}
-
 impl Blktrace {
     /// Whether the first bytes of a file are a record.
     pub fn is_one(head: &[u8]) -> bool {
-        magic(head).is_some()
+        Form::of(head).is_some()
     }
 
     pub fn open(files: &[PathBuf]) -> Result<Blktrace, Box<Damage>> {
@@ -101,17 +50,17 @@ impl Blktrace {
                 begin: 0,
                 end: 0,
                 base: 0,
-                swapped: false,
+                form: Form::default(),
                 events: Vec::with_capacity(BATCH),
                 next: 0,
             };
             cpu.read_on(&mut Damages::default());
-            match magic(&cpu.buffer[..cpu.end]) {
-                Some((VERSION, swapped)) => cpu.swapped = swapped,
-                Some((version, _)) => {
+            match Form::of(&cpu.buffer[..cpu.end]) {
+                Some(form) if form.is_read() => cpu.form = form,
+                Some(form) => {
                     let problem = "this version of blktrace's format is not known";
-                    let damage = Damage { given: version.to_string(), ..Damage::file(path, problem) };
-                    return Err(damage.allowing("7").into());
+                    let damage = Damage { given: form.version.to_string(), ..Damage::file(path, problem) };
+                    return Err(damage.allowing(VERSIONS).into());
                 }
                 None => {} // empty: a CPU that saw nothing
             }
@@ -149,9 +98,10 @@ impl Cpu {
     fn refill(&mut self, names: &mut Names, damages: &mut Damages) {
         self.events.clear();
         self.next = 0;
+        let (form, magic, length) = (self.form, self.form.magic(), self.form.bytes());
         while self.events.len() < BATCH {
             let bytes = &self.buffer[self.begin..self.end];
-            if bytes.len() < RECORD {
+            if bytes.len() < length {
                 if self.read_on(damages) {
                     continue;
                 }
@@ -160,37 +110,35 @@ impl Cpu {
                 }
                 return;
             }
-            if magic(bytes) != Some((VERSION, self.swapped)) {
+            if bytes[..4] != magic {
                 if !self.find_next(damages) {
                     return;
                 }
                 continue;
             }
-            let payload = u32_at(bytes, 44, self.swapped);
-            let payload = if self.swapped { payload & 0xffff } else { payload >> 16 } as usize;
-            if bytes.len() < RECORD + payload {
+            let (record, rest) = bytes.split_at(length);
+            let payload = form.payload(record);
+            if rest.len() < payload {
                 if self.read_on(damages) {
                     continue;
                 }
                 self.cut(damages);
                 return;
             }
-            let (record, rest) = bytes.split_at(RECORD);
-            let action = u32_at(record, 28, self.swapped);
-            if action & NOTIFY != 0 {
-                if action & 0xff == NOTE_PROCESS {
-                    note_name(names, u32_at(record, 32, self.swapped), &rest[..payload]);
+            match form.said(record) {
+                Said::Event(event) => {
+                    // Interrupts come between the reading of the clock and the record: a record may be older than the one before.
+                    self.events.push(event);
+                    let mut at = self.events.len() - 1;
+                    while at > 0 && self.events[at - 1].time_ns > event.time_ns {
+                        self.events.swap(at - 1, at);
+                        at -= 1;
+                    }
                 }
-            } else if let Some(event) = event_of(record, action, self.swapped) {
-                // Interrupts come between the reading of the clock and the record: a record may be older than the one before.
-                self.events.push(event);
-                let mut at = self.events.len() - 1;
-                while at > 0 && self.events[at - 1].time_ns > event.time_ns {
-                    self.events.swap(at - 1, at);
-                    at -= 1;
-                }
+                Said::Name(pid) => note_name(names, pid, &rest[..payload]),
+                Said::Other => {}
             }
-            self.begin += RECORD + payload;
+            self.begin += length + payload;
         }
     }
 
@@ -204,8 +152,7 @@ impl Cpu {
     /// Goes to the next record after bytes that are none. False at the end of the file.
     fn find_next(&mut self, damages: &mut Damages) -> bool {
         let start = self.base + self.begin as u64;
-        let wanted =
-            if self.swapped { (MAGIC | VERSION).to_be_bytes() } else { (MAGIC | VERSION).to_le_bytes() };
+        let wanted = self.form.magic();
         loop {
             let found = self.buffer[self.begin..self.end].windows(4).position(|four| four == wanted);
             if let Some(at) = found {
@@ -222,39 +169,6 @@ impl Cpu {
         damages.add(Damage::offset(&self.path, start, format!("{skipped} bytes are no records of blktrace")));
         self.end > self.begin
     }
-}
-
-fn event_of(record: &[u8], action: u32, swapped: bool) -> Option<Event> {
-    let kind = match action & 0xff {
-        1 => Action::Queue,
-        2 | 3 => Action::Merge,
-        6 => Action::Requeue,
-        7 => Action::Issue,
-        8 => Action::Complete,
-        _ => return None,
-    };
-    let sectors = u32_at(record, 24, swapped) / SECTOR_BYTES;
-    let op = if action & DISCARD != 0 {
-        Op::Discard
-    } else if sectors == 0 && action & FLUSH != 0 {
-        Op::Flush
-    } else if action & WRITE != 0 {
-        Op::Write
-    } else {
-        Op::Read
-    };
-    if action & PASSED_THROUGH != 0 || (sectors == 0 && op != Op::Flush) {
-        return None;
-    }
-    Some(Event {
-        time_ns: u64_at(record, 8, swapped),
-        sector: u64_at(record, 16, swapped) & ((1 << 55) - 1),
-        sectors,
-        pid: u32_at(record, 32, swapped),
-        device: u32_at(record, 36, swapped),
-        action: kind,
-        op,
-    })
 }
 
 impl Source for Blktrace {
@@ -325,18 +239,7 @@ impl<W: Write> Writer<W> {
 
     fn record(&mut self, head: Head, payload: &[u8]) -> std::io::Result<()> {
         self.sequence += 1;
-        let mut bytes = [0u8; RECORD];
-        bytes[0..4].copy_from_slice(&(MAGIC | VERSION).to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.sequence.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&head.time_ns.to_ne_bytes());
-        bytes[16..24].copy_from_slice(&head.sector.to_ne_bytes());
-        bytes[24..28].copy_from_slice(&head.bytes.to_ne_bytes());
-        bytes[28..32].copy_from_slice(&head.action.to_ne_bytes());
-        bytes[32..36].copy_from_slice(&head.pid.to_ne_bytes());
-        bytes[36..40].copy_from_slice(&head.device.to_ne_bytes());
-        bytes[40..44].copy_from_slice(&self.cpu.to_ne_bytes());
-        bytes[46..48].copy_from_slice(&(payload.len() as u16).to_ne_bytes());
-        self.out.write_all(&bytes)?;
+        self.out.write_all(&head.encoded(self.sequence, self.cpu, payload.len()))?;
         self.out.write_all(payload)
     }
 
@@ -345,27 +248,19 @@ impl<W: Write> Writer<W> {
         let mut payload = [0u8; 8];
         payload[..4].copy_from_slice(&wall_s.to_ne_bytes());
         payload[4..].copy_from_slice(&wall_ns.to_ne_bytes());
-        let head = Head { time_ns, sector: 0, bytes: 0, action: NOTIFY | NOTE_TIME, pid: 0, device };
-        self.record(head, &payload)
+        self.record(Head::wall(device, time_ns), &payload)
     }
 
     /// Writes an event, and before it the name of its process when that is new.
     pub fn event(&mut self, event: &Event, name: &[u8]) -> std::io::Result<()> {
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        let head = Head {
-            time_ns: event.time_ns,
-            sector: event.sector,
-            bytes: event.sectors.saturating_mul(SECTOR_BYTES),
-            action: action_code(event),
-            pid: event.pid,
-            device: event.device,
-        };
+        let head = Head::event(event);
         if end > 0 && self.names.get(&event.pid).map(String::as_bytes) != Some(&name[..end]) {
             note_name(&mut self.names, event.pid, name);
             let mut payload = [0u8; 16];
             let length = end.min(15);
             payload[..length].copy_from_slice(&name[..length]);
-            self.record(Head { sector: 0, bytes: 0, action: NOTIFY | NOTE_PROCESS, ..head }, &payload)?;
+            self.record(head.name(), &payload)?;
         }
         self.record(head, &[])
     }
@@ -373,33 +268,6 @@ impl<W: Write> Writer<W> {
     pub fn flush(&mut self) -> std::io::Result<()> {
         self.out.flush()
     }
-}
-
-#[derive(Clone, Copy)]
-struct Head {
-    time_ns: u64,
-    sector: u64,
-    bytes: u32,
-    action: u32,
-    pid: u32,
-    device: u32,
-}
-
-fn action_code(event: &Event) -> u32 {
-    let kind = match event.action {
-        Action::Queue => 1 | QUEUE,
-        Action::Merge => 2 | QUEUE,
-        Action::Requeue => 6 | REQUEUE,
-        Action::Issue => 7 | ISSUE,
-        Action::Complete => 8 | COMPLETE,
-    };
-    let op = match event.op {
-        Op::Read => READ,
-        Op::Write => WRITE,
-        Op::Flush => WRITE | FLUSH,
-        Op::Discard => WRITE | DISCARD,
-    };
-    kind | op
 }
 
 /// The files of the run that a path names: one file, `NAME.blktrace.N` of all CPUs, or `NAME` as `blkparse -i` takes it.

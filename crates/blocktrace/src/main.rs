@@ -1,21 +1,31 @@
 //! `headrace-blocktrace TASK.json`: records block events until it is told to end (SIGTERM, SIGINT).
 //!
-//! Says `ready` on standard output when the pipes are open, and at the end what it recorded, as a line of JSON. Started by
-//! `headrace.traces.capture`, which makes the tracefs instance and takes it away.
+//! Says `ready` on standard output when it records, and at the end what it recorded, as a line of JSON. Started by
+//! `headrace.traces.capture`, which mounts what is needed, makes the tracefs instance and takes it all away.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use headrace_blocktrace::recording::{Recording, Task};
+use headrace_blocktrace::recording::{Recorder, Recording, Task};
+use headrace_blocktrace::relay::{Relay, RelayTask};
+use serde::Deserialize;
+
+/// What is to be recorded, and by which of the kernel's ways.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Means {
+    Tracefs(Task),
+    Blktrace(RelayTask),
+}
 
 /// Buffers of 8 MB fill in a third of a second at 100 000 requests a second; this is far below.
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn record(task_file: &str) -> Result<(), String> {
     let text = std::fs::read_to_string(task_file).map_err(|error| format!("{task_file}: {error}"))?;
-    let task: Task = serde_json::from_str(&text).map_err(|error| format!("{task_file}: {error}"))?;
+    let means: Means = serde_json::from_str(&text).map_err(|error| format!("{task_file}: {error}"))?;
     let end = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, end.clone()).map_err(|error| error.to_string())?;
@@ -23,13 +33,16 @@ fn record(task_file: &str) -> Result<(), String> {
     // The jobs must not keep it from emptying the buffers. Without the right to it, it goes as it goes.
     let _ = rustix::process::setpriority_process(None, -10);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut recording = Recording::open(task, (now.as_secs() as u32, now.subsec_nanos()))?;
+    let mut recorder: Box<dyn Recorder> = match means {
+        Means::Tracefs(task) => Box::new(Recording::open(task, (now.as_secs() as u32, now.subsec_nanos()))?),
+        Means::Blktrace(task) => Box::new(Relay::open(task)?),
+    };
     say("ready")?;
     while !end.load(Ordering::Relaxed) {
-        recording.take()?;
+        recorder.take()?;
         std::thread::sleep(PAUSE);
     }
-    let recorded = recording.finish()?;
+    let recorded = recorder.finish()?;
     say(&serde_json::to_string(&recorded).map_err(|error| error.to_string())?)
 }
 

@@ -32,6 +32,14 @@ pub struct Device {
     pub also: Vec<(u32, u32)>,
 }
 
+/// Something that records until it is finished.
+pub trait Recorder {
+    /// Takes what there is. True when there was something.
+    fn take(&mut self) -> Result<bool, String>;
+    /// Takes the rest, and says what was recorded and how much was lost.
+    fn finish(self: Box<Self>) -> Result<Recorded, String>;
+}
+
 /// What was recorded.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Recorded {
@@ -40,8 +48,6 @@ pub struct Recorded {
     pub lost: u64,
     /// Pages that made no sense.
     pub broken_pages: u64,
-    pub first_ns: u64,
-    pub last_ns: u64,
     pub files: Vec<String>,
 }
 
@@ -178,30 +184,9 @@ impl Recording {
                 of_number.insert(device_number(number.0, number.1), at);
             }
         }
-        let recorded = Recorded { first_ns: u64::MAX, ..Recorded::default() };
         let page = vec![0; (layout.data_offset + size).next_power_of_two().max(1 << 16)];
+        let recorded = Recorded::default();
         Ok(Recording { task, shapes, layout, page, pipes, of_number, recorded, wall })
-    }
-
-    /// Reads what there is. True when at least one page was read.
-    pub fn take(&mut self) -> Result<bool, String> {
-        let mut any = false;
-        for at in 0..self.pipes.len() {
-            loop {
-                let pipe = &mut self.pipes[at];
-                match pipe.pipe.read(&mut self.page) {
-                    Ok(0) => break,
-                    Ok(count) => {
-                        any = true;
-                        self.page_of(at, count)?;
-                    }
-                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(format!("trace_pipe_raw of CPU {}: {error}", pipe.cpu)),
-                }
-            }
-        }
-        Ok(any)
     }
 
     fn page_of(&mut self, at: usize, count: usize) -> Result<(), String> {
@@ -214,8 +199,6 @@ impl Recording {
             let number = task.devices[device].number;
             event.device = device_number(number.0, number.1);
             recorded.events += 1;
-            recorded.first_ns = recorded.first_ns.min(time_ns);
-            recorded.last_ns = recorded.last_ns.max(time_ns);
             let written = match &mut writers[device] {
                 Some(writer) => writer.event(&event, name),
                 empty => {
@@ -240,9 +223,30 @@ impl Recording {
             None => Ok(()),
         }
     }
+}
 
-    /// At the end: writes what is left, and asks the kernel how much was lost.
-    pub fn finish(mut self) -> Result<Recorded, String> {
+impl Recorder for Recording {
+    fn take(&mut self) -> Result<bool, String> {
+        let mut any = false;
+        for at in 0..self.pipes.len() {
+            loop {
+                let pipe = &mut self.pipes[at];
+                match pipe.pipe.read(&mut self.page) {
+                    Ok(0) => break,
+                    Ok(count) => {
+                        any = true;
+                        self.page_of(at, count)?;
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(format!("trace_pipe_raw of CPU {}: {error}", pipe.cpu)),
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Recorded, String> {
         while self.take()? {}
         for pipe in &mut self.pipes {
             for writer in pipe.writers.iter_mut().flatten() {
@@ -254,9 +258,6 @@ impl Recording {
             let text =
                 std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             self.recorded.lost += lost_of(&text);
-        }
-        if self.recorded.events == 0 {
-            self.recorded.first_ns = 0;
         }
         self.recorded.files.sort();
         Ok(self.recorded)

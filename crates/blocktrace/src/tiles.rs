@@ -1,10 +1,10 @@
-//! A trace laid into the cells of pictures: offset against time, and what a column of time saw. A watcher of
-//! [`crate::join::Join`]. The size of what comes out is that of the picture, however long the trace.
+//! A trace laid into the cells of pictures: offset against time, and what a column of time saw. The size of what comes out is that
+//! of the picture, however long the trace.
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{Event, Op};
-use crate::join::{Piece, Request, Watcher};
+use crate::event::Op;
+use crate::follow::{Begun, Follower};
 use crate::seeks::Seeks;
 
 /// What part of a trace is laid out, and into how many cells.
@@ -19,8 +19,6 @@ pub struct Window {
     /// Group of each process; those that are not named are in the last group.
     pub groups: FxHashMap<u32, u8>,
     pub group_count: usize,
-    /// False: the trace has no issues, what was queued is laid out instead.
-    pub by_issue: bool,
 }
 
 /// Latencies are counted in bins of a tenth of a decade from here up.
@@ -79,7 +77,8 @@ impl Tiles {
         ((u128::from(sector - sector_low) * rows as u128 / span) as usize).min(rows - 1)
     }
 
-    fn place(&mut self, time_ns: u64, device: u32, pid: u32, op: Op, sector: u64, sectors: u32) {
+    fn place(&mut self, begun: &Begun) {
+        let Begun { time_ns, device, pid, op, sector, sectors, .. } = *begun;
         if op != Op::Read && op != Op::Write {
             return;
         }
@@ -138,39 +137,18 @@ impl Tiles {
     }
 }
 
-impl Watcher for Tiles {
-    fn queued(&mut self, event: &Event, _: &Piece) {
-        if !self.window.by_issue {
-            self.place(event.time_ns, event.device, event.pid, event.op, event.sector, event.sectors);
-            self.change_depth(event.time_ns, 1);
-        }
+impl Follower for Tiles {
+    fn begun(&mut self, begun: &Begun) {
+        self.place(begun);
+        self.change_depth(begun.time_ns, 1);
     }
 
-    fn issued(&mut self, request: &Request) {
-        if self.window.by_issue {
-            let Request { issue_ns, device, pid, op, sector, sectors, .. } = *request;
-            self.place(issue_ns, device, pid, op, sector, sectors);
-            self.change_depth(issue_ns, 1);
-        }
+    fn withdrawn(&mut self, _: u64) {
+        self.change_depth(self.since_ns, -1);
     }
 
-    fn requeued(&mut self, request: &Request) {
-        if self.window.by_issue {
-            self.change_depth(request.issue_ns.max(self.since_ns), -1);
-        }
-    }
-
-    fn completed(&mut self, request: &Request, complete_ns: u64) {
-        if self.window.by_issue {
-            self.latency(request.issue_ns, complete_ns - request.issue_ns);
-            self.change_depth(complete_ns, -1);
-        }
-    }
-
-    fn piece_completed(&mut self, event: &Event, piece: &Piece) {
-        if !self.window.by_issue {
-            self.latency(piece.queue_ns, event.time_ns - piece.queue_ns);
-            self.change_depth(event.time_ns, -1);
-        }
+    fn done(&mut self, _: u64, begin_ns: u64, complete_ns: u64) {
+        self.latency(begin_ns, complete_ns - begin_ns);
+        self.change_depth(complete_ns, -1);
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use headrace_blocktrace::event::{Action, Event, Names, Op};
+use headrace_blocktrace::follow::{Follow, UNSEEN_NS};
 use headrace_blocktrace::join::Join;
-use headrace_blocktrace::requests::{Requests, Row, UNSEEN_NS};
+use headrace_blocktrace::requests::{Requests, Row};
 use headrace_blocktrace::seeks::Seeks;
 use headrace_blocktrace::statistics::{Statistics, Summary};
 use headrace_blocktrace::tiles::{Tiles, Window};
@@ -23,10 +24,10 @@ fn counted(events: &[Event]) -> Summary {
 }
 
 fn rows(events: &[Event]) -> Vec<Row> {
-    let (mut join, mut requests) = (Join::default(), Requests::new(true));
-    events.iter().for_each(|event| join.take(event, &mut requests));
-    requests.finish();
-    requests.ready
+    let (mut join, mut follow) = (Join::default(), Follow::new(true, Requests::default()));
+    events.iter().for_each(|event| join.take(event, &mut follow));
+    follow.follower.finish();
+    follow.follower.ready
 }
 
 #[test]
@@ -153,17 +154,17 @@ fn tiles_hold_every_request_at_its_place() {
         rows: 10,
         groups: [(1, 0)].into_iter().collect(),
         group_count: 2,
-        by_issue: true,
     };
-    let (mut join, mut tiles) = (Join::default(), Tiles::new(window));
+    let (mut join, mut follow) = (Join::default(), Follow::new(true, Tiles::new(window)));
     for event in [
         event(50, Issue, 0, 100, 1),
         event(150, Issue, 950, 50, 2),
         event(250, Complete, 0, 100, 0),
         event(250, Complete, 950, 50, 0),
     ] {
-        join.take(&event, &mut tiles);
+        join.take(&event, &mut follow);
     }
+    let mut tiles = follow.follower;
     tiles.finish();
     let cell = |group: usize, row: usize, column: usize| tiles.offsets[(group * 2 * 10 + row) * 10 + column];
     assert_eq!((cell(0, 0, 0), cell(1, 9, 1), tiles.offsets.iter().sum::<u32>()), (1, 1, 2));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use headrace_blocktrace::damage::Damage;
+use headrace_blocktrace::follow::Follow;
 use headrace_blocktrace::join::Join;
 use headrace_blocktrace::requests::{Requests, Row};
 use headrace_blocktrace::source::{open, Source, BATCH};
@@ -120,15 +121,14 @@ pub fn trace_tiles<'py>(
                 rows: text.rows.max(1),
                 groups: text.groups.into_iter().collect(),
                 group_count: text.group_count.clamp(1, 64),
-                by_issue: has_issues(&files, &filter)?,
             };
-            let mut tiles = Tiles::new(window);
-            walk(&files, &filter, &mut tiles, |_| {
+            let mut follow = Follow::new(has_issues(&files, &filter)?, Tiles::new(window));
+            walk(&files, &filter, &mut follow, |_| {
                 ended = !goes_on(&mut batches);
                 !ended
             })?;
-            tiles.finish();
-            Ok(tiles)
+            follow.follower.finish();
+            Ok(follow.follower)
         })
         .map_err(|damage: Box<Damage>| cannot(&damage))?;
     if ended {
@@ -150,7 +150,7 @@ pub fn trace_tiles<'py>(
 pub struct TraceRows {
     source: Box<dyn Source + Send + Sync>,
     join: Join,
-    requests: Requests,
+    requests: Follow<Requests>,
     filter: Filter,
     ended: bool,
 }
@@ -167,7 +167,7 @@ impl TraceRows {
             Ok(TraceRows {
                 source,
                 join: Join::default(),
-                requests: Requests::new(by_issue),
+                requests: Follow::new(by_issue, Requests::default()),
                 filter,
                 ended: false,
             })
@@ -179,12 +179,12 @@ impl TraceRows {
     fn next_rows<'py>(&mut self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyDict>> {
         py.allow_threads(|| {
             let mut batch = Vec::with_capacity(BATCH);
-            while !self.ended && self.requests.ready.len() < count {
+            while !self.ended && self.requests.follower.ready.len() < count {
                 batch.clear();
                 self.source.fill(&mut batch);
                 if batch.is_empty() {
                     self.ended = true;
-                    self.requests.finish();
+                    self.requests.follower.finish();
                 }
                 let wanted = |device| self.filter.device.is_none_or(|only| only == device);
                 for event in batch.iter().filter(|event| wanted(event.device)) {
@@ -192,7 +192,7 @@ impl TraceRows {
                 }
             }
         });
-        let rows = std::mem::take(&mut self.requests.ready);
+        let rows = std::mem::take(&mut self.requests.follower.ready);
         let found = PyDict::new(py);
         let wide = |get: fn(&Row) -> u64| rows.iter().map(get).collect::<Vec<u64>>();
         let narrow = |get: fn(&Row) -> u32| rows.iter().map(get).collect::<Vec<u32>>();

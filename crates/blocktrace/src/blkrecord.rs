@@ -1,0 +1,222 @@
+//! One record of blktrace's binary files: told from other bytes, taken apart, and written.
+//!
+//! Version 7 (`struct blk_io_trace`) has 48 bytes before its payload: magic, sequence, time, sector, bytes, action, pid, device, cpu,
+//! error, payload length. Version 8 (`struct blk_io_trace2`, from Linux 6.19 on, made for zoned drives) has 64, with an action of 64
+//! bits. Both are in the byte order of the machine that traced (the kernel's include/uapi/linux/blktrace_api.h).
+
+use crate::event::{Action, Event, Op};
+
+const MAGIC: u32 = 0x6561_7400;
+const SECTOR_BYTES: u32 = 512;
+
+/// Versions that are read, as a message names them.
+pub const VERSIONS: &str = "7, 8";
+/// The version that is written.
+const WRITTEN: u32 = 7;
+const WRITTEN_BYTES: usize = 48;
+
+/// Categories, above the lower 16 bits of `action`.
+const READ: u64 = 1 << 16;
+const WRITE: u64 = 1 << 17;
+const FLUSH: u64 = 1 << 18;
+const QUEUE: u64 = 1 << 20;
+const REQUEUE: u64 = 1 << 21;
+const ISSUE: u64 = 1 << 22;
+const COMPLETE: u64 = 1 << 23;
+const PASSED_THROUGH: u64 = 1 << 25;
+const NOTIFY: u64 = 1 << 26;
+const DISCARD: u64 = 1 << 29;
+/// Version 8: zones that are reset, finished, opened, closed. No data moves.
+const ZONES: u64 = 0b1_1111 << 33;
+
+const NOTE_PROCESS: u64 = 0;
+const NOTE_TIME: u64 = 1;
+
+/// In which version and byte order a file's records are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    pub version: u32,
+    swapped: bool,
+}
+
+/// What a record says.
+pub enum Said {
+    Event(Event),
+    /// The name of this process is the payload.
+    Name(u32),
+    /// What is no step in the life of a request.
+    Other,
+}
+
+impl Default for Form {
+    fn default() -> Form {
+        Form { version: WRITTEN, swapped: false }
+    }
+}
+
+impl Form {
+    /// The form of a record that begins here; None for other bytes.
+    pub fn of(bytes: &[u8]) -> Option<Form> {
+        let value = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
+        for (value, swapped) in [(value, false), (value.swap_bytes(), true)] {
+            if value & 0xffff_ff00 == MAGIC {
+                return Some(Form { version: value & 0xff, swapped });
+            }
+        }
+        None
+    }
+
+    pub fn is_read(self) -> bool {
+        matches!(self.version, 7 | 8)
+    }
+
+    /// The first four bytes of each record.
+    pub fn magic(self) -> [u8; 4] {
+        let value = MAGIC | self.version;
+        if self.swapped {
+            value.to_be_bytes()
+        } else {
+            value.to_le_bytes()
+        }
+    }
+
+    /// Bytes of a record before its payload.
+    pub fn bytes(self) -> usize {
+        if self.version == 8 {
+            64
+        } else {
+            48
+        }
+    }
+
+    fn u32_at(self, record: &[u8], at: usize) -> u32 {
+        let value = u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+        if self.swapped {
+            value.swap_bytes()
+        } else {
+            value
+        }
+    }
+
+    fn u64_at(self, record: &[u8], at: usize) -> u64 {
+        let (low, high) = (self.u32_at(record, at), self.u32_at(record, at + 4));
+        if self.swapped {
+            u64::from(low) << 32 | u64::from(high)
+        } else {
+            u64::from(high) << 32 | u64::from(low)
+        }
+    }
+
+    /// Bytes of the payload behind a record.
+    pub fn payload(self, record: &[u8]) -> usize {
+        let at = if self.version == 8 { 50 } else { 46 };
+        let value = [record[at], record[at + 1]];
+        usize::from(if self.swapped { u16::from_be_bytes(value) } else { u16::from_le_bytes(value) })
+    }
+
+    /// Takes a whole record (of `bytes()`) apart.
+    #[inline]
+    pub fn said(self, record: &[u8]) -> Said {
+        let (action, pid, device) = if self.version == 8 {
+            (self.u64_at(record, 32), self.u32_at(record, 28), self.u32_at(record, 40))
+        } else {
+            (u64::from(self.u32_at(record, 28)), self.u32_at(record, 32), self.u32_at(record, 36))
+        };
+        if action & NOTIFY != 0 {
+            return if action & 0xff == NOTE_PROCESS { Said::Name(pid) } else { Said::Other };
+        }
+        let kind = match action & 0xff {
+            1 => Action::Queue,
+            2 | 3 => Action::Merge,
+            6 => Action::Requeue,
+            7 => Action::Issue,
+            8 => Action::Complete,
+            _ => return Said::Other,
+        };
+        let sectors = self.u32_at(record, 24) / SECTOR_BYTES;
+        let op = if action & DISCARD != 0 {
+            Op::Discard
+        } else if sectors == 0 && action & FLUSH != 0 {
+            Op::Flush
+        } else if action & WRITE != 0 {
+            Op::Write
+        } else {
+            Op::Read
+        };
+        if action & (PASSED_THROUGH | ZONES) != 0 || (sectors == 0 && op != Op::Flush) {
+            return Said::Other;
+        }
+        Said::Event(Event {
+            time_ns: self.u64_at(record, 8),
+            sector: self.u64_at(record, 16) & ((1 << 55) - 1),
+            sectors,
+            pid,
+            device,
+            action: kind,
+            op,
+        })
+    }
+}
+
+/// What is written before a payload.
+#[derive(Clone, Copy)]
+pub struct Head {
+    time_ns: u64,
+    sector: u64,
+    bytes: u32,
+    action: u64,
+    pid: u32,
+    device: u32,
+}
+
+impl Head {
+    pub fn event(event: &Event) -> Head {
+        let kind = match event.action {
+            Action::Queue => 1 | QUEUE,
+            Action::Merge => 2 | QUEUE,
+            Action::Requeue => 6 | REQUEUE,
+            Action::Issue => 7 | ISSUE,
+            Action::Complete => 8 | COMPLETE,
+        };
+        let op = match event.op {
+            Op::Read => READ,
+            Op::Write => WRITE,
+            Op::Flush => WRITE | FLUSH,
+            Op::Discard => WRITE | DISCARD,
+        };
+        Head {
+            time_ns: event.time_ns,
+            sector: event.sector,
+            bytes: event.sectors.saturating_mul(SECTOR_BYTES),
+            action: kind | op,
+            pid: event.pid,
+            device: event.device,
+        }
+    }
+
+    /// Tells the name of a process, at the time of its event.
+    pub fn name(self) -> Head {
+        Head { sector: 0, bytes: 0, action: NOTIFY | NOTE_PROCESS, ..self }
+    }
+
+    /// Tells the time on the wall.
+    pub fn wall(device: u32, time_ns: u64) -> Head {
+        Head { time_ns, sector: 0, bytes: 0, action: NOTIFY | NOTE_TIME, pid: 0, device }
+    }
+
+    /// As it stands in a file of this machine's byte order.
+    pub fn encoded(self, sequence: u32, cpu: u32, payload: usize) -> [u8; WRITTEN_BYTES] {
+        let mut bytes = [0u8; WRITTEN_BYTES];
+        bytes[0..4].copy_from_slice(&(MAGIC | WRITTEN).to_ne_bytes());
+        bytes[4..8].copy_from_slice(&sequence.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.time_ns.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&self.sector.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&self.bytes.to_ne_bytes());
+        bytes[28..32].copy_from_slice(&(self.action as u32).to_ne_bytes());
+        bytes[32..36].copy_from_slice(&self.pid.to_ne_bytes());
+        bytes[36..40].copy_from_slice(&self.device.to_ne_bytes());
+        bytes[40..44].copy_from_slice(&cpu.to_ne_bytes());
+        bytes[46..48].copy_from_slice(&(payload as u16).to_ne_bytes());
+        bytes
+    }
+}
