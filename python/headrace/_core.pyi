@@ -27,6 +27,10 @@ def drive_replay(
     """Response time (ns) of every request of a trace; `iodepth` 0: open, at the recorded times; else closed,
     that many in flight. Raises ModelError."""
 
+def metadata_json(config_json: str, storage: object, has_directories: bool) -> str:
+    """Goes through the phases of a metadata test (crates/metadata, `Config`) with the operations of an object
+    (`workloads.by_url.RemoteStorage`); the report as JSON. Raises OSError with what stopped the clients."""
+
 def simulate_json(scenario_json: str) -> str:
     """Runs a scenario; the outcome as JSON. Raises ModelError."""
 

@@ -101,7 +101,7 @@ def test_a_full_disk_is_said_with_counts(context: TargetContext, tmp_path: Path)
         part = kinds()["metadata"]
         workload = part("w", part.Options.model_validate({"items": 1000, "of": "files"}))
         with pytest.raises(HeadraceError, match=r"1003 files and directories at once .* of \d+ free"):
-            workload.lay_out(location.directory, 1, 1)
+            workload.check_room(location.directory, 1)
         scratch = location.directory / "job-0000"
         scratch.mkdir()
         with pytest.raises(HeadraceError) as error:
@@ -151,11 +151,3 @@ repeats = { min = 1 }
         assert len(phases) == 10
         assert trial["results"]["rates"]["directory_renames_per_s"] > 0
     assert not list((tmp_path / ".headrace").iterdir())
-
-
-def test_a_target_without_a_directory_is_refused(tmp_path: Path) -> None:
-    part = kinds()["metadata"]
-    with pytest.raises(HeadraceError, match="reached by URL alone"):
-        part("w", part.Options()).run(
-            JobInput(files=(), directory=None, scratch=tmp_path, slot=0, slots=1, seed=1)
-        )

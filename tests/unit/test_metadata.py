@@ -82,7 +82,7 @@ def test_too_few_inodes_are_counted_before_anything_runs(tmp_path: Path) -> None
     if not os.statvfs(tmp_path).f_files:
         pytest.skip("this filesystem makes inodes as it goes")
     with pytest.raises(HeadraceError, match="need as many inodes") as error:
-        Metadata("w", options(items=100_000_000, clients=100)).lay_out(tmp_path, 2, 1)
+        Metadata("w", options(items=100_000_000, clients=100)).check_room(tmp_path, 2)
     assert "20000000003" in error.value.message
 
 

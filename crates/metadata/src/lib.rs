@@ -1,12 +1,13 @@
 //! Clients of a metadata test with the phases of mdtest: many of them, on many nodes, in step.
 //!
 //! `config` says what is asked, `tree` which directories and items there are, `step` keeps all clients of all processes together
-//! and counts for them, `work` is what one client does in a phase, `report` is what a process says at its end.
+//! and counts for them, `storage` has the operations, `work` is what one client does in a phase, `report` is what a process says at its end.
 
 pub mod config;
 pub mod report;
 pub mod run;
 pub mod step;
+pub mod storage;
 pub mod tree;
 pub mod work;
 

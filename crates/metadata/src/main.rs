@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use headrace_metadata::config::Config;
 use headrace_metadata::step::Step;
+use headrace_metadata::storage::Kernel;
 use headrace_metadata::{run, Failure};
 
 const USAGE: &str = "usage: headrace-metadata CONFIG.json | meet DIRECTORY NAME CLIENT CLIENTS SECONDS | stop DIRECTORY NAME CLIENTS REASON";
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
 fn clients(file: &str) -> Result<(), Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| Failure(format!("{file}: {error}")))?;
     let config: Config = serde_json::from_str(&text).map_err(|error| Failure(format!("{file}: {error}")))?;
-    let report = run::run(&config)?;
+    let report = run::run(&config, &Kernel)?;
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, &report)
         .map_err(|error| error.to_string())

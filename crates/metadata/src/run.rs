@@ -1,6 +1,8 @@
 //! Runs the clients of one process through the phases.
 
-use std::path::{Path, PathBuf};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,15 +11,15 @@ use rustix::thread::{unshare_unsafe, UnshareFlags};
 use crate::config::{Config, Phase, PHASES};
 use crate::report::{PhaseReport, Report};
 use crate::step::Step;
+use crate::storage::Storage;
 use crate::tree::Tree;
 use crate::work::{histogram, Client, Done, Trouble};
 use crate::Failure;
 
-const STACK_BYTES: usize = 256 << 10;
 const FILE: &str = "metadata-step";
 
 /// Goes through all phases with the clients of this process. Returns when all are done, or when any client of any process failed.
-pub fn run(config: &Config) -> Result<Report, Failure> {
+pub fn run<S: Storage>(config: &Config, storage: &S) -> Result<Report, Failure> {
     config.check()?;
     let (first, total) = (config.first_client, config.total());
     let step = Step::join(
@@ -28,7 +30,10 @@ pub fn run(config: &Config) -> Result<Report, Failure> {
         first..first + config.clients,
         Duration::from_secs_f64(config.patience_s),
     )?;
-    let phases: Vec<Phase> = PHASES.into_iter().filter(|phase| config.has(*phase)).collect();
+    let phases: Vec<Phase> = PHASES
+        .into_iter()
+        .filter(|phase| config.has(*phase) && (storage.has_directories() || !phase.of_tree()))
+        .collect();
     let test = config.directory.join("mdtest");
     let over = AtomicBool::new(false);
     let outcomes: Vec<Result<Vec<Done>, Failure>> = std::thread::scope(|scope| {
@@ -38,8 +43,8 @@ pub fn run(config: &Config) -> Result<Report, Failure> {
                 let (step, phases, test) = (&step, &phases, &test);
                 std::thread::Builder::new()
                     .name(format!("client-{number}"))
-                    .stack_size(STACK_BYTES)
-                    .spawn_scoped(scope, move || client(config, step, phases, test, number))
+                    .stack_size(S::STACK_BYTES)
+                    .spawn_scoped(scope, move || client(config, step, storage, phases, test, number))
             })
             .collect();
         let outcomes = threads
@@ -70,23 +75,28 @@ pub fn run(config: &Config) -> Result<Report, Failure> {
     Ok(report(config, &step, &phases, &done))
 }
 
-fn client(
+fn client<S: Storage>(
     config: &Config,
     step: &Step,
+    storage: &S,
     phases: &[Phase],
     test: &Path,
     number: u32,
 ) -> Result<Vec<Done>, Failure> {
-    // Descriptors of its own, as processes have: clients must not queue for one table.
-    // SAFETY: this thread opens and closes only descriptors that it made itself.
-    let _ = unsafe { unshare_unsafe(UnshareFlags::FILES) };
-    let mut client = Client::new(config, step, number);
+    if S::OWN_DESCRIPTORS {
+        // SAFETY: this thread opens and closes only descriptors that it made itself.
+        let _ = unsafe { unshare_unsafe(UnshareFlags::FILES) };
+    }
+    let keeps_top = number == 0 && storage.has_directories();
+    let mut client = Client::new(config, step, storage, number);
     let mut done = Vec::with_capacity(phases.len());
     let mut tree: Option<(u32, Tree)> = None;
-    if number == 0 {
-        let made = std::fs::create_dir_all(&config.directory).and_then(|()| std::fs::create_dir(test));
+    if keeps_top {
+        let made = storage
+            .make_directories(&for_calls(&config.directory))
+            .and_then(|()| storage.make_directory(&for_calls(test)));
         if let Err(error) = made {
-            step.fail(&format!("{}: {error}", test.display()));
+            step.fail(&format!("{}: {}", test.display(), error.worded().0));
         }
     }
     for (index, phase) in phases.iter().copied().enumerate() {
@@ -110,16 +120,17 @@ fn client(
         match outcome {
             Ok(each) => done.push(each),
             Err(trouble) => {
-                step.fail(&worded(config, step, phase, number, &trouble));
+                step.fail(&worded(config, step, storage, phase, number, &trouble));
                 step.check()?;
             }
         }
         // Nobody resets its count for the next phase before the first one's end was taken down.
         step.wait(number, || ())?;
     }
-    if number == 0 {
-        if let Err(error) = std::fs::remove_dir(test) {
-            step.fail(&format!("{} is not empty after all was removed: {error}", test.display()));
+    if keeps_top {
+        if let Err(error) = storage.remove_directory(&for_calls(test)) {
+            let said = error.worded().0;
+            step.fail(&format!("{} is not empty after all was removed: {said}", test.display()));
             step.check()?;
         }
     }
@@ -127,7 +138,14 @@ fn client(
 }
 
 /// Why a phase ended early, with what was done by then.
-fn worded(config: &Config, step: &Step, phase: Phase, number: u32, trouble: &Trouble) -> String {
+fn worded<S: Storage>(
+    config: &Config,
+    step: &Step,
+    storage: &S,
+    phase: Phase,
+    number: u32,
+    trouble: &Trouble,
+) -> String {
     let mut text = format!(
         "{}: {} at client {number} after {} of {} operations; all {} clients had done {}",
         phase.title(),
@@ -138,21 +156,15 @@ fn worded(config: &Config, step: &Step, phase: Phase, number: u32, trouble: &Tro
         step.all_done(),
     );
     if trouble.full {
-        if let Some(room) = room(&config.directory) {
+        if let Some(room) = storage.room(&for_calls(&config.directory)) {
             text = format!("{text}; {room}");
         }
     }
     text
 }
 
-fn room(directory: &PathBuf) -> Option<String> {
-    let found = rustix::fs::statvfs(directory).ok()?;
-    let bytes = found.f_bavail * found.f_frsize;
-    Some(if found.f_files > 0 {
-        format!("the filesystem has {bytes} bytes and {} of {} inodes free", found.f_favail, found.f_files)
-    } else {
-        format!("the filesystem has {bytes} bytes free")
-    })
+fn for_calls(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("paths hold no NUL")
 }
 
 fn report(config: &Config, step: &Step, phases: &[Phase], done: &[Vec<Done>]) -> Report {

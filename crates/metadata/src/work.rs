@@ -1,20 +1,18 @@
-//! What one client does in one phase: the system calls, one after the other, each timed.
+//! What one client does in one phase: the operations, one after the other, each timed.
 
 use std::ffi::CStr;
 
 use hdrhistogram::Histogram;
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 
 use crate::config::{Config, Phase};
 use crate::step::{now_ns, Step};
+use crate::storage::{OperationError, Storage};
 use crate::tree::{Namer, Tree};
 
 /// Latencies up to this are told apart.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 /// What a directory is called after the rename phase, at the end of its name.
 const RENAMED: &[u8] = b".renamed";
-const LARGEST_CALL_BYTES: usize = 4 << 20;
 
 /// What a client did in a phase.
 pub struct Done {
@@ -39,7 +37,7 @@ pub fn histogram() -> Histogram<u64> {
 
 /// An operation that failed.
 pub struct Trouble {
-    /// What the kernel said.
+    /// What the storage said.
     pub error: String,
     /// No space, no inodes, or a quota.
     pub full: bool,
@@ -50,17 +48,18 @@ pub struct Trouble {
 }
 
 /// One client's tools: made once, used in every phase.
-pub struct Client<'a> {
+pub struct Client<'a, S: Storage> {
     config: &'a Config,
     step: &'a Step,
+    storage: &'a S,
     client: u32,
     buffer: Vec<u8>,
     back: Vec<u8>,
 }
 
-impl<'a> Client<'a> {
+impl<'a, S: Storage> Client<'a, S> {
     /// Client number `client`.
-    pub fn new(config: &'a Config, step: &'a Step, client: u32) -> Client<'a> {
+    pub fn new(config: &'a Config, step: &'a Step, storage: &'a S, client: u32) -> Client<'a, S> {
         let files = config.phases.contains(&Phase::FileCreation);
         let write = if files { config.write_bytes as usize } else { 0 };
         let read = if files { config.read_bytes as usize } else { 0 };
@@ -74,7 +73,7 @@ impl<'a> Client<'a> {
             buffer.extend(state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
         }
         buffer.truncate(write);
-        Client { config, step, client, buffer, back: vec![0; read] }
+        Client { config, step, storage, client, buffer, back: vec![0; read] }
     }
 
     /// The client whose items this phase takes: with a stride, not those that it made itself (mdtest -N).
@@ -110,40 +109,30 @@ impl<'a> Client<'a> {
             } else {
                 b""
             };
+        let storage = self.storage;
+        let done = |outcome: Result<(), OperationError>| outcome.map(|()| (0, 0));
         self.timed(index, items, |client, item| match phase {
-            Phase::DirectoryCreation => make_directory(names.path(item, b"")),
-            Phase::DirectoryStat | Phase::FileStat => {
-                rustix::fs::stat(names.path(item, b""))?;
-                Ok((0, 0))
-            }
-            Phase::DirectoryRename => {
-                rustix::fs::rename(names.path(item, b""), others.path(item, RENAMED))?;
-                Ok((0, 0))
-            }
-            Phase::DirectoryRemoval => {
-                rustix::fs::rmdir(names.path(item, renamed))?;
-                Ok((0, 0))
-            }
+            Phase::DirectoryCreation => done(storage.make_directory(names.path(item, b""))),
+            Phase::DirectoryStat | Phase::FileStat => done(storage.stat(names.path(item, b""))),
+            Phase::DirectoryRename => done(storage.rename(names.path(item, b""), others.path(item, RENAMED))),
+            Phase::DirectoryRemoval => done(storage.remove_directory(names.path(item, renamed))),
             Phase::FileCreation => client.create(names.path(item, b""), owner, item),
             Phase::FileRead => client.read(names.path(item, b""), owner, item),
-            Phase::FileRemoval => {
-                rustix::fs::unlink(names.path(item, b""))?;
-                Ok((0, 0))
-            }
+            Phase::FileRemoval => done(storage.remove(names.path(item, b""))),
             Phase::TreeCreation | Phase::TreeRemoval => unreachable!("phases of the tree"),
         })
     }
 
     /// Makes or removes a tree.
     pub fn tree(&mut self, index: usize, make: bool, tree: &Tree) -> Result<Done, Trouble> {
-        let count = tree.count();
+        let (count, storage) = (tree.count(), self.storage);
         self.timed(index, count, |_, each| {
             if make {
-                make_directory(&tree.directory(each))
+                storage.make_directory(&tree.directory(each))?;
             } else {
-                rustix::fs::rmdir(tree.directory(count - 1 - each))?;
-                Ok((0, 0))
+                storage.remove_directory(&tree.directory(count - 1 - each))?;
             }
+            Ok((0, 0))
         })
     }
 
@@ -167,12 +156,16 @@ impl<'a> Client<'a> {
     ) -> Result<Done, Trouble> {
         let mut latency_ns = histogram();
         let (mut written_bytes, mut read_bytes) = (0, 0);
-        let cpu_ns = thread_cpu_ns();
+        let clients = self.config.clients;
+        let cpu_ns = self.storage.cpu_ns(clients);
         let mut before = now_ns();
         for item in 0..count {
             let (written, read) = match operation(self, item) {
                 Ok(moved) => moved,
-                Err(error) => return Err(error.into_trouble(item, count)),
+                Err(error) => {
+                    let (error, full) = error.worded();
+                    return Err(Trouble { error, full, operations: item, wanted: count });
+                }
             };
             let after = now_ns();
             latency_ns.saturating_record(after - before);
@@ -196,53 +189,18 @@ impl<'a> Client<'a> {
             latency_ns,
             written_bytes,
             read_bytes,
-            cpu_ns: thread_cpu_ns() - cpu_ns,
+            cpu_ns: self.storage.cpu_ns(clients) - cpu_ns,
         })
     }
 
     fn create(&mut self, path: &CStr, owner: u32, item: u64) -> Result<(u64, u64), OperationError> {
-        let file = rustix::fs::open(
-            path,
-            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC,
-            Mode::from_raw_mode(0o644),
-        )?;
         self.mark(owner, item);
-        let mut done = 0;
-        while done < self.buffer.len() {
-            let end = (done + LARGEST_CALL_BYTES).min(self.buffer.len());
-            match rustix::io::write(&file, &self.buffer[done..end]) {
-                Ok(0) => return Err(Errno::NOSPC.into()),
-                Ok(bytes) => done += bytes,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if self.config.sync {
-            rustix::fs::fsync(&file)?;
-        }
-        close(file)?;
-        Ok((done as u64, 0))
+        self.storage.create(path, &self.buffer, self.config.sync)?;
+        Ok((self.buffer.len() as u64, 0))
     }
 
     fn read(&mut self, path: &CStr, owner: u32, item: u64) -> Result<(u64, u64), OperationError> {
-        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut done = 0;
-        while done < self.back.len() {
-            let end = (done + LARGEST_CALL_BYTES).min(self.back.len());
-            match rustix::io::read(&file, &mut self.back[done..end]) {
-                Ok(0) => {
-                    return Err(OperationError::Other(format!(
-                        "{} ends after {done} bytes; {} were written to it",
-                        path.to_string_lossy(),
-                        self.buffer.len()
-                    )))
-                }
-                Ok(bytes) => done += bytes,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        close(file)?;
+        self.storage.read(path, &mut self.back)?;
         if self.config.verify {
             self.mark(owner, item);
             if let Some(at) = self.back.iter().zip(&self.buffer).position(|(found, wanted)| found != wanted) {
@@ -252,7 +210,7 @@ impl<'a> Client<'a> {
                 )));
             }
         }
-        Ok((0, done as u64))
+        Ok((0, self.back.len() as u64))
     }
 
     /// Makes the content that of one file: its client and number stand at the beginning.
@@ -263,50 +221,4 @@ impl<'a> Client<'a> {
         let length = mark.len().min(self.buffer.len());
         self.buffer[..length].copy_from_slice(&mark[..length]);
     }
-}
-
-fn make_directory(path: &CStr) -> Result<(u64, u64), OperationError> {
-    rustix::fs::mkdir(path, Mode::from_raw_mode(0o755))?;
-    Ok((0, 0))
-}
-
-/// Closes, and hears what a server only says then.
-fn close(file: rustix::fd::OwnedFd) -> Result<(), OperationError> {
-    use std::os::fd::IntoRawFd;
-    // SAFETY: the descriptor is owned and not used again.
-    if unsafe { libc::close(file.into_raw_fd()) } == 0 {
-        return Ok(());
-    }
-    let error = std::io::Error::last_os_error();
-    Err(Errno::from_io_error(&error).unwrap_or(Errno::IO).into())
-}
-
-enum OperationError {
-    Kernel(Errno),
-    Other(String),
-}
-
-impl From<Errno> for OperationError {
-    fn from(error: Errno) -> OperationError {
-        OperationError::Kernel(error)
-    }
-}
-
-impl OperationError {
-    fn into_trouble(self, operations: u64, wanted: u64) -> Trouble {
-        let (error, full) = match self {
-            OperationError::Kernel(error) => {
-                let text = std::io::Error::from(error).to_string();
-                let plain = text.split(" (os error").next().unwrap_or(&text).to_lowercase();
-                (plain, matches!(error, Errno::NOSPC | Errno::DQUOT))
-            }
-            OperationError::Other(text) => (text, false),
-        };
-        Trouble { error, full, operations, wanted }
-    }
-}
-
-fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use headrace_metadata::config::{Config, Phase, PHASES};
 use headrace_metadata::run::run;
+use headrace_metadata::storage::Kernel;
 use headrace_metadata::tree::{directories, Namer, Tree};
 use proptest::prelude::*;
 
@@ -80,7 +81,7 @@ proptest! {
         if kinds & 1 == 0 {
             (asked.write_bytes, asked.read_bytes) = (0, 0);
         }
-        let report = run(&asked).expect("all phases");
+        let report = run(&asked, &Kernel).expect("all phases");
         for phase in &report.phases {
             let trees = if unique { u64::from(clients) } else { 1 };
             let wanted = if phase.phase.of_tree() {
@@ -121,7 +122,7 @@ fn what_cannot_be_is_said() {
     for (said, spoil) in bad {
         let mut config = good.clone();
         spoil(&mut config);
-        let failure = run(&config).err().expect("refused");
+        let failure = run(&config, &Kernel).err().expect("refused");
         assert!(failure.0.contains(said), "{failure} should name {said}");
     }
 }
@@ -134,6 +135,6 @@ fn nobody_waits_for_ever_for_who_does_not_come() {
     asked.meeting = Some(folder.path().to_path_buf());
     asked.clients_total = Some(2);
     asked.patience_s = 0.3;
-    let failure = run(&asked).err().expect("refused");
+    let failure = run(&asked, &Kernel).err().expect("refused");
     assert!(failure.0.contains("1 of 2 clients did not come within"), "{failure}");
 }

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 mod drives;
 mod errors;
+mod metadata;
 mod simulation;
 mod traces;
 
@@ -16,6 +17,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(drives::drive_check, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drive_run_json, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drive_replay, module)?)?;
+    module.add_function(wrap_pyfunction!(metadata::metadata_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_many, module)?)?;
     module.add("TraceError", module.py().get_type::<traces::TraceError>())?;

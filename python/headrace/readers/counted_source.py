@@ -45,8 +45,8 @@ def counted_source(file: str, access: Access, counts: ReadCounts) -> type[Any]:
     return type(f"Counted{kind.__name__}", (kind,), {"counts": counts})
 
 
-class _PreadSource(uproot.source.chunk.Source):
-    """One `pread` for each range that uproot asks for, in this thread, nothing read twice or ahead."""
+class RangeSource(uproot.source.chunk.Source):
+    """One request a range, in this thread, nothing read twice or ahead. A subclass opens the file, reads a range, and closes it."""
 
     counts: ReadCounts
 
@@ -56,8 +56,12 @@ class _PreadSource(uproot.source.chunk.Source):
         self._open()
 
     def _open(self) -> None:
-        self._descriptor: int = os.open(self._file_path, os.O_RDONLY | os.O_CLOEXEC)
-        self._num_bytes = os.fstat(self._descriptor).st_size
+        """Opens the file and sets `_num_bytes`; called by uproot, too, on a source that was pickled."""
+        raise NotImplementedError
+
+    def _read(self, start: int, stop: int) -> Any:
+        """These bytes as an array of uint8, told to `counts`. Raises HeadraceError when the file ends before."""
+        raise NotImplementedError
 
     def chunk(self, start: int, stop: int) -> Chunk:
         """Reads one range."""
@@ -68,14 +72,27 @@ class _PreadSource(uproot.source.chunk.Source):
         self._num_requests += 1
         found: list[Chunk] = []
         for start, stop in ranges:
+            self._num_requested_chunks += 1
+            self._num_requested_bytes += stop - start
             chunk = Chunk(self, start, stop, TrivialFuture(self._read(start, stop)))
             found.append(chunk)
             notifications.put(chunk)
         return found
 
+    def _truncated(self, start: int, stop: int) -> HeadraceError:
+        return HeadraceError(
+            f"{self._file_path}: truncated: {self._num_bytes} bytes long, but data are to lie at bytes {start} to {stop}"
+        )
+
+
+class _PreadSource(RangeSource):
+    """A local file, by `pread`."""
+
+    def _open(self) -> None:
+        self._descriptor: int = os.open(self._file_path, os.O_RDONLY | os.O_CLOEXEC)
+        self._num_bytes = os.fstat(self._descriptor).st_size
+
     def _read(self, start: int, stop: int) -> Any:
-        self._num_requested_chunks += 1
-        self._num_requested_bytes += stop - start
         buffer = np.empty(stop - start, np.uint8)
         view = memoryview(buffer.data)
         calls, filled = 0, 0
@@ -88,9 +105,7 @@ class _PreadSource(uproot.source.chunk.Source):
                 break
         self.counts.add(self._file_path, start, stop, calls, time.perf_counter() - begun)
         if filled < len(buffer):
-            raise HeadraceError(
-                f"{self._file_path}: truncated: {self._num_bytes} bytes long, but data are to lie at bytes {start} to {stop}"
-            )
+            raise self._truncated(start, stop)
         return buffer
 
     @property

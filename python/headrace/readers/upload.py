@@ -1,6 +1,7 @@
 """Puts files on storage that is reached by URL; a process of its own, so that it can run on a node of the cluster.
 
     python -m headrace.readers.upload URL FILE…     (a JSON line a file: its URL; without files: only tries to write)
+    python -m headrace.readers.upload --remove URL  (a folder and all in it; it need not be there)
 
 A file that lies there whole stays. Files are written under another name and renamed when whole, where the protocol can rename.
 """
@@ -57,6 +58,14 @@ def try_writing(folder: str) -> None:
         raise OSError("what was written is not what is read")
 
 
+def remove(folder: str) -> None:
+    """Removes a folder and all in it, if it is there."""
+    filesystem, path = filesystem_of(folder)
+    with contextlib.suppress(FileNotFoundError):
+        if filesystem.exists(path):
+            filesystem.rm(path, recursive=True)
+
+
 def _cause(error: BaseException) -> str:
     """An exception of a client in one line, for people: the innermost cause that says something."""
     found: BaseException = error
@@ -68,9 +77,13 @@ def _cause(error: BaseException) -> str:
 
 def main() -> int:
     """Runs the process; 0, or 1 after an error that was told on standard error."""
-    folder, files = sys.argv[1].rstrip("/"), [Path(name) for name in sys.argv[2:]]
+    removing = sys.argv[1] == "--remove"
+    folder, *names = sys.argv[1 + removing :]
+    folder, files = folder.rstrip("/"), [Path(name) for name in names]
     try:
-        if not files:
+        if removing:
+            remove(folder)
+        elif not files:
             try_writing(folder)
         for file in files:
             print(json.dumps({"url": upload(folder, file)}), flush=True)

@@ -140,8 +140,8 @@ class Target(ABC):
     Options: ClassVar[type[TargetOptions]]
     settings: ClassVar[frozenset[str]] = frozenset()
     """Option fields that can be changed while the target stands (easy factors). All others need a new `prepare`."""
-    by_url: ClassVar[bool] = False
-    """True when it is reached by URL alone: only workloads with `reads_urls` run on it."""
+    url_prefix: ClassVar[str] = ""
+    """How its URLs begin (`hdfs://`), when it is reached by URL alone: only workloads with `reads_urls` run on it."""
 
     def __init__(self, name: str, options: Any) -> None:
         self.name = name
@@ -191,6 +191,12 @@ class Target(ABC):
 
         Raises HeadraceError when there is no room or no permission."""
         raise HeadraceError(f"target {self.name}: data sets cannot be put on a target of kind {self.kind!r}")
+
+    def clear(self, folder: str, context: TargetContext) -> None:
+        """Removes a folder of a storage that has a URL and no directory, with all that jobs left there; it need not be there.
+
+        Raises HeadraceError."""
+        raise HeadraceError(f"target {self.name}: jobs cannot write to a target of kind {self.kind!r}")
 
     def drop_caches(self, context: TargetContext) -> None:
         """Empties caches of its servers and clients that are not the kernel's, before a cold trial. Raises HeadraceError."""

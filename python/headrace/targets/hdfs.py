@@ -20,7 +20,7 @@ from headrace.system.servers import Server
 from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameNode, reach_name_node
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
-from headrace.targets.by_url import put, try_writing
+from headrace.targets.by_url import put, remove, try_writing
 from headrace.targets.modelled import Bricks, ServedOptions
 from headrace.targets.served import link_settings
 from headrace.units import Bytes, Seconds
@@ -59,7 +59,7 @@ class Hdfs(BricksTarget):
     kind = "hdfs"
     Options: ClassVar[type[TargetOptions]] = HdfsOptions
     service_kind = "hdfs"
-    by_url: ClassVar[bool] = True
+    url_prefix: ClassVar[str] = "hdfs://"
     server_kinds: ClassVar[tuple[type[Server], ...]] = (NameNode,)
 
     options: HdfsOptions
@@ -176,6 +176,10 @@ class Hdfs(BricksTarget):
         self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
     ) -> list[Held]:
         return put(files, f"{self._url}/{folder}", self._uploads_from, context, {}, say)
+
+    @override
+    def clear(self, folder: str, context: TargetContext) -> None:
+        remove(f"{self._url}/{folder}", self._uploads_from, context, {})
 
     @override
     def model(self, site: Any) -> ModelledStorage:

@@ -17,7 +17,7 @@ from headrace.system.cluster import Node
 from headrace.system.servers import Server
 from headrace.system.servers.s3 import S3Gateway
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
-from headrace.targets.by_url import put, try_writing
+from headrace.targets.by_url import put, remove, try_writing
 from headrace.targets.modelled import Export, ServedOptions
 from headrace.targets.served import ServedTarget
 from headrace.units import Seconds
@@ -59,7 +59,7 @@ class S3(ServedTarget):
     kind = "s3"
     Options: ClassVar[type[TargetOptions]] = S3Options
     service_kind = "s3"
-    by_url: ClassVar[bool] = True
+    url_prefix: ClassVar[str] = "s3://"
     server_kinds: ClassVar[tuple[type[Server], ...]] = (S3Gateway,)
 
     options: S3Options
@@ -155,6 +155,10 @@ class S3(ServedTarget):
         self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
     ) -> list[Held]:
         return put(files, f"{self.url}/{folder}", self._uploads_from, context, self._environment, say)
+
+    @override
+    def clear(self, folder: str, context: TargetContext) -> None:
+        remove(f"{self.url}/{folder}", self._uploads_from, context, self._environment)
 
     @override
     def model(self, site: Any) -> ModelledStorage:

@@ -24,6 +24,7 @@ from headrace.system.processes import run_program
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server, xrootd
 from headrace.targets import Held, Location, ModelledStorage, Problem, TargetContext, TargetOptions
+from headrace.targets.by_url import remove
 from headrace.targets.modelled import Bricks, Export, ServedOptions
 from headrace.targets.served import READY_S, ServedTarget, link_settings
 from headrace.units import Bytes
@@ -72,7 +73,7 @@ class Xrootd(ServedTarget):
     kind = "xrootd"
     Options: ClassVar[type[TargetOptions]] = XrootdOptions
     service_kind = "xrootd"
-    by_url: ClassVar[bool] = True
+    url_prefix: ClassVar[str] = "root://"
     server_kinds: ClassVar[tuple[type[Server], ...]] = (xrootd.Xrootd,)
 
     def __init__(self, name: str, options: Any) -> None:
@@ -316,6 +317,14 @@ class Xrootd(ServedTarget):
             if file.name != MANIFEST:
                 held.append(Held(url))
         return held
+
+    @override
+    def clear(self, folder: str, context: TargetContext) -> None:
+        for storage in self._storages.values():
+            shutil.rmtree(xrootd.where(storage, f"{xrootd.TREE}/{folder}"), ignore_errors=True)
+        if not self._storages:
+            url = f"root://{self._front}/{self.options.path.rstrip('/')}/{folder}"
+            remove(url, None, context, xrootd.CLIENT_ENVIRONMENT)
 
     @override
     def drop_caches(self, context: TargetContext) -> None:

@@ -58,6 +58,9 @@ class JobInput:
     """Its number within the trial: 0, 1, ... over all nodes."""
     jobs: int = 1
     """Jobs that are released together, over all nodes."""
+    url: str | None = None
+    """On a target that is reached by URL: the prefix of what this job may write there; removed after the trial. Its parent is shared by
+    the trial's jobs."""
     meeting: Path | None = None
     """A directory of this machine, empty when the trial begins and removed after it, that its jobs share: where they can keep in step."""
 
@@ -117,7 +120,7 @@ class Workload(ABC):
     feeds: ClassVar[frozenset[str]] = frozenset({"files"})
     """How its slots can be filled: `files`, `packets`."""
     reads_urls: ClassVar[bool] = False
-    """True when its files may be URLs."""
+    """True when it can run on a target that is reached by URL alone."""
     bound_by_storage: ClassVar[bool] = False
     """True when it exists to measure the storage itself: a trial whose clients' CPU was the limit is then invalid."""
 
@@ -128,6 +131,13 @@ class Workload(ABC):
     @abstractmethod
     def check(self) -> list[Problem]:
         """Programs and libraries that this machine lacks for it."""
+
+    def why_not_by_url(self, url_prefix: str) -> str | None:
+        """Why these options cannot be had on storage whose URLs begin so (`hdfs://`), or None; asked where `reads_urls`."""
+        return None
+
+    def check_room(self, directory: Path, slots: int) -> None:
+        """Raises HeadraceError when a target's directory cannot take what the jobs make there, besides bytes."""
 
     def dataset(self, slots_max: int) -> DatasetSpec | None:
         """The data set that it reads, or None when it needs none (or makes its files itself in `lay_out`)."""
@@ -142,7 +152,9 @@ class Workload(ABC):
         return 0
 
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
-        """Makes the files that are not a data set (fio's), before caches are dropped. Idempotent. Returns their paths."""
+        """Makes the files that are not a data set (fio's), before caches are dropped. Idempotent. Returns their paths.
+
+        For a target that is reached by URL they are made in a directory of this machine and put there."""
         return []
 
     def cut(self, files: list[str], job: int, slots: int) -> tuple[str, ...]:

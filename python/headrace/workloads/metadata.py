@@ -1,7 +1,8 @@
 """Workload `metadata`: mdtest's phases (create, stat, read, rename, remove of files and directories) by many clients in step.
 
 Each slot is one process of `clients` clients (crates/metadata); the clients of all slots on all nodes go through the phases
-together. One trial is one iteration of mdtest.
+together. One trial is one iteration of mdtest. On mounted storage that process is a program of its own, which makes system calls; on
+storage that is reached by URL it is the job itself, whose clients call the protocol's library (workloads/by_url).
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from headrace._core import metadata_json
 from headrace.errors import HeadraceError, MissingError, Problem
 from headrace.system import children
 from headrace.system.own_programs import own_program
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, Seconds, format_bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads.by_url import kind_of, remote_storage
 from headrace.workloads.mdtest.phases import merge_phases
 
 PROGRAM = "headrace-metadata"
@@ -132,6 +135,7 @@ class Metadata(Workload):
 
     kind: ClassVar[str] = "metadata"
     Options: ClassVar[type[WorkloadOptions]] = MetadataOptions
+    reads_urls: ClassVar[bool] = True
 
     options: MetadataOptions
 
@@ -164,12 +168,17 @@ class Metadata(Workload):
 
     @override
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
-        """Nothing; raises HeadraceError when there are too many clients, or too few inodes free for them."""
+        """Nothing; raises HeadraceError when there are too many clients."""
         clients = slots * self.options.clients
         if clients > MOST_CLIENTS:
             raise HeadraceError(
                 f"workload {self.name}: {clients} clients (slots x nodes x clients); at most {MOST_CLIENTS} keep in step"
             )
+        return []
+
+    @override
+    def check_room(self, directory: Path, slots: int) -> None:
+        """Inodes, where a filesystem has a number of them."""
         place = directory if directory.exists() else directory.parent
         room = os.statvfs(place)
         needed = self.inodes(slots)
@@ -180,7 +189,15 @@ class Metadata(Workload):
                 f"{room.f_favail} of {room.f_files} free",
                 hint="fewer items or clients, or a filesystem made with more inodes",
             )
-        return []
+
+    @override
+    def why_not_by_url(self, url_prefix: str) -> str | None:
+        """A bucket has neither directories nor other names."""
+        if self.options.of != "files" and not kind_of(url_prefix).has_directories:
+            return (
+                f'of = "{self.options.of}": objects have no directories and cannot be renamed; of = "files"'
+            )
+        return None
 
     @override
     def warm(self) -> None:
@@ -190,35 +207,13 @@ class Metadata(Workload):
     @override
     def run(self, job: JobInput) -> JobOutput:
         """Goes through the phases with everybody else. Raises HeadraceError with what stopped them, the same for all."""
-        if job.directory is None:
-            raise HeadraceError(
-                f"workload {self.name}: this target is reached by URL alone, and the clients need a directory"
-            )
         if job.job >= job.jobs:
             raise HeadraceError(
                 f'workload {self.name}: all clients go through the phases together, once: load must be "batch"'
             )
-        name = job.scratch.name
-        kept = (job.keep or job.scratch).absolute()
-        config, output = kept / f"metadata-{name}.config.json", kept / f"metadata-{name}.json"
-        errors = kept / f"metadata-{name}.err"
-        config.write_text(json.dumps(self.config(job)))
         start_s = time.monotonic()
-        end = children.run(
-            [str(own_program(PROGRAM)), str(config)],
-            # Not on the target: a directory that is somebody's cannot be taken away everywhere.
-            directory=kept,
-            stdout=output,
-            stderr=errors,
-        )
+        report = self._run_program(job) if job.url is None else self._run_by_url(job, job.url)
         end_s = time.monotonic()
-        config.unlink()
-        if end.exit_code > 0:
-            output.unlink(missing_ok=True)
-            raise HeadraceError(end.last_words or f"{PROGRAM} ended with exit code {end.exit_code}")
-        end.check()
-        errors.unlink(missing_ok=True)
-        report = json.loads(output.read_text())
         reads = [each for each in report["phases"] if each["phase"] == "file_read"]
         return JobOutput(
             bytes_asked=sum(each["read_bytes"] for each in reads),
@@ -240,15 +235,46 @@ class Metadata(Workload):
                 for each in report["phases"]
             ],
             results=report,
-            measured_child=True,
+            measured_child=job.url is None,
         )
 
-    def config(self, job: JobInput) -> dict[str, Any]:
+    def _run_program(self, job: JobInput) -> dict[str, Any]:
+        name = job.scratch.name
+        kept = (job.keep or job.scratch).absolute()
+        config, output = kept / f"metadata-{name}.config.json", kept / f"metadata-{name}.json"
+        errors = kept / f"metadata-{name}.err"
+        directory = (job.scratch.parent / "metadata").absolute()
+        config.write_text(json.dumps(self.config(job, str(directory))))
+        end = children.run(
+            [str(own_program(PROGRAM)), str(config)],
+            # Not on the target: a directory that is somebody's cannot be taken away everywhere.
+            directory=kept,
+            stdout=output,
+            stderr=errors,
+        )
+        config.unlink()
+        if end.exit_code > 0:
+            output.unlink(missing_ok=True)
+            raise HeadraceError(end.last_words or f"{PROGRAM} ended with exit code {end.exit_code}")
+        end.check()
+        errors.unlink(missing_ok=True)
+        return json.loads(output.read_text())
+
+    def _run_by_url(self, job: JobInput, url: str) -> dict[str, Any]:
+        # One directory for all jobs, above what each has for itself.
+        storage, path = remote_storage(f"{url.rpartition('/')[0]}/metadata")
+        try:
+            said = metadata_json(json.dumps(self.config(job, path)), storage, storage.has_directories)
+        except OSError as error:
+            raise HeadraceError(str(error)) from error
+        return json.loads(said)
+
+    def config(self, job: JobInput, directory: str) -> dict[str, Any]:
         """What the program is told (crates/metadata, `Config`)."""
         options = self.options
         read = options.write_bytes if options.read_bytes is None else options.read_bytes
         return {
-            "directory": str((job.scratch.parent / "metadata").absolute()),
+            "directory": directory,
             "meeting": None if job.meeting is None else str(job.meeting.absolute()),
             "clients": options.clients,
             "first_client": job.job * options.clients,

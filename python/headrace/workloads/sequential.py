@@ -1,4 +1,5 @@
-"""Workload `sequential`: IOzone's throughput modes (write, rewrite, read, reread, random, mixed), on fio.
+"""Workload `sequential`: IOzone's throughput modes (write, rewrite, read, reread, random, mixed), by fio on mounted storage, by the
+protocol's own client on storage that is reached by URL.
 
 Each slot is one client with a file of its own. The clients start together; a trial measures one mode, so a study that
 wants several names them as levels of the factor `mode`.
@@ -15,11 +16,14 @@ from headrace.errors import Problem
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, format_bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads.by_url import kind_of
+from headrace.workloads.by_url.streaming import Access, stream
 from headrace.workloads.fio import client, modelled
 from headrace.workloads.fio.results import merge_results
 
 Mode = Literal["write", "rewrite", "read", "reread", "random-read", "random-write", "mixed"]
 
+_WRITING: frozenset[Mode] = frozenset({"write", "rewrite", "random-write", "mixed"})
 _FIO_PATTERN: dict[Mode, str] = {
     "write": "write",
     "rewrite": "write",
@@ -62,10 +66,11 @@ class SequentialOptions(WorkloadOptions):
 
 
 class Sequential(Workload):
-    """One fio process a job, on one file."""
+    """One client a job, on one file."""
 
     kind: ClassVar[str] = "sequential"
     Options: ClassVar[type[WorkloadOptions]] = SequentialOptions
+    reads_urls: ClassVar[bool] = True
     bound_by_storage: ClassVar[bool] = True
 
     options: SequentialOptions
@@ -73,6 +78,16 @@ class Sequential(Workload):
     def check(self) -> list[Problem]:
         """fio."""
         return client.missing(f"workload {self.name}")
+
+    def why_not_by_url(self, url_prefix: str) -> str | None:
+        """Only what every file of a protocol can do; fio's own options are of mounted files."""
+        options = self.options
+        storage = kind_of(url_prefix)
+        if options.mode in ("random-write", "mixed") and not storage.random_writes:
+            return f"mode = {options.mode!r}: files of {url_prefix} are written from their beginning to their end"
+        if options.direct or "engine" in options.model_fields_set:
+            return "direct and engine are of mounted files"
+        return None
 
     def target_bytes(self, slots_max: int) -> int:
         """A file a slot."""
@@ -91,6 +106,8 @@ class Sequential(Workload):
     def run(self, job: JobInput) -> JobOutput:
         """Reads or writes the whole file once."""
         options = self.options
+        if job.url is not None:
+            return self._run_by_url(job, job.files[0] if job.files else f"{job.url}/written.data")
         file = Path(job.files[0]) if job.files else job.scratch / "written.data"
         phases = ["read", "reread"] if options.mode == "reread" else [options.mode]
         runs = [
@@ -105,6 +122,31 @@ class Sequential(Workload):
             asynchronous=options.engine in ("libaio", "io_uring"),
         )
 
+    def _run_by_url(self, job: JobInput, file: str) -> JobOutput:
+        options = self.options
+        phases = ["read", "reread"] if options.mode == "reread" else [options.mode]
+        access: Access = (
+            "mixed" if options.mode == "mixed" else "write" if options.mode in _WRITING else "read"
+        )
+        runs = [
+            stream(
+                job,
+                file,
+                access=access,
+                new=options.mode == "write",
+                shuffled=options.mode in ("random-read", "random-write", "mixed"),
+                read_fraction=options.read_fraction,
+                file_size=options.file_size,
+                record_size=options.record_size,
+                flush=options.flush,
+                label=f"stream-{phase}",
+            )
+            for phase in phases
+        ]
+        return client.job_output(
+            job, runs, phases, file_size=options.file_size, asynchronous=False, by_child=False
+        )
+
     def fio_options(self, seed: int) -> dict[str, str | int]:
         """What fio is told, besides file and output."""
         options = self.options
@@ -117,7 +159,7 @@ class Sequential(Workload):
             "randseed": seed,
             "allow_file_create": int(options.mode == "write"),
         }
-        if options.mode in ("write", "rewrite", "random-write", "mixed"):
+        if options.mode in _WRITING:
             told["end_fsync"] = int(options.flush)
             told["overwrite"] = int(options.mode != "write")
         if options.mode == "mixed":

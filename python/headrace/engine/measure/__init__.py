@@ -74,9 +74,8 @@ class Measure(Engine):
             if resolved.run.nodes > 1 and (missing := clusters.why_not()) is not None:
                 problems.append(Problem(missing[0], f"nodes = {resolved.run.nodes}", missing[1]))
             kind = target_room.kinds()[resolved.target_kind]
-            workload_kind = workload_room.kinds()[resolved.workload_kind]
-            if kind.by_url and not workload_kind.reads_urls:
-                what = f"target {trial.target} is reached by URL, and a workload of kind {resolved.workload_kind} cannot read URLs"
+            if kind.url_prefix and (why_not := _why_not_by_url(trial.workload, resolved, kind.url_prefix)):
+                what = f"target {trial.target} is reached by URL, and {why_not}"
                 remedy = (
                     "exclude the two together ([[exclude]]), or mount the storage and name it by kind = path"
                 )
@@ -119,6 +118,13 @@ class Measure(Engine):
 
 def _target(name: str, resolved: Resolved) -> target_room.Target:
     return target_room.kinds()[resolved.target_kind](name, resolved.target_options)
+
+
+def _why_not_by_url(name: str, resolved: Resolved, url_prefix: str) -> str | None:
+    kind = workload_room.kinds()[resolved.workload_kind]
+    if not kind.reads_urls:
+        return f"a workload of kind {resolved.workload_kind} cannot read URLs"
+    return kind(name, resolved.workload_options).why_not_by_url(url_prefix)
 
 
 def _wanted(run: Run, repeating: Repeating, trial: Trial) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -143,6 +144,9 @@ def _run(
     shutil.rmtree(meeting, ignore_errors=True)
     meeting.mkdir(parents=True)
     files, events = _files(stage, resolved, workload, trial, directory)
+    # Jobs that read a data set write beside it at most (a skim's output), on the node's own disk.
+    by_url = directory is None and workload.dataset(stage.slots_max) is None
+    folder = f"{OURS}/jobs-{trial.id}-{os.urandom(3).hex()}" if by_url else None
     applied = stage.target.apply(resolved.target_options, stage.context)
     if lacking := [setting for setting in applied if not setting.applied]:
         # Never quietly another level: without all of them the jobs are not run.
@@ -202,6 +206,7 @@ def _run(
                     tuple(files),
                     scratch_root,
                     meeting,
+                    None if folder is None else f"{stage.location.url}/{folder}",
                     slots_per_node=run.slots,
                     slots=slots,
                     seed=trial.seed,
@@ -235,9 +240,20 @@ def _run(
             limit.close()
         shutil.rmtree(scratch_root, ignore_errors=True)
         shutil.rmtree(meeting, ignore_errors=True)
+        if folder is not None:
+            _clear(stage, folder)
         _drop_empty_logs(record.keep)
     series, totals = watching.finish()
     return _Outcome(applied, crew, totals, series, resident, injected, emulators)
+
+
+def _clear(stage: Stage, folder: str) -> None:
+    """Removes what jobs left on a storage that is reached by URL; a server that does not answer any more keeps it."""
+    try:
+        with stage.nodes.links_open():
+            stage.target.clear(folder, stage.context)
+    except HeadraceError as error:
+        stage.run.observer.phase(f"{folder} stays on {stage.target.name}: {error.message}")
 
 
 def _memory_limits(stage: Stage, run: RunOptions) -> list[MemoryLimit]:
@@ -264,23 +280,27 @@ def _files(
     holding = stage.holding(workload)
     if spec is not None:
         directory = holding.location.directory
-    if spec is None and directory is None:
-        return [], []
-    if spec is not None and directory is None:
-        made, events = made_dataset(spec, stage.run.cache_dir, say, stop)
+    run = resolved.run
+    slots = run.slots * run.nodes
+    if spec is None:
+        say(f"laying out files for {trial.workload}")
+    if directory is None:
+        if spec is not None:
+            made, events = made_dataset(spec, stage.run.cache_dir, say, stop)
+            folder = f"datasets/{spec.key}"
+        else:
+            made = [Path(file) for file in workload.lay_out(stage.work_dir / "laid-out", slots, trial.seed)]
+            events, folder = [], "laid-out"
         with stage.nodes.links_open():
-            held = holding.target.upload(made, f"{OURS}/datasets/{spec.key}", stage.context, say)
+            held = holding.target.upload(made, f"{OURS}/{folder}", stage.context, say) if made else []
         stage.held = {each.url: each for each in held}
         return list(stage.held), events
-    if directory is None:
-        return [], []
     with stage.nodes.links_open():
         if spec is not None:
             paths, events = dataset_files(spec, stage.run.cache_dir, directory, say, stop)
             return [str(path) for path in paths], events
-        say(f"laying out files for {trial.workload}")
-        run = resolved.run
-        return workload.lay_out(directory / OURS, run.slots * run.nodes, trial.seed), []
+        workload.check_room(directory / OURS, slots)
+        return workload.lay_out(directory / OURS, slots, trial.seed), []
 
 
 def _packetiser(
@@ -311,6 +331,7 @@ class _Inputs:
     files: tuple[str, ...]
     scratch_root: Path
     meeting: Path
+    url: str | None
     slots_per_node: int
     slots: int
     seed: int
@@ -336,6 +357,7 @@ class _Inputs:
             job=job,
             jobs=self.slots,
             meeting=self.meeting,
+            url=None if self.url is None else f"{self.url}/{own.name}",
         )
 
 

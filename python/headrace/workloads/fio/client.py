@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,20 +17,19 @@ import numpy as np
 
 from headrace.errors import HeadraceError, Problem
 from headrace.system import children
-from headrace.system.own_programs import own_program
 from headrace.system.requirements import missing_program
 from headrace.units import format_bytes
 from headrace.workloads import JobInput, JobOutput
+from headrace.workloads.fio.meeting import Meeting
 from headrace.workloads.fio.results import FioResult, parse_result
 
 _CHUNK_BYTES = 4 << 20
-_MEETING_PATIENCE_S = 120
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
 @dataclass(frozen=True)
 class FioRun:
-    """What one fio process did, and when (`time.monotonic()`)."""
+    """What one fio process did, or a stream by URL instead of it, and when (`time.monotonic()`)."""
 
     result: FioResult
     start_s: float
@@ -69,51 +67,22 @@ def run(
 
     Raises HeadraceError with fio's own words when it fails.
     """
-    meeting = _Meeting(job, label) if together and job.jobs > 1 and job.job < job.jobs else None
+    meeting = Meeting.of(job, label) if together else None
     if meeting is None:
         return _run(job, file, options, label)
-    try:
-        found = _run(job, file, {**options, "exec_prerun": meeting.command()}, label)
+    with meeting.kept():
+        found = _run(job, file, {**options, "exec_prerun": shlex.join(meeting.command)}, label)
         if not found.result.read.requests + found.result.write.requests:
             # fio ends well when what it runs before its requests does not.
-            raise HeadraceError(f"fio did nothing: {meeting.said(job.scratch)}")
+            raise HeadraceError(f"fio did nothing: {_said_before(job.scratch)}")
         return found
-    except BaseException:
-        # Those that wait for this one are to hear of it.
-        meeting.stop(f"client {job.job} failed before the others could start")
-        raise
 
 
-class _Meeting:
-    """Where the fio processes of a trial wait for each other: starting one takes longer than some measure."""
-
-    def __init__(self, job: JobInput, label: str) -> None:
-        if job.meeting is None:
-            raise HeadraceError("jobs that start together need a place to meet")
-        self._program = str(own_program("headrace-metadata"))
-        self._place = (str(job.meeting.absolute()), f"meet-{label}")
-        self._client, self._clients = str(job.job), str(job.jobs)
-
-    def command(self) -> str:
-        """What fio runs right before its first request."""
-        return shlex.join(
-            [self._program, "meet", *self._place, self._client, self._clients, str(_MEETING_PATIENCE_S)]
-        )
-
-    def said(self, directory: Path) -> str:
-        """What waiting ended with, as fio has written it down."""
-        told = directory / "headrace.prerun.txt"
-        words = told.read_text(errors="replace").strip() if told.exists() else ""
-        return words or "the clients did not come together"
-
-    def stop(self, reason: str) -> None:
-        """Tells those that wait not to."""
-        subprocess.run(
-            [self._program, "stop", *self._place, self._clients, reason],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+def _said_before(directory: Path) -> str:
+    """What waiting for the others ended with, as fio has written it down."""
+    told = directory / "headrace.prerun.txt"
+    words = told.read_text(errors="replace").strip() if told.exists() else ""
+    return words or "the clients did not come together"
 
 
 def _run(job: JobInput, file: Path, options: Mapping[str, str | int], label: str) -> FioRun:
@@ -132,9 +101,15 @@ def _run(job: JobInput, file: Path, options: Mapping[str, str | int], label: str
 
 
 def job_output(
-    job: JobInput, runs: list[FioRun], phases: list[str], *, file_size: int, asynchronous: bool
+    job: JobInput,
+    runs: list[FioRun],
+    phases: list[str],
+    *,
+    file_size: int,
+    asynchronous: bool,
+    by_child: bool = True,
 ) -> JobOutput:
-    """What a job reports of its fio processes; the last one is the measured one, those before it prepared for it."""
+    """What a job reports of its runs; the last one is the measured one, those before it prepared for it. `by_child`: fio did it."""
     results = [run.result for run in runs]
     return JobOutput(
         bytes_asked=sum(result.read.bytes for result in results),
@@ -151,7 +126,7 @@ def job_output(
             "record_end_s": runs[-1].end_s,
             **results[-1].as_results(),
         },
-        measured_child=True,
+        measured_child=by_child,
     )
 
 

@@ -1,0 +1,100 @@
+"""S3: requests of s3fs's client, one an operation. Objects are put whole, or in parts of 5 MiB or more; nothing has another name later."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from headrace.readers.remote import filesystem_of
+from headrace.workloads.by_url import RemoteStorage
+
+_LEAST_PART_BYTES = 5 << 20
+"""Of every part but the last, says the protocol."""
+
+
+class S3Storage(RemoteStorage):
+    """The buckets of one endpoint, which the environment names."""
+
+    has_directories: ClassVar[bool] = False
+    random_writes: ClassVar[bool] = False
+
+    def __init__(self, address: str) -> None:
+        self._client: Any = None
+
+    @property
+    def client(self) -> Any:
+        """s3fs's file system, made at the first request: its loop is a thread."""
+        if self._client is None:
+            self._client, _ = filesystem_of("s3://")
+        return self._client
+
+    def _ask(self, operation: str, path: str, **given: Any) -> None:
+        bucket, _, key = path.strip("/").partition("/")
+        self.client.call_s3(operation, Bucket=bucket, Key=key, **given)
+
+    @override
+    def make_directories(self, path: str) -> None:
+        raise NotImplementedError("objects have no directories")
+
+    @override
+    def make_directory(self, path: str) -> None:
+        raise NotImplementedError("objects have no directories")
+
+    @override
+    def remove_directory(self, path: str) -> None:
+        raise NotImplementedError("objects have no directories")
+
+    @override
+    def rename(self, path: str, other: str) -> None:
+        raise NotImplementedError("objects cannot be renamed")
+
+    @override
+    def stat(self, path: str) -> None:
+        self._ask("head_object", path)
+
+    @override
+    def create(self, path: str, content: bytes, sync: bool) -> None:
+        # An object is on the storage when the server has answered.
+        self._ask("put_object", path, Body=content)
+
+    @override
+    def read(self, path: str, size: int) -> bytes:
+        return bytes(self.client.cat_file(path.strip("/"), start=0, end=size)) if size else b""
+
+    @override
+    def remove(self, path: str) -> None:
+        self._ask("delete_object", path)
+
+    @override
+    def sink(self, path: str, *, new: bool) -> _S3Sink:
+        return _S3Sink(self.client.open(path.strip("/"), "wb", block_size=_LEAST_PART_BYTES))
+
+    @override
+    def source(self, path: str) -> _S3Source:
+        return _S3Source(self.client, path.strip("/"))
+
+
+class _S3Sink:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, offset: int, record: bytes) -> None:
+        self._file.write(record)
+
+    def flush(self) -> None:
+        """Nothing: parts are no object before `close`, which returns when the server has it."""
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _S3Source:
+    def __init__(self, client: Any, path: str) -> None:
+        self._client, self._path = client, path
+
+    def read(self, offset: int, size: int) -> int:
+        return len(self._client.cat_file(self._path, start=offset, end=offset + size))
+
+    def close(self) -> None:
+        """Nothing: every request stands alone."""

@@ -1,0 +1,103 @@
+"""XRootD: its own client library, whose patience comes from the environment (`XRD_…`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import override
+
+from headrace.workloads.by_url import RemoteStorage
+
+
+class XrootdStorage(RemoteStorage):
+    """Servers behind one address."""
+
+    def __init__(self, address: str) -> None:
+        from XRootD import client
+        from XRootD.client import flags
+
+        self._flags: Any = flags
+        self._address = address
+        self._names: Any = client.FileSystem(address)
+
+    @override
+    def make_directories(self, path: str) -> None:
+        _done(self._names.mkdir(path, self._flags.MkDirFlags.MAKEPATH), path)
+
+    @override
+    def make_directory(self, path: str) -> None:
+        _done(self._names.mkdir(path), path)
+
+    @override
+    def remove_directory(self, path: str) -> None:
+        _done(self._names.rmdir(path), path)
+
+    @override
+    def stat(self, path: str) -> None:
+        _done(self._names.stat(path), path)
+
+    @override
+    def rename(self, path: str, other: str) -> None:
+        _done(self._names.mv(path, other), path)
+
+    @override
+    def create(self, path: str, content: bytes, sync: bool) -> None:
+        file = self._open(path, self._flags.OpenFlags.NEW)
+        if content:
+            _done(file.write(content), path)
+        if sync:
+            _done(file.sync(), path)
+        _done(file.close(), path)
+
+    @override
+    def read(self, path: str, size: int) -> bytes:
+        file = self._open(path, self._flags.OpenFlags.READ)
+        found = _done(file.read(0, size), path) if size else b""
+        _done(file.close(), path)
+        return found
+
+    @override
+    def remove(self, path: str) -> None:
+        _done(self._names.rm(path), path)
+
+    @override
+    def sink(self, path: str, *, new: bool) -> _XrootdFile:
+        flags = self._flags.OpenFlags
+        return _XrootdFile(self._open(path, flags.NEW | flags.MAKEPATH if new else flags.UPDATE), path)
+
+    @override
+    def source(self, path: str) -> _XrootdFile:
+        return _XrootdFile(self._open(path, self._flags.OpenFlags.READ), path)
+
+    def _open(self, path: str, flags: Any) -> Any:
+        from XRootD import client
+
+        file: Any = client.File()
+        modes = self._flags.AccessMode
+        _done(file.open(f"{self._address}/{path}", flags, modes.UR | modes.UW | modes.GR), path)
+        return file
+
+
+class _XrootdFile:
+    def __init__(self, file: Any, path: str) -> None:
+        self._file, self._path = file, path
+
+    def write(self, offset: int, record: bytes) -> None:
+        _done(self._file.write(record, offset), self._path)
+
+    def read(self, offset: int, size: int) -> int:
+        return len(_done(self._file.read(offset, size), self._path))
+
+    def flush(self) -> None:
+        _done(self._file.sync(), self._path)
+
+    def close(self) -> None:
+        _done(self._file.close(), self._path)
+
+
+def _done(answer: Any, path: str) -> Any:
+    """What came with an answer. Raises OSError when it says that the request failed."""
+    status, content = answer
+    if not status.ok:
+        raise OSError(f"{path}: {' '.join(str(status.message).split())}")
+    return content
