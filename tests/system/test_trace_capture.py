@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -14,12 +17,14 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError, RefusedError
-from headrace.system import tracefs
+from headrace.system import blktrace, tracefs
 from headrace.system.journal import Journal, pending_journals, undo
 from headrace.system.loops import attach
 from headrace.traces import Capture, open_trace, summarise, traced_device
 
 REQUESTS = 500
+SETUP, TEARDOWN = 0xC0481273, 0x1276
+"""BLKTRACESETUP (_IOWR(0x12, 115, 72 bytes)) and BLKTRACETEARDOWN of include/uapi/linux/fs.h."""
 
 
 @pytest.fixture
@@ -71,6 +76,60 @@ def test_every_request_is_there_with_its_process(journal: Journal, loop: str, tm
     assert len(journal.open_entries) == before
     with pytest.raises(RefusedError):
         Capture(journal, [traced_device(loop)], tmp_path / "trace").start()
+
+
+def locked_down(place: Path) -> bool:
+    """Whether the kernel keeps blktrace's files to itself (kernel_lockdown(7)), looked at through a mount of our own."""
+    place.mkdir()
+    subprocess.run(["mount", "-t", "securityfs", "headrace-test", place], check=True)
+    try:
+        file = place / "lockdown"
+        return file.exists() and "[none]" not in file.read_text()
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_blktrace_sees_what_tracefs_sees_or_says_why_not(journal: Journal, loop: str, tmp_path: Path) -> None:
+    before = len(journal.open_entries)
+    capture = Capture(journal, [traced_device(loop)], tmp_path / "trace", "blktrace")
+    if locked_down(tmp_path / "security"):
+        with pytest.raises(HeadraceError, match="locked down"):
+            capture.start()
+        capture.abandon()
+    else:
+        capture.start()
+        subprocess.run(fio(loop, "--rw=randread"), check=True, capture_output=True)
+        left = capture.finish()
+        assert (left.by, left.lost) == ("blktrace", 0)
+        found = summarise(open_trace(tmp_path / "trace"))
+        of_fio = [part.amount("read", "completed") for part in found.processes if part.name == "fio"]
+        assert of_fio == [(REQUESTS, REQUESTS * 8192)]
+        assert left.begin_monotonic_ns <= found.first_ns
+    assert len(journal.open_entries) == before
+    # No trace is left on the disk: another may begin.
+    root, entry = blktrace.expect_trace(journal, tmp_path / "security", loop)
+    assert root.is_dir()
+    assert "not there" in journal.undo(entry).text
+
+
+def test_a_trace_of_another_is_left_alone(journal: Journal, loop: str, tmp_path: Path) -> None:
+    """The kernel sets a trace up even where its files cannot be read: here another's, of which our journal says nothing."""
+    device = os.open(f"/dev/{loop}", os.O_RDONLY)
+    try:
+        fcntl.ioctl(device, SETUP, struct.pack("@32sHIIQQI4x", b"", 0xFFFF, 4096, 2, 0, 0, 0))
+        mountpoint = tmp_path / "debugfs"
+        mountpoint.mkdir()
+        with pytest.raises(HeadraceError, match="another blktrace is at work"):
+            blktrace.expect_trace(journal, mountpoint, loop)
+        assert "another's" in blktrace.end_trace(loop, None)
+        number = (mountpoint / "block" / loop / "dropped").stat().st_ino
+        assert blktrace.end_trace(loop, number + 1) == "left alone: it is another's"
+        assert blktrace.end_trace(loop, number) == "ended"
+        assert blktrace.end_trace(loop, number) == "not there"
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(device, TEARDOWN)
+        os.close(device)
 
 
 def test_a_device_without_requests_says_where_there_were_some(

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import StudyError
-from headrace.traces import convert, draw, open_trace, read_rows, summarise
+from headrace.traces import convert, draw, lacking, open_trace, read_rows, summarise
 
 REAL = Path(__file__).parents[1] / "golden" / "traces" / "random"
 """2000 random reads and writes of fio, sixteen in flight, on a loop device."""
@@ -142,6 +142,12 @@ def test_what_a_killed_capture_left_is_a_trace(tmp_path: Path) -> None:
 
 def test_lost_events_are_in_the_statistics(tmp_path: Path) -> None:
     assert summarise(open_trace(captured(tmp_path / "lost", lost=5))).values["lost_events"] == 5
+
+
+def test_a_way_to_capture_that_there_is_not() -> None:
+    with pytest.raises(StudyError) as caught:
+        lacking("strace")
+    assert "--with" in str(caught.value.faults[0]) and "tracefs, blktrace" in str(caught.value.faults[0])
 
 
 def test_pictures_that_cannot_be_made(tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ fn record(task_file: &str) -> Result<(), String> {
         recorder.take()?;
         std::thread::sleep(PAUSE);
     }
-    let recorded = recorder.finish()?;
+    let mut recorded = recorder.finish()?;
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    recorded.cpu_s = spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9;
     say(&serde_json::to_string(&recorded).map_err(|error| error.to_string())?)
 }
 

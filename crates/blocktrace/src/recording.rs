@@ -48,6 +48,8 @@ pub struct Recorded {
     pub lost: u64,
     /// Pages that made no sense.
     pub broken_pages: u64,
+    /// CPU time that recording took.
+    pub cpu_s: f64,
     pub files: Vec<String>,
 }
 

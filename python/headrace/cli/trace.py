@@ -28,6 +28,13 @@ Device = Annotated[
 Folder = Annotated[
     Path | None, typer.Option("--out", help="new folder for the trace; trace-TIME when not given")
 ]
+With = Annotated[
+    str | None,
+    typer.Option(
+        "--with",
+        help="tracefs, or blktrace; when not given: tracefs, and blktrace where the kernel has no block events in tracefs",
+    ),
+]
 OfDevice = Annotated[
     str | None, typer.Option("--device", help="only this device of the trace: its name, or major:minor")
 ]
@@ -85,6 +92,7 @@ def run(
     command: Annotated[list[str], typer.Argument(help="the program and its arguments, after --")],
     device: Device = None,
     output: Folder = None,
+    by: With = None,
 ) -> None:
     """Run a program and record the block requests of a device meanwhile. The exit code is the program's."""
     from headrace.library import stopping_on_signals
@@ -94,7 +102,7 @@ def run(
     devices = [traced_device(each) for each in _devices(device)]
     stop = threading.Event()
     with Journal.open(f"headrace trace run {command[0]}") as journal:
-        capture = Capture(journal, devices, _folder(output))
+        capture = Capture(journal, devices, _folder(output), by)
         try:
             capture.start()
             with stopping_on_signals(stop):
@@ -137,6 +145,7 @@ def capture(
     seconds: Annotated[
         float | None, typer.Option("--seconds", min=0.01, help="how long; until Ctrl-C when not given")
     ] = None,
+    by: With = None,
 ) -> None:
     """Record the block requests of a device until Ctrl-C, or for some seconds."""
     from headrace.library import stopping_on_signals
@@ -146,7 +155,7 @@ def capture(
     devices = [traced_device(each) for each in _devices(device)]
     stop = threading.Event()
     with Journal.open("headrace trace capture") as journal:
-        capturing = Capture(journal, devices, _folder(output))
+        capturing = Capture(journal, devices, _folder(output), by)
         try:
             with stopping_on_signals(stop):
                 capturing.start()

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 from headrace.errors import HeadraceError, Problem, StudyError
 from headrace.probes import Probe, Totals, Watch
 from headrace.probes.block import uppermost
-from headrace.system import tracefs
 from headrace.system.journal import Journal
-from headrace.traces import Capture, Captured, open_trace, summarise, traced_device
+from headrace.traces import Capture, Captured, lacking, open_trace, summarise, traced_device
 
 FOLDER = "trace"
 
@@ -29,7 +28,7 @@ class TraceProbe(Probe):
 
     def check(self) -> list[Problem]:
         """Root and a kernel with block events."""
-        found = tracefs.lacking()
+        found = lacking()
         return [] if found is None else [Problem(found[0], "[run] trace", found[1])]
 
     def start(self, watch: Watch) -> None:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, MissingError
-from headrace.system.mounts import mount, read_mounts
+from headrace.system.kernel_filesystems import glimpse, known, mounted, reach
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -63,21 +61,13 @@ class Instance:
         _write(self.directory / "tracing_on", "1" if on else "0")
 
 
-def mounted() -> Path | None:
-    """Where tracefs is mounted, or None."""
-    for found in read_mounts():
-        if found.filesystem == "tracefs" and found.root == "/" and (found.directory / "instances").is_dir():
-            return found.directory
-    return None
-
-
 def lacking() -> tuple[str, str] | None:
     """(what is missing for tracing, what to do), or None."""
     if os.geteuid() != 0:
         return "tracing block requests needs root", "run as root"
-    if "tracefs" not in Path("/proc/filesystems").read_text().split():
+    if not known("tracefs"):
         return "this kernel has no tracefs", "use a kernel with CONFIG_FTRACE and CONFIG_BLK_DEV_IO_TRACE"
-    found = mounted()
+    found = mounted("tracefs")
     if found is not None and not (found / "events" / "block").is_dir():
         return "this kernel has no block events", "use a kernel with CONFIG_BLK_DEV_IO_TRACE"
     return None
@@ -98,10 +88,7 @@ def make_instance(journal: Journal, directory: Path, devices: list[TracedDevice]
     """
     if (found := lacking()) is not None:
         raise MissingError(found[0], hint=found[1])
-    root = mounted()
-    if root is None:
-        mount(journal, "headrace-tracefs", directory, "tracefs")
-        root = directory
+    root = reach(journal, "tracefs", directory)
     name = f"{PREFIX}{os.urandom(6).hex()}"
     entry = journal.begin("remove_trace_instance", name=name)
     made = root / "instances" / name
@@ -145,21 +132,8 @@ def remove_instance(name: str, patience_s: float = 5.0) -> bool:
     """Removes an instance of ours; False when it is not there. Raises OSError when it stays, ValueError for another's name."""
     if not name.startswith(PREFIX) or "/" in name:
         raise ValueError(f"{name} is no instance of Headrace")
-    root = mounted()
-    if root is not None:
+    with glimpse("tracefs") as root:
         return _remove(root / "instances" / name, patience_s)
-    # The mount went before the instance did: look at it for a moment.
-    place = tempfile.mkdtemp(prefix="headrace-tracefs-")
-    try:
-        subprocess.run(["mount", "-t", "tracefs", "headrace-tracefs", place], check=True, capture_output=True)
-        try:
-            return _remove(Path(place) / "instances" / name, patience_s)
-        finally:
-            subprocess.run(["umount", place], check=True, capture_output=True)
-    except subprocess.CalledProcessError as error:
-        raise OSError(f"tracefs: {error.stderr.decode(errors='replace').strip()}") from error
-    finally:
-        Path(place).rmdir()
 
 
 def _remove(directory: Path, patience_s: float) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.system import block_queue, loops, mounts, processes, signatures, tracefs
+from headrace.system import blktrace, block_queue, loops, mounts, processes, signatures, tracefs
 from headrace.system.identity import disk_sequence, start_ticks
 from headrace.system.owned import OWNER_FILE
 
@@ -194,6 +194,10 @@ def _remove_trace_instance(args: Args, same_boot: bool) -> str:
     return "removed" if tracefs.remove_instance(args["name"]) else "not there"
 
 
+def _end_block_trace(args: Args, same_boot: bool) -> str:
+    return blktrace.end_trace(args["disk"], args.get("inode")) if same_boot else "not there"
+
+
 def _delete_netns(args: Args, same_boot: bool) -> str:
     name = args["name"]
     if not Path("/run/netns", name).exists():
@@ -247,6 +251,7 @@ ACTIONS: dict[str, Action] = {
         _end_process, lambda args: f"process {args.get('pid', '(of mark ' + args['mark'] + ')')}"
     ),
     "remove_trace_instance": Action(_remove_trace_instance, _path_subject("trace instance", "name")),
+    "end_block_trace": Action(_end_block_trace, _path_subject("blktrace of", "disk")),
     "delete_netns": Action(_delete_netns, _path_subject("network namespace", "name")),
     "blank_device": Action(_blank_device, _path_subject("file system on", "device"), survives_boot=True),
 }

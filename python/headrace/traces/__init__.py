@@ -9,6 +9,7 @@ from __future__ import annotations
 from headrace.traces.capture import Capture, Captured, traced_device
 from headrace.traces.convert import convert
 from headrace.traces.files import TraceFile, open_trace
+from headrace.traces.means import lacking
 from headrace.traces.pictures import draw
 from headrace.traces.rows import Rows, read_rows
 from headrace.traces.statistics import Damage, Latency, Part, Statistics, summarise
@@ -24,6 +25,7 @@ __all__ = [
     "TraceFile",
     "convert",
     "draw",
+    "lacking",
     "open_trace",
     "read_rows",
     "summarise",

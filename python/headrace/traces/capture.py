@@ -1,4 +1,4 @@
-"""Capturing: a private tracefs instance, and a recorder that empties its buffers into blktrace's files, one set a device.
+"""Capturing: one of the kernel's ways to tell of block requests, and a recorder that writes blktrace's files, one set a device.
 
 Where the trace lies, `trace.json` says what it is of and whether it is whole; `blkparse -i NAME` reads the files as they are.
 """
@@ -22,7 +22,8 @@ from headrace.system.journal import Journal
 from headrace.system.own_programs import own_program
 from headrace.system.owned import work_directory
 from headrace.system.processes import Started, start_process
-from headrace.system.tracefs import Instance, TracedDevice, make_instance
+from headrace.system.tracefs import TracedDevice
+from headrace.traces.means import Means, means
 
 SCHEMA = 1
 TRACE_FILE = "trace.json"
@@ -45,6 +46,10 @@ class Captured:
     moved: dict[str, int] = field(default_factory=dict[str, int])
     """Requests that other disks of the machine completed meanwhile, by name: where to look when the trace is empty."""
     command: tuple[str, ...] = ()
+    recorder_cpu_s: float = 0.0
+    """CPU time of the process that recorded."""
+    by: str = "tracefs"
+    """The kernel's way that it was captured by: tracefs or blktrace."""
 
 
 def traced_device(given: str) -> TracedDevice:
@@ -92,13 +97,19 @@ def _requests_by_disk() -> dict[str, int]:
 
 
 class Capture:
-    """One capture: `start`, then `finish`. `finish` is safe after a `start` that failed half-way."""
+    """One capture: `start`, then `finish`. `finish` is safe after a `start` that failed half-way.
 
-    def __init__(self, journal: Journal, devices: list[TracedDevice], directory: Path) -> None:
+    `by`: tracefs or blktrace; None takes tracefs, and blktrace where tracefs lacks something.
+    """
+
+    def __init__(
+        self, journal: Journal, devices: list[TracedDevice], directory: Path, by: str | None = None
+    ) -> None:
         self._journal = journal
         self._devices = devices
         self.directory = directory
-        self._instance: Instance | None = None
+        self._by = by
+        self._means: Means | None = None
         self._recorder: Started | None = None
         self._work: Path | None = None
         self._entries: list[Any] = []
@@ -119,21 +130,17 @@ class Capture:
         self._entries.append(entry)
         mountpoint = self._work / "tracing"
         mountpoint.mkdir()
+        chosen = means(self._by)
         before = {each.number for each in self._journal.open_entries}
-        self._instance = make_instance(self._journal, mountpoint, self._devices)
-        self._entries += [each for each in self._journal.open_entries if each.number not in before]
+        try:
+            wanted = chosen.prepare(self._journal, mountpoint, self._devices, self.directory.resolve())
+        finally:
+            self._entries += [each for each in self._journal.open_entries if each.number not in before]
         task = self._work / "task.json"
-        devices = [
-            {"name": each.name, "number": each.number, "also": each.also}
-            for each in {each.name: each for each in self._devices}.values()
-        ]
-        wanted = {
-            "instance": str(self._instance.directory),
-            "out": str(self.directory.resolve()),
-            "devices": devices,
-        }
-        task.write_text(json.dumps(wanted))
+        task.write_text(json.dumps({chosen.name: wanted}))
         self._complaints = self._work / "recorder.log"
+        self._before = _requests_by_disk()
+        begin_ns = time.monotonic_ns()
         with self._complaints.open("wb") as complaints:
             self._recorder = start_process(
                 self._journal,
@@ -143,10 +150,10 @@ class Capture:
             )
         if self._said(10.0) != "ready":
             raise HeadraceError(f"the recorder of block requests does not start: {self._complaint()}")
-        self._before = _requests_by_disk()
-        self._begin_ns = time.monotonic_ns()
+        self._begin_ns = begin_ns if chosen.begins_by_itself else time.monotonic_ns()
         self._begin_utc = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        self._instance.switch(on=True)
+        self._means = chosen
+        chosen.begin(self._journal)
 
     def _said(self, patience_s: float) -> str:
         assert self._recorder is not None and self._recorder.process.stdout is not None
@@ -166,15 +173,15 @@ class Capture:
         said = ""
         duration_s = (time.monotonic_ns() - self._begin_ns) / 1e9
         try:
-            if self._instance is not None and self._recorder is not None and self._begin_ns:
-                self._instance.switch(on=False)
+            if self._means is not None and self._recorder is not None:
+                self._means.end()
                 self._recorder.process.terminate()
                 said = self._said(60.0)
                 if not said:
                     raise HeadraceError(f"the recorder of block requests failed: {self._complaint()}")
         finally:
             self.abandon()
-        if not said:
+        if not said or self._means is None:
             raise HeadraceError("the recorder of block requests was not started")
         recorded: dict[str, Any] = json.loads(said)
         after = _requests_by_disk()
@@ -194,6 +201,8 @@ class Capture:
                 if name not in names and count > self._before.get(name, 0)
             },
             command=command,
+            recorder_cpu_s=recorded["cpu_s"],
+            by=self._means.name,
         )
         _write_description(captured, self._devices)
         return captured

@@ -1,0 +1,118 @@
+"""By which of the kernel's ways block requests are recorded: tracefs, or blktrace. Each makes ready what `headrace-blocktrace` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from headrace.errors import Fault, HeadraceError, MissingError, StudyError
+from headrace.system import blktrace, tracefs
+from headrace.system.journal import Journal
+from headrace.system.tracefs import TracedDevice
+
+
+class Means(Protocol):
+    """One way of recording. `prepare`, then the recorder is started, `begin`, `end`; the journal takes everything down."""
+
+    name: str
+    begins_by_itself: bool
+    """The recorder records from its own start on, not from `begin`."""
+
+    def prepare(
+        self, journal: Journal, directory: Path, devices: list[TracedDevice], out: Path
+    ) -> dict[str, Any]:
+        """Makes ready what is needed, with an empty directory of ours to mount on; returns the recorder's task."""
+        ...
+
+    def begin(self, journal: Journal) -> None:
+        """The recorder is there: records from here on."""
+        ...
+
+    def end(self) -> None:
+        """Records no more."""
+        ...
+
+
+class ByTracefs:
+    """Through a private instance of tracefs."""
+
+    name = "tracefs"
+    begins_by_itself = False
+    lacking = staticmethod(tracefs.lacking)
+
+    def prepare(
+        self, journal: Journal, directory: Path, devices: list[TracedDevice], out: Path
+    ) -> dict[str, Any]:
+        """An instance of our own that is switched off. Raises MissingError, HeadraceError."""
+        self._instance = tracefs.make_instance(journal, directory, devices)
+        disks = {each.name: each for each in devices}.values()
+        return {
+            "instance": str(self._instance.directory),
+            "out": str(out),
+            "devices": [{"name": each.name, "number": each.number, "also": each.also} for each in disks],
+        }
+
+    def begin(self, journal: Journal) -> None:
+        """Switches the instance on."""
+        self._instance.switch(on=True)
+
+    def end(self) -> None:
+        """Switches the instance off."""
+        self._instance.switch(on=False)
+
+
+class ByBlktrace:
+    """Through the kernel's blktrace, whose files lie in debugfs."""
+
+    name = "blktrace"
+    begins_by_itself = True
+    lacking = staticmethod(blktrace.lacking)
+
+    def prepare(
+        self, journal: Journal, directory: Path, devices: list[TracedDevice], out: Path
+    ) -> dict[str, Any]:
+        """Finds debugfs, or mounts it. Raises MissingError, HeadraceError."""
+        disks = {each.name: each for each in devices}
+        if len(disks) < len(devices):
+            raise HeadraceError(
+                "blktrace looks at one part of a disk", hint="name one partition of it, or the whole disk"
+            )
+        self._entries = [blktrace.expect_trace(journal, directory, disk) for disk in disks]
+        return {
+            "debugfs": str(self._entries[0][0]),
+            "out": str(out),
+            "disks": [{"name": each.name, "sectors": each.sectors or (0, 0)} for each in devices],
+        }
+
+    def begin(self, journal: Journal) -> None:
+        """Notes which traces are ours."""
+        for root, entry in self._entries:
+            blktrace.trace_is_ours(journal, entry, root)
+
+    def end(self) -> None:
+        """Nothing: the recorder ends them."""
+
+
+MEANS: dict[str, type[ByTracefs | ByBlktrace]] = {"tracefs": ByTracefs, "blktrace": ByBlktrace}
+
+
+def lacking(by: str | None = None) -> tuple[str, str] | None:
+    """(what is missing, what to do) for one way, or for every way; None when it can be gone. Raises StudyError for a way that there is not."""
+    if by is not None and by not in MEANS:
+        raise StudyError(
+            [Fault(Path("command line"), 0, "--with", by, "is no way to capture", ", ".join(MEANS))]
+        )
+    found = {name: MEANS[name].lacking() for name in MEANS if by in (None, name)}
+    missing = [each for each in found.values() if each is not None]
+    if len(missing) < len(found):
+        return None
+    return "; ".join(dict.fromkeys(what for what, _ in missing)), missing[0][1]
+
+
+def means(by: str | None) -> Means:
+    """The way that was asked for; tracefs when none was, and blktrace where tracefs lacks something. Raises MissingError, StudyError."""
+    if (missing := lacking(by)) is not None:
+        raise MissingError(missing[0], hint=missing[1])
+    if by is None:
+        by = next(name for name in MEANS if MEANS[name].lacking() is None)
+    return MEANS[by]()
