@@ -120,7 +120,7 @@ def check_names(trial: dict[str, Any], *, with_directories: bool) -> None:
     ("kind", "given", "said"),
     [
         ("hdfs", {"modes": '["write", "random-write"]', "others": '["random-write"]'}, "random-write"),
-        ("s3", {"of": 'of = "both"'}, "objects have no directories"),
+        ("s3", {"of": 'of = "both"'}, "no directories of one server"),
     ],
 )
 def test_what_a_protocol_cannot_do_is_said_before_anything_starts(

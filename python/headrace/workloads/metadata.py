@@ -193,11 +193,12 @@ class Metadata(Workload):
     @override
     def why_not_by_url(self, url_prefix: str) -> str | None:
         """A bucket has neither directories nor other names."""
-        if self.options.of != "files" and not kind_of(url_prefix).has_directories:
-            return (
-                f'of = "{self.options.of}": objects have no directories and cannot be renamed; of = "files"'
-            )
-        return None
+        return None if kind_of(url_prefix).has_directories else self._why_no_directories()
+
+    def _why_no_directories(self) -> str | None:
+        if self.options.of == "files":
+            return None
+        return f'of = "{self.options.of}": there are no directories of one server, and none is renamed; of = "files"'
 
     @override
     def warm(self) -> None:
@@ -262,8 +263,11 @@ class Metadata(Workload):
 
     def _run_by_url(self, job: JobInput, url: str) -> dict[str, Any]:
         # One directory for all jobs, above what each has for itself.
-        storage, path = remote_storage(f"{url.rpartition('/')[0]}/metadata")
+        place = f"{url.rpartition('/')[0]}/metadata"
         try:
+            storage, path = remote_storage(place)
+            if not storage.has_directories and (why_not := self._why_no_directories()) is not None:
+                raise HeadraceError(f"{place}: {why_not}")
             said = metadata_json(json.dumps(self.config(job, path)), storage, storage.has_directories)
         except OSError as error:
             raise HeadraceError(str(error)) from error

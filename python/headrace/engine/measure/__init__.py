@@ -189,6 +189,7 @@ def _whole_plot(
                     run.observer.phase(f"preparing {trial.target} anew")
                     target.release(context)
                     stage.location = target.prepare(context)
+                    stage.put.clear()
                 _one(stage, trial, repeating)
                 spoilt = _spoilt(run, trial)
         finally:

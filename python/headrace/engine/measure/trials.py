@@ -55,6 +55,8 @@ class Stage:
     nodes: Nodes
     held: dict[str, Held] = field(default_factory=dict[str, Held])
     """Files of the data set of a target that is reached by URL, by URL."""
+    put: dict[tuple[str, ...], list[Held]] = field(default_factory=dict[tuple[str, ...], list[Held]])
+    """What was put on such targets since they came to be, by target, folder and files."""
     sources: dict[str, Source] = field(default_factory=dict[str, Source])
     """Targets that hold the data sets of workloads instead, by name."""
 
@@ -291,8 +293,11 @@ def _files(
         else:
             made = [Path(file) for file in workload.lay_out(stage.work_dir / "laid-out", slots, trial.seed)]
             events, folder = [], "laid-out"
-        with stage.nodes.links_open():
-            held = holding.target.upload(made, f"{OURS}/{folder}", stage.context, say) if made else []
+        held = stage.put.get(key := (holding.target.name, folder, *map(str, made)), [])
+        if made and not held:
+            with stage.nodes.links_open():
+                held = holding.target.upload(made, f"{OURS}/{folder}", stage.context, say)
+            stage.put[key] = held
         stage.held = {each.url: each for each in held}
         return list(stage.held), events
     with stage.nodes.links_open():

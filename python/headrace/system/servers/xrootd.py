@@ -133,6 +133,8 @@ class Xrootd(Server):
                 f"xrd.port {CLUSTER_PORT if role == 'manager' else 'any'} if exec cmsd",
                 # The defaults wait 90 s for servers to come; these are there, and few.
                 "cms.delay startup 1 servers 1 lookup 1 drop 5 suspend 1 service 1",
+                # By default a server with less than 10 GB free gets no new files.
+                "cms.space min 1m 2m",
             ]
         if settings.cache is not None:
             cache = settings.cache

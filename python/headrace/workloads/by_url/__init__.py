@@ -46,8 +46,8 @@ class RemoteStorage(ABC):
     Several threads may use one at once, each on files of its own.
     """
 
-    has_directories: ClassVar[bool] = True
-    """Whether directories are made, and names can be changed."""
+    has_directories: bool = True
+    """Whether directories are made, and names can be changed; a client can find out only when it is made that this server cannot."""
     random_writes: ClassVar[bool] = True
     """Whether bytes can be written anywhere in a file that is there."""
 
@@ -77,7 +77,7 @@ class RemoteStorage(ABC):
 
     @abstractmethod
     def create(self, path: str, content: bytes, sync: bool) -> None:
-        """A new file; on the storage when this returns if `sync`."""
+        """A new file, with the directories above it where the storage has none; on the storage when this returns if `sync`."""
 
     @abstractmethod
     def read(self, path: str, size: int) -> bytes:
@@ -115,7 +115,7 @@ def kind_of(url: str) -> type[RemoteStorage]:
 
 
 def remote_storage(url: str) -> tuple[RemoteStorage, str]:
-    """(client, path in it) of a URL. Connects at the first operation. Raises HeadraceError for an unknown protocol."""
+    """(client, path in it) of a URL. Raises HeadraceError for an unknown protocol, OSError when the server cannot be asked."""
     parts = urlsplit(url)
     # A bucket is the first part of an object's path; its endpoint comes from the environment.
     path = f"/{parts.netloc}{parts.path}" if parts.scheme == "s3" else f"/{parts.path.lstrip('/')}"

@@ -16,7 +16,7 @@ _LEAST_PART_BYTES = 5 << 20
 class S3Storage(RemoteStorage):
     """The buckets of one endpoint, which the environment names."""
 
-    has_directories: ClassVar[bool] = False
+    has_directories = False
     random_writes: ClassVar[bool] = False
 
     def __init__(self, address: str) -> None:

@@ -19,6 +19,9 @@ class XrootdStorage(RemoteStorage):
         self._flags: Any = flags
         self._address = address
         self._names: Any = client.FileSystem(address)
+        # Behind a redirector each data server has directories of its own: one is made on whichever server is asked.
+        role = bytes(_done(self._names.query(self._flags.QueryCode.CONFIG, "role"), address))
+        self.has_directories = not role.startswith((b"manager", b"meta", b"super"))
 
     @override
     def make_directories(self, path: str) -> None:
@@ -42,7 +45,8 @@ class XrootdStorage(RemoteStorage):
 
     @override
     def create(self, path: str, content: bytes, sync: bool) -> None:
-        file = self._open(path, self._flags.OpenFlags.NEW)
+        flags = self._flags.OpenFlags
+        file = self._open(path, flags.NEW if self.has_directories else flags.NEW | flags.MAKEPATH)
         if content:
             _done(file.write(content), path)
         if sync:
