@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from headrace.analysis.findings import Comparison, Findings
+    from headrace.analysis.model_error import ModelErrors
 
 
 class Silent:
@@ -272,3 +273,15 @@ def compare(
     if html is not None:
         write_comparison(comparison, html, Path(a), Path(b))
     return comparison
+
+
+def model_errors(a: str | Path, b: str | Path, console: Console | None = None) -> ModelErrors:
+    """How far a simulation is from what was measured of the same study. Raises RefusedError when they are not such a pair."""
+    from headrace.analysis.model_error import model_errors as compare_times
+    from headrace.records.read import read
+    from headrace.report.model_error import print_model_errors
+
+    found = compare_times(read(Path(a)), read(Path(b)))
+    if console is not None:
+        print_model_errors(found, console)
+    return found

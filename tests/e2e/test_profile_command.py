@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 
 JOB = """
@@ -45,3 +47,24 @@ def test_record_one_job_and_see_twenty_nodes_run_it(tmp_path: Path) -> None:
     seconds = {trial["levels"]["drive"]: trial["last_done_s"] for trial in trials}
     assert seconds["seagate-exos-x24-24tb"] > seconds["samsung-870-evo-1tb"] > 0.2
     assert 'kind = "replay"' in (tmp_path / "job.study.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("record", "--out", "x.hrp", "--", "touch", "ran"),
+        ("profile", "import", "x.txt", "--out", "x.hrp"),
+        ("profile", "show", "x.hrp"),
+        ("profile", "simulate", "x.hrp"),
+    ],
+    ids=" ".join,
+)
+def test_a_profile_of_another_ending_is_refused_before_anything_runs(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    ended = subprocess.run(
+        [*HEADRACE, *arguments], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+    )
+    assert ended.returncode == 2
+    assert "given: x.hrp); allowed: x.toml" in " ".join(ended.stderr.split())
+    assert not list(tmp_path.iterdir())

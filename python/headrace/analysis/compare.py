@@ -35,7 +35,7 @@ def compare(a: Records, b: Records, options: FindOptions | None = None, *, force
             f"{a.root} is {' and '.join(provenance_a)}, {b.root} is {' and '.join(provenance_b)}: these are not comparable",
             hint="--force compares them all the same, and says so",
         )
-    cells_a, cells_b = _cells(rows_a), _cells(rows_b)
+    cells_a, cells_b = cells_of(rows_a), cells_of(rows_b)
     common = [name for name in cells_a if name in cells_b]
     if not common:
         raise RefusedError(
@@ -87,7 +87,7 @@ def compare(a: Records, b: Records, options: FindOptions | None = None, *, force
     )
 
 
-def _cells(rows: Any) -> dict[str, np.ndarray]:
+def cells_of(rows: Any) -> dict[str, np.ndarray]:
     """Cell as text -> positions of its trials. A factor with no level in a cell does not set it apart."""
     found: dict[str, list[int]] = {}
     for position, (target, workload, slots, levels) in enumerate(
@@ -133,8 +133,8 @@ def _difference(
         levels={**levels, "slots": int(first["slots"])},
         slots=int(first["slots"]),
         metric=metric,
-        a=_mean(values_a, ids_a, confidence),
-        b=_mean(values_b, ids_b, confidence),
+        a=mean_of(values_a, ids_a, confidence),
+        b=mean_of(values_b, ids_b, confidence),
         ratio=ratio,
         effect_size=hedges_g(values_a, values_b, ids_a + ids_b, confidence),
         p_value=p_value,
@@ -143,7 +143,8 @@ def _difference(
     )
 
 
-def _mean(values: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estimate:
+def mean_of(values: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estimate:
+    """The mean of some trials' values, with its t interval where there are two or more."""
     mean = float(values.mean())
     if len(values) < 2:
         return Estimate(mean, None, None, len(values), "one trial", ids)

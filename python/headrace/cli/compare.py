@@ -1,4 +1,4 @@
-"""`headrace compare A B`: two result sets, effect sizes with confidence intervals."""
+"""`headrace compare A B`: two result sets, effect sizes with confidence intervals; or how far a simulation is off."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._console import out
+from headrace.errors import Fault, StudyError
 
 
 def compare(
@@ -17,8 +18,30 @@ def compare(
     force: Annotated[
         bool, typer.Option("--force", help="compare although the environments differ in what matters")
     ] = False,
+    model: Annotated[
+        bool,
+        typer.Option("--model", help="one is the other's simulation: how far is its time off, cell by cell?"),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="with --model: print JSON")] = False,
 ) -> None:
     """Compare two result sets cell by cell; refuses or warns where they are not comparable."""
     from headrace.library import compare as make_comparison
+    from headrace.library import model_errors
 
+    if model:
+        if html is not None or force:
+            raise _fault("--html" if html is not None else "--force", "does not go with --model")
+        if as_json:
+            from headrace.analysis.model_error import as_json as make_json
+
+            typer.echo(make_json(model_errors(a, b)))
+        else:
+            model_errors(a, b, out)
+        return
+    if as_json:
+        raise _fault("--json", "goes with --model")
     make_comparison(a, b, out, html=html, force=force)
+
+
+def _fault(option: str, problem: str) -> StudyError:
+    return StudyError([Fault(Path("command line"), 0, option, "", problem)])

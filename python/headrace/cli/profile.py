@@ -13,7 +13,7 @@ from rich.table import Table
 
 from headrace.cli._console import err, out
 from headrace.cli._finish import finish
-from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.errors import HeadraceError
 from headrace.units import format_bytes, format_seconds
 
 app = typer.Typer(help="Recorded jobs: show, import, export, simulate.", no_args_is_help=True)
@@ -34,10 +34,11 @@ def show(
 ) -> None:
     """Show what a recorded job did: bytes, sizes of reads, order, reuse, work between reads, its files."""
     from headrace.profiles.picture import draw as draw_picture
-    from headrace.profiles.steps import load
+    from headrace.profiles.steps import load, profile_path
     from headrace.profiles.summary import summarise
 
-    recording = load(_toml(profile))
+    profile = profile_path(profile, "PROFILE")
+    recording = load(str(profile))
     if picture is None and draw:
         picture = profile.with_suffix(".png")
     if picture is not None:
@@ -108,9 +109,9 @@ def import_profile(
 ) -> None:
     """Make a profile of what another tool recorded."""
     from headrace.profiles.importing import read
-    from headrace.profiles.steps import save
+    from headrace.profiles.steps import profile_path, save
 
-    path = (out_path or Path(f"{trace.name.partition('.')[0]}.toml")).with_suffix(".toml")
+    path = profile_path(out_path or Path(trace.name.partition(".")[0]), "--out")
     recording = read(trace, path.stem, format)
     save(recording.hashed() if hash_names else recording, path)
     for note in recording.notes:
@@ -127,9 +128,9 @@ def export_profile(
 ) -> None:
     """Write a profile for other tools."""
     from headrace.profiles.exporting import export
-    from headrace.profiles.steps import load
+    from headrace.profiles.steps import load, profile_path
 
-    written = export(load(_toml(profile)), path, format, software=software)
+    written = export(load(str(profile_path(profile, "PROFILE"))), path, format, software=software)
     err.print(f"exported: {written} steps -> {escape(str(path))}")
 
 
@@ -155,9 +156,10 @@ def simulate_profile(
     """See many nodes run a recorded job: writes a study beside the profile, runs it in virtual time, and reports it."""
     from headrace.cli._progress import Display
     from headrace.library import default_results, load_study, stopping_on_signals
+    from headrace.profiles.steps import profile_path
     from headrace.profiles.study_text import study_text
 
-    _toml(profile)
+    profile = profile_path(profile, "PROFILE")
     text = study_text(
         profile.name,
         drives or ["seagate-exos-x24-24tb", "samsung-870-evo-1tb"],
@@ -180,10 +182,3 @@ def simulate_profile(
         with Display() as display:
             loaded.run(root, engine="simulate", observer=display, stop=stop)
         ending.completed()
-
-
-def _toml(profile: Path) -> str:
-    if profile.suffix != ".toml":
-        given = str(profile)
-        raise StudyError([Fault(Path("command line"), 0, "PROFILE", given, "a profile is a .toml file")])
-    return str(profile)

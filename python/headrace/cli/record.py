@@ -28,11 +28,11 @@ def record(
     Threads and child processes are included. The program must be dynamically linked and not set-uid.
     """
     from headrace.profiles.recorder import record as run
-    from headrace.profiles.steps import save
+    from headrace.profiles.steps import profile_path, save
     from headrace.units import format_bytes, format_seconds
 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", out.stem if out is not None else Path(command[0]).name) or "job"
-    path = (out or Path(f"{name}.toml")).with_suffix(".toml")
+    path = profile_path(out, "--out") if out is not None else Path(f"{name}.toml")
     recorded = run(command, name, path.parent)
     recording = recorded.recording.hashed() if hash_names else recorded.recording
     save(recording, path)

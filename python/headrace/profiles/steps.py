@@ -152,6 +152,14 @@ def steps_path(profile: Path) -> Path:
     return profile.with_suffix(".steps.parquet")
 
 
+def profile_path(given: Path, option: str) -> Path:
+    """The table's path: `.toml` is added to a name without an ending. Raises StudyError for another ending, naming the option."""
+    if given.suffix not in ("", ".toml"):
+        problem = "a profile is a .toml file, and its steps lie beside it"
+        raise StudyError([Fault(Path("command line"), 0, option, str(given), problem, f"{given.stem}.toml")])
+    return given.with_suffix(".toml")
+
+
 def save(recording: Recording, path: Path) -> None:
     """Writes both files: steps first, so that a table that is there has its steps. Raises HeadraceError.
 

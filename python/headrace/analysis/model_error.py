@@ -1,0 +1,161 @@
+"""How far a simulation is from what was measured: one study, run and simulated, cell by cell. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.analysis.compare import cells_of, mean_of
+from headrace.analysis.findings import Estimate
+from headrace.analysis.metrics import valid_trials
+from headrace.errors import RefusedError
+from headrace.records.read import Records
+
+SIMULATED = "simulated"
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class CellError:
+    """One cell that both have."""
+
+    target: str
+    workload: str
+    levels: dict[str, Any]
+    """Levels of all factors but target and workload; `slots` among them."""
+    provenance: str
+    """Of the real side: measured or emulated."""
+    real_s: Estimate
+    """Time that the jobs took, from the release to the end of the last."""
+    simulated_s: Estimate
+    """The same in virtual time, for the work that the real jobs did."""
+    error: float
+    """simulated / real - 1."""
+    seen: bool
+    """False when the error is within the interval of what was measured."""
+
+
+@dataclass(frozen=True)
+class ModelErrors:
+    """Every common cell, and what has no partner."""
+
+    title: str
+    cells: tuple[CellError, ...]
+    only_real: tuple[str, ...]
+    only_simulated: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def quantile(self, share: float) -> float:
+        """The absolute error that this share of the cells stays within."""
+        return float(np.quantile([abs(cell.error) for cell in self.cells], share))
+
+
+def model_errors(a: Records, b: Records) -> ModelErrors:
+    """Times in virtual time against real ones. Either may come first.
+
+    Jobs that run for a set time do another amount of work in each: then it is the time for the same work, events or else bytes asked
+    and written. Raises RefusedError unless one side is simulated and the other is not, and when no cell is in both.
+    """
+    found = {
+        is_simulated: records for records in (a, b) if (is_simulated := _is_simulated(records)) is not None
+    }
+    if len(found) < 2:
+        raise RefusedError(
+            f"{a.root} and {b.root} are not one measured and one simulated result set",
+            hint="headrace run STUDY and headrace simulate STUDY make them",
+        )
+    real, simulated = found[False], found[True]
+    rows_real, rows_simulated = valid_trials(real), valid_trials(simulated)
+    cells_real, cells_simulated = cells_of(rows_real), cells_of(rows_simulated)
+    cells: list[CellError] = []
+    for name in cells_real:
+        if name in cells_simulated:
+            cells.append(_cell(rows_real.iloc[cells_real[name]], rows_simulated.iloc[cells_simulated[name]]))
+    if not cells:
+        raise RefusedError(
+            f"{real.root} and {simulated.root} have no cell in common: {next(iter(cells_real))} is only in the first",
+            hint="simulate the study that was measured",
+        )
+    warnings: list[str] = []
+    if real.header.study_hash != simulated.header.study_hash:
+        warnings.append("the studies are not the same; only cells of the same names are compared")
+    left_out = sum(1 for valid in real.trials["valid"] if not valid)
+    if left_out:
+        warnings.append(f"{left_out} measured trials cannot be trusted and are left out")
+    return ModelErrors(
+        real.header.title,
+        tuple(cells),
+        tuple(name for name in cells_real if name not in cells_simulated),
+        tuple(name for name in cells_simulated if name not in cells_real),
+        tuple(warnings),
+    )
+
+
+def _is_simulated(records: Records) -> bool | None:
+    """None when it has no valid trial, or of both kinds. Raises RefusedError for the former."""
+    rows = valid_trials(records)
+    if not len(rows):
+        raise RefusedError(f"{records.root} has no valid trial to compare")
+    kinds = {provenance == SIMULATED for provenance in rows["provenance"]}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _cell(real: Any, simulated: Any) -> CellError:
+    first: dict[str, Any] = real.head(1).to_dict("records")[0]
+    real_s, simulated_s = _times_s(real), _times_s(simulated)
+    work, simulated_work = _work(real), _work(simulated)
+    # Jobs of a set time: virtual time for as much work as was really done.
+    simulated_s = simulated_s * (work / simulated_work if work and simulated_work else 1.0)
+    measured = mean_of(real_s, tuple(real["id"]), CONFIDENCE)
+    modelled = mean_of(simulated_s, tuple(simulated["id"]), CONFIDENCE)
+    low, high = measured.low, measured.high
+    return CellError(
+        target=first["target"],
+        workload=first["workload"],
+        levels={
+            **{name: level for name, level in first["levels"].items() if name not in ("target", "workload")},
+            "slots": int(first["slots"]),
+        },
+        provenance=first["provenance"],
+        real_s=measured,
+        simulated_s=modelled,
+        error=modelled.value / measured.value - 1,
+        seen=low is None or high is None or not low <= modelled.value <= high,
+    )
+
+
+def _times_s(rows: Any) -> np.ndarray:
+    sustained = (rows["load"] == "sustained") & (rows["window_s"] > 0)
+    return rows["window_s"].where(sustained, rows["last_done_s"]).to_numpy(float)
+
+
+def _work(rows: Any) -> float:
+    """Mean work of a trial: events; bytes where there are none; 0 where neither is counted."""
+    sustained = (rows["load"] == "sustained") & (rows["window_s"] > 0)
+
+    def done(name: str) -> float:
+        return float(rows[f"window_{name}"].where(sustained, rows[name]).mean())
+
+    return done("events") or done("bytes_asked") + done("bytes_written")
+
+
+def as_json(errors: ModelErrors) -> str:
+    """Everything, for `--json`."""
+    cells = [
+        {
+            "target": cell.target,
+            "workload": cell.workload,
+            "levels": cell.levels,
+            "provenance": cell.provenance,
+            "real_s": cell.real_s.value,
+            "real_s_low": cell.real_s.low,
+            "real_s_high": cell.real_s.high,
+            "simulated_s": cell.simulated_s.value,
+            "error": cell.error,
+        }
+        for cell in errors.cells
+    ]
+    return json.dumps({"title": errors.title, "cells": cells, "warnings": list(errors.warnings)}, indent=1)

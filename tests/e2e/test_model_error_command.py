@@ -1,0 +1,64 @@
+"""`headrace compare --model` as a user has it: one study, run and simulated, and how far the one is from the other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from house import House
+
+STUDY = """
+headrace = 1
+title = "how far"
+[target.here]
+kind = "path"
+path = "data"
+create = true
+[site.node]
+drives = { here = "samsung-870-evo-1tb" }
+[workload.scan]
+kind = "scan"
+data = { events = 20_000, files = 1 }
+[workload.read]
+kind = "sequential"
+file_size = "8 MiB"
+[factors]
+workload = ["scan", "read"]
+[run]
+cache = "warm"
+shortest = 0
+[plan]
+repeats = { min = 2 }
+"""
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path, tmp_path / "cache", {"HEADRACE_JOURNAL_DIR": str(tmp_path / "journal")})
+
+
+def test_a_study_measured_and_simulated_is_laid_side_by_side(house: House) -> None:
+    study = house.study(STUDY)
+    ended = house.run("run", study, "--results", "measured")
+    # 5: on a machine with busy neighbours a trial may be invalid.
+    assert ended.returncode in (0, 5), ended.stderr
+    assert house.run("simulate", study, "--results", "simulated").returncode == 0
+    found = house.run("compare", "measured", "simulated", "--model", "--json")
+    assert found.returncode == 0, found.stderr
+    cells = json.loads(found.stdout)["cells"]
+    assert {cell["workload"] for cell in cells} == {"scan", "read"}
+    for cell in cells:
+        assert cell["provenance"] == "measured" and cell["real_s"] > 0 and cell["simulated_s"] > 0
+        assert cell["error"] == pytest.approx(cell["simulated_s"] / cell["real_s"] - 1)
+    shown = house.run("compare", "simulated", "measured", "--model")
+    assert shown.returncode == 0 and "The simulated time is within" in " ".join(shown.stdout.split())
+    for arguments, words in (
+        (("measured", "measured", "--model"), "not one measured and one simulated"),
+        (("measured", "simulated", "--model", "--force"), "does not go with --model"),
+        (("measured", "simulated", "--json"), "goes with --model"),
+    ):
+        refused = house.run("compare", *arguments)
+        assert refused.returncode != 0
+        assert words in " ".join(refused.stderr.split()), refused.stderr
