@@ -18,6 +18,7 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
 
+_MNT_FORCE = 1
 _MNT_DETACH = 2
 _UMOUNT_NOFOLLOW = 8
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -95,8 +96,8 @@ def mount_of(path: Path) -> Mount:
     raise HeadraceError(f"{path} lies on a mount that this process does not see")
 
 
-def _top_mount(directory: Path, source: str) -> bool:
-    """True when the uppermost mount at exactly this directory is the one of this source."""
+def is_mounted(directory: Path, source: str) -> bool:
+    """True when the uppermost mount at exactly this directory is the one of this source. Touches no file system."""
     at = [mount for mount in read_mounts() if mount.directory == directory]
     return bool(at) and at[-1].source == source
 
@@ -119,6 +120,15 @@ def users_of(directory: Path) -> list[str]:
     return found
 
 
+def abort(directory: Path, source: str) -> None:
+    """Gives up whatever waits for an answer of a network file system's server, and takes it out of view.
+
+    Raises HeadraceError when the kernel refuses."""
+    while is_mounted(directory, source):
+        if _libc.umount2(os.fsencode(directory), _UMOUNT_NOFOLLOW | _MNT_FORCE | _MNT_DETACH) != 0:
+            raise HeadraceError(f"{directory} cannot be let go of: {os.strerror(ctypes.get_errno())}")
+
+
 def unmount(directory: Path, source: str, *, lazy: bool = False, patience_s: float = 8.0) -> int:
     """Unmounts `source` from `directory`, as often as it is mounted there; returns how often. Another's mount is left alone.
 
@@ -128,7 +138,7 @@ def unmount(directory: Path, source: str, *, lazy: bool = False, patience_s: flo
     count = 0
     deadline = time.monotonic() + patience_s
     flags = _UMOUNT_NOFOLLOW
-    while _top_mount(directory, source):
+    while is_mounted(directory, source):
         if _libc.umount2(os.fsencode(directory), flags) == 0:
             count += 1
             continue

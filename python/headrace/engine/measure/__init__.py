@@ -29,6 +29,7 @@ from headrace.system import cluster as clusters
 from headrace.system.facts import enable_delay_accounting, facts
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
+from headrace.system.silent_mounts import let_go_when_stopped
 from headrace.targets import TargetContext
 
 
@@ -107,11 +108,12 @@ class Measure(Engine):
             enable_delay_accounting(journal)
             nursery = Nursery()
             try:
-                for _, group in itertools.groupby(left, key=lambda trial: trial.whole_plot):
-                    trials = [trial for trial in group if _wanted(run, repeating, trial)]
-                    if trials:
-                        context = TargetContext(work, journal, run.forced_devices)
-                        _whole_plot(run, trials, context, nursery, environment, slots_max, repeating)
+                with let_go_when_stopped(journal, run.stop):
+                    for _, group in itertools.groupby(left, key=lambda trial: trial.whole_plot):
+                        trials = [trial for trial in group if _wanted(run, repeating, trial)]
+                        if trials:
+                            context = TargetContext(work, journal, run.forced_devices)
+                            _whole_plot(run, trials, context, nursery, environment, slots_max, repeating)
             finally:
                 nursery.close()
 
