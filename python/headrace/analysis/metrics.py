@@ -70,7 +70,7 @@ def trial_metrics(frame: pd.DataFrame, prices: dict[str, Price] | None = None) -
     metrics["wall_s"] = wall_s / trials["jobs"]
     metrics["stonewall_s"] = trials["stonewall_s"]
     metrics["last_done_s"] = trials["last_done_s"]
-    # What a workload calls a rate of its own: operations of a metadata test a second.
+    # What a workload calls a rate of its own: operations of a metadata test a second, what IOzone's parent sees.
     for name in dict.fromkeys(name for rates in _own_rates(trials) for name in rates):
         metrics[name] = [rates.get(name) for rates in _own_rates(trials)]
     metrics["energy_j_per_job"] = trials["energy_j"] / trials["jobs"]
@@ -108,9 +108,11 @@ def ledger_shares(frame: pd.DataFrame) -> pd.DataFrame:
 def headline_metric(wanted: str | None, metrics: pd.DataFrame) -> str | None:
     """The metric that 'best' means for the trials of one workload: the wanted one as far as they have it.
 
-    Without a wish: events/s, else files (directories) made a second, else bytes/s asked, else moved by the device, else job efficiency.
+    Without a wish: events/s, else files (directories) made a second, else bytes/s from first to last request or
+    asked, else moved by the device, else job efficiency.
     """
-    byte_rates = ["asked_bytes_per_s", "device_bytes_per_s"]
+    # Programs take time to start that is not the storage's: a rate from first to last request comes before one over jobs.
+    byte_rates = ["parent_sees_bytes_per_s", "asked_bytes_per_s", "device_bytes_per_s"]
     ways: dict[str | None, list[str]] = {
         "bytes_per_s": ["uncompressed_bytes_per_s", *byte_rates],
         "throughput": ["throughput_jobs"],

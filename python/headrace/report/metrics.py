@@ -48,6 +48,8 @@ _TITLES = {
     "uncompressed_bytes_per_s": "Uncompressed",
     "asked_bytes_per_s": "Asked by jobs",
     "served_bytes_per_s": "Served to jobs",
+    "parent_sees_bytes_per_s": "All clients, first request to last",
+    "children_see_bytes_per_s": "Clients' own rates, summed",
     "device_bytes_per_s": "Moved by device",
     "amplification": "Amplification",
     "wall_s": "Job wall time",

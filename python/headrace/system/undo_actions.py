@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.system import blktrace, block_queue, loops, mounts, processes, signatures, tracefs
+from headrace.system import (
+    blktrace,
+    block_queue,
+    loops,
+    mounts,
+    processes,
+    signatures,
+    silent_mounts,
+    tracefs,
+)
 from headrace.system.identity import disk_sequence, start_ticks
 from headrace.system.owned import OWNER_FILE
 
@@ -59,7 +68,12 @@ def _restore_queue(args: Args, same_boot: bool) -> str:
 
 
 def _unmount(args: Args, same_boot: bool) -> str:
-    count = mounts.unmount(Path(args["directory"]), args["source"], lazy=bool(args.get("lazy")))
+    directory, source, lazy = Path(args["directory"]), str(args["source"]), bool(args.get("lazy"))
+    if lazy and mounts.is_mounted(directory, source) and not silent_mounts.answers(directory):
+        # A network file system whose server is dead or stalled: unmounting it the usual way would wait for ever.
+        mounts.abort(directory, source)
+        return "let go of; its server did not answer"
+    count = mounts.unmount(directory, source, lazy=lazy)
     return "unmounted" if count else "not mounted"
 
 

@@ -127,6 +127,10 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if rates:
         merged["rate_bytes_per_s"] = sum(rate for rate, _ in rates)
         merged["iops"] = sum(iops for _, iops in rates)
+        merged["rates"] = {
+            "parent_sees_bytes_per_s": merged.get("parent_rate_bytes_per_s"),
+            "children_see_bytes_per_s": merged["rate_bytes_per_s"],
+        }
     return merged
 
 
