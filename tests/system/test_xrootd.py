@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import headrace
 from headrace.errors import HeadraceError
 from headrace.system.cluster import Cluster, call_inside
 from headrace.system.cluster.namespaces import Counters
@@ -243,3 +245,36 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("headrace.system.servers.find_program", without("xrootd"))
     problems = Xrootd("se", XrootdOptions.model_validate({})).check(frozenset())
     assert [problem.remedy for problem in problems] == ["apt-get install xrootd-server"]
+
+
+READERS = """
+headrace = 1
+title = "readers"
+[site.node]
+link = { rate = "1 Gb/s" }
+[target.se]
+kind = "xrootd"
+[workload.search]
+kind = "analysis"
+data = { shape = "bench", events = 30_000, files = 1 }
+[factors]
+reader = ["uproot", "rdataframe", "event-loop"]
+[plan]
+repeats = { min = 1 }
+[run]
+cache = "cold"
+shortest = 0
+"""
+
+
+def test_what_every_reader_reads_comes_over_the_wire(tmp_path: Path) -> None:
+    pytest.importorskip("ROOT")
+    (tmp_path / "study.toml").write_text(READERS)
+    results = headrace.load_study(tmp_path / "study.toml").run(tmp_path / "results")
+    trials = [json.loads(file.read_text()) for file in results.glob("trials/*/trial.json")]
+    asked = headrace.records(results).df().set_index("trial")["bytes_asked"].to_dict()
+    assert len(trials) == 3
+    for trial in trials:
+        assert (trial["status"], trial["cause"], trial["validity"]["reasons"]) == ("done", None, [])
+        received = trial["probes"]["network"]["node-0"]["bytes_received"]
+        assert received > asked[trial["id"]] > 100_000

@@ -37,6 +37,8 @@ def root() -> Any:
         warnings.simplefilter("ignore")  # the wheel says that it is an alpha
         module: Any = importlib.import_module("ROOT")
     module.gROOT.SetBatch(True)
+    # ROOT would open a file of a server on the same machine as a local one, without a word.
+    module.gEnv.SetValue("TFile.ForceRemote", 1)
     kernel = Path(headrace.workloads.higgs.__file__).with_name("kernel.hpp")
     # -O2 for the loop: the interpreter compiles without optimising otherwise.
     if not module.gInterpreter.Declare(f'#pragma cling optimize(2)\n#include "{kernel}"\n'):
@@ -147,7 +149,8 @@ def _read(
     if options.reader == "event-loop":
         loop = module.headrace.loop_tree if options.data.format == "ttree" else module.headrace.loop_ntuple
         return int(loop(span.file, TREE_NAME, fed, span.first_event, count, work))
-    module.headrace.opened(span.file).Close()  # RDataFrame would read a recovered file without a word
+    # RDataFrame would read a recovered file, or one past its server, without a word.
+    module.headrace.opened(span.file).Close()
     frame = module.RDataFrame(TREE_NAME, span.file)
     total = int(frame.Count().GetValue()) if span.events is not None else None
     if total is not None and span.first_event + count > total:

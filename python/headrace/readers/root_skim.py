@@ -30,7 +30,8 @@ def skim_with_root(
     for number, span in enumerate(spans_of(job)):
         path = job.scratch / f"skim-{job.slot}-{number}.root"
         with counted(options, span.file, totals):
-            module.headrace.opened(span.file).Close()  # RDataFrame would read a recovered file without a word
+            # RDataFrame would read a recovered file, or one past its server, without a word.
+            module.headrace.opened(span.file).Close()
             frame = module.RDataFrame(TREE_NAME, span.file)
             total = int(frame.Count().GetValue())
             columns = [str(column) for column in frame.GetColumnNames() if "." not in str(column)]

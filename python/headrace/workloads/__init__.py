@@ -61,6 +61,8 @@ class JobInput:
     url: str | None = None
     """On a target that is reached by URL: the prefix of what this job may write there; removed after the trial. Its parent is shared by
     the trial's jobs."""
+    node: int = 0
+    """Number of the node that it runs on."""
     meeting: Path | None = None
     """A directory of this machine, empty when the trial begins and removed after it, that its jobs share: where they can keep in step."""
 

@@ -324,7 +324,8 @@ class Stage(Replay):
             yield None
             return
         if options.cache_directory is None:
-            yield NodeCache(job.scratch.parent / _CACHE, options.pcache)
+            # Each node has its own, wherever the target lies.
+            yield NodeCache(job.scratch.parent / f"{_CACHE}-{job.node}", options.pcache)
             return
         top = Path(options.cache_directory) / ".headrace-pcache"
         with contextlib.suppress(OSError):

@@ -361,6 +361,7 @@ class _Inputs:
             keep=self.keep,
             job=job,
             jobs=self.slots,
+            node=node,
             meeting=self.meeting,
             url=None if self.url is None else f"{self.url}/{own.name}",
         )

@@ -336,6 +336,8 @@ inline std::unique_ptr<TFile> opened(const std::string &file)
       throw std::runtime_error("cannot be opened as a ROOT file");
    if (found->TestBit(TFile::kRecovered))
       throw std::runtime_error("truncated: ROOT had to recover it");
+   if (file.rfind("root://", 0) == 0 && std::string(found->ClassName()) != "TNetXNGFile")
+      throw std::runtime_error(std::string("is read past its server, by ") + found->ClassName());
    return found;
 }
 
