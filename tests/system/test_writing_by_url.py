@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.analysis.metrics import trial_metrics
 from headrace.errors import HeadraceError
+from headrace.records.read import read
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -76,7 +78,8 @@ def trials_of(results: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_clients_write_read_and_make_names_in_step(kind: str, tmp_path: Path) -> None:
-    trials = trials_of(headrace.load_study(study_of(kind, tmp_path)).run(tmp_path / "results"))
+    results = headrace.load_study(study_of(kind, tmp_path)).run(tmp_path / "results")
+    trials = trials_of(results)
     assert len(trials) == len(MODES[kind]) + 1
     for trial in trials:
         reasons = [each for each in trial["validity"]["reasons"] if each["code"] != "clients-saturated"]
@@ -85,6 +88,10 @@ def test_clients_write_read_and_make_names_in_step(kind: str, tmp_path: Path) ->
             check_names(trial, with_directories=kind != "s3")
         else:
             check_stream(trial)
+    frame = read(results).trials
+    streams = trial_metrics(frame[frame["workload"] == "stream"].reset_index(drop=True))
+    assert bool(streams["network_amplification"].between(1.0, 1.25).all())
+    assert bool((streams["parent_sees_bytes_per_s"] > streams["asked_bytes_per_s"]).all())
 
 
 def check_stream(trial: dict[str, Any]) -> None:

@@ -10,7 +10,9 @@ import pandas as pd
 from headrace.records.read import Records
 from headrace.study.model import Price
 
-LESS_IS_BETTER = frozenset({"wall_s", "energy_j_per_job", "energy_j_per_event", "amplification"})
+LESS_IS_BETTER = frozenset(
+    {"wall_s", "energy_j_per_job", "energy_j_per_event", "amplification", "network_amplification"}
+)
 """Metrics of which less is better; of all others more is."""
 
 LEDGER = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "other")
@@ -31,7 +33,8 @@ def trial_metrics(frame: pd.DataFrame, prices: dict[str, Price] | None = None) -
 
     Rates of a batch are over the time until the last job is done, those of a sustained load over the window in which no slot
     was idle; `events_per_s_stonewall` is over that window for both. Byte rates are of the four counts: uncompressed event
-    data, asked by the jobs (read and written), served to them, moved by the device. `efficiency` is the sum of CPU time over the sum
+    data, asked by the jobs (read and written), served to them, moved by the device; beside them what the nodes that run jobs sent and
+    received. `efficiency` is the sum of CPU time over the sum
     of wall time, `throughput_jobs` the sum of the slots' efficiencies, `wall_s` a job's mean wall time.
     """
     trials: Any = frame
@@ -65,6 +68,9 @@ def trial_metrics(frame: pd.DataFrame, prices: dict[str, Price] | None = None) -
     moved = device_bytes.fillna(trials["bytes_device"])
     metrics["device_bytes_per_s"] = moved / whole_s
     metrics["amplification"] = moved / asked_all.where(asked_all > 0)
+    over_network = trials["network_bytes"].astype("float64")
+    metrics["network_bytes_per_s"] = over_network / whole_s
+    metrics["network_amplification"] = over_network / asked_all.where(asked_all > 0)
     metrics["iops"] = requests / whole_s
     metrics["read_calls_per_s"] = (done("read_calls") / time_s).where(trials["read_calls"] > 0)
     metrics["wall_s"] = wall_s / trials["jobs"]
@@ -111,14 +117,15 @@ def headline_metric(wanted: str | None, metrics: pd.DataFrame) -> str | None:
     Without a wish: events/s, else files (directories) made a second, else bytes/s from first to last request or
     asked, else moved by the device, else job efficiency.
     """
+    of_metadata = ["file_creations_per_s", "directory_creations_per_s"]
     # Programs take time to start that is not the storage's: a rate from first to last request comes before one over jobs.
     byte_rates = ["parent_sees_bytes_per_s", "asked_bytes_per_s", "device_bytes_per_s"]
     ways: dict[str | None, list[str]] = {
-        "bytes_per_s": ["uncompressed_bytes_per_s", *byte_rates],
+        # A metadata test moves bytes for its names alone.
+        "bytes_per_s": [*of_metadata, "uncompressed_bytes_per_s", *byte_rates],
         "throughput": ["throughput_jobs"],
         "iops": ["iops", "read_calls_per_s"],
         "efficiency": ["efficiency"],
     }
-    of_metadata = ["file_creations_per_s", "directory_creations_per_s"]
     choice = [*ways.get(wanted, []), "events_per_s", *of_metadata, *byte_rates, "efficiency"]
     return next((name for name in choice if name in metrics and bool(metrics[name].notna().any())), None)

@@ -216,6 +216,7 @@ def _row(values: dict[str, Any], shared: _Shared) -> dict[str, Any]:
         "environment": shared.environment(values.get("environment") or {}),
         "cpu_cores": cpu.get("cores"),
         "cpu_busy_s": cpu.get("busy_s"),
+        "network_bytes": _network_bytes((values.get("probes") or {}).get("network") or {}),
         "energy_j": ((values.get("probes") or {}).get("power") or {}).get("energy_j"),
     }
     for name in ("started_utc", "duration_s", "stonewall_s", "last_done_s"):
@@ -225,6 +226,12 @@ def _row(values: dict[str, Any], shared: _Shared) -> dict[str, Any]:
     for name in _SUMS:
         row[name] = sums.get(name)
     return row
+
+
+def _network_bytes(network: dict[str, Any]) -> int | None:
+    """Bytes that the nodes which run jobs sent and received; None where none was watched."""
+    nodes = [counts for name, counts in network.items() if name.startswith("node-")]
+    return sum(counts["bytes_sent"] + counts["bytes_received"] for counts in nodes) if nodes else None
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -137,7 +137,9 @@ def render(findings: Findings, results: Path, wanted_series: tuple[str, ...] = (
     columns = [
         metrics[n] for n in dict.fromkeys([*main_names, "efficiency", "throughput_jobs"]) if n in metrics
     ]
-    byte_columns = [metrics[name] for name in (*BYTE_RATES, "amplification") if name in metrics]
+    byte_columns = [
+        metrics[name] for name in (*BYTE_RATES, "amplification", "network_amplification") if name in metrics
+    ]
     taken = {column.name for column in columns + byte_columns}
     other_columns = [shown_metric for name, shown_metric in metrics.items() if name not in taken]
 

@@ -52,6 +52,8 @@ _TITLES = {
     "children_see_bytes_per_s": "Clients' own rates, summed",
     "device_bytes_per_s": "Moved by device",
     "amplification": "Amplification",
+    "network_bytes_per_s": "Over the network",
+    "network_amplification": "Amplification, network",
     "wall_s": "Job wall time",
     "iops": "Device requests",
     "energy_j_per_job": "Energy a job",
@@ -64,13 +66,20 @@ _TITLES = {
 _UNITS = {
     "throughput_jobs": "jobs",
     "amplification": "×",
+    "network_amplification": "×",
     "iops": "1/s",
     "events_per_s_stonewall": "events/s",
     "read_calls_per_s": "1/s",
 }
-BYTE_RATES = ("uncompressed_bytes_per_s", "asked_bytes_per_s", "served_bytes_per_s", "device_bytes_per_s")
+BYTE_RATES = (
+    "uncompressed_bytes_per_s",
+    "asked_bytes_per_s",
+    "served_bytes_per_s",
+    "network_bytes_per_s",
+    "device_bytes_per_s",
+)
 SHARES = {"efficiency"}
-LESS_IS_BETTER = re.compile(r"^(wall|latency|energy|cost|price|amplification|duration)")
+LESS_IS_BETTER = re.compile(r"^(wall|latency|energy|cost|price|amplification|network_amplification|duration)")
 """Metrics of which less is better, by how their name begins."""
 
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

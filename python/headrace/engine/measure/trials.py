@@ -96,7 +96,10 @@ def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRec
     else:
         results = workload.merge([job.output.results for job in good if job.output is not None])
     values = {kind: totals.values for kind, totals in outcome.totals.items()}
-    reasons = _reasons(stage, resolved, workload, outcome, values)
+    # Where clients meet before their first request, links are idle until then.
+    span_s = results.get("span_s") or outcome.crew.last_done_s
+    full_links = validity.full_links(values.get("network"), stage.nodes.rates(), span_s)
+    reasons = _reasons(stage, resolved, workload, outcome, values, full_links)
     return {
         **base_record(stage.run, trial, "measure", stage.environment),
         "provenance": stage.location.provenance,
@@ -123,9 +126,7 @@ def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRec
         "device": values.pop("block", None),
         "cpu": values.pop("cpu", None),
         "probes": values,
-        "full_links": validity.full_links(
-            values.get("network"), stage.nodes.rates(), outcome.crew.last_done_s
-        ),
+        "full_links": full_links,
         "results": results,
         "validity": {"valid": status == "done" and not reasons, "reasons": reasons},
         "faults": outcome.injected,
@@ -446,7 +447,12 @@ def _job_row(trial: Trial, job: JobEnd, location: Location, node: int) -> dict[s
 
 
 def _reasons(
-    stage: Stage, resolved: Resolved, workload: Workload, outcome: _Outcome, values: dict[str, dict[str, Any]]
+    stage: Stage,
+    resolved: Resolved,
+    workload: Workload,
+    outcome: _Outcome,
+    values: dict[str, dict[str, Any]],
+    full_links: list[str],
 ) -> list[validity.Reason]:
     crew, run = outcome.crew, resolved.run
     # Jobs that fail under a fault are what the trial is about.
@@ -466,10 +472,9 @@ def _reasons(
     at_home = {server.node.name for server in stage.location.servers.values()} & set(nodes.names)
     if stage.location.network and not at_home:  # a job beside its server may have its data from there
         reasons += validity.over_network(run, crew.jobs, network, nodes.names[: run.nodes])
-    full = validity.full_links(network, nodes.rates(), crew.last_done_s)
     if (
         workload.bound_by_storage
-        and not full  # whatever else the processors did, the link was the limit
+        and not full_links  # whatever else the processors did, the link was the limit
         and run.cache != "warm"  # what is read from memory is bound by the CPU, as it was asked to be
         and "cpu" in values
         and (text := clients_saturated(values["cpu"])) is not None

@@ -85,7 +85,7 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The trial's result from its jobs' `as_results` (with `slot`).
 
     Rates and IOPS are sums over slots, each slot's being what its jobs did over the time they took (IOzone's "children
-    see"); `_min`, `_max` and `_mean` are of single slots. `parent_rate_bytes_per_s` is all bytes over the time from the first
+    see"); `_min`, `_max` and `_mean` are of single slots. `parent_rate_bytes_per_s` is all bytes over `span_s`, the time from the first
     request of any to the end of the last (IOzone's "parent sees"). Percentiles are of all requests together.
     """
     merged: dict[str, Any] = {}
@@ -122,6 +122,7 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         begun = [float(result["record_start_s"]) for result in timed]
         span_s = max(float(result["record_end_s"]) for result in timed) - min(begun)
         moved = sum(int(result.get(f"{name}_bytes", 0)) for result in timed for name in ("read", "write"))
+        merged["span_s"] = span_s
         merged["parent_rate_bytes_per_s"] = moved / span_s if span_s > 0 else None
         merged["started_within_s"] = max(begun) - min(begun)
     if rates:
