@@ -89,7 +89,7 @@ def test_clients_write_read_and_make_names_in_step(kind: str, tmp_path: Path) ->
         else:
             check_stream(trial)
     frame = read(results).trials
-    streams = trial_metrics(frame[frame["workload"] == "stream"].reset_index(drop=True))
+    streams = trial_metrics(frame.loc[frame["workload"] == "stream", :].reset_index(drop=True))
     assert bool(streams["network_amplification"].between(1.0, 1.25).all())
     assert bool((streams["parent_sees_bytes_per_s"] > streams["asked_bytes_per_s"]).all())
 

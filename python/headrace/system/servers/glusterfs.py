@@ -265,8 +265,23 @@ class Volume:
         for option, value in options.items():
             self.set(option, value)
         first.tell("volume", "start", self.name)
+        self._wait_for_bricks()
         for server in self.servers:
             server.note_sockets()
+
+    def _wait_for_bricks(self) -> None:
+        """A client that is mounted while a brick is not yet there goes without it for seconds: it would not see what others write."""
+        deadline = time.monotonic() + _CLI_PATIENCE_S
+        while True:
+            serving, bricks = self.bricks_online()
+            if bricks == len(self.bricks) == serving:
+                return
+            if time.monotonic() > deadline:
+                words = " | ".join(server.last_words() for server in self.servers)
+                raise HeadraceError(
+                    f"of {len(self.bricks)} bricks of {self.name} only {serving} serve: {words}"
+                )
+            time.sleep(0.1)
 
     def _wait_for_peers(self) -> None:
         deadline = time.monotonic() + _CLI_PATIENCE_S
