@@ -12,6 +12,7 @@ from headrace.profiles.recording import is_software
 from headrace.profiles.steps import Op, RecordedFile, Recording, columns
 
 _MODULE = "X_POSIX"
+_OF_POSIX = "X_MPIIO"
 """MPI-IO's own accesses are made by POSIX ones: they would count twice."""
 
 
@@ -22,6 +23,7 @@ def read_darshan(path: Path, name: str) -> Recording:
     first_writes: dict[int, bool] = {}
     raw: list[tuple[int, int, int, int, int, int, int]] = []
     facts: dict[str, str] = {}
+    others: set[str] = set()
     current: int | None = None
     with path.open(errors="replace") as text:
         for number, line in enumerate(text, 1):
@@ -36,10 +38,12 @@ def read_darshan(path: Path, name: str) -> Recording:
             if not line:
                 continue
             fields = line.split()
-            if len(fields) < 8 or not fields[0].startswith("X_"):
+            # MPI-IO's lines have an offset in some versions and none in others.
+            if not fields[0].startswith("X_") or len(fields) < (8 if fields[0] == _MODULE else 7):
                 problem = "no line of darshan-dxt-parser: module, rank, read or write, segment, offset, length, start, end"
                 raise StudyError([Fault(path, number, "line", line[:60], problem)])
             if fields[0] != _MODULE:
+                others.add(fields[0])
                 continue
             if current is None:
                 raise StudyError(
@@ -64,7 +68,10 @@ def read_darshan(path: Path, name: str) -> Recording:
         rows.append((start, end, rank, *rest, max(0, start - ends.get(rank, 0))))
         ends[rank] = end
     steps = columns(rows)
-    run_s = float(facts.get("run time", "0").split()[0] or 0)
+    run_s = float(facts.get("run time", facts.get("run time (s)", "0")).split()[0])
+    notes = ["imported from Darshan DXT: time between accesses counts as work; opens and stats are not known"]
+    if left_out := sorted(others - {_OF_POSIX}):
+        notes.append(f"accesses of {', '.join(left_out)} are left out")
     return Recording(
         name,
         "darshan-dxt",
@@ -77,7 +84,5 @@ def read_darshan(path: Path, name: str) -> Recording:
         cpu_ns=int(steps.cpu_ns.sum()),
         command=tuple(facts.get("exe", "").split()),
         processes=len(ends),
-        notes=(
-            "imported from Darshan DXT: time between accesses counts as work; opens and stats are not known",
-        ),
+        notes=tuple(notes),
     )

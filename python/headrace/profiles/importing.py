@@ -21,7 +21,8 @@ READERS: dict[str, Callable[[Path, str], Recording]] = {
 _SIGNS = {
     "darshan": re.compile(r"^# (?:darshan|DXT)", re.MULTILINE | re.IGNORECASE),
     "xrootd": re.compile(
-        r"^\d+,(?:Open|Close|Read|Stat|VectorRead|Write|PgRead|PgWrite|Sync),\d+\.\d+,", re.MULTILINE
+        r'^"?\d+"?,"?(?:Open|Close|Read|Stat|VectorRead|Write|PgRead|PgWrite|Sync)"?,"?\d+\.\d+"?,',
+        re.MULTILINE,
     ),
     "strace": re.compile(r"^(?:\[pid\s+\d+\]\s+|\d+\s+)?\d{9,}\.\d+\s+\S", re.MULTILINE),
 }

@@ -16,9 +16,13 @@ from headrace.profiles.steps import Op, RecordedFile, Recording, columns, opened
 
 _LINE = re.compile(r"^(?:\[pid\s+(\d+)\]\s+|(\d+)\s+)?(\d{9,}\.\d+)\s+(.*)$")
 _CALL = re.compile(r"^(\w+)\((.*)\)\s+=\s+(-?\d+|0x[0-9a-f]+|\?)(<[^>]*>)?(.*?)(?:<(\d+\.\d+)>)?$")
+_ATTACHED = re.compile(r"strace: Process (\d+) attached$")
+"""What strace says on standard error, in the middle of a line when its trace goes there, too."""
 _UNFINISHED = re.compile(r"^(\w+\(.*?),?\s*<unfinished \.\.\.>$")
 _RESUMED = re.compile(r"^<\.\.\. (\w+) resumed>\s*(.*)$")
 _DESCRIPTOR = re.compile(r"^(\d+)(?:<([^>]*)>)?")
+_DIRECTORY = re.compile(r"^AT_FDCWD<([^>]*)>")
+"""With -y: the working directory."""
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 _READS = {"read": False, "readv": False, "pread64": True, "preadv": True, "preadv2": True}
@@ -115,6 +119,8 @@ class _Reader:
     def _step(
         self, process: _Process, name: str, arguments: str, result: int, result_path: str
     ) -> tuple[Op, int, int, int] | None:
+        if here := _DIRECTORY.match(arguments):
+            process.directory = here.group(1)
         if name in _OPENS:
             quoted = _QUOTED.search(arguments)
             path = result_path.strip("<>") or (_absolute(process, quoted.group(1)) if quoted else "")
@@ -180,11 +186,20 @@ def read_strace(path: Path, name: str) -> Recording:
     """The job that a trace is of. Raises StudyError for a file that is none, with its first line that does not fit."""
     reader = _Reader()
     waiting: dict[int, tuple[int, str]] = {}
+    children: set[int] = set()
     lines = 0
     first = last = 0
+    torn = ""
     with path.open(errors="replace") as text:
         for number, line in enumerate(text, 1):
-            found = _LINE.match(line.rstrip("\n"))
+            line = line.rstrip("\n")
+            if attached := _ATTACHED.search(line):
+                children.add(int(attached.group(1)))
+                torn = line[: attached.start()]
+                continue
+            found = _LINE.match(line)
+            if found is None and torn:
+                found, torn = _LINE.match(torn + line), ""
             if found is None:
                 if lines == 0 and line.strip():
                     problem = "no line of strace -f -ttt: a time in seconds since 1970 is expected"
@@ -192,6 +207,8 @@ def read_strace(path: Path, name: str) -> Recording:
                 continue
             lines += 1
             pid = int(found.group(1) or found.group(2) or 0)
+            if found.group(1) and children and pid not in children:
+                pid = 0  # the first process, which has no number as long as it is alone
             seconds, _, fraction = found.group(3).partition(".")
             at_ns = int(seconds) * 1_000_000_000 + int(fraction.ljust(9, "0")[:9])
             first, last = first or at_ns, at_ns

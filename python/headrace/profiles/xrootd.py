@@ -1,18 +1,20 @@
 """Imports the CSV of XRootD's client recorder (XrdClRecorder, `XRD_RECORDERPATH`): opens, reads, vector reads, writes of URLs, with times.
 
-A line is `file id,action,start,arguments;timeout,end,status,response`, times in seconds since 1970. A vector read becomes one step a
-range, all with its times. CPU times are not known: what lies between two actions of a file counts as work.
+A line is `file id,action,start,arguments;timeout,end,status,response`, each between quotes from XRootD 6 on; times in seconds since 1970. A
+vector read becomes one step a range, all with its times. CPU times are not known: what lies between two actions of a file counts as work.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import Fault, StudyError
 from headrace.profiles.steps import Op, RecordedFile, Recording, columns
 
 _LINE = re.compile(r"^(\d+),(\w+),(\d+\.\d+),(.*?),(\d+\.\d+),([^,]*),?(.*)$")
+_TIME = re.compile(r"^\d+\.\d+$")
 _UPDATES = 0x0002 | 0x0008
 """XrdCl's OpenFlags::Delete and ::New: the file is made anew."""
 
@@ -29,11 +31,11 @@ def read_xrootd(path: Path, name: str) -> Recording:
             line = line.strip()
             if not line:
                 continue
-            found = _LINE.match(line)
-            if found is None:
+            fields = _fields(line)
+            if fields is None:
                 problem = "no line of XRootD's recorder: id,action,start,arguments,end,status,response"
                 raise StudyError([Fault(path, number, "line", line[:60], problem)])
-            identity, action, start_text, argument_text, end_text, status, response = found.groups()
+            identity, action, start_text, argument_text, end_text, status, response = fields
             start, end = (_ns(each) for each in (start_text, end_text))
             arguments = argument_text.split(";")[:-1]
             if "SUCCESS" not in status:
@@ -76,6 +78,16 @@ def read_xrootd(path: Path, name: str) -> Recording:
         cpu_ns=int(steps.cpu_ns.sum()),
         notes=tuple(notes),
     )
+
+
+def _fields(line: str) -> Sequence[str] | None:
+    """The seven fields of a line; None when it is no such line."""
+    if line.startswith('"'):
+        # Nothing within the quotes is escaped, and a URL or a message may have commas.
+        fields = line.removeprefix('"').removesuffix('"').split('","')
+        return fields if len(fields) == 7 and all(_TIME.match(fields[at]) for at in (2, 4)) else None
+    found = _LINE.match(line)
+    return None if found is None else found.groups()
 
 
 def _ns(text: str) -> int:
