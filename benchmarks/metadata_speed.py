@@ -1,10 +1,10 @@
 """Clients of `metadata` beside fio's filecreate, filestat and filedelete, on the same local ext4 in one run: ratio at least 1.0 each.
 
 Both make, stat and remove the same number of empty files in one shared directory, with as many clients as there are cores; rounds
-alternate, medians are compared. With root the ext4 is fresh, in an image in memory (the cost of the calls and not a disk is to be
+alternate until the time is up, medians are compared. With root the ext4 is fresh, in an image in memory (the cost of the calls and not a disk is to be
 seen); otherwise, or with a directory named, it is whatever lies there. Where mdtest (`ior`) and `mpirun` are installed they are compared, too.
 
-    python benchmarks/metadata_speed.py [DIRECTORY] [--items N] [--rounds N]
+    python benchmarks/metadata_speed.py [DIRECTORY] [--items N] [--seconds S]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from headrace.workloads.mdtest.imported import read_mdtest
 from headrace.workloads.mdtest.phases import merge_phases
 
 CLIENTS = len(os.sched_getaffinity(0))
+LEAST_ROUNDS = 3
 ENGINES = {"file_creation": "filecreate", "file_stat": "filestat", "file_removal": "filedelete"}
 
 
@@ -107,23 +109,34 @@ def mdtest(directory: Path, items: int) -> dict[str, float] | None:
     return {name: found[name].mean for name in ENGINES}
 
 
+def _leave(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """Prints the ratios; 1 when one is below 1.0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", nargs="?")
-    parser.add_argument("--items", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--items", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=60, help="no round begins that would end later")
     asked = parser.parse_args()
     # So that what is mounted is unmounted when somebody loses patience.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _leave)
     peers = {"headrace": ours, "fio": fio, "mdtest": mdtest}
     seen: dict[str, dict[str, list[float]]] = {name: {phase: [] for phase in ENGINES} for name in peers}
     with place(asked.directory) as directory:
-        for round_number in range(asked.rounds):
-            for name in sorted(peers, reverse=bool(round_number % 2)):
+        begun = time.monotonic()
+        rounds = 0
+        # As long as another one fits, by the mean of those before.
+        while rounds < LEAST_ROUNDS or (time.monotonic() - begun) * (rounds + 1) / rounds < asked.seconds:
+            for name in sorted(peers, reverse=bool(rounds % 2)):
                 for phase, rate in (peers[name](directory, asked.items) or {}).items():
                     seen[name][phase].append(rate)
-    print(f"{CLIENTS} clients, {asked.items} files each, {asked.rounds} rounds; operations a second, medians")
+            rounds += 1
+            ratios = [seen["headrace"][phase][-1] / seen["fio"][phase][-1] for phase in ENGINES]
+            said = ", ".join(f"{phase} {ratio:.2f}" for phase, ratio in zip(ENGINES, ratios, strict=True))
+            print(f"round {rounds}, {time.monotonic() - begun:.0f} s: {said} times fio", flush=True)
+    print(f"{CLIENTS} clients, {asked.items} files each, {rounds} rounds; operations a second, medians")
     worst = float("inf")
     for phase in ENGINES:
         own = statistics.median(seen["headrace"][phase])

@@ -253,7 +253,7 @@ class Xrootd(ServedTarget):
             self._ask(context, self._front, "stat", options.path)
         except HeadraceError as error:
             raise HeadraceError(
-                f"target {self.name}: {self._front} does not show {options.path}: {error.message}",
+                f"target {self.name}: {self._front} does not show {options.path}: {xrootd.plain(error.message)}",
                 hint="is the address right, is the path exported, and may this user (certificate, token) see it?",
             ) from error
         return Location(

@@ -158,10 +158,12 @@ def _whole_plot(
 
     def none_ran(error: HeadraceError) -> None:
         status = "unsupported" if isinstance(error, UnsupportedLevelError) else "failed"
+        where = f"target {trials[0].target}: "
+        cause = error.message if error.message.startswith(where) else f"{where}{error.message}"
+        if error.hint is not None and status == "failed":
+            cause = f"{cause} ({error.hint})"
         for trial in trials:
-            _without_jobs(
-                run, trial, status, f"target {trial.target}: {error.message}", environment, repeating
-            )
+            _without_jobs(run, trial, status, cause, environment, repeating)
 
     with contextlib.ExitStack() as stack:
         run.observer.phase(f"preparing {trials[0].target}")

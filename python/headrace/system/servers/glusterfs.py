@@ -367,6 +367,13 @@ def files_of(brick: Path) -> dict[str, int]:
     return found
 
 
+def errors_of(log: str) -> str:
+    """What went wrong by a log of GlusterFS, without times, places in its source and names of its layers: the last three errors."""
+    said = [line for line in log.splitlines() if re.match(r"\[[^]]*\] E ", line)]
+    plain = [re.sub(r"^\[[^]]*\] E (?:\[[^]]*\] )*\S+: ", "", line).strip() for line in said]
+    return "; ".join(list(dict.fromkeys(plain))[-3:])
+
+
 class Client:
     """The FUSE client of one node (None: this machine as it is), and its mount on an empty directory. `servers` are the addresses that
     it asks for the volume, in turn."""
@@ -423,9 +430,9 @@ class Client:
             ended = self._started is None or self._started.process.poll() is not None
             if ended or time.monotonic() > deadline:
                 text = self._log.read_text(errors="replace") if self._log.exists() else ""
-                said = [line for line in text.splitlines() if " E " in line or " W " in line][-3:]
                 raise HeadraceError(
-                    f"the GlusterFS volume {self._volume} cannot be mounted: {' | '.join(said) or 'it says nothing'}"
+                    f"the GlusterFS volume {self._volume} cannot be mounted: {errors_of(text) or 'it says nothing'}",
+                    hint="are address and volume right, and may this machine mount it?",
                 )
             time.sleep(0.05)
 

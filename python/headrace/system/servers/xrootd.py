@@ -7,6 +7,7 @@ folders of a study, which belong to root.
 from __future__ import annotations
 
 import pwd
+import re
 import shutil
 import socket
 import struct
@@ -209,6 +210,12 @@ class Xrootd(Server):
                 return word in log.read()
         except OSError:
             return False
+
+
+def plain(said: str) -> str:
+    """What XRootD's client complains of, in its own words: the first cause in its log, or else how it ended."""
+    cause = re.search(r"(Unable to (?:resolve|connect)[^\[]*)", said) or re.search(r"(\[\d+\] [^\[]*)$", said)
+    return (cause.group(1) if cause else said.rpartition("] ")[2]).strip(" .")
 
 
 def where(storage: Path, path: str) -> Path:

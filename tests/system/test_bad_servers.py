@@ -1,0 +1,194 @@
+"""Servers that cannot be had, by the real command line: one clear message each, no traceback, in bounded time, nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.system.cluster import Cluster
+from headrace.system.own_programs import own_program
+from headrace.targets import TargetContext
+from headrace.targets.served import client_nodes
+from served_targets import made, namespaces, processes_of
+
+pytestmark = pytest.mark.usefixtures("needs_root")
+
+HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
+STUDY = """
+headrace = 1
+title = "a server that cannot be had"
+[target.store]
+{target}
+[workload.scan]
+kind = "scan"
+data = {{ events = 2000 }}
+[plan]
+repeats = {{ min = 1 }}
+[run]
+shortest = 0
+"""
+
+
+def said_of(target: str, folder: Path, *before: str, **environment: str) -> tuple[int, str]:
+    """(exit code, all output with its lines joined) of a study of this target."""
+    (folder / "study.toml").write_text(STUDY.format(target=target))
+    done = subprocess.run(
+        [*before, *HEADRACE, "run", "study.toml", "--results", "results"],
+        cwd=folder,
+        env={
+            **os.environ,
+            "HEADRACE_JOURNAL_DIR": str(folder / "journal"),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "Traceback" not in said
+    journal = folder / "journal"
+    assert not journal.exists() or list(journal.iterdir()) == []
+    return done.returncode, said
+
+
+REFUSED = {
+    "nfs": ('address = "127.0.0.1"\nexport = "/vol"', "Connection refused"),
+    "xrootd": (
+        'address = "127.0.0.1:1"',
+        "127.0.0.1:1 does not show /store: Unable to connect: connection refused",
+    ),
+    "hdfs": ('address = "127.0.0.1:1"', "the name node 127.0.0.1:1 is not reached: Connection refused"),
+    "s3": ('endpoint = "http://127.0.0.1:1"\nbucket = "bucket"', "Could not connect to the endpoint URL"),
+    "glusterfs": (
+        'address = "no.such.host.invalid"\nvolume = "v"',
+        "cannot be mounted: error in getaddrinfo [{family=2}, {ret=Name or service not known}]; DNS resolution failed on host "
+        "no.such.host.invalid (are address and volume right",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_an_address_that_refuses(kind: str, tmp_path: Path) -> None:
+    options, wanted = REFUSED[kind]
+    code, said = said_of(
+        f'kind = "{kind}"\n{options}', tmp_path, AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret"
+    )
+    assert code == 5
+    assert "target store: target store" not in said
+    assert wanted in said, said
+
+
+def test_a_program_that_is_missing_is_named_with_its_package(tmp_path: Path) -> None:
+    hide = 'mount --bind /dev/null "$(command -v ganesha.nfsd)" && exec "$@"'
+    code, said = said_of('kind = "nfs"', tmp_path, "unshare", "--mount", "sh", "-c", hide, "sh")
+    assert code not in (0, 1)
+    assert "ganesha.nfsd" in said
+    assert "apt-get install nfs-ganesha" in said
+    assert not (tmp_path / "results" / "trials").exists(), "before anything starts"
+
+
+def test_an_export_that_is_read_only(tmp_path: Path) -> None:
+    code, said = said_of('kind = "nfs"\nread_only = true', tmp_path)
+    assert code == 5
+    assert "the export cannot be written to: Read-only file system (export it read-write" in said
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "glusterfs"])
+def test_fewer_nodes_than_replicas_is_unsupported(kind: str, tmp_path: Path) -> None:
+    _, said = said_of(f'kind = "{kind}"\nbricks = {{ on = "node" }}\nreplicas = 2', tmp_path)
+    assert "1 node with a brick is fewer than the 2 that a file's copies or pieces have to be on" in said
+    assert "1 unsupported" in said
+
+
+def test_wrong_credentials_are_said_in_the_servers_words(tmp_path: Path) -> None:
+    (tmp_path / "root" / "bucket").mkdir(parents=True)
+    port = 7171
+    argv = [str(own_program("versitygw")), "--port", f"127.0.0.1:{port}", "--quiet", "posix"]
+    keys = {"ROOT_ACCESS_KEY": "right", "ROOT_SECRET_KEY": "also-right"}
+    server = subprocess.Popen(
+        [*argv, str(tmp_path / "root")],
+        env={**os.environ, **keys},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        time.sleep(1)
+        target = f'kind = "s3"\nendpoint = "http://127.0.0.1:{port}"\nbucket = "bucket"'
+        code, said = said_of(target, tmp_path, AWS_ACCESS_KEY_ID="right", AWS_SECRET_ACCESS_KEY="wrong")
+    finally:
+        server.terminate()
+        server.wait(10)
+    assert code == 5
+    assert "s3://bucket: " in said
+    assert "signature" in said.lower() or "forbidden" in said.lower()
+    assert "look at endpoint, bucket, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in said
+
+
+@pytest.mark.parametrize(("kind", "port"), [("nfs", 2049), ("s3", 7070), ("xrootd", 1094)])
+def test_a_port_that_is_taken(kind: str, port: int, context: TargetContext) -> None:
+    target = made(kind)
+    clients = client_nodes(None, 1)
+    with Cluster.build(context.journal, [*clients, *target.nodes_wanted(None)]) as cluster:
+        node = cluster["store-0"]
+        listen = "import socket, sys; s = socket.create_server((sys.argv[1], int(sys.argv[2]))); print(flush=True); input()"
+        taken = subprocess.Popen(
+            node.command([sys.executable, "-c", listen, node.address, str(port)]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert taken.stdout is not None
+        taken.stdout.readline()
+        try:
+            within = TargetContext(
+                context.work_dir, context.journal, cluster=cluster, client_nodes=("node-0",)
+            )
+            with pytest.raises(
+                HeadraceError, match=rf"port {port} of store-0 \({node.address}\) cannot be had"
+            ):
+                target.prepare(within)
+        finally:
+            taken.kill()
+            taken.wait()
+
+
+def test_a_namespace_that_a_crash_left_is_named_and_undone(tmp_path: Path) -> None:
+    before = namespaces()
+    (tmp_path / "study.toml").write_text(
+        STUDY.format(target='kind = "xrootd"').replace("events = 2000", "events = 2_000_000")
+    )
+    environment = {**os.environ, "HEADRACE_JOURNAL_DIR": str(tmp_path / "journal"), "TMPDIR": str(tmp_path)}
+    run = subprocess.Popen(
+        [*HEADRACE, "run", "study.toml", "--results", "crashed"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 40
+    while not namespaces() - before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    assert namespaces() - before
+
+    def headrace(*words: str) -> str:
+        done = subprocess.run(
+            [*HEADRACE, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert "Traceback" not in done.stderr
+        return " ".join((done.stdout + done.stderr).split())
+
+    (tmp_path / "other.toml").write_text(STUDY.format(target='kind = "path"\npath = "."'))
+    said = headrace("run", "other.toml", "--results", "other")
+    assert "a server that cannot be had" in said
+    assert "headrace undo" in said
+    headrace("undo")
+    assert namespaces() - before == set()
+    assert processes_of(str(tmp_path)) == []
