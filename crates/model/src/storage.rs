@@ -6,7 +6,7 @@ use crate::raid::member::MemberDrive;
 use crate::raid::spec::StorageSpec;
 use crate::raid::Raid;
 use crate::request::{Completion, Device, FaultCounts, Nanos, Request, SubmittedIo};
-use crate::scheduler::QueueSpec;
+use crate::scheduler::{QueueSpec, SharedHabits};
 use crate::spec::{refuse, DriveSpec, SpecError};
 use crate::stream::Stream;
 
@@ -30,6 +30,7 @@ pub struct Storage {
     members: Vec<DriveSpec>,
     /// The queue of each member, where they have one.
     queue: Option<QueueSpec>,
+    habits: SharedHabits,
     faults: Vec<Placed>,
     seed: u64,
 }
@@ -52,14 +53,17 @@ impl Storage {
             let seed = seed_of(seed, number);
             drives.push(FaultyDevice::new(build(member, seed)?, &[], seed)?);
         }
+        let habits = SharedHabits::default();
         let drives = match &spec.raid {
             Some(raid) => {
-                let members = drives.into_iter().map(|drive| MemberDrive::new(drive, queue)).collect();
+                let members =
+                    drives.into_iter().map(|drive| MemberDrive::new(drive, queue, &habits)).collect();
                 Drives::Raid(Box::new(Raid::new(raid, members)?))
             }
             None => Drives::Single(drives.swap_remove(0)),
         };
-        let mut storage = Storage { drives, members, queue: queue.cloned(), faults: Vec::new(), seed };
+        let mut storage =
+            Storage { drives, members, queue: queue.cloned(), habits, faults: Vec::new(), seed };
         for fault in &spec.faults {
             storage.inject(fault)?;
         }
@@ -115,7 +119,7 @@ impl Storage {
         let seed = Stream::numbered(seed_of(self.seed, number), "spare", self.faults.len() as u64).bits();
         let mut spare = FaultyDevice::new(build(&self.members[number], seed)?, &[], seed)?;
         spare.watch();
-        let spare = MemberDrive::new(spare, self.queue.as_ref());
+        let spare = MemberDrive::new(spare, self.queue.as_ref(), &self.habits);
         let raid = match &mut self.drives {
             Drives::Raid(raid) if raid.is_redundant() => raid,
             _ => return refuse("fault.kind", "a storage without redundancy", "RAID 1, 5, 6 or 10"),

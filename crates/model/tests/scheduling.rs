@@ -3,7 +3,9 @@
 use headrace_model::drive::build;
 use headrace_model::ideal::{IdealDrive, IdealSpec, ServiceTime};
 use headrace_model::request::{Completion, Device, Nanos, Op, Request};
-use headrace_model::scheduler::{BlockQueue, QueueSpec, SchedulerSpec, SubmittedIo};
+use headrace_model::scheduler::{
+    BlockQueue, CfqTunables, QueueSpec, SchedulerSpec, SharedHabits, SubmittedIo,
+};
 use headrace_model::spec::DriveSpec;
 use headrace_model::stream::Stream;
 use proptest::prelude::*;
@@ -237,6 +239,82 @@ fn processes_share_the_drive_fairly() {
         let share = f64::from(counts[1]) / 4000.0;
         assert!(share > 0.2, "{scheduler}: the one that seeks gets {share}");
     }
+}
+
+/// The longest time that the first read of a burst takes, when two processes read four pages in a row in turn, 50 ms
+/// from one process to the other.
+fn longest_first_read_ns(spec: SchedulerSpec) -> u64 {
+    let spec = QueueSpec { scheduler: spec, queue_depth: 32, ..QueueSpec::default() };
+    let mut queue = BlockQueue::new(drive(100_000, 32, ServiceTime::Constant), &spec);
+    let (mut done, mut longest) = (Vec::new(), 0);
+    for turn in 0..40u64 {
+        let mut now = (turn + 1) * 50_000_000;
+        let process = turn % 2;
+        for page in 0..4 {
+            queue.submit_io(
+                now,
+                io(page, Op::Read, process * 1_000_000 + turn * 1000 + page * 8, process as u32 + 1),
+            );
+            done.clear();
+            while done.is_empty() {
+                let next = queue.next_wake().unwrap();
+                queue.wake(next, &mut done);
+            }
+            if page == 0 && turn > 8 {
+                longest = longest.max(done[0].time - now);
+            }
+            now = done[0].time + 50_000;
+        }
+    }
+    longest
+}
+
+#[test]
+fn cfq_of_2_6_18_pauses_at_every_change_of_process() {
+    // Nobody has asked for 50 ms, and yet whoever comes waits for the last one's pause of 8 ms.
+    let early = longest_first_read_ns(SchedulerSpec::named("cfq").unwrap());
+    assert!((8_000_000..9_000_000).contains(&early), "{early}");
+    let later = SchedulerSpec::Cfq(CfqTunables { pauses_anew: false, ..CfqTunables::default() });
+    assert!(longest_first_read_ns(later) < 1_000_000);
+    for scheduler in ["noop", "deadline", "anticipatory", "bfq"] {
+        let longest = longest_first_read_ns(SchedulerSpec::named(scheduler).unwrap());
+        assert!(longest < 1_000_000, "{scheduler}: {longest}");
+    }
+}
+
+#[test]
+fn the_anticipatory_scheduler_knows_a_process_from_other_drives() {
+    // A process reads two drives in turn: the second 1 ms after the first, the first again 5 ms after that.
+    let waited = |shared: bool| {
+        let habits = SharedHabits::default();
+        let mut queues: Vec<BlockQueue> = (0..2).map(|_| queue("anticipatory", 1, 500_000)).collect();
+        if shared {
+            queues.iter_mut().for_each(|queue| queue.share_habits(&habits));
+        }
+        let (mut done, mut now) = (Vec::new(), 0);
+        for turn in 0..64u64 {
+            let queue = &mut queues[(turn % 2) as usize];
+            queue.submit_io(now, io(0, Op::Read, turn * 100_000, 1));
+            while done.is_empty() {
+                let next = queue.next_wake().unwrap();
+                queue.wake(next, &mut done);
+            }
+            now = done.pop().map_or(now, |c: Completion| c.time)
+                + if turn % 2 == 0 { 1_000_000 } else { 5_000_000 };
+        }
+        // Somebody else's read, far away, right behind the last.
+        let queue = &mut queues[1];
+        let asked = now - 4_900_000;
+        queue.submit_io(asked, io(1, Op::Read, 900_000_000, 2));
+        while done.is_empty() {
+            let next = queue.next_wake().unwrap();
+            queue.wake(next, &mut done);
+        }
+        done[0].time - asked
+    };
+    // Seen from one drive it thinks 6.5 ms, over both 3 ms: only then is it worth waiting for, 6 ms at most.
+    assert!(waited(false) < 1_000_000, "{}", waited(false));
+    assert!(waited(true) > 4_000_000, "{}", waited(true));
 }
 
 /// A disk of 7200 turns a minute with command queuing, a write cache and read-ahead of its own.

@@ -204,6 +204,9 @@ impl World<'_> {
                     (0, PatternOp::Write) => p.count * p.length,
                     (span, _) => span,
                 };
+                let parts = u64::from(p.parts);
+                let begin = p.offset + span / parts * (u64::from(self.tasks[task].job) % parts);
+                let span = span / parts;
                 let t = &mut self.tasks[task];
                 let vector = u64::from(p.vector).min(p.count - t.iteration);
                 t.ranges.clear();
@@ -217,7 +220,7 @@ impl World<'_> {
                         &mut t.position,
                         &mut t.stream,
                     );
-                    t.ranges.push((p.offset + at, p.length));
+                    t.ranges.push((begin + at, p.length));
                     t.iteration += 1;
                 }
                 t.next_range = 0;

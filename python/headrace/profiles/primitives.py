@@ -90,6 +90,7 @@ def _pattern(
     span = step.get("span_bytes", 0)
     if not span:
         span = count * length if op == "write" else file_bytes[file] - begin
+    span //= step.get("parts", 1)  # every replayed job is the first
     offsets = _offsets(step.get("order", {"kind": "sequential"}), count, length, span, stream)
     for at in offsets:
         yield Primitive(

@@ -79,9 +79,9 @@ def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, floa
             bounds=(0.0, 1.0),
             diff_step=0.03,
             x_scale=0.2,
-            xtol=2e-3,
-            ftol=2e-3,
-            max_nfev=12,
+            xtol=5e-4,
+            ftol=5e-4,
+            max_nfev=30,
         )
     finally:
         load.attempt({})
@@ -98,15 +98,16 @@ def _texts(module: StudyModule, at: npt.NDArray[np.float64]) -> dict[Path, str]:
     """The catalog's files with these values in them; comments and order stay."""
     documents: dict[Path, Any] = {}
     for parameter, scaled in zip(module.parameters, at, strict=True):
-        value = _value(parameter, float(scaled))
-        for name, keys in ((parameter.entry, parameter.path), *parameter.followers):
+        value: float = _value(parameter, float(scaled))
+        for number, (name, keys) in enumerate(((parameter.entry, parameter.path), *parameter.followers)):
             path = load.ROOT / parameter.shelf / f"{name}.toml"
             if path not in documents:
                 documents[path] = tomlkit.parse(path.read_text())
             table = documents[path]
             for key in keys[:-1]:
                 table = table[key]
-            table[keys[-1]] = round(value) if isinstance(table[keys[-1]], int) else value
+            value = round(value) if isinstance(table[keys[-1]], int) else value
+            table[keys[-1]] = value * (parameter.followers_times if number else 1)
     return {path: tomlkit.dumps(document) for path, document in documents.items()}
 
 

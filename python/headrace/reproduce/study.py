@@ -29,7 +29,9 @@ class FreeParameter:
     rows: str
     """The calibrate rows that it rests on."""
     followers: tuple[tuple[str, tuple[str | int, ...]], ...] = ()
-    """Other entries of the shelf, and where in them, that describe the same thing and take the same value."""
+    """Other entries of the shelf, and where in them, that describe the same thing and take the same value …"""
+    followers_times: int = 1
+    """… so many times."""
 
     @property
     def field(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import override
 
 from headrace.catalog import entry
@@ -13,6 +14,10 @@ from headrace.targets import Location, ModelledStorage, Target, TargetContext, T
 from headrace.units import Bytes, parse_bytes_per_s
 
 Scheduler = Literal["noop", "none", "deadline", "mq-deadline", "anticipatory", "cfq", "bfq", "kyber"]
+
+
+def _commas(given: Any) -> Any:
+    return [word.strip() for word in given.split(",") if word.strip()] if isinstance(given, str) else given
 
 
 class ModelledRaid(BaseModel):
@@ -51,6 +56,9 @@ class Export(BaseModel):
     filesystem: str = Field(
         "ext4", description="ext3, ext4, xfs, btrfs (fresh), or an entry of the catalog's filesystems"
     )
+    mount: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
+        (), description="mount options, as list or text; simulated: access times, barrier and commit count"
+    )
     scheduler: Scheduler | None = Field(None, description="I/O scheduler; noop when not given")
     read_ahead: Bytes | None = Field(None, description="read-ahead of the filesystem; 128 KiB when not given")
     queue_depth: int | None = Field(None, ge=1, description="requests that a drive gets at once")
@@ -85,7 +93,7 @@ class ServedOptions(TargetOptions):
 def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) -> dict[str, Any]:
     """A volume of a scenario from options that have `drive`, `raid`, `filesystem`, `scheduler`, `read_ahead`, `queue_depth`."""
     drive = entry("drives", export.drive).table
-    made: dict[str, Any] = {"name": name, "filesystem": filesystem(export.filesystem or "ext4")}
+    made: dict[str, Any] = {"name": name, "filesystem": filesystem(export.filesystem or "ext4", export.mount)}
     raid = getattr(export, "raid", None)
     made["storage"] = storage(drive, None if raid is None else raid.model_dump())
     made["scheduler"] = export.scheduler or "noop"
@@ -107,13 +115,29 @@ def storage(drive: dict[str, Any], raid: dict[str, Any] | None = None) -> dict[s
     return made
 
 
-def filesystem(name: str) -> dict[str, Any]:
-    """A filesystem by its kind (fresh) or by its entry in the catalog."""
-    return (
-        {"kind": name}
-        if name in ("ext3", "ext4", "xfs", "btrfs")
-        else entry("filesystems", name).table.part()
-    )
+_MOUNT: dict[str, tuple[str, Any]] = {
+    "strictatime": ("access_time", "strict"),
+    "relatime": ("access_time", "relative"),
+    "noatime": ("access_time", "never"),
+    "barrier": ("barrier", True),
+    "barrier=1": ("barrier", True),
+    "barrier=0": ("barrier", False),
+    "nobarrier": ("barrier", False),
+}
+
+
+def filesystem(name: str, mount: Sequence[str] = ()) -> dict[str, Any]:
+    """A filesystem by its kind (fresh) or by its entry in the catalog, with the mount options that the model knows: access times,
+    barrier, commit."""
+    fresh = name in ("ext3", "ext4", "xfs", "btrfs")
+    made: dict[str, Any] = {"kind": name} if fresh else entry("filesystems", name).table.part()
+    for option in mount:
+        if option in _MOUNT:
+            field, value = _MOUNT[option]
+            made[field] = value
+        elif option.startswith("commit=") and option[7:].isdigit() and int(option[7:]) > 0:
+            made["commit_interval_ns"] = int(option[7:]) * 1_000_000_000
+    return made
 
 
 def network_port(link: Any) -> dict[str, Any]:
@@ -166,7 +190,7 @@ def local_storage(target: Target, site: Any) -> ModelledStorage:
     options = target.options
     given: dict[str, Any] = {
         field: getattr(options, field, None)
-        for field in ("drive", "raid", "filesystem", "scheduler", "read_ahead", "queue_depth")
+        for field in ("drive", "raid", "filesystem", "mount", "scheduler", "read_ahead", "queue_depth")
     }
     if given["drive"] is None:
         own = site.node.drives if site is not None else {}
@@ -184,6 +208,7 @@ def local_storage(target: Target, site: Any) -> ModelledStorage:
                 chunk = {} if stand_in.chunk is None else {"chunk": stand_in.chunk}
                 given["raid"] = ModelledRaid(level=stand_in.raid or 0, drives=stand_in.count, **chunk)
     given["filesystem"] = given["filesystem"] or "ext4"
+    given["mount"] = given["mount"] or ()
     if given["raid"] is not None:
         given["raid"] = given["raid"].model_dump(exclude={"by"})
     made = volume(target.name, Export.model_validate(given))

@@ -269,6 +269,7 @@ class ServedTarget(ModelledTarget):
             return None
         given: dict[str, Any] = {
             "filesystem": export.filesystem,
+            "mount": export.mount or None,
             "device": export.device,
             "drive": export.drive,
             "size": export.size,

@@ -4,7 +4,7 @@
 use crate::drive::Drive;
 use crate::faults::FaultyDevice;
 use crate::request::{Completion, Device, FaultCounts, Nanos, Request, SubmittedIo};
-use crate::scheduler::{BlockQueue, QueueSpec};
+use crate::scheduler::{BlockQueue, QueueSpec, SharedHabits};
 
 /// One drive of a RAID.
 pub enum MemberDrive {
@@ -13,10 +13,14 @@ pub enum MemberDrive {
 }
 
 impl MemberDrive {
-    /// The drive behind a queue if one is described.
-    pub fn new(drive: FaultyDevice<Drive>, queue: Option<&QueueSpec>) -> Self {
+    /// The drive behind a queue if one is described; what is known of processes it shares with the other members.
+    pub fn new(drive: FaultyDevice<Drive>, queue: Option<&QueueSpec>, habits: &SharedHabits) -> Self {
         match queue {
-            Some(spec) => MemberDrive::Queued(Box::new(BlockQueue::new(drive, spec))),
+            Some(spec) => {
+                let mut queue = BlockQueue::new(drive, spec);
+                queue.share_habits(habits);
+                MemberDrive::Queued(Box::new(queue))
+            }
             None => MemberDrive::Bare(drive),
         }
     }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::requests::{Fifo, Queued, Requests, Sorted};
-use super::thinking::Processes;
+use super::thinking::SharedHabits;
 use super::{Choice, Elevator};
 use crate::request::{Nanos, Op};
 
@@ -35,6 +35,9 @@ impl Default for AnticipatoryTunables {
 /// Sectors that the elevator may go back (1 MiB), at twice the cost of going forward.
 const MAX_BACK_SECTORS: u64 = 2048;
 
+/// A longer think time counts as this (`MAX_THINKTIME`, HZ/50).
+const MAX_THINK_NS: u64 = 20_000_000;
+
 /// What counts as near when the wait begins (4 MiB); doubles each millisecond.
 const CLOSE_SECTORS: u64 = 8192;
 
@@ -46,7 +49,7 @@ pub(super) struct Anticipatory {
     position: [u64; 2],
     direction: usize,
     batch_ends: Nanos,
-    processes: Processes,
+    habits: SharedHabits,
     /// The process whose next read is awaited, and until when (`None`: its last read is still in the drive).
     awaited: Option<(u32, Option<Nanos>)>,
 }
@@ -60,9 +63,14 @@ impl Anticipatory {
             position: [0; 2],
             direction: 0,
             batch_ends: 0,
-            processes: Processes::default(),
+            habits: SharedHabits::default(),
             awaited: None,
         }
+    }
+
+    /// Takes part in habits that other queues see too.
+    pub(super) fn share(&mut self, habits: &SharedHabits) {
+        self.habits = habits.clone();
     }
 
     /// The nearest request of a direction: forward, or a little back.
@@ -90,7 +98,8 @@ impl Anticipatory {
             return true;
         }
         let expire = self.tunables.antic_expire_ns;
-        let habits = self.processes.of(process);
+        let mut processes = self.habits.processes();
+        let habits = processes.of(process);
         if habits.queued > 0 {
             return true;
         }
@@ -121,7 +130,7 @@ impl Anticipatory {
         }
         self.awaited = None;
         if request.sync {
-            self.processes.of(request.process).dispatched();
+            self.habits.processes().of(request.process).dispatched();
             if request.op == Op::Read {
                 self.awaited = Some((request.process, None));
             }
@@ -138,8 +147,12 @@ impl Elevator for Anticipatory {
         self.sorted[direction].insert(request.sector, index);
         self.fifo[direction].push(now + expire, index, table);
         if request.sync {
-            let cap = 2 * self.tunables.antic_expire_ns;
-            self.processes.of(request.process).arrived(now, request.sector, request.end(), cap);
+            self.habits.processes().of(request.process).arrived(
+                now,
+                request.sector,
+                request.end(),
+                MAX_THINK_NS,
+            );
         }
     }
 
@@ -192,7 +205,7 @@ impl Elevator for Anticipatory {
         if !request.sync {
             return;
         }
-        self.processes.of(request.process).completed(now);
+        self.habits.processes().of(request.process).completed(now);
         if let Some((process, until @ None)) = &mut self.awaited {
             if *process == request.process {
                 *until = Some(now + self.tunables.antic_expire_ns);

@@ -32,6 +32,11 @@ pub struct CfqTunables {
     /// A drive that has had more requests than this at once is known to queue: from then on there is no pause for a
     /// process that seeks (`hw_tag`).
     pub queues_beyond: u32,
+    /// A request that finds nobody else's waiting and the drive kept for a process that stays away starts that
+    /// process's pause again: every change from one process to another costs a pause, however long ago the last request
+    /// was. To 2.6.20: `cfq_select_queue` arms the timer anew, and `cfq_idle_slice_timer` ends a slice only when somebody
+    /// waits.
+    pub pauses_anew: bool,
 }
 
 impl Default for CfqTunables {
@@ -49,6 +54,7 @@ impl Default for CfqTunables {
             quantum: 8,
             seeky_sectors: 128 * 1024,
             queues_beyond: 4,
+            pauses_anew: true,
         }
     }
 }
@@ -130,6 +136,17 @@ impl Cfq {
         self.sent_in_slice = 0;
     }
 
+    /// A process's request comes to a queue that holds no other: the active process, if it has nothing left, is waited for
+    /// once more.
+    fn pause_anew(&mut self, now: Nanos) {
+        let Some(active) = self.active.filter(|&active| active > 0) else { return };
+        let entry = &self.queues[active as usize];
+        if entry.sorted.is_empty() && entry.in_drive == 0 {
+            let pause = self.pause_ns(active);
+            self.idle_until = (pause > 0).then(|| now + pause);
+        }
+    }
+
     /// How long to hold the drive for the active process; 0: not at all.
     fn pause_ns(&mut self, queue: u32) -> u64 {
         if queue == 0 || self.tunables.slice_idle_ns == 0 {
@@ -162,7 +179,15 @@ impl Cfq {
         }
     }
 
+    fn start_slice(&mut self, now: Nanos, queue: u32) {
+        let slice = if queue > 0 { self.tunables.slice_sync_ns } else { self.tunables.slice_async_ns };
+        self.slice_ends.get_or_insert(now + slice);
+    }
+
     fn take(&mut self, now: Nanos, queue: u32, table: &Requests) -> Choice {
+        if self.tunables.pauses_anew {
+            self.start_slice(now, queue);
+        }
         let entry = &mut self.queues[queue as usize];
         let (expiry, oldest) = entry.fifo.oldest(table).expect("the queue holds requests");
         // Expiry times are looked at once a slice.
@@ -201,9 +226,13 @@ impl Elevator for Cfq {
         }
         let expire =
             if request.sync { self.tunables.fifo_expire_sync_ns } else { self.tunables.fifo_expire_async_ns };
+        let nobody_waits = self.active != Some(queue) && self.turn.is_empty();
         let entry = &mut self.queues[queue as usize];
         entry.sorted.insert(request.sector, index);
         entry.fifo.push(now + expire, index, table);
+        if nobody_waits && self.tunables.pauses_anew {
+            self.pause_anew(now);
+        }
         if self.active == Some(0) && queue > 0 {
             // Synchronous requests pre-empt the asynchronous queue.
             self.expire();
@@ -223,7 +252,9 @@ impl Elevator for Cfq {
     fn next(&mut self, now: Nanos, _in_drive: u32, table: &Requests) -> Choice {
         if let Some(queue) = self.active {
             let entry = &self.queues[queue as usize];
-            let over = self.slice_ends.is_some_and(|end| now >= end);
+            let ended = self.slice_ends.is_some_and(|end| now >= end);
+            // A process that is being waited for keeps the drive beyond its slice (`must_dispatch`, to 2.6.20).
+            let over = ended && !(self.tunables.pauses_anew && self.idle_until.is_some());
             let spent = queue == 0 && self.sent_in_slice >= self.tunables.slice_async_rq.max(1) * 4;
             if over || spent {
                 self.expire();
@@ -240,6 +271,9 @@ impl Elevator for Cfq {
             } else if entry.in_drive > 0 && queue > 0 && self.idle_until.is_none() {
                 // Its completion decides whether to pause.
                 return if self.pause_ns(queue) > 0 { Choice::Empty } else { self.after_expiry(now, table) };
+            } else if self.tunables.pauses_anew && queue > 0 && self.turn.is_empty() && !ended {
+                // Nobody wants the drive: it stays with the process.
+                return Choice::Empty;
             } else {
                 self.expire();
             }
@@ -263,16 +297,14 @@ impl Elevator for Cfq {
         if self.active != Some(queue) {
             return;
         }
-        if self.slice_ends.is_none() {
-            // The slice starts with its first completion: the seek to get there is not charged.
-            let slice = if queue > 0 { self.tunables.slice_sync_ns } else { self.tunables.slice_async_ns };
-            self.slice_ends = Some(now + slice);
-        }
+        // The slice starts with its first completion: the seek to get there is not charged (since 2.6.21).
+        self.start_slice(now, queue);
         if empty && rest == 0 {
             let pause = self.pause_ns(queue);
             let end = self.slice_ends.unwrap_or(now);
             if pause > 0 && now < end {
-                self.idle_until = Some((now + pause).min(end));
+                let until = now + pause;
+                self.idle_until = Some(if self.tunables.pauses_anew { until } else { until.min(end) });
             } else {
                 self.expire();
             }

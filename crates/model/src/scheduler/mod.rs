@@ -27,6 +27,7 @@ pub use bfq::BfqTunables;
 pub use cfq::CfqTunables;
 pub use deadline::DeadlineTunables;
 pub use kyber::KyberTunables;
+pub use thinking::SharedHabits;
 
 /// Which scheduler, with its tunables (the kernel's defaults where none are given).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -232,6 +233,13 @@ impl<D: Device> BlockQueue<D> {
             max_request_bytes: 0,
         };
         BlockQueue { passes_on: true, ..BlockQueue::new(device, &spec) }
+    }
+
+    /// Lets the scheduler see what processes do in other queues, where it is one that looks (anticipatory).
+    pub fn share_habits(&mut self, habits: &SharedHabits) {
+        if let Scheduler::Anticipatory(scheduler) = &mut self.scheduler {
+            scheduler.share(habits);
+        }
     }
 
     pub fn device(&self) -> &D {

@@ -1,6 +1,8 @@
 //! What anticipatory, cfq and bfq learn about a process: how long it thinks between requests, how far it seeks.
 //! Decaying means as in `block/as-iosched.c` and `block/cfq-iosched.c`: new = 7/8 old + 1/8 sample.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use crate::request::Nanos;
 
 /// Statistics of one process's requests.
@@ -26,7 +28,10 @@ impl Habits {
                 self.samples = (7.0 * self.samples + 1.0) / 8.0;
                 self.think_total_ns = (7.0 * self.think_total_ns + think) / 8.0;
             }
-            let distance = sector.abs_diff(self.last_end) as f64;
+            // An odd one does not spoil the mean (`as_update_seekdist`, `cfq_update_io_seektime`).
+            let slack = if self.seek_samples <= 60.0 / 256.0 { 2 << 20 } else { 128 << 10 };
+            let distance =
+                (sector.abs_diff(self.last_end) as f64).min(4.0 * self.seek_sectors() + slack as f64);
             self.seek_samples = (7.0 * self.seek_samples + 1.0) / 8.0;
             self.seek_total = (7.0 * self.seek_total + distance) / 8.0;
         }
@@ -56,6 +61,18 @@ impl Habits {
         } else {
             0.0
         }
+    }
+}
+
+/// Habits that the queues of several drives share. The anticipatory scheduler keeps one record a process, whatever drives
+/// it reads from (`as_io_context`); cfq keeps one a process and queue (`cfq_io_context`).
+#[derive(Clone, Debug, Default)]
+pub struct SharedHabits(Arc<Mutex<Processes>>);
+
+impl SharedHabits {
+    pub(super) fn processes(&self) -> MutexGuard<'_, Processes> {
+        // A simulation is one thread: nobody else holds it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -162,6 +162,9 @@ pub enum Step {
         /// How long it is; 0: to the end of the file (for writes: as long as count x length).
         #[serde(default)]
         span_bytes: u64,
+        /// Each job visits one part of so many of the span, the next one the part behind it: samples of long jobs.
+        #[serde(default = "one")]
+        parts: u32,
         #[serde(default)]
         access: Access,
         /// Ranges gathered into one vectored read (TTreeCache); 1: none.
