@@ -12,6 +12,7 @@ import pytest
 
 from headrace.errors import StudyError
 from headrace.traces import convert, draw, lacking, open_trace, read_rows, summarise
+from headrace.traces.tiles import lay_out
 
 REAL = Path(__file__).parents[1] / "golden" / "traces" / "random"
 """2000 random reads and writes of fio, sixteen in flight, on a loop device."""
@@ -77,6 +78,20 @@ def test_pictures_have_labelled_axes_and_stay_small(tmp_path: Path) -> None:
     page = re.sub(r"<script.*?</script>", "", (tmp_path / "two.html").read_text(), flags=re.S)
     assert not re.search(r"(src|href)=\"https?:", page)
     assert (tmp_path / "two.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_journal_far_away_does_not_flatten_the_picture(tmp_path: Path) -> None:
+    near = [f"{1000 * n},read,{1_000_000 + 8 * (n % 50)},8" for n in range(960)]
+    far = [f"{1000 * n + 500},write,{800_000_000 + 8 * n},8" for n in range(40)]
+    (tmp_path / "trace.csv").write_text("time_ns,op,sector,sectors\n" + "\n".join(near + far) + "\n")
+    (run,) = lay_out([summarise(open_trace(tmp_path / "trace.csv"))], ["a"], 100, 50)
+    assert 511_900_000 < run.low_bytes <= 512_000_000 and 512_204_800 <= run.high_bytes < 512_300_000
+    assert run.shown == pytest.approx(0.96) and "4 % of all requests lie elsewhere" in run.elsewhere()
+    assert run.has(0) and not run.has(1), "no panel where nothing lies"
+    even = [f"{1000 * n},read,{80_000 * n},8" for n in range(1000)]
+    (tmp_path / "even.csv").write_text("time_ns,op,sector,sectors\n" + "\n".join(even) + "\n")
+    (run,) = lay_out([summarise(open_trace(tmp_path / "even.csv"))], ["b"], 100, 50)
+    assert (run.shown, run.elsewhere(), run.low_bytes) == (1.0, "", 0)
 
 
 def test_equal_traces_give_equal_pictures(tmp_path: Path) -> None:

@@ -172,7 +172,11 @@ def _offsets(run: Run, write: int, x_range: Any) -> Any:
     low, high = run.low_bytes / divisor, run.high_bytes / divisor
     what = "writes" if write else "reads"
     plot = _figure(
-        f"{run.label}: {what}", f"Offset ({unit})", x_range, 260, y_range=models.Range1d(low, high)
+        f"{run.label}: {what}{run.elsewhere()}",
+        f"Offset ({unit})",
+        x_range,
+        260,
+        y_range=models.Range1d(low, high),
     )
     _embedded(plot, colour_cells(run, write).repeat(2, axis=0).repeat(2, axis=1), run, low, high)
     return plot

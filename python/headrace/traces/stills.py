@@ -88,7 +88,8 @@ def _offsets(panel: Any, side: Any, run: Run, write: int, *, named: bool) -> Non
         origin="upper",
     )
     what = "writes" if write else "reads"
-    panel.set_title(f"{run.label}: {what}" if named else f"Offsets of {what}", loc="left", weight="bold")
+    title = f"{run.label}: {what}" if named else f"Offsets of {what}"
+    panel.set_title(title + run.elsewhere(), loc="left", weight="bold")
     panel.set_ylabel(f"Offset ({unit})")
     panel.set_ylim(low, high)
     panel.grid(color="#e6e6e6", linewidth=0.6)

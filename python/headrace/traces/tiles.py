@@ -24,8 +24,12 @@ LATENCY_BINS = 80
 """As in crates/blocktrace/src/tiles.rs."""
 _OTHERS_COLOUR = "#C4C4C4"
 _FINE_ROWS = 4096
-_TAIL = 0.002
-"""Share of the requests at either end of a drive that may lie outside the picture of offsets."""
+_BUSY = 0.95
+"""Share of the requests that a picture of offsets shows at least: a few on a journal far away must not flatten it."""
+_WORTH = 0.7
+"""Share of the range of all requests that the others must leave free to be left out."""
+_LOOKS = 4
+"""A row of the first look at a drive of 24 TB is 6 GB, one of the last a few bytes."""
 _MINOR = 0.002
 """Processes with less than this share of the bytes have no colour of their own."""
 
@@ -78,11 +82,18 @@ class Run:
     low_bytes: float
     high_bytes: float
     """What the rows span."""
+    shown: float
+    """Share of the requests that lie in it."""
+
+    def elsewhere(self) -> str:
+        """What to say of the requests that the picture of offsets leaves out; nothing when it shows all."""
+        return f" ({100 * (1 - self.shown):.2g} % of all requests lie elsewhere)" if self.shown < 1 else ""
 
     def has(self, write: int) -> bool:
-        """Whether reads (0) or writes (1) are worth a picture: at least one request in a hundred."""
+        """Whether reads (0) or writes (1) are worth a picture: at least one request in a hundred, and one where it looks."""
         counts = self.cells.iops.sum(axis=1)
-        return bool(counts[write] > 0 and counts[write] * 100 >= counts.sum())
+        seen = bool(self.cells.offsets[:, write].any())
+        return seen and bool(counts[write] * 100 >= counts.sum())
 
 
 def lay_out(all_statistics: list[Statistics], labels: list[str], columns: int, rows: int) -> list[Run]:
@@ -105,6 +116,7 @@ def lay_out(all_statistics: list[Statistics], labels: list[str], columns: int, r
                 end_s=(statistics.last_ns - begin) / 1e9,
                 low_bytes=low * SECTOR_BYTES,
                 high_bytes=high * SECTOR_BYTES,
+                shown=_share_within(statistics, begin, low, high),
             )
         )
     return runs
@@ -121,22 +133,38 @@ class _Window:
 
 
 def _busy_range(statistics: Statistics, begin: int) -> tuple[int, int]:
-    """Sectors between which nearly all requests lie: a journal at the other end of a drive must not flatten the picture."""
+    """Sectors between which nearly all requests lie: looked for on the whole drive, then more closely where they are."""
     low, high = statistics.sector_low, max(statistics.sector_high, statistics.sector_low + 1)
-    window = _Window(begin, statistics.last_ns - begin + 1, low, high, 1, _FINE_ROWS)
-    counts = _cells(statistics, window, {}, 1).offsets.sum(axis=(0, 1, 3), dtype=np.float64)
-    sums = np.cumsum(counts)
-    if not sums[-1]:
-        return low, high
-    first = int(np.searchsorted(sums, _TAIL * sums[-1], side="right"))
-    last = int(np.searchsorted(sums, (1 - _TAIL) * sums[-1]))
-    # What is left out must be worth it: else all is shown.
-    if last - first > 0.7 * _FINE_ROWS:
-        return low, high
-    room = max(1, (last - first) // 25)
-    step = (high - low) / _FINE_ROWS
-    begin_row, end_row = max(0, first - room), min(_FINE_ROWS, last + 1 + room)
-    return low + int(begin_row * step), low + max(1, round(end_row * step))
+    kept = 1.0  # share of all requests in the range so far
+    for _ in range(_LOOKS):
+        window = _Window(begin, statistics.last_ns - begin + 1, low, high, 1, _FINE_ROWS)
+        counts = _cells(statistics, window, {}, 1).offsets.sum(axis=(0, 1, 3), dtype=np.float64)
+        sums = np.cumsum(counts)
+        if not sums[-1] or kept <= _BUSY:
+            break
+        # The shortest range that holds so many: for each first row the last one that is needed.
+        before = np.concatenate([[0.0], sums[:-1]])
+        lasts = np.searchsorted(sums, before + _BUSY / kept * sums[-1] * (1 - 1e-12))
+        lengths = np.where(lasts < _FINE_ROWS, lasts - np.arange(_FINE_ROWS), _FINE_ROWS)
+        first = int(np.argmin(lengths))
+        last = first + int(lengths[first])
+        if last - first > _WORTH * _FINE_ROWS:
+            break
+        room = max(1, (last - first) // 25)
+        step = (high - low) / _FINE_ROWS
+        begin_row, end_row = max(0, first - room), min(_FINE_ROWS, last + 1 + room)
+        kept *= float((sums[end_row - 1] - before[begin_row]) / sums[-1])
+        low, high = low + int(begin_row * step), low + max(1, round(end_row * step))
+    return low, high
+
+
+def _share_within(statistics: Statistics, begin: int, low: int, high: int) -> float:
+    """Share of the requests that touch this range, to the size of a fine row."""
+    if low <= statistics.sector_low and high >= statistics.sector_high:
+        return 1.0
+    window = _Window(begin, statistics.last_ns - begin + 1, low, high, 1, 1)
+    touching = float(_cells(statistics, window, {}, 1).offsets.sum(dtype=np.float64))
+    return touching / max(1, statistics.total.requests)
 
 
 def _shared(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
