@@ -94,6 +94,12 @@ def fio(device: EmulatedDevice, point: Point, runtime_s: float) -> dict[str, Any
     return json.loads(said[said.index("{") :])["jobs"][0]["write" if "write" in point.rw else "read"]
 
 
+def fill(device: EmulatedDevice) -> None:
+    """Writes all of it once, so that there is data to read and its memory has been taken."""
+    argv = ["fio", "--name=fill", f"--filename={device.device}", "--rw=write", "--bs=1M", "--direct=1"]
+    subprocess.run(argv, capture_output=True, check=True, timeout=120)
+
+
 @dataclass(frozen=True)
 class Row:
     """A point, emulated and simulated."""
@@ -165,7 +171,7 @@ def undelayed(runtime_s: float, rows: list[dict[str, Any]]) -> list[str]:
     """The emulator without a drive."""
     verdicts: list[str] = []
     with attached("", 128) as device:
-        fio(device, Point("", "write", 1 << 20, 4), 2)  # so that there is data to read
+        fill(device)
         cases = [
             (Point("", "randread", 4096, 1), "floor", 25.0, "us"),
             (Point("", "randread", 4096, 32), "IOPS", 100_000.0, "/s"),

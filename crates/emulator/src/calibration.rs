@@ -10,38 +10,48 @@ use std::path::Path;
 use headrace_model::Nanos;
 use serde::Serialize;
 
-use crate::clock::{monotonic_ns, Bell};
+use crate::clock::{monotonic_ns, Alarm};
 use crate::engine::Engine;
 use crate::fuse::TRANSFER_BYTES;
 use crate::pacer::{Floor, Service};
 
 const SMALL: usize = 4096;
-const SMALL_DELAY_NS: Nanos = 200_000;
+/// The pace at which the floor is measured, where the drive has none of its own: a CPU that has slept longer
+/// wakes later.
+const PACE_NS: Nanos = 200_000;
+/// Within these.
+const PACES_NS: (Nanos, Nanos) = (50_000, 200_000);
+/// So often what was found is subtracted and what is left over is found.
+const PASSES: usize = 3;
 const LARGE_DELAY_NS: Nanos = 2_000_000;
-const SMALL_TIMES: usize = 400;
-const LARGE_TIMES: usize = 40;
+/// Times of a round; the quietest of the rounds counts.
+const SMALL_TIMES: usize = 50;
+const LARGE_TIMES: usize = 11;
+const ROUNDS: usize = 3;
 
-/// What was found, nanoseconds, of the fastest twentieth: what other work on the machine adds is no floor.
+/// What was found, nanoseconds: medians of the quietest round, for what other work on the machine adds is no floor.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
     pub request_ns: Nanos,
+    pub write_request_ns: Nanos,
     pub read_ns_per_mib: Nanos,
     pub write_ns_per_mib: Nanos,
     pub wake_ns: Nanos,
 }
 
 /// How much later than asked a sleeping thread of ours wakes, at the median.
-pub fn wake_lateness() -> Nanos {
-    let bell = Bell::default();
+pub fn wake_lateness() -> io::Result<Nanos> {
+    let alarm = Alarm::new()?;
     let mut late: Vec<Nanos> = (0..200)
         .map(|_| {
             let until = monotonic_ns() + 100_000;
-            bell.wait(bell.listen(), until);
-            monotonic_ns() - until
+            alarm.set(until);
+            alarm.wait();
+            monotonic_ns().saturating_sub(until)
         })
         .collect();
     late.sort_unstable();
-    late[late.len() / 2]
+    Ok(late[late.len() / 2])
 }
 
 struct Device {
@@ -69,8 +79,16 @@ impl Device {
         Ok(Device { file, buffer: buffer.cast() })
     }
 
-    /// Times of a transfer at the front of the device, shortest first.
-    fn times(&self, write: bool, bytes: usize, times: usize) -> io::Result<Vec<Nanos>> {
+    /// The median time of a transfer at the front of the device, in the quietest round.
+    fn time(&self, write: bool, bytes: usize, times: usize) -> io::Result<Nanos> {
+        let mut least = Nanos::MAX;
+        for _ in 0..ROUNDS {
+            least = least.min(self.median(write, bytes, times)?);
+        }
+        Ok(least)
+    }
+
+    fn median(&self, write: bool, bytes: usize, times: usize) -> io::Result<Nanos> {
         // SAFETY: our own mapping of that size.
         let buffer = unsafe { std::slice::from_raw_parts_mut(self.buffer, bytes) };
         let mut took = Vec::with_capacity(times);
@@ -86,7 +104,7 @@ impl Device {
             }
         }
         took.sort_unstable();
-        Ok(took)
+        Ok(took[times / 2])
     }
 }
 
@@ -98,29 +116,40 @@ impl Drop for Device {
 }
 
 /// Measures the floor through the block device at `path`, which nobody else uses yet and which holds nothing,
-/// and has the engine subtract it.
-pub fn measure(engine: &Engine, path: &Path) -> io::Result<Measured> {
+/// and has the engine subtract it. `pace` is what the drive takes for a request at queue depth 1.
+pub fn measure(engine: &Engine, path: &Path, pace: Option<Nanos>) -> io::Result<Measured> {
+    let pace = pace.unwrap_or(PACE_NS).clamp(PACES_NS.0, PACES_NS.1);
     let wake_ns = wake_lateness_at_priority()?;
-    engine.set_lead(wake_ns.clamp(2_000, 30_000));
+    engine.set_lead(wake_ns);
     let device = Device::open(path)?;
     let drive = engine.with_pacer(|pacer, _| {
         pacer.set_floor(Floor::default());
-        pacer.replace(Service::Fixed(SMALL_DELAY_NS))
+        pacer.replace(Service::Fixed(pace))
     });
     let measured = (|| {
-        device.times(false, SMALL, SMALL_TIMES / 4)?; // warms up
-        let small = device.times(false, SMALL, SMALL_TIMES)?;
+        device.median(false, SMALL, SMALL_TIMES)?; // warms up
+        let [request_ns, write_request_ns] = [false, true].map(|write| {
+            let mut floor = 0;
+            for _ in 0..PASSES {
+                let of_both = Floor { request_ns: floor, write_request_ns: floor, ..Floor::default() };
+                engine.with_pacer(|pacer, _| pacer.set_floor(of_both));
+                floor = (floor + device.time(write, SMALL, SMALL_TIMES)?).saturating_sub(pace);
+            }
+            Ok::<_, io::Error>(floor)
+        });
+        let (request_ns, write_request_ns) = (request_ns?, write_request_ns?);
+        engine.with_pacer(|pacer, _| pacer.set_floor(Floor::default()));
         engine.with_pacer(|pacer, _| pacer.replace(Service::Fixed(LARGE_DELAY_NS)));
         // Zeroes: the device holds nothing afterwards either. To the copy it makes no difference.
         let large = TRANSFER_BYTES as usize;
-        let read = device.times(false, large, LARGE_TIMES)?;
-        let write = device.times(true, large, LARGE_TIMES)?;
-        let request_ns = small[SMALL_TIMES / 20].saturating_sub(SMALL_DELAY_NS);
-        let copy = |took: &[Nanos]| took[LARGE_TIMES / 20].saturating_sub(LARGE_DELAY_NS + request_ns);
+        let read = device.time(false, large, LARGE_TIMES)?;
+        let write = device.time(true, large, LARGE_TIMES)?;
+        let copy = |took: Nanos, floor| took.saturating_sub(LARGE_DELAY_NS + floor);
         Ok::<_, io::Error>(Measured {
             request_ns,
-            read_ns_per_mib: copy(&read),
-            write_ns_per_mib: copy(&write),
+            write_request_ns,
+            read_ns_per_mib: copy(read, request_ns),
+            write_ns_per_mib: copy(write, write_request_ns),
             wake_ns,
         })
     })();
@@ -129,6 +158,7 @@ pub fn measure(engine: &Engine, path: &Path) -> io::Result<Measured> {
         if let Ok(found) = &measured {
             pacer.set_floor(Floor {
                 request_ns: found.request_ns,
+                write_request_ns: found.write_request_ns,
                 read_ns_per_byte: found.read_ns_per_mib as f64 / f64::from(TRANSFER_BYTES),
                 write_ns_per_byte: found.write_ns_per_mib as f64 / f64::from(TRANSFER_BYTES),
             });
@@ -144,7 +174,7 @@ fn wake_lateness_at_priority() -> io::Result<Nanos> {
         scope
             .spawn(|| {
                 crate::process::prepare_thread(10)?;
-                Ok(wake_lateness())
+                wake_lateness()
             })
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the measuring thread panicked")))

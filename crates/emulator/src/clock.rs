@@ -1,6 +1,8 @@
 //! The monotonic clock, and waiting for an instant of it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
 
 use headrace_model::Nanos;
 
@@ -13,45 +15,42 @@ pub fn monotonic_ns() -> Nanos {
     time.tv_sec as Nanos * 1_000_000_000 + time.tv_nsec as Nanos
 }
 
-/// A bell that ends a wait before its time.
-#[derive(Default)]
-pub struct Bell {
-    rung: AtomicU32,
+/// A timer that any thread sets and one waits for: to set it anew wakes nobody.
+pub struct Alarm {
+    file: File,
 }
 
-impl Bell {
-    /// What to hand to `wait`: a ring after this call ends that wait at once.
-    #[inline]
-    pub fn listen(&self) -> u32 {
-        self.rung.load(Ordering::Acquire)
+impl Alarm {
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers; the descriptor is ours alone.
+        unsafe {
+            let descriptor = libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC);
+            if descriptor < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Alarm { file: File::from_raw_fd(descriptor) })
+        }
     }
 
-    pub fn ring(&self) {
-        self.rung.fetch_add(1, Ordering::Release);
-        // SAFETY: wakes whoever waits on our own word.
+    /// Goes off at the absolute time `at`, and not at what was set before.
+    pub fn set(&self, at: Nanos) {
+        // A time of 0 would switch it off.
+        let at = at.max(1);
+        let value = libc::timespec {
+            tv_sec: (at / 1_000_000_000) as libc::time_t,
+            tv_nsec: (at % 1_000_000_000) as libc::c_long,
+        };
+        let once =
+            libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        // SAFETY: `once` lives through the call; its fields are in range, so that it cannot fail.
         unsafe {
-            libc::syscall(libc::SYS_futex, self.rung.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
+            libc::timerfd_settime(self.file.as_raw_fd(), libc::TFD_TIMER_ABSTIME, &once, std::ptr::null_mut())
         };
     }
 
-    /// Waits until the absolute time `until` or until it rings.
-    pub fn wait(&self, heard: u32, until: Nanos) {
-        let timeout = libc::timespec {
-            tv_sec: (until / 1_000_000_000) as libc::time_t,
-            tv_nsec: (until % 1_000_000_000) as libc::c_long,
-        };
-        // FUTEX_WAIT_BITSET takes an absolute time of CLOCK_MONOTONIC (futex(2)).
-        // SAFETY: the word and the timespec live through the call.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.rung.as_ptr(),
-                libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG,
-                heard,
-                &timeout as *const libc::timespec,
-                std::ptr::null::<u32>(),
-                libc::FUTEX_BITSET_MATCH_ANY,
-            )
-        };
+    /// Waits until it has gone off. One that has gone off already and was not set anew since ends the wait at once.
+    pub fn wait(&self) {
+        // Interrupted: the caller looks at the time anyway.
+        let _ = (&self.file).read(&mut [0; 8]);
     }
 }

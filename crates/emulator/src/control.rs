@@ -16,9 +16,10 @@ use crate::engine::Engine;
 #[derive(Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 enum Ask {
-    /// Measure the floor through this device.
+    /// Measure the floor through this device, for a drive that takes `pace_ns` for a request.
     Calibrate {
         device: PathBuf,
+        pace_ns: Option<u64>,
     },
     Report,
     Reset,
@@ -74,8 +75,8 @@ impl Control {
     fn answer(&self, ask: Ask) -> Result<Value, String> {
         let engine = &self.engine;
         match ask {
-            Ask::Calibrate { device } => {
-                let found = calibration::measure(engine, &device)
+            Ask::Calibrate { device, pace_ns } => {
+                let found = calibration::measure(engine, &device, pace_ns)
                     .map_err(|error| format!("the floor cannot be measured: {error}"))?;
                 *self.floor.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
                 Ok(json!(found))

@@ -20,5 +20,6 @@ pub mod guard;
 pub mod lateness;
 pub mod pacer;
 pub mod process;
+pub mod softirq;
 pub mod store;
 pub mod volatile;

@@ -16,7 +16,7 @@ use headrace_emulator::store::Store;
 use headrace_emulator::{guard, process};
 use headrace_model::storage::Storage;
 
-const PORTS: usize = 2;
+const PORTS: usize = 1;
 const READER_PRIORITY: i32 = 9;
 const TIMER_PRIORITY: i32 = 10;
 
@@ -62,7 +62,9 @@ fn run(path: &Path) -> Result<(), String> {
     let fuse = Fuse::mount(&config.mount, &config.source, PORTS, config.size_bytes, config.request_timeout_s)
         .map_err(|error| format!("the FUSE file system cannot be mounted: {error}"))?;
     let ports = fuse.ports();
-    let engine = Arc::new(Engine::new(fuse, store, service, config.rotational(), config.seed));
+    let engine = Engine::new(fuse, store, service, config.rotational(), config.seed)
+        .map_err(|error| format!("no timer: {error}"))?;
+    let engine = Arc::new(engine);
     let control_path = config.control.clone();
     Arc::new(Control::new(Arc::clone(&engine), config, lacking))
         .listen(&control_path)

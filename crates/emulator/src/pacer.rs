@@ -25,6 +25,8 @@ const EARLY_NS: Nanos = 1_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Floor {
     pub request_ns: Nanos,
+    /// Instead of it for a write, whose data comes in with the request.
+    pub write_request_ns: Nanos,
     pub read_ns_per_byte: f64,
     pub write_ns_per_byte: f64,
 }
@@ -32,12 +34,12 @@ pub struct Floor {
 impl Floor {
     #[inline]
     pub fn of(&self, op: Op, bytes: u64) -> Nanos {
-        let per_byte = match op {
-            Op::Read => self.read_ns_per_byte,
-            Op::Write => self.write_ns_per_byte,
-            _ => 0.0,
+        let (request_ns, per_byte) = match op {
+            Op::Read => (self.request_ns, self.read_ns_per_byte),
+            Op::Write => (self.write_request_ns, self.write_ns_per_byte),
+            _ => (self.request_ns, 0.0),
         };
-        self.request_ns + (bytes as f64 * per_byte) as Nanos
+        request_ns + (bytes as f64 * per_byte) as Nanos
     }
 }
 
@@ -205,7 +207,8 @@ impl Pacer {
     /// A RAID cannot say what is certain: the end of one drive's part may start another's. It is woken a floor
     /// before its time instead, and what comes in meanwhile counts as that much later.
     fn raid_ahead(&self, storage: &Storage) -> Option<Nanos> {
-        matches!(storage.drives, Drives::Raid(_)).then_some(self.floor.request_ns)
+        matches!(storage.drives, Drives::Raid(_))
+            .then_some(self.floor.request_ns.min(self.floor.write_request_ns))
     }
 
     /// Learns from the model what ends soon.

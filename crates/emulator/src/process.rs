@@ -22,8 +22,11 @@ pub fn prepare() -> Vec<String> {
             lacking.push(format!("{what}: {error}"));
         }
     };
-    // SAFETY: plain system calls without pointers.
+    // SAFETY: plain calls without pointers.
     unsafe {
+        // Memory once taken stays with the process: given back, every later use of it would fault in new pages.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
         note("PR_SET_IO_FLUSHER", check(libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0)));
         // Pages are locked when they are touched: a sparse store must not be filled.
         note("mlockall", check(libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT)));

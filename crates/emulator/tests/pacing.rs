@@ -101,7 +101,7 @@ proptest! {
     /// With a floor, answers leave that much earlier, and the model still says when requests end.
     #[test]
     fn the_floor_is_subtracted(seed in any::<u64>(), floor_us in 1..80u64) {
-        let floor = Floor { request_ns: floor_us * 1000, read_ns_per_byte: 0.1, write_ns_per_byte: 0.2 };
+        let floor = Floor { request_ns: floor_us * 1000, write_request_ns: floor_us * 700, read_ns_per_byte: 0.1, write_ns_per_byte: 0.2 };
         let mut pacer = Pacer::new(Service::Drive(Box::new(storage(SSD, false, 1))));
         pacer.set_floor(floor);
         let mut chance = Stream::new(seed, "places");

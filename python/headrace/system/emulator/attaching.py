@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError, MissingError, Problem
 from headrace.system import loops, mounts, processes
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.device import EmulatedDevice
-from headrace.system.emulator.limits import data_limit, memory_bytes, refusal
+from headrace.system.emulator.limits import data_limit, fastest_ns, memory_bytes, refusal
 from headrace.system.emulator.queue_shape import QueueShape, apply_shape, queue_shape
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Entry, Journal
@@ -158,9 +158,10 @@ def attach(
 def _calibrate(control: Path, name: str, storage: dict[str, Any]) -> int:
     """Measures the floor; again when it is too high for the drive, for the machine may just have been busy."""
     reason = None
+    pace_ns = fastest_ns(storage) if storage else None
     for attempt in range(8):
         time.sleep(0.1 * attempt)
-        found = ask(control, "calibrate", device=f"/dev/{name}", timeout_s=20.0)
+        found = ask(control, "calibrate", device=f"/dev/{name}", pace_ns=pace_ns, timeout_s=20.0)
         reason = refusal(storage, floor_ns=int(found["request_ns"])) if storage else None
         if reason is None:
             return int(found["request_ns"])

@@ -18,7 +18,9 @@ class Floor:
     """What the way through the kernel takes besides the drive, measured when it was attached; subtracted from every answer."""
 
     request_ns: int
-    """A 4 KiB read at queue depth 1, the fastest twentieth: what other work on the machine adds is no floor."""
+    """A 4 KiB read at queue depth 1: the median of the quietest round, for what other work on the machine adds is no floor."""
+    write_request_ns: int
+    """The same of a write."""
     read_ns_per_mib: int
     write_ns_per_mib: int
     wake_ns: int
