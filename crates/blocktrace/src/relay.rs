@@ -1,15 +1,20 @@
-//! Records through the kernel's blktrace: its ioctls switch a trace on, its relay files in debugfs give whole records, a file a CPU,
-//! which are written down as they come (Documentation/trace/blktrace in the kernel's tree; blktrace(8)).
+//! Records through the kernel's blktrace: its ioctls switch a trace on, and its relay files in debugfs, one a CPU, are written down as
+//! they fill (blktrace(8)).
+//!
+//! A CPU's buffer is a ring of smaller ones. Of one that is not full, read(2) gives records that are being written, half of them zeros:
+//! only what poll(2) shows to be full is read, and never beyond its end (relay_file_read and relay_file_poll in kernel/relay.c).
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::ioctl::{ioctl, opcode, NoArg, Opcode, Updater};
 use serde::Deserialize;
 
+use crate::blkrecord::Form;
 use crate::recording::{Recorded, Recorder};
 use crate::source::{open, plain, BATCH};
 
@@ -55,11 +60,71 @@ const CATEGORIES: u16 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
 /// 8 MB a CPU, as tracefs has it.
 const BUFFER_BYTES: u32 = 512 << 10;
 const BUFFERS: u32 = 16;
+/// A buffer ends where the next record has no room. Up to here it is read in one go, from here on record by record.
+const BULK_BYTES: usize = BUFFER_BYTES as usize - 4096;
 
 struct CpuFile {
     relay: File,
     path: PathBuf,
-    out: Option<File>,
+    out: Option<BufWriter<File>>,
+    /// What has been read of the present buffer.
+    place: usize,
+    /// The beginning of a record whose end is still to be read.
+    begun: Vec<u8>,
+}
+
+impl CpuFile {
+    /// Whether a full buffer waits.
+    fn full(&self) -> Result<bool, String> {
+        let mut asked = [PollFd::new(&self.relay, PollFlags::IN)];
+        match poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) => Ok(asked[0].revents().contains(PollFlags::IN)),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(format!("{}: {error}", self.path.display())),
+        }
+    }
+
+    /// How much may be read of the present buffer, which is full, without going beyond its end.
+    fn next_bytes(&mut self) -> usize {
+        let form = Form::of(&self.begun).unwrap_or_default();
+        if self.begun.is_empty() {
+            if self.place + form.bytes() > BUFFER_BYTES as usize {
+                self.place = 0;
+            }
+            if self.place < BULK_BYTES {
+                return BULK_BYTES - self.place;
+            }
+        }
+        let whole = match self.begun.len() {
+            have if have < form.bytes() => form.bytes(),
+            _ => form.bytes() + form.payload(&self.begun),
+        };
+        whole - self.begun.len()
+    }
+
+    /// Writes what was read, as far as its records are whole.
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.place += bytes.len();
+        self.begun.extend_from_slice(bytes);
+        let mut whole = 0;
+        loop {
+            let rest = &self.begun[whole..];
+            let form = Form::of(rest).unwrap_or_default();
+            if rest.len() < form.bytes() || rest.len() < form.bytes() + form.payload(rest) {
+                break;
+            }
+            whole += form.bytes() + form.payload(rest);
+        }
+        if whole > 0 {
+            let out = match &mut self.out {
+                Some(out) => out,
+                empty => empty.insert(BufWriter::new(File::create(&self.path)?)),
+            };
+            out.write_all(&self.begun[..whole])?;
+            self.begun.drain(..whole);
+        }
+        Ok(())
+    }
 }
 
 /// A trace that the kernel keeps of a disk. It ends with this.
@@ -128,7 +193,7 @@ fn set_up(task: &RelayTask, disk: &Disk) -> Result<Trace, String> {
         match options.open(&path) {
             Ok(relay) => {
                 let path = task.out.join(format!("{}.blktrace.{cpu}", trace.name));
-                trace.cpus.push(CpuFile { relay, path, out: None });
+                trace.cpus.push(CpuFile { relay, path, out: None, place: 0, begun: Vec::new() });
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && cpu > 0 => break,
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -140,21 +205,18 @@ fn set_up(task: &RelayTask, disk: &Disk) -> Result<Trace, String> {
     Ok(trace)
 }
 
-impl Recorder for Relay {
-    fn take(&mut self) -> Result<bool, String> {
+impl Relay {
+    /// Reads what is full; once the trace has stopped, all that there is.
+    fn read(&mut self, stopped: bool) -> Result<bool, String> {
         let mut any = false;
         for cpu in self.traces.iter_mut().flat_map(|trace| &mut trace.cpus) {
-            loop {
-                match cpu.relay.read(&mut self.chunk) {
+            while stopped || cpu.full()? {
+                let wanted = if stopped { self.chunk.len() } else { cpu.next_bytes() };
+                match cpu.relay.read(&mut self.chunk[..wanted]) {
                     Ok(0) => break,
                     Ok(count) => {
                         any = true;
-                        let written = match &mut cpu.out {
-                            Some(out) => out.write_all(&self.chunk[..count]),
-                            empty => File::create(&cpu.path)
-                                .and_then(|out| empty.insert(out).write_all(&self.chunk[..count])),
-                        };
-                        written
+                        cpu.write(&self.chunk[..count])
                             .map_err(|error| format!("{} cannot be written: {error}", cpu.path.display()))?;
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
@@ -165,6 +227,12 @@ impl Recorder for Relay {
         }
         Ok(any)
     }
+}
+
+impl Recorder for Relay {
+    fn take(&mut self) -> Result<bool, String> {
+        self.read(false)
+    }
 
     fn finish(mut self: Box<Self>) -> Result<Recorded, String> {
         for trace in &self.traces {
@@ -172,9 +240,16 @@ impl Recorder for Relay {
             unsafe { ioctl(&trace.device, NoArg::<STOP>::new()) }
                 .map_err(|error| format!("{}: blktrace does not stop: {error}", trace.name))?;
         }
-        while self.take()? {}
+        while self.read(true)? {}
         let mut recorded = Recorded::default();
-        for trace in &self.traces {
+        for trace in &mut self.traces {
+            for cpu in &mut trace.cpus {
+                recorded.broken_pages += u64::from(!cpu.begun.is_empty());
+                if let Some(out) = &mut cpu.out {
+                    out.flush()
+                        .map_err(|error| format!("{} cannot be written: {error}", cpu.path.display()))?;
+                }
+            }
             let path = trace.files.join("dropped");
             let text = std::fs::read_to_string(&path)
                 .map_err(|error| format!("{}: {}", path.display(), plain(&error)))?;
