@@ -79,13 +79,13 @@ class Analysis(Workload):
         return candidates, histograms.numbers(), reading.output()
 
     def profile(self, site: Any) -> ModelledJob:
-        """The reads that the file's layout and the reader make, and the time that search and fit take."""
-        from headrace.readers.costs import FIT_NS, SEARCH_EVENT_NS
+        """The reads that the file's layout and the reader make, and the time that the search takes."""
+        from headrace.readers.costs import SEARCH_EVENT_NS, SEARCH_NS
         from headrace.readers.modelled_reading import modelled_reading
         from headrace.workloads.higgs.columns import SEARCH_COLUMNS
 
         made = modelled_reading(self.analysis, SEARCH_COLUMNS, SEARCH_EVENT_NS[self.analysis.reader])
-        made.steps.append({"do": "compute", "cpu_ns": FIT_NS})
+        made.steps.append({"do": "compute", "cpu_ns": SEARCH_NS[self.analysis.reader]})
         return made
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:

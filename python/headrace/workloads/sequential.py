@@ -17,7 +17,7 @@ from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, format_bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 from headrace.workloads.by_url import kind_of
-from headrace.workloads.by_url.streaming import Access, stream
+from headrace.workloads.by_url.streaming import Access, Stream
 from headrace.workloads.fio import client, modelled
 from headrace.workloads.fio.results import merge_results
 
@@ -120,6 +120,7 @@ class Sequential(Workload):
             phases,
             file_size=options.file_size,
             asynchronous=options.engine in ("libaio", "io_uring"),
+            flushed=options.flush and options.mode in _WRITING,
         )
 
     def _run_by_url(self, job: JobInput, file: str) -> JobOutput:
@@ -128,21 +129,16 @@ class Sequential(Workload):
         access: Access = (
             "mixed" if options.mode == "mixed" else "write" if options.mode in _WRITING else "read"
         )
-        runs = [
-            stream(
-                job,
-                file,
-                access=access,
-                new=options.mode == "write",
-                shuffled=options.mode in ("random-read", "random-write", "mixed"),
-                read_fraction=options.read_fraction,
-                file_size=options.file_size,
-                record_size=options.record_size,
-                flush=options.flush,
-                label=f"stream-{phase}",
-            )
-            for phase in phases
-        ]
+        each = Stream(
+            access,
+            file_size=options.file_size,
+            record_size=options.record_size,
+            new=options.mode == "write",
+            shuffled=options.mode in ("random-read", "random-write", "mixed"),
+            read_fraction=options.read_fraction,
+            flush=options.flush,
+        )
+        runs = [each.run(job, file, f"stream-{phase}") for phase in phases]
         return client.job_output(
             job, runs, phases, file_size=options.file_size, asynchronous=False, by_child=False
         )

@@ -33,6 +33,7 @@ from headrace.system.servers import Server, ServerContext
 GLUSTERD_PORT = 24007
 _CLI_PATIENCE_S = 60.0
 _MOUNT_PATIENCE_S = 30.0
+_BRICKS_COME_S = 10.0
 _HEAL_BEGINS_S = 30.0
 
 _CONFIGURATION = """volume management
@@ -155,6 +156,14 @@ class Glusterd(Server):
             self._sockets = None
 
     @override
+    def restart(self, timeout_s: float = 30.0) -> float:
+        took_s = super().restart(timeout_s)
+        if self.volume is not None and not self.volume.await_bricks(_BRICKS_COME_S):
+            # A glusterd that comes back while its peer is busy can leave its bricks dead; this is what an administrator says then.
+            self.tell("volume", "start", self.volume.name, "force")
+        return took_s
+
+    @override
     def lose_storage(self) -> int:
         if self.volume is None or self.volume.layout.set_bricks < 2:
             return super().lose_storage()
@@ -185,11 +194,6 @@ class Glusterd(Server):
                     raise
                 time.sleep(0.5)
 
-    @property
-    def brick_pids(self) -> list[int]:
-        """Processes that serve bricks."""
-        return [pid for pid in self.pids if _program(pid) == "glusterfsd"]
-
 
 def _words(pid: int) -> list[str]:
     """The command line of a process; empty when it is gone."""
@@ -202,11 +206,6 @@ def _words(pid: int) -> list[str]:
 def _sockets_of(pid: int) -> list[str]:
     words = _words(pid)
     return [path for word, path in itertools.pairwise(words) if word == "-S"]
-
-
-def _program(pid: int) -> str:
-    words = _words(pid)
-    return Path(words[0]).name if words else ""
 
 
 @dataclass(frozen=True)
@@ -265,22 +264,25 @@ class Volume:
         for option, value in options.items():
             self.set(option, value)
         first.tell("volume", "start", self.name)
-        self._wait_for_bricks()
+        # A client that is mounted while a brick is not yet there goes without it for seconds: it would not see what others write.
+        if not self.await_bricks(_CLI_PATIENCE_S):
+            words = " | ".join(server.last_words() for server in self.servers)
+            raise HeadraceError(
+                f"of {len(self.bricks)} bricks of {self.name} only {self.bricks_online()[0]} serve: {words}"
+            )
         for server in self.servers:
             server.note_sockets()
 
-    def _wait_for_bricks(self) -> None:
-        """A client that is mounted while a brick is not yet there goes without it for seconds: it would not see what others write."""
-        deadline = time.monotonic() + _CLI_PATIENCE_S
+    def await_bricks(self, patience_s: float) -> bool:
+        """Waits until every brick of a living server serves; False when one does not within that time."""
+        deadline = time.monotonic() + patience_s
+        alive = sum(len(server.bricks) for server in self.servers if server.pids)
         while True:
-            serving, bricks = self.bricks_online()
-            if bricks == len(self.bricks) == serving:
-                return
+            with contextlib.suppress(HeadraceError):  # one server asks at a time
+                if self.bricks_online()[0] >= alive:
+                    return True
             if time.monotonic() > deadline:
-                words = " | ".join(server.last_words() for server in self.servers)
-                raise HeadraceError(
-                    f"of {len(self.bricks)} bricks of {self.name} only {serving} serve: {words}"
-                )
+                return False
             time.sleep(0.1)
 
     def _wait_for_peers(self) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from headrace.errors import HeadraceError
 from headrace.workloads import JobInput
-from headrace.workloads.by_url import ByteSink, ByteSource, remote_storage
+from headrace.workloads.by_url import remote_storage
 from headrace.workloads.fio.client import FioRun
 from headrace.workloads.fio.meeting import Meeting
 from headrace.workloads.fio.results import Direction, FioResult
@@ -51,82 +53,68 @@ class _Requests:
         )
 
 
-def stream(
-    job: JobInput,
-    url: str,
-    *,
-    access: Access,
-    new: bool = False,
-    shuffled: bool = False,
-    read_fraction: float = 0.5,
-    file_size: int,
-    record_size: int,
-    flush: bool,
-    label: str,
-) -> FioRun:
-    """Goes once through a file of the storage, in step with the other clients of the trial; opening it is not timed, closing is.
+@dataclass(frozen=True)
+class Stream:
+    """One pass of a client through its file."""
 
-    `new`: the file is made; `shuffled`: records in random order; `read_fraction`: of `mixed`. Raises HeadraceError with the client's
-    own words.
-    """
-    meeting = Meeting.of(job, label)
-    if meeting is None:
-        return _stream(job, url, access, new, shuffled, read_fraction, file_size, record_size, flush, None)
-    with meeting.kept():
-        return _stream(job, url, access, new, shuffled, read_fraction, file_size, record_size, flush, meeting)
+    access: Access
+    file_size: int
+    record_size: int
+    new: bool = False
+    """The file is made."""
+    shuffled: bool = False
+    """Records come in random order."""
+    read_fraction: float = 0.5
+    """Of `mixed`."""
+    flush: bool = True
 
+    def run(self, job: JobInput, url: str, label: str) -> FioRun:
+        """In step with the other clients of the trial; opening the file is not timed, closing it is.
 
-def _stream(
-    job: JobInput,
-    url: str,
-    access: Access,
-    new: bool,
-    shuffled: bool,
-    read_fraction: float,
-    file_size: int,
-    record_size: int,
-    flush: bool,
-    meeting: Meeting | None,
-) -> FioRun:
-    chance = random.Random(job.seed)
-    record = chance.randbytes(record_size)
-    offsets = list(range(0, file_size, record_size))
-    if shuffled:
-        chance.shuffle(offsets)
-    reads, writes = _Requests(), _Requests()
-    try:
+        Raises HeadraceError with the client's own words."""
+        meeting = Meeting.of(job, label)
+        try:
+            if meeting is None:
+                return self._run(job.seed, url, lambda: None)
+            with meeting.kept():
+                return self._run(job.seed, url, meeting.wait)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            # A client's library has exceptions of its own.
+            raise HeadraceError(f"{url}: {' '.join(str(error).split()) or type(error).__name__}") from error
+
+    def _run(self, seed: int, url: str, wait_for_others: Callable[[], None]) -> FioRun:
+        chance = random.Random(seed)
+        record = chance.randbytes(self.record_size)
+        offsets = list(range(0, self.file_size, self.record_size))
+        if self.shuffled:
+            chance.shuffle(offsets)
+        reads, writes = _Requests(), _Requests()
         storage, path = remote_storage(url)
-        sink: ByteSink | None = storage.sink(path, new=new) if access != "read" else None
-        source: ByteSource | None = storage.source(path) if access != "write" else None
-        if meeting is not None:
-            meeting.wait()
+        sink = storage.sink(path, new=self.new) if self.access != "read" else None
+        source = storage.source(path) if self.access != "write" else None
+        wait_for_others()
         start_s = time.monotonic()
         for offset in offsets:
-            reading = sink is None or (source is not None and chance.random() < read_fraction)
             begun_ns = time.monotonic_ns()
-            if reading and source is not None:
-                size = source.read(offset, record_size)
-                if size < record_size:
-                    raise OSError(f"ends after {offset + size} bytes; {file_size} were to be read")
+            if source is not None and (sink is None or chance.random() < self.read_fraction):
+                size = source.read(offset, self.record_size)
+                if size < self.record_size:
+                    raise OSError(f"ends after {offset + size} bytes; {self.file_size} were to be read")
                 reads.add(size, time.monotonic_ns() - begun_ns)
             elif sink is not None:
                 sink.write(offset, record)
-                writes.add(record_size, time.monotonic_ns() - begun_ns)
+                writes.add(self.record_size, time.monotonic_ns() - begun_ns)
         begun_ns = time.monotonic_ns()
         if sink is not None:
-            if flush:
+            if self.flush:
                 sink.flush()
             sink.close()
         sync_ns = time.monotonic_ns() - begun_ns
         if source is not None:
             source.close()
         end_s = time.monotonic()
-    except HeadraceError:
-        raise
-    except Exception as error:
-        # A client's library has exceptions of its own.
-        raise HeadraceError(f"{url}: {' '.join(str(error).split()) or type(error).__name__}") from error
-    runtime_s = end_s - start_s
-    return FioRun(
-        FioResult(reads.direction(runtime_s), writes.direction(runtime_s), float(sync_ns)), start_s, end_s
-    )
+        runtime_s = end_s - start_s
+        result = FioResult(reads.direction(runtime_s), writes.direction(runtime_s), float(sync_ns))
+        return FioRun(result, start_s, end_s)

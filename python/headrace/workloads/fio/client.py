@@ -107,9 +107,11 @@ def job_output(
     *,
     file_size: int,
     asynchronous: bool,
+    flushed: bool = False,
     by_child: bool = True,
 ) -> JobOutput:
-    """What a job reports of its runs; the last one is the measured one, those before it prepared for it. `by_child`: fio did it."""
+    """What a job reports of its runs; the last one is the measured one, those before it prepared for it. `flushed`: they end with an
+    fsync, which fio counts among no requests; `by_child`: fio did it."""
     results = [run.result for run in runs]
     return JobOutput(
         bytes_asked=sum(result.read.bytes for result in results),
@@ -117,7 +119,9 @@ def job_output(
         bytes_written=sum(result.write.bytes for result in results),
         read_calls=sum(result.read.requests for result in results),
         # Requests that overlap cannot be added up, but then waiting for them is all that fio does.
-        read_wait_s=sum(result.runtime_s if asynchronous else result.in_requests_s for result in results),
+        read_wait_s=sum(
+            result.runtime_s if asynchronous or flushed else result.in_requests_s for result in results
+        ),
         asynchronous=asynchronous,
         phases=[(phase, run.start_s, run.end_s) for phase, run in zip(phases, runs, strict=True)],
         results={
