@@ -281,3 +281,40 @@ for n in range(20):
         "job", ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml"), "place": "recorded"})
     )
     assert "is gone" in gone.check()[0].what
+
+
+def test_a_replay_where_it_was_recorded_leaves_the_user_s_files_as_they_are(
+    data: Path, tmp_path: Path
+) -> None:
+    from headrace.profiles.steps import save
+    from headrace.workloads import JobInput
+    from headrace.workloads.replay import Replay, ReplayOptions
+
+    log = tmp_path / "log"
+    log.write_text("written long ago\n")
+    code = """
+import os, sys
+fd, log = os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
+os.pread(fd, 100, 0)
+os.write(log, b"and now\\n")
+"""
+    job, _ = recorded(python(code, data, log), tmp_path)
+    before = log.read_bytes(), data.read_bytes()
+    assert before[0] == b"written long ago\nand now\n"
+    save(job, tmp_path / "job.toml")
+    options = ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml"), "place": "recorded"})
+    replay = Replay("job", options)
+    assert not replay.check()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    output = replay.run(JobInput((), None, scratch, slot=0, slots=1, seed=0))
+    assert (output.bytes_asked, output.bytes_written) == (100, 8)
+    assert (log.read_bytes(), data.read_bytes()) == before
+    assert sum(file.stat().st_size for file in scratch.iterdir()) >= 8
+    # One that it reads, too, cannot be put elsewhere: that is refused.
+    code = "import os, sys; fd = os.open(sys.argv[1], os.O_RDWR); os.pread(fd, 9, 0); os.pwrite(fd, b'x', 50)"
+    job, _ = recorded(python(code, data), tmp_path)
+    save(job, tmp_path / "both.toml")
+    options = ReplayOptions.model_validate({"profile": str(tmp_path / "both.toml"), "place": "recorded"})
+    (problem,) = Replay("job", options).check()
+    assert str(data) in problem.what and "reads and writes this file" in problem.what

@@ -63,11 +63,14 @@ class Replayer:
         *,
         new: frozenset[str] = frozenset(),
         directs: frozenset[str] = frozenset(),
+        kept: frozenset[str] = frozenset(),
     ) -> None:
-        """`files`: the place of each file set's file. `new`: those that the job makes. `directs`: opened past the page cache."""
+        """`files`: the place of each file set's file. `new`: those that the job makes. `directs`: opened past the page cache.
+        `kept`: the user's own, which are opened for reading alone."""
         self._files = files
         self._new = new
         self._directs = directs
+        self._kept = kept
         self._open: dict[str, int] = {}
         self._maps: dict[str, mmap.mmap] = {}
         self._buffer = mmap.mmap(-1, _WRITE_CHUNK_BYTES)
@@ -163,7 +166,8 @@ class Replayer:
             if name in self._new:
                 flags = os.O_RDWR | os.O_CREAT
             else:
-                flags = os.O_RDWR if os.access(self._files[name], os.W_OK) else os.O_RDONLY
+                writable = name not in self._kept and os.access(self._files[name], os.W_OK)
+                flags = os.O_RDWR if writable else os.O_RDONLY
             self._open[name] = self._open_file(name, flags)
         return self._open[name]
 

@@ -111,6 +111,10 @@ class Recording:
             if software or not self.files[number].software
         ]
 
+    def files_of(self, *ops: Op) -> set[int]:
+        """Numbers of the files with at least one such step."""
+        return set(np.unique(self.steps.file[np.isin(self.steps.op, [int(op) for op in ops])]).tolist())
+
     def with_data_first(self) -> Recording:
         """The same with data files before software, each in the order of its first step."""
         order = sorted(range(len(self.files)), key=lambda number: (self.files[number].software, number))

@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError, Problem
 from headrace.profiles.primitives import Primitive, primitives
 from headrace.profiles.replaying import Replayer
 from headrace.profiles.scenario import scenario_steps
-from headrace.profiles.steps import load, profile_table
+from headrace.profiles.steps import Op, load, profile_table
 from headrace.targets.xrootd import Xrootd, XrootdOptions
 from headrace.units import Bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
@@ -61,7 +61,7 @@ class ReplayOptions(WorkloadOptions):
     place: Literal["own", "recorded"] = Field(
         "own",
         description="own: each slot reads files of the recorded sizes, laid out on the target; recorded: the files themselves, "
-        "where they were recorded (what the job made goes to the target all the same)",
+        "where they were recorded (what the job wrote goes to the target all the same)",
     )
     software: bool = Field(
         False, description="programs and libraries that a recorded job read are read on the target, too"
@@ -102,20 +102,43 @@ class Replay(Workload):
                         'put it back, or leave place = "recorded" out: each slot then has files of its own',
                     )
                 ]
+            if changed := self._changed():
+                return [
+                    Problem(
+                        f"{changed[0]}: the profile {table.name} reads and writes this file, which was there before the job",
+                        needed_by,
+                        'leave place = "recorded" out: each slot then has files of its own, and yours stay as they are',
+                    )
+                ]
         return []
+
+    def _changed(self) -> list[str]:
+        """Files that were there before the recorded job and that it both read and wrote: no replay may write into them."""
+        if self._table().steps_file is None:
+            return []
+        recording = load(self.options.profile)
+        return [
+            recording.files[number].path
+            for number in sorted(recording.files_of(Op.WRITE) & recording.files_of(Op.READ, Op.MAPPED_READ))
+            if not recording.files[number].created and not recording.files[number].software
+        ]
 
     def _sets(self, table: Profile) -> list[ProfileFiles]:
         """The sets of files that the job uses."""
         if table.steps_file is None:
             return table.files
         recording = load(self.options.profile)
+        made = {number for number, file in enumerate(recording.files) if file.created}
+        if self.options.place == "recorded":
+            # What the job added to a file that was there (a log, redirected output) goes to the target, never into that file.
+            made |= recording.files_of(Op.WRITE) - recording.files_of(Op.READ, Op.MAPPED_READ)
         return [
             ProfileFiles(
                 name=f"f{number}",
                 path=recording.files[number].path,
-                bytes=0 if recording.files[number].created else max(1, recording.files[number].bytes),
+                bytes=0 if number in made else max(1, recording.files[number].bytes),
                 count=0,
-                share="new" if recording.files[number].created else "each",
+                share="new" if number in made else "each",
             )
             for number in recording.used(software=self.options.software)
         ]
@@ -163,7 +186,8 @@ class Replay(Workload):
         }
         made = {each.name: job.scratch / each.name for each in self._sets(table) if each.share == "new"}
         operations, directs, recorded_s = self._operations(table, job.seed)
-        replayer = Replayer(places | made, new=frozenset(made), directs=directs)
+        kept = frozenset(places) if recorded else frozenset[str]()
+        replayer = Replayer(places | made, new=frozenset(made), directs=directs, kept=kept)
         begin = time.monotonic()
         done = replayer.run(operations, think=self.options.pace == "recorded")
         end = time.monotonic()
