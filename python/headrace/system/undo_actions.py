@@ -33,6 +33,7 @@ from headrace.system.identity import disk_sequence, start_ticks
 from headrace.system.owned import OWNER_FILE
 
 Args = dict[str, Any]
+_SOCKET_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -108,20 +109,29 @@ def _remove_file(args: Args, same_boot: bool) -> str:
     return "removed"
 
 
+def _is_listened_on(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+    return True
+
+
 def _remove_sockets(args: Args, same_boot: bool) -> str:
     removed: list[str] = []
     for name in args["paths"]:
         path = Path(name)
         if not path.is_socket():
             continue
-        with socket.socket(socket.AF_UNIX) as probe:
-            try:
-                probe.connect(name)
-            except ConnectionRefusedError:
-                path.unlink()
-                removed.append(path.name)
-                continue
-        raise HeadraceError(f"{name} is still listened on")
+        # A process of many threads that was killed is gone before the last of them has let go of its socket.
+        deadline = time.monotonic() + _SOCKET_PATIENCE_S
+        while _is_listened_on(path):
+            if time.monotonic() > deadline:
+                raise HeadraceError(f"{name} is still listened on")
+            time.sleep(0.02)
+        path.unlink(missing_ok=True)
+        removed.append(path.name)
     return f"removed {', '.join(removed)}" if removed else "not there"
 
 

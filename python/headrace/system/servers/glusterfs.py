@@ -152,7 +152,9 @@ class Glusterd(Server):
         self.note_sockets()
         super().stop()
         if self._sockets is not None:
-            self._given().journal.undo(self._sockets)
+            result = self._given().journal.undo(self._sockets)
+            if not result.done:
+                raise HeadraceError(result.text, hint="headrace undo")
             self._sockets = None
 
     @override
