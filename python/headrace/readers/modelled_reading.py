@@ -47,13 +47,13 @@ def modelled_reading(
             "do": "sequence",
             "file": FILE,
             "ranges_bytes": list(open_ranges),
-            "cpu_after_ns": cost.open_ns,
+            "cpu_after_ns": cost.open_ns + cost.listed_ns * len(laid.pieces),
             "access": access,
         },
     ]
     for run in runs:
         work = round(
-            cost.step_ns
+            costs.STEP_NS[options.reader]
             + cost.piece_ns * run.pieces
             + byte_ns * run.uncompressed_bytes
             + event_ns * run.events
@@ -91,8 +91,9 @@ def first_look(layout: FileLayout, options: ReadingOptions, column: str) -> dict
     """The step of a job that opens its file with uproot and reads one event of a column."""
     first = asked(layout, "uproot", [column], step_events=1)[0].ranges
     ranges = (*opening(layout, "uproot"), *(first if options.data.format == "rntuple" else first[:1]))
-    open_ns = costs.READING["uproot", options.data.format].open_ns
-    return {"do": "sequence", "file": FILE, "ranges_bytes": list(ranges), "cpu_after_ns": open_ns}
+    cost = costs.READING["uproot", options.data.format]
+    work_ns = cost.open_ns + cost.listed_ns * len(layout.pieces)
+    return {"do": "sequence", "file": FILE, "ranges_bytes": list(ranges), "cpu_after_ns": work_ns}
 
 
 def _packets(layout: FileLayout, runs: Sequence[Asked]) -> dict[str, Any]:
