@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -287,3 +289,23 @@ def test_two_commands_do_not_undo_at_once(tmp_path: Path) -> None:
         assert len(list(folder.iterdir())) == 2
     undo(pending.file)
     assert list(folder.iterdir()) == []
+
+
+def test_a_socket_is_removed_once_nobody_listens_on_it(journal: Journal, tmp_path: Path) -> None:
+    gone, kept = tmp_path / "gone", tmp_path / "kept"
+    with socket.socket(socket.AF_UNIX) as dying, socket.socket(socket.AF_UNIX) as living:
+        for listening, path in ((dying, gone), (living, kept)):
+            listening.bind(str(path))
+            listening.listen()
+        last_thread = threading.Timer(0.5, dying.close)
+        last_thread.start()
+        assert journal.undo(journal.begin("remove_sockets", paths=[str(gone)])).done
+        last_thread.join()
+        assert not gone.exists()
+        entry = journal.begin("remove_sockets", paths=[str(kept)])
+        result = journal.undo(entry)
+        assert not result.done
+        assert "still listened on" in result.text
+        assert kept.exists()
+    assert journal.undo(entry).done
+    assert not kept.exists()
