@@ -111,10 +111,14 @@ def _remove_file(args: Args, same_boot: bool) -> str:
 
 def _is_listened_on(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
+        # One who listens and never answers is not waited for.
+        probe.setblocking(False)
         try:
             probe.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
+        except BlockingIOError:
+            return True
     return True
 
 
@@ -129,7 +133,7 @@ def _remove_sockets(args: Args, same_boot: bool) -> str:
         while _is_listened_on(path):
             if time.monotonic() > deadline:
                 raise HeadraceError(f"{name} is still listened on")
-            time.sleep(0.02)
+            time.sleep(0.1)
         path.unlink(missing_ok=True)
         removed.append(path.name)
     return f"removed {', '.join(removed)}" if removed else "not there"
