@@ -149,6 +149,10 @@ class Workload(ABC):
         """Name of the target that its data set lies on, when that is not the one under test."""
         return None
 
+    def reads_source(self) -> bool:
+        """Whether jobs read their data set where it lies on `source`, so that waiting for it is waiting for that storage."""
+        return False
+
     def target_bytes(self, slots_max: int) -> int:
         """Bytes that it takes on the target: data set and everything it writes, for `plan` and the free-space check."""
         return 0

@@ -153,6 +153,11 @@ class Stage(Replay):
         return self.options.source
 
     @override
+    def reads_source(self) -> bool:
+        """When nothing is staged."""
+        return self.options.input == "remote"
+
+    @override
     def check(self) -> list[Problem]:
         """What the inner workload lacks, and a `job` at all."""
         inner = self.inner

@@ -202,8 +202,7 @@ def _run(
                 # Only what was written: a rule about a field that is given must not fire for its default.
                 options=resolved.workload_options.model_dump(mode="json", exclude_unset=True),
                 slots=slots,
-                # Input that is read or staged from elsewhere is waited for as that is.
-                network=stage.location.network or stage.holding(workload).location.network,
+                network=(stage.holding(workload) if workload.reads_source() else stage).location.network,
                 make_input=_Inputs(
                     stage,
                     workload,
