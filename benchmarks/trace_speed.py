@@ -51,10 +51,10 @@ def lengthen(place: Path) -> tuple[list[Path], int]:
     return files, repeats * sum(len(part) for part in parts)
 
 
-def cpu_s(argv: list[str]) -> tuple[float, str]:
-    """CPU seconds of a program and what it said."""
+def cpu_s(argv: list[str], place: Path) -> tuple[float, str]:
+    """CPU seconds of a program and what it said. It runs in `place`, where btt leaves files of its own."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=place).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, said
 
@@ -67,19 +67,19 @@ def main() -> None:
         place = Path(made)
         files, events = lengthen(place)
         print(f"{events:,} events, {sum(file.stat().st_size for file in files) / 1e6:.0f} MB")
-        ours = min(cpu_s([str(own), *map(str, files)])[0] for _ in range(3))
+        ours = min(cpu_s([str(own), *map(str, files)], place)[0] for _ in range(3))
         print(
             f"headrace, summed up   {events / ours / 1e6:7.2f} M events per CPU second (wanted: at least 20)"
         )
-        tiles = min(cpu_s([str(own), "--tiles", *map(str, files)])[0] for _ in range(3))
+        tiles = min(cpu_s([str(own), "--tiles", *map(str, files)], place)[0] for _ in range(3))
         print(f"headrace, pictures    {events / tiles / 1e6:7.2f} M events per CPU second")
         if shutil.which("blkparse") is None or shutil.which("btt") is None:
             print("blkparse and btt are not installed (apt-get install blktrace)")
             sys.exit(3)
         merged = place / "merged"
-        parse_s, _ = cpu_s(["blkparse", "-q", "-O", "-i", str(place / "long")])
-        cpu_s(["blkparse", "-q", "-O", "-i", str(place / "long"), "-d", str(merged)])
-        btt_s, _ = cpu_s(["btt", "-i", str(merged), "-o", str(place / "btt")])
+        parse_s, _ = cpu_s(["blkparse", "-q", "-O", "-i", str(place / "long")], place)
+        cpu_s(["blkparse", "-q", "-O", "-i", str(place / "long"), "-d", str(merged)], place)
+        btt_s, _ = cpu_s(["btt", "-i", str(merged), "-o", str(place / "btt")], place)
         for name, spent_s in (("blkparse", parse_s), ("btt", btt_s)):
             print(
                 f"{name:20}  {events / spent_s / 1e6:7.2f} M events per CPU second; ours {spent_s / ours:.1f} times as fast"

@@ -14,6 +14,7 @@ pub const VERSIONS: &str = "7, 8";
 /// The version that is written.
 const WRITTEN: u32 = 7;
 const WRITTEN_BYTES: usize = 48;
+const WIDE_BYTES: usize = 64;
 
 /// Categories, above the lower 16 bits of `action`.
 const READ: u64 = 1 << 16;
@@ -36,7 +37,7 @@ const NOTE_TIME: u64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     pub version: u32,
-    swapped: bool,
+    pub swapped: bool,
 }
 
 /// What a record says.
@@ -70,6 +71,10 @@ impl Form {
         matches!(self.version, 7 | 8)
     }
 
+    pub fn is_wide(self) -> bool {
+        self.version == 8
+    }
+
     /// The first four bytes of each record.
     pub fn magic(self) -> [u8; 4] {
         let value = MAGIC | self.version;
@@ -81,14 +86,16 @@ impl Form {
     }
 
     /// Bytes of a record before its payload.
+    #[inline(always)]
     pub fn bytes(self) -> usize {
-        if self.version == 8 {
-            64
+        if self.is_wide() {
+            WIDE_BYTES
         } else {
-            48
+            WRITTEN_BYTES
         }
     }
 
+    #[inline(always)]
     fn u32_at(self, record: &[u8], at: usize) -> u32 {
         let value = u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
         if self.swapped {
@@ -98,6 +105,7 @@ impl Form {
         }
     }
 
+    #[inline(always)]
     fn u64_at(self, record: &[u8], at: usize) -> u64 {
         let (low, high) = (self.u32_at(record, at), self.u32_at(record, at + 4));
         if self.swapped {
@@ -108,16 +116,17 @@ impl Form {
     }
 
     /// Bytes of the payload behind a record.
+    #[inline(always)]
     pub fn payload(self, record: &[u8]) -> usize {
-        let at = if self.version == 8 { 50 } else { 46 };
+        let at = if self.is_wide() { 50 } else { 46 };
         let value = [record[at], record[at + 1]];
         usize::from(if self.swapped { u16::from_be_bytes(value) } else { u16::from_le_bytes(value) })
     }
 
-    /// Takes a whole record (of `bytes()`) apart.
-    #[inline]
-    pub fn said(self, record: &[u8]) -> Said {
-        let (action, pid, device) = if self.version == 8 {
+    /// Takes a whole record (of `bytes()`) apart; `WIDE`: of version 8.
+    #[inline(always)]
+    pub fn said<const WIDE: bool>(self, record: &[u8]) -> Said {
+        let (action, pid, device) = if WIDE {
             (self.u64_at(record, 32), self.u32_at(record, 28), self.u32_at(record, 40))
         } else {
             (u64::from(self.u32_at(record, 28)), self.u32_at(record, 32), self.u32_at(record, 36))

@@ -98,7 +98,17 @@ impl Cpu {
     fn refill(&mut self, names: &mut Names, damages: &mut Damages) {
         self.events.clear();
         self.next = 0;
-        let (form, magic, length) = (self.form, self.form.magic(), self.form.bytes());
+        if self.form.is_wide() {
+            self.decode::<true>(names, damages);
+        } else {
+            self.decode::<false>(names, damages);
+        }
+    }
+
+    /// One loop for each version: which it is costs nothing a record.
+    fn decode<const WIDE: bool>(&mut self, names: &mut Names, damages: &mut Damages) {
+        let form = Form { version: if WIDE { 8 } else { 7 }, ..self.form };
+        let (magic, length) = (form.magic(), form.bytes());
         while self.events.len() < BATCH {
             let bytes = &self.buffer[self.begin..self.end];
             if bytes.len() < length {
@@ -125,7 +135,7 @@ impl Cpu {
                 self.cut(damages);
                 return;
             }
-            match form.said(record) {
+            match form.said::<WIDE>(record) {
                 Said::Event(event) => {
                     // Interrupts come between the reading of the clock and the record: a record may be older than the one before.
                     self.events.push(event);
