@@ -21,11 +21,11 @@ drives = { here = "samsung-870-evo-1tb" }
 [workload.scan]
 kind = "scan"
 data = { events = 20_000, files = 1 }
-[workload.read]
-kind = "sequential"
-file_size = "8 MiB"
+[workload.search]
+kind = "analysis"
+data = { events = 20_000, files = 1 }
 [factors]
-workload = ["scan", "read"]
+workload = ["scan", "search"]
 [run]
 cache = "warm"
 shortest = 0
@@ -48,7 +48,7 @@ def test_a_study_measured_and_simulated_is_laid_side_by_side(house: House) -> No
     found = house.run("compare", "measured", "simulated", "--model", "--json")
     assert found.returncode == 0, found.stderr
     cells = json.loads(found.stdout)["cells"]
-    assert {cell["workload"] for cell in cells} == {"scan", "read"}
+    assert {cell["workload"] for cell in cells} == {"scan", "search"}
     for cell in cells:
         assert cell["provenance"] == "measured" and cell["real_s"] > 0 and cell["simulated_s"] > 0
         assert cell["error"] == pytest.approx(cell["simulated_s"] / cell["real_s"] - 1)
