@@ -74,7 +74,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.heavy if kind in ("s3", "hdfs") else ()) for kind in REFUSED],
+)
 def test_an_address_that_refuses(kind: str, tmp_path: Path) -> None:
     options, wanted = REFUSED[kind]
     code, said = said_of(

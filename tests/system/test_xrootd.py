@@ -267,6 +267,7 @@ shortest = 0
 """
 
 
+@pytest.mark.heavy
 def test_what_every_reader_reads_comes_over_the_wire(tmp_path: Path) -> None:
     pytest.importorskip("ROOT")
     (tmp_path / "study.toml").write_text(READERS)
