@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 STUDY = """
@@ -134,3 +135,50 @@ def test_reproduce_prints_the_promised_json(tmp_path: Path) -> None:
 def test_an_unknown_study_is_one_message(tmp_path: Path) -> None:
     done = headrace("reproduce", "prof-ssd", code=2, cwd=tmp_path)
     assert 'did you mean "proof-ssd"' in done.stderr.replace("\n", " ")
+
+
+SWEEP = """
+headrace = 1
+title = "A sweep"
+
+[target.local]
+kind = "block"
+drive = "wd-wd3200bekt"
+
+[workload.tau]
+kind = "replay"
+profile = "cms-tau-analysis-sample"
+
+[factors]
+drive = ["wd-wd3200bekt", "seagate-st3750640ns", "samsung-pm9a3-3.84tb"]
+filesystem = ["ext3", "ext4", "xfs"]
+scheduler = ["noop", "deadline", "cfq", "kyber", "bfq"]
+slots = [1, 2, 4, 8]
+
+[plan]
+repeats = { min = 1 }
+"""
+
+
+def test_a_sweep_killed_in_the_middle_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    headrace("simulate", "sweep.toml", "--results", "whole", cwd=tmp_path)
+    whole = digests(tmp_path / "whole")
+    command = ["simulate", "sweep.toml", "--results", "killed"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from headrace.cli import main; main()", *command],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    trials = tmp_path / "killed" / "trials"
+    deadline = time.monotonic() + 120
+    while not trials.is_dir() or sum(1 for _ in trials.iterdir()) < 20:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    assert 20 <= sum(1 for trial in trials.iterdir() if (trial / "trial.json").exists()) < 180
+    headrace("resume", "killed", cwd=tmp_path)
+    assert digests(tmp_path / "killed") == whole
+    assert sum(name.endswith("trial.json") for name in whole) == 180
