@@ -13,30 +13,41 @@ use serde::Serialize;
 use crate::clock::{monotonic_ns, Alarm};
 use crate::engine::Engine;
 use crate::fuse::TRANSFER_BYTES;
-use crate::pacer::{Floor, Service};
+use crate::pacer::{Floor, Service, Way, QUICK_NS, SLOW_NS};
 
 const SMALL: usize = 4096;
-/// The pace at which the floor is measured, where the drive has none of its own: a CPU that has slept longer
-/// wakes later.
-const PACE_NS: Nanos = 200_000;
-/// Within these.
-const PACES_NS: (Nanos, Nanos) = (50_000, 200_000);
+/// The pace at which the floor is measured, within these: what the drive takes for a request at queue depth 1.
+const PACES_NS: (Nanos, Nanos) = (50_000, QUICK_NS);
 /// So often what was found is subtracted and what is left over is found.
-const PASSES: usize = 3;
+const PASSES: usize = 2;
 const LARGE_DELAY_NS: Nanos = 2_000_000;
 /// Times of a round; the quietest of the rounds counts.
 const SMALL_TIMES: usize = 50;
+const SLOW_TIMES: usize = 15;
 const LARGE_TIMES: usize = 11;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 
 /// What was found, nanoseconds: medians of the quietest round, for what other work on the machine adds is no floor.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
-    pub request_ns: Nanos,
-    pub write_request_ns: Nanos,
+    /// Of 4 KiB.
+    pub read: Way,
+    pub write: Way,
     pub read_ns_per_mib: Nanos,
     pub write_ns_per_mib: Nanos,
     pub wake_ns: Nanos,
+}
+
+impl From<Measured> for Floor {
+    fn from(found: Measured) -> Self {
+        let per_byte = |per_mib: Nanos| per_mib as f64 / f64::from(TRANSFER_BYTES);
+        Floor {
+            read: found.read,
+            write: found.write,
+            read_ns_per_byte: per_byte(found.read_ns_per_mib),
+            write_ns_per_byte: per_byte(found.write_ns_per_mib),
+        }
+    }
 }
 
 /// How much later than asked a sleeping thread of ours wakes, at the median.
@@ -115,10 +126,47 @@ impl Drop for Device {
     }
 }
 
+/// What is left of a 4 KiB transfer's time when the service takes `pace`.
+fn way(engine: &Engine, device: &Device, write: bool, pace: Nanos, times: usize) -> io::Result<Nanos> {
+    engine.with_pacer(|pacer, _| pacer.replace(Service::Fixed(pace)));
+    device.median(write, SMALL, times)?; // warms up
+    let mut found = 0;
+    for _ in 0..PASSES {
+        let both = Way { quick_ns: found, slow_ns: found };
+        engine.with_pacer(|pacer, _| pacer.set_floor(Floor { read: both, write: both, ..Floor::default() }));
+        found = (found + device.time(write, SMALL, times)?).saturating_sub(pace);
+    }
+    engine.with_pacer(|pacer, _| pacer.set_floor(Floor::default()));
+    Ok(found)
+}
+
+fn find(engine: &Engine, device: &Device, pace: Nanos, slow: bool, wake_ns: Nanos) -> io::Result<Measured> {
+    let both_ways = |write| {
+        let quick_ns = way(engine, device, write, pace, SMALL_TIMES)?;
+        let slow_ns = if slow { way(engine, device, write, SLOW_NS, SLOW_TIMES)? } else { quick_ns };
+        Ok::<_, io::Error>(Way { quick_ns, slow_ns })
+    };
+    let (read, write) = (both_ways(false)?, both_ways(true)?);
+    engine.with_pacer(|pacer, _| pacer.replace(Service::Fixed(LARGE_DELAY_NS)));
+    // Zeroes: the device holds nothing afterwards either. To the copy it makes no difference.
+    let copy = |write, way: Way| {
+        let took = device.time(write, TRANSFER_BYTES as usize, LARGE_TIMES)?;
+        Ok::<_, io::Error>(took.saturating_sub(LARGE_DELAY_NS + way.slow_ns))
+    };
+    Ok(Measured {
+        read,
+        write,
+        read_ns_per_mib: copy(false, read)?,
+        write_ns_per_mib: copy(true, write)?,
+        wake_ns,
+    })
+}
+
 /// Measures the floor through the block device at `path`, which nobody else uses yet and which holds nothing,
-/// and has the engine subtract it. `pace` is what the drive takes for a request at queue depth 1.
-pub fn measure(engine: &Engine, path: &Path, pace: Option<Nanos>) -> io::Result<Measured> {
-    let pace = pace.unwrap_or(PACE_NS).clamp(PACES_NS.0, PACES_NS.1);
+/// and has the engine subtract it. `pace` is what the drive takes for its quickest request at queue depth 1; `slow`
+/// says that others take milliseconds.
+pub fn measure(engine: &Engine, path: &Path, pace: Option<Nanos>, slow: bool) -> io::Result<Measured> {
+    let pace = pace.unwrap_or(QUICK_NS).clamp(PACES_NS.0, PACES_NS.1);
     let wake_ns = wake_lateness_at_priority()?;
     engine.set_lead(wake_ns);
     let device = Device::open(path)?;
@@ -126,42 +174,11 @@ pub fn measure(engine: &Engine, path: &Path, pace: Option<Nanos>) -> io::Result<
         pacer.set_floor(Floor::default());
         pacer.replace(Service::Fixed(pace))
     });
-    let measured = (|| {
-        device.median(false, SMALL, SMALL_TIMES)?; // warms up
-        let [request_ns, write_request_ns] = [false, true].map(|write| {
-            let mut floor = 0;
-            for _ in 0..PASSES {
-                let of_both = Floor { request_ns: floor, write_request_ns: floor, ..Floor::default() };
-                engine.with_pacer(|pacer, _| pacer.set_floor(of_both));
-                floor = (floor + device.time(write, SMALL, SMALL_TIMES)?).saturating_sub(pace);
-            }
-            Ok::<_, io::Error>(floor)
-        });
-        let (request_ns, write_request_ns) = (request_ns?, write_request_ns?);
-        engine.with_pacer(|pacer, _| pacer.set_floor(Floor::default()));
-        engine.with_pacer(|pacer, _| pacer.replace(Service::Fixed(LARGE_DELAY_NS)));
-        // Zeroes: the device holds nothing afterwards either. To the copy it makes no difference.
-        let large = TRANSFER_BYTES as usize;
-        let read = device.time(false, large, LARGE_TIMES)?;
-        let write = device.time(true, large, LARGE_TIMES)?;
-        let copy = |took: Nanos, floor| took.saturating_sub(LARGE_DELAY_NS + floor);
-        Ok::<_, io::Error>(Measured {
-            request_ns,
-            write_request_ns,
-            read_ns_per_mib: copy(read, request_ns),
-            write_ns_per_mib: copy(write, write_request_ns),
-            wake_ns,
-        })
-    })();
+    let measured = find(engine, &device, pace, slow, wake_ns);
     engine.with_pacer(|pacer, _| {
         pacer.replace(drive);
-        if let Ok(found) = &measured {
-            pacer.set_floor(Floor {
-                request_ns: found.request_ns,
-                write_request_ns: found.write_request_ns,
-                read_ns_per_byte: found.read_ns_per_mib as f64 / f64::from(TRANSFER_BYTES),
-                write_ns_per_byte: found.write_ns_per_mib as f64 / f64::from(TRANSFER_BYTES),
-            });
+        if let Ok(found) = measured {
+            pacer.set_floor(found.into());
         }
     });
     engine.reset();

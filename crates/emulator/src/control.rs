@@ -76,7 +76,7 @@ impl Control {
         let engine = &self.engine;
         match ask {
             Ask::Calibrate { device, pace_ns } => {
-                let found = calibration::measure(engine, &device, pace_ns)
+                let found = calibration::measure(engine, &device, pace_ns, self.config.rotational())
                     .map_err(|error| format!("the floor cannot be measured: {error}"))?;
                 *self.floor.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
                 Ok(json!(found))

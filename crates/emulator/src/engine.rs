@@ -26,7 +26,7 @@ const SETTLE_WRITES: usize = 1 << 15;
 const SLACK_NS: Nanos = 500;
 /// How early the timer wakes, to spin the rest: what waking takes on this machine, within these.
 const LEAST_LEAD_NS: Nanos = 2_000;
-const MOST_LEAD_NS: Nanos = 50_000;
+const MOST_LEAD_NS: Nanos = 100_000;
 const LEAD_STEP_NS: Nanos = 100;
 /// Answers that are due so close to each other go out together: a sleep and a wake between two of them would
 /// take longer, and the CPU that jobs need.

@@ -11,6 +11,7 @@ use headrace_model::faults::FaultSpec;
 use headrace_model::spec::SpecError;
 use headrace_model::storage::{Drives, Storage};
 use headrace_model::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
+use serde::Serialize;
 
 /// One model request has at most this many sectors.
 const MOST_SECTORS: u64 = u32::MAX as u64 & !7;
@@ -21,25 +22,57 @@ const AHEAD_NS: Nanos = 2_000_000;
 /// So long before its time an end is asked for.
 const EARLY_NS: Nanos = 1_000_000;
 
-/// What the way between the application and the model takes besides the model: subtracted from every answer.
+/// What a request takes besides the model: the kernel's way in and out, and the wake of who waits. That one is
+/// longer the longer the CPU has slept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Way {
+    /// After a service of `QUICK_NS` or less.
+    pub quick_ns: Nanos,
+    /// After one of `SLOW_NS` or more.
+    pub slow_ns: Nanos,
+}
+
+pub const QUICK_NS: Nanos = 200_000;
+pub const SLOW_NS: Nanos = 5_000_000;
+
+impl Way {
+    /// After a service of this length; in between by its logarithm.
+    fn after(&self, service: Nanos) -> Nanos {
+        let (quick, slow) = (self.quick_ns as f64, self.slow_ns as f64);
+        let part = (service.max(1) as f64 / QUICK_NS as f64).ln() / (SLOW_NS as f64 / QUICK_NS as f64).ln();
+        (quick + (slow - quick) * part.clamp(0.0, 1.0)) as Nanos
+    }
+
+    fn least(&self) -> Nanos {
+        self.quick_ns.min(self.slow_ns)
+    }
+}
+
+/// What the way between the application and the model takes: subtracted from every answer. The data of a
+/// write comes in with the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Floor {
-    pub request_ns: Nanos,
-    /// Instead of it for a write, whose data comes in with the request.
-    pub write_request_ns: Nanos,
+    pub read: Way,
+    pub write: Way,
     pub read_ns_per_byte: f64,
     pub write_ns_per_byte: f64,
 }
 
 impl Floor {
+    /// Of a request that the model serves for `service`.
     #[inline]
-    pub fn of(&self, op: Op, bytes: u64) -> Nanos {
-        let (request_ns, per_byte) = match op {
-            Op::Read => (self.request_ns, self.read_ns_per_byte),
-            Op::Write => (self.write_request_ns, self.write_ns_per_byte),
-            _ => (self.request_ns, 0.0),
+    pub fn of(&self, op: Op, bytes: u64, service: Nanos) -> Nanos {
+        let (way, per_byte) = match op {
+            Op::Read => (&self.read, self.read_ns_per_byte),
+            Op::Write => (&self.write, self.write_ns_per_byte),
+            _ => (&self.read, 0.0),
         };
-        request_ns + (bytes as f64 * per_byte) as Nanos
+        way.after(service) + (bytes as f64 * per_byte) as Nanos
+    }
+
+    /// Of the quickest.
+    fn least(&self) -> Nanos {
+        self.read.least().min(self.write.least())
     }
 }
 
@@ -199,7 +232,8 @@ impl Pacer {
     fn ended(&mut self, index: usize, end: Nanos) {
         let flight = &mut self.flights[index];
         flight.end = end;
-        let at = end.saturating_sub(self.floor.of(flight.op, flight.bytes));
+        let service = end.saturating_sub(flight.submitted);
+        let at = end.saturating_sub(self.floor.of(flight.op, flight.bytes, service));
         self.sequence += 1;
         self.due.push(Reverse(Waiting { at, sequence: self.sequence, flight: index }));
     }
@@ -207,8 +241,7 @@ impl Pacer {
     /// A RAID cannot say what is certain: the end of one drive's part may start another's. It is woken a floor
     /// before its time instead, and what comes in meanwhile counts as that much later.
     fn raid_ahead(&self, storage: &Storage) -> Option<Nanos> {
-        matches!(storage.drives, Drives::Raid(_))
-            .then_some(self.floor.request_ns.min(self.floor.write_request_ns))
+        matches!(storage.drives, Drives::Raid(_)).then_some(self.floor.least())
     }
 
     /// Learns from the model what ends soon.

@@ -1,6 +1,6 @@
 //! The pacer: what it says is due is what the simulator says, however late it is asked.
 
-use headrace_emulator::pacer::{Floor, Pacer, Service};
+use headrace_emulator::pacer::{Floor, Pacer, Service, Way};
 use headrace_model::spec::StorageSpec;
 use headrace_model::storage::Storage;
 use headrace_model::stream::Stream;
@@ -101,7 +101,9 @@ proptest! {
     /// With a floor, answers leave that much earlier, and the model still says when requests end.
     #[test]
     fn the_floor_is_subtracted(seed in any::<u64>(), floor_us in 1..80u64) {
-        let floor = Floor { request_ns: floor_us * 1000, write_request_ns: floor_us * 700, read_ns_per_byte: 0.1, write_ns_per_byte: 0.2 };
+        let way = |us: u64| Way { quick_ns: us * 700, slow_ns: us * 1000 };
+        let floor =
+            Floor { read: way(floor_us), write: way(floor_us / 2), read_ns_per_byte: 0.1, write_ns_per_byte: 0.2 };
         let mut pacer = Pacer::new(Service::Drive(Box::new(storage(SSD, false, 1))));
         pacer.set_floor(floor);
         let mut chance = Stream::new(seed, "places");
@@ -124,7 +126,7 @@ proptest! {
             }
             let (at, due) = answered.unwrap();
             prop_assert_eq!(due.end, out[0].time);
-            prop_assert_eq!(due.at, due.end.saturating_sub(floor.of(op, sectors * SECTOR_BYTES)));
+            prop_assert_eq!(due.at, due.end.saturating_sub(floor.of(op, sectors * SECTOR_BYTES, due.end - due.submitted)));
             prop_assert_eq!(at, due.at.max(now));
             now = due.end;
         }

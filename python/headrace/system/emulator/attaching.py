@@ -162,9 +162,10 @@ def _calibrate(control: Path, name: str, storage: dict[str, Any]) -> int:
     for attempt in range(8):
         time.sleep(0.1 * attempt)
         found = ask(control, "calibrate", device=f"/dev/{name}", pace_ns=pace_ns, timeout_s=20.0)
-        reason = refusal(storage, floor_ns=int(found["request_ns"])) if storage else None
+        floor_ns = int(found["read"]["quick_ns"])
+        reason = refusal(storage, floor_ns=floor_ns) if storage else None
         if reason is None:
-            return int(found["request_ns"])
+            return floor_ns
     raise HeadraceError(reason or "")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from headrace.units import format_bytes
@@ -14,13 +13,22 @@ _LATE_SHARE_MOST = 0.01
 
 
 @dataclass(frozen=True)
-class Floor:
-    """What the way through the kernel takes besides the drive, measured when it was attached; subtracted from every answer."""
+class Way:
+    """What a 4 KiB request at queue depth 1 takes besides the drive: the median of the quietest round, for what other work on
+    the machine adds is no floor. A CPU that has slept longer wakes later."""
 
-    request_ns: int
-    """A 4 KiB read at queue depth 1: the median of the quietest round, for what other work on the machine adds is no floor."""
-    write_request_ns: int
-    """The same of a write."""
+    quick_ns: int
+    """After a service of 0.2 ms or less."""
+    slow_ns: int
+    """After one of 5 ms or more; the same for an SSD."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What the way through the kernel takes, measured when the drive was attached; subtracted from every answer."""
+
+    read: Way
+    write: Way
     read_ns_per_mib: int
     write_ns_per_mib: int
     wake_ns: int
@@ -136,7 +144,11 @@ class Report:
             "lateness_ns": Lateness(**said["lateness_ns"]),
             "floor_ns": None
             if floor is None
-            else Floor(*(floor[field.name] for field in dataclass_fields(Floor))),
+            else Floor(
+                read=Way(**floor["read"]),
+                write=Way(**floor["write"]),
+                **{name: floor[name] for name in ("read_ns_per_mib", "write_ns_per_mib", "wake_ns")},
+            ),
             "faults_fired": tuple(said["faults_fired"]),
             "lacking": tuple(said["lacking"]),
         }
