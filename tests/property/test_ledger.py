@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.probes.ledger import ended_descendants, share_out
+from headrace.probes.ledger import ended_descendants, of_processes, share_out
+from headrace.system.accounting import Times, possible
 from headrace.system.taskstats import TaskDelays
 
 SECONDS = st.floats(0, 1000)
@@ -63,3 +64,53 @@ def test_asynchronous_waits_count_beyond_what_cpu_and_run_queue_explain() -> Non
     shares = share_out(10, 1, 1, 0.5, 9.5, network=False, block_counted=True)
     assert shares.wait_block_s == 7.5
     assert shares.other_s == 0.5
+
+
+LIVES = st.integers(0, 10**12)
+
+
+@given(run=LIVES, wait=LIVES, block=st.integers(0, 10**14), lived=LIVES)
+def test_no_thread_is_believed_to_wait_longer_than_it_slept(
+    run: int, wait: int, block: int, lived: int
+) -> None:
+    true, believed = possible(Times(run, wait, block), lived)
+    assert (true.run_ns, true.wait_cpu_ns) == (run, wait)
+    assert 0 <= true.wait_block_ns <= block
+    assert true.wait_block_ns + run + wait <= max(lived, run + wait)
+    if believed and block + run + wait <= lived:
+        assert true.wait_block_ns == block
+    if block > lived + 10**9:
+        assert (true.wait_block_ns, believed) == (0, False)
+
+
+def thread_of(process: int, *, block_ns: int, lived_ns: int, pid: int | None = None) -> TaskDelays:
+    return TaskDelays(
+        pid=pid or process,
+        process=process,
+        parent=1,
+        run_ns=0,
+        wait_cpu_ns=0,
+        wait_block_ns=block_ns,
+        peak_rss_bytes=0,
+        lived_ns=lived_ns,
+    )
+
+
+def test_each_process_is_bounded_by_the_lives_of_its_own_threads() -> None:
+    """One lives through the job, one began before it and ended in it with two threads, one lived in it."""
+    wall_ns = 1000
+    through = thread_of(1, block_ns=700, lived_ns=0)
+    before = {1: thread_of(1, block_ns=200, lived_ns=0), 2: thread_of(2, block_ns=5000, lived_ns=0)}
+    ended = [
+        thread_of(2, block_ns=5100, lived_ns=9000),
+        thread_of(2, pid=21, block_ns=100, lived_ns=400),
+        thread_of(3, block_ns=50, lived_ns=60),
+        thread_of(1, pid=11, block_ns=30, lived_ns=300),
+    ]
+    family = ended_descendants(1, [1, 2], [1], ended)
+    counted = of_processes(before, {1: (through, 3)}, family, ended, wall_ns)
+    assert counted == {
+        1: (Times(0, 0, 500), 4 * wall_ns),
+        2: (Times(0, 0, 200), wall_ns + 400),
+        3: (Times(0, 0, 50), 60),
+    }

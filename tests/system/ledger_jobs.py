@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import random
 import subprocess
@@ -50,6 +51,18 @@ def read_scattered(path: str, reads: int, size_bytes: int) -> float:
     return inside
 
 
+def read_direct(path: str, wall_s: float) -> float:
+    """Reads 4 KiB pieces past the page cache, here and there, for so long; seconds inside read calls."""
+    chosen, inside, end = random.Random(os.getpid()), 0.0, time.monotonic() + wall_s
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    pieces, piece = os.fstat(handle).st_size // 4096, mmap.mmap(-1, 4096)
+    while (before := time.monotonic()) < end:
+        os.preadv(handle, [piece], chosen.randrange(pieces) * 4096)
+        inside += time.monotonic() - before
+    os.close(handle)
+    return inside
+
+
 def in_thread(work: object, *arguments: object) -> float:
     """Does it in a thread that has ended before the ledger is read; what it returned."""
     results: list[float] = []
@@ -77,6 +90,8 @@ def main() -> None:
             inside = read_cached(arguments[0], float(arguments[1]))
         case "scattered" | "scattered-network":
             inside = read_scattered(arguments[0], int(arguments[1]), int(arguments[2]))
+        case "direct":
+            inside = read_direct(arguments[0], float(arguments[1]))
         case "scattered-thread":
             inside = in_thread(read_scattered, arguments[0], int(arguments[1]), int(arguments[2]))
         case "children":

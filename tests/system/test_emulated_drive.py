@@ -92,15 +92,28 @@ def test_its_queue_is_the_drives(attach: Attach) -> None:
     assert block_queue.read_number(ssd.name, "read_ahead_kb") == 64
 
 
+DEFAULTS = ("none", 128, "100", "0")
+"""Of a loop device that nobody has changed: scheduler, depth, share of dirty pages, whether that is strict."""
+
+
+def settings_of(disk: Path) -> tuple[str, int, str, str]:
+    bdi = disk / "bdi"
+    return (
+        block_queue.read_scheduler(disk.name),
+        block_queue.read_depth(disk.name),
+        (bdi / "max_ratio").read_text().strip(),
+        (bdi / "strict_limit").read_text().strip(),
+    )
+
+
 def test_a_queue_is_put_back(attach: Attach, journal: Journal) -> None:
     """Also the true depth, which a loop device keeps when it is attached to something else."""
+    before = {disk.name: settings_of(disk) for disk in Path("/sys/block").glob("loop*")}
     device = attach(DISK)
-    name = device.name
+    disk = Path("/sys/block") / device.name
+    assert settings_of(disk) != DEFAULTS
     device.detach()
-    assert block_queue.read_scheduler(name) == "none"
-    assert block_queue.read_depth(name) == block_queue.deepest(name) == 128
-    assert (Path("/sys/block") / name / "bdi" / "max_ratio").read_text().strip() == "100"
-    assert (Path("/sys/block") / name / "bdi" / "strict_limit").read_text().strip() == "0"
+    assert settings_of(disk) == before.get(disk.name, DEFAULTS)
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 JOBS = Path(__file__).with_name("ledger_jobs.py")
+PACKAGE = str(Path(__file__).parents[2] / "python")
 DELAYACCT = Path("/proc/sys/kernel/task_delayacct")
 WAITS = ("on_cpu_s", "wait_cpu_s", "wait_block_s", "wait_network_s", "other_s")
 
@@ -36,11 +37,10 @@ def start(
     if cpu is not None:
         command += ["taskset", "-c", str(cpu)]
     command += [sys.executable, str(JOBS), *arguments]
-    package = str(Path(__file__).parents[2] / "python")
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": package, **variables},
+        env={**os.environ, "PYTHONPATH": PACKAGE, **variables},
         start_new_session=True,
     )
 
@@ -156,6 +156,27 @@ class TestWithDelayAccounting:
         row = run("scattered-network", device, "100", str(64 << 20), **variables)
         assert share(row, "wait_network_s") > 0.8
         assert row["wait_block_s"] == 0
+
+    def test_jobs_that_share_a_core_wait_no_longer_than_they_slept(self, tmp_path: Path) -> None:
+        """Where the kernel itself counts more than there was time for (`system.accounting.possible`)."""
+        data = tmp_path / "data"
+        data.write_bytes(os.urandom(16 << 20))
+        # One session, so that its jobs take turns on the core.
+        four = 'for each in 1 2 3 4; do "$@" & done; wait'
+        job = ["taskset", "-c", "1", sys.executable, str(JOBS), "direct", str(data), "1.5"]
+        rows = subprocess.run(
+            ["sh", "-c", four, "sh", *job],
+            env={**os.environ, "PYTHONPATH": PACKAGE},
+            start_new_session=True,
+            check=True,
+            capture_output=True,
+            timeout=60,
+        ).stdout.splitlines()
+        assert len(rows) == 4
+        for row in map(json.loads, rows):
+            assert row["residue_s"] < 0.02 * row["wall_s"]
+            assert share(row, "wait_cpu_s") > 0.1
+            assert share(row, "wait_block_s") > 0.1
 
     def test_a_thread_that_has_ended_is_counted(self, slow_device: tuple[str, dict[str, str]]) -> None:
         device, variables = slow_device

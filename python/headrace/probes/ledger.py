@@ -21,7 +21,7 @@ import contextlib
 import os
 import resource
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,7 +33,9 @@ from headrace.system.accounting import (
     io_counts,
     own_pressure,
     peak_rss_bytes,
+    possible,
     reset_peak_rss,
+    thread_count,
     thread_times,
 )
 from headrace.system.children import polled_times
@@ -67,7 +69,8 @@ class LedgerRow:
     other_s: float
     residue_s: float
     ledger_source: str
-    """How waits were had: one of the four ways above, `+lost` when the kernel dropped news of ended children."""
+    """How waits were had: one of the four ways above, `+lost` when the kernel dropped news of ended children, `+read-calls`
+    when its count of block I/O could not be true (`system.accounting.possible`) and the time in read calls stands for it."""
     bytes_served: int
     """Returned by read calls or, when that is more (mapped files), brought in from devices."""
     bytes_device: int
@@ -120,6 +123,8 @@ class _Reading:
     """This process's living threads, where taskstats cannot be had."""
     processes: dict[int, TaskDelays]
     """This process and its living descendants, from taskstats."""
+    living_threads: dict[int, int]
+    """How many of each of these processes."""
     polled: Times
     pressure_ns: tuple[int, int]
     io: IoCounts
@@ -169,7 +174,7 @@ class LedgerMeter:
         ended, complete = self._taskstats.ended() if self._taskstats is not None else ([], True)
         family = ended_descendants(os.getpid(), start.processes.keys(), now.processes.keys(), ended)
 
-        spent = self._spent(start, now, family)
+        spent, believed = self._spent(start, now, family, ended, wall_ns)
         children_cpu_s = _cpu_s(now.children) - _cpu_s(start.children)
         shares = share_out(
             wall_ns / 1e9,
@@ -179,7 +184,9 @@ class LedgerMeter:
             spent.wait_block_ns / 1e9,
             read_wait_s,
             network=self._network,
-            block_counted=(self._delays_counted or self._pressure is not None) and not asynchronous,
+            block_counted=(self._delays_counted or self._pressure is not None)
+            and believed
+            and not asynchronous,
         )
         moved = now.io - start.io
         peaks = [thread.peak_rss_bytes for thread in family]
@@ -190,7 +197,7 @@ class LedgerMeter:
             user_s=now.own.ru_utime - start.own.ru_utime + now.children.ru_utime - start.children.ru_utime,
             system_s=now.own.ru_stime - start.own.ru_stime + now.children.ru_stime - start.children.ru_stime,
             **asdict(shares),
-            ledger_source=self.source if complete else f"{self.source}+lost",
+            ledger_source=self.source + ("" if complete else "+lost") + ("" if believed else "+read-calls"),
             bytes_served=max(moved.read_bytes, moved.read_chars),
             bytes_device=moved.read_bytes,
             peak_rss_bytes=max(peak_rss_bytes(os.getpid()), *peaks, 0),
@@ -215,6 +222,7 @@ class LedgerMeter:
         return _Reading(
             threads=thread_times(me) if self._taskstats is None else {},
             processes=processes,
+            living_threads={pid: thread_count(pid) for pid in processes},
             polled=polled_times(),
             pressure_ns=self._pressure.read_ns() if self._pressure is not None else (0, 0),
             io=sum((io_counts(pid) for pid in below), io_counts(me)),
@@ -222,22 +230,60 @@ class LedgerMeter:
             children=resource.getrusage(resource.RUSAGE_CHILDREN),
         )
 
-    def _spent(self, start: _Reading, now: _Reading, family: list[TaskDelays]) -> Times:
-        """Waits of this process, and CPU time and waits of all below it, between two readings."""
+    def _spent(
+        self, start: _Reading, now: _Reading, family: list[TaskDelays], ended: list[TaskDelays], wall_ns: int
+    ) -> tuple[Times, bool]:
+        """Waits of this process, and CPU time and waits of all below it, between two readings; whether to believe them."""
         if self._taskstats is not None:
-            spent = sum((_times(thread) for thread in family), _living(now) - _living(start))
+            living = {pid: (delays, now.living_threads.get(pid, 0)) for pid, delays in now.processes.items()}
+            parts = of_processes(start.processes, living, family, ended, wall_ns)
+            spent = Times()
         else:
             spent = now.polled - start.polled
-            for thread, times in now.threads.items():
-                grown = times - start.threads.get(thread, Times())
-                spent += Times(0, grown.wait_cpu_ns, grown.wait_block_ns)
+            parts = {
+                thread: (times - start.threads.get(thread, Times()), wall_ns)
+                for thread, times in now.threads.items()
+            }
+        # This process's own CPU time comes from its clock, which is exact; the kernel's counts lag by up to a tick.
+        clocked = {os.getpid()} if self._taskstats is not None else parts.keys()
+        believed = True
+        for pid, (times, lived_ns) in parts.items():
+            true, all_of_it = possible(times, lived_ns)
+            spent += Times(0 if pid in clocked else true.run_ns, true.wait_cpu_ns, true.wait_block_ns)
+            believed &= all_of_it
         if self._pressure is not None:
             # PSI also knows of threads and children that ended; it counts time, not threads, so it is a least value.
             cpu_ns, io_ns = (
                 after - before for after, before in zip(now.pressure_ns, start.pressure_ns, strict=True)
             )
             spent = Times(spent.run_ns, max(spent.wait_cpu_ns, cpu_ns), io_ns)
-        return spent
+        return spent, believed
+
+
+def of_processes(
+    before: Mapping[int, TaskDelays],
+    now: Mapping[int, tuple[TaskDelays, int]],
+    family: Iterable[TaskDelays],
+    ended: Iterable[TaskDelays],
+    wall_ns: int,
+) -> dict[int, tuple[Times, int]]:
+    """What each process ran and waited during a job, and how long its threads lived in it together, ns; pure.
+
+    `before` and `now`: the living processes when the job began and ended, `now` with the number of threads of each.
+    `family`: the ended threads of processes that are gone (`ended_descendants`); `ended`: all that ended.
+    """
+    counted: dict[int, tuple[Times, int]] = {}
+    for pid, (delays, threads) in now.items():
+        gone = sum(1 for thread in ended if thread.process == pid)
+        counted[pid] = (_times(delays), wall_ns * (threads + gone))
+    for thread in family:
+        process = thread.process or thread.pid
+        times, lived_ns = counted.get(process, (Times(), 0))
+        counted[process] = (times + _times(thread), lived_ns + min(thread.lived_ns, wall_ns))
+    return {
+        process: (times - _times(before[process]) if process in before else times, lived_ns)
+        for process, (times, lived_ns) in counted.items()
+    }
 
 
 def ended_descendants(
@@ -257,18 +303,6 @@ def ended_descendants(
         family |= found
         grown = bool(found)
     return [thread for thread in threads if (thread.process or thread.pid) in family]
-
-
-def _living(reading: _Reading) -> Times:
-    me = os.getpid()
-    # This process's own CPU time comes from its clock, which is exact; taskstats lags by up to a tick.
-    return sum(
-        (
-            _times(delays) if pid != me else Times(0, delays.wait_cpu_ns, delays.wait_block_ns)
-            for pid, delays in reading.processes.items()
-        ),
-        Times(),
-    )
 
 
 def _times(delays: TaskDelays) -> Times:

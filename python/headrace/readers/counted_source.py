@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import queue
 import time
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +46,7 @@ def counted_source(file: str, access: Access, counts: ReadCounts) -> type[Any]:
     return type(f"Counted{kind.__name__}", (kind,), {"counts": counts})
 
 
-class RangeSource(uproot.source.chunk.Source):
+class RangeSource(uproot.source.chunk.Source, ABC):
     """One request a range, in this thread, nothing read twice or ahead. A subclass opens the file, reads a range, and closes it."""
 
     counts: ReadCounts
@@ -55,13 +56,13 @@ class RangeSource(uproot.source.chunk.Source):
         self._file_path = file_path
         self._open()
 
+    @abstractmethod
     def _open(self) -> None:
         """Opens the file and sets `_num_bytes`; called by uproot, too, on a source that was pickled."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read(self, start: int, stop: int) -> Any:
         """These bytes as an array of uint8, told to `counts`. Raises HeadraceError when the file ends before."""
-        raise NotImplementedError
 
     def chunk(self, start: int, stop: int) -> Chunk:
         """Reads one range."""

@@ -64,6 +64,21 @@ class Times:
         )
 
 
+def possible(counted: Times, lifetimes_ns: int) -> tuple[Times, bool]:
+    """What can be true of times counted for threads that lived so long together, and whether all of it can.
+
+    Since Linux 6.12 a thread's block I/O wait can come out too long, by up to the time since the machine started: a thread
+    that blocks while it owes CPU time leaves the run queue later (sched_delayed), and `__block_task` then has
+    `delayacct_blkio_start` note the start with whoever runs (`current`), so that the thread's wait ends with an older
+    start or none (kernel/sched/sched.h, kernel/delayacct.c). A wait beyond the threads' lives says nothing, and counts 0;
+    any other is cut to the time in which they neither ran nor waited for a CPU.
+    """
+    if counted.wait_block_ns > lifetimes_ns + NS_PER_TICK:
+        return Times(counted.run_ns, counted.wait_cpu_ns, 0), False
+    asleep_ns = max(0, lifetimes_ns - counted.run_ns - counted.wait_cpu_ns)
+    return Times(counted.run_ns, counted.wait_cpu_ns, min(counted.wait_block_ns, asleep_ns)), True
+
+
 @dataclass(frozen=True)
 class IoCounts:
     """/proc/PID/io: a process, its finished threads, and its children that were waited for."""
@@ -107,6 +122,14 @@ def thread_times(pid: int) -> dict[int, Times]:
         # The name in brackets is field 2, so that field 42 is the 40th after it.
         found[int(thread)] = Times(int(run), int(wait), int(fields[39]) * NS_PER_TICK)
     return found
+
+
+def thread_count(pid: int) -> int:
+    """Living threads of a process; 0 when it is gone."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
+    except OSError:
+        return 0
 
 
 def io_counts(pid: int) -> IoCounts:

@@ -98,6 +98,8 @@ class TaskDelays:
     """Block I/O, swap-in not counted; 0 when delay accounting was off when the process started."""
     peak_rss_bytes: int
     """0 in the answer for a whole process."""
+    lived_ns: int = 0
+    """Of an exit event, to 1 us: how long the thread had existed. For a whole process, not to be used."""
 
 
 class TaskstatsSocket:
@@ -263,6 +265,7 @@ def _delays(raw: bytes) -> TaskDelays:
         wait_cpu_ns=stats.cpu_delay_total,
         wait_block_ns=stats.blkio_delay_total,
         peak_rss_bytes=stats.hiwater_rss * 1024,
+        lived_ns=stats.ac_etime * 1000,
     )
 
 

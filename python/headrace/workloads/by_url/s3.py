@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -35,19 +36,19 @@ class S3Storage(RemoteStorage):
 
     @override
     def make_directories(self, path: str) -> None:
-        raise NotImplementedError("objects have no directories")
+        raise OSError(errno.ENOTSUP, "S3 has no directories", path)
 
     @override
     def make_directory(self, path: str) -> None:
-        raise NotImplementedError("objects have no directories")
+        raise OSError(errno.ENOTSUP, "S3 has no directories", path)
 
     @override
     def remove_directory(self, path: str) -> None:
-        raise NotImplementedError("objects have no directories")
+        raise OSError(errno.ENOTSUP, "S3 has no directories", path)
 
     @override
     def rename(self, path: str, other: str) -> None:
-        raise NotImplementedError("objects cannot be renamed")
+        raise OSError(errno.ENOTSUP, "S3 has no other name for an object", path)
 
     @override
     def stat(self, path: str) -> None:
