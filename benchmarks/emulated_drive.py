@@ -1,4 +1,4 @@
-"""Is an emulated drive as fast as the simulated one? fio on the block device against `headrace drive run`, the same load.
+"""Is an emulated drive as fast as the simulated one? fio on the block device against the model, given the same requests.
 
 IOPS, p50 and p99 of response times have to lie within 4 % for disks and 15 % for SSDs. And what the emulator can do
 without a drive: 100 000 IOPS at 4 KiB, 2 GB/s at 1 MiB, 25 us at queue depth 1. A p99 is compared where at least 500
@@ -22,8 +22,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headrace.catalog import entry
-from headrace.drives import Load, run_drive
+from headrace.drives import read_trace, replay_trace
 from headrace.system import emulator
 from headrace.system.emulator import EmulatedDevice, QueueShape, Report
 from headrace.system.journal import Journal
@@ -72,14 +74,30 @@ def attached(drive: str, depth: int) -> Generator[EmulatedDevice]:
             device.detach()
 
 
-def fio(device: EmulatedDevice, point: Point, runtime_s: float) -> dict[str, Any]:
-    """Results of its only job and direction."""
+@contextmanager
+def bare_loop() -> Generator[Path]:
+    """A loop device over memory: the part of an emulated drive's way that is the kernel's alone."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.truncate(256 << 20)
+        subprocess.run(["dd", "if=/dev/zero", f"of={file.name}", "bs=1M", "count=256", "conv=notrunc"], check=True, capture_output=True)  # fmt: skip
+        argv = ["losetup", "--find", "--show", "--direct-io=on", file.name]
+        device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+        try:
+            yield Path(device)
+        finally:
+            subprocess.run(["losetup", "--detach", device], check=True)
+
+
+def fio(
+    device: Path, point: Point, runtime_s: float, size: int = SIZE, requests: Path | None = None
+) -> dict[str, Any]:
+    """Results of its only job and direction; `requests`: where to write what it asked for."""
     options = {
-        "filename": device.device,
+        "filename": device,
         "rw": point.rw,
         "bs": point.bs,
         "iodepth": point.depth,
-        "size": SIZE,
+        "size": size,
         "runtime": runtime_s,
         "ioengine": "libaio",
         "direct": 1,
@@ -89,6 +107,8 @@ def fio(device: EmulatedDevice, point: Point, runtime_s: float) -> dict[str, Any
         "percentile_list": "50:99",
         "output-format": "json",
     }
+    if requests is not None:
+        options["write_iolog"] = requests
     argv = ["fio", "--name=benchmark", *(f"--{name}={value}" for name, value in options.items())]
     said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60 + 2 * runtime_s).stdout
     return json.loads(said[said.index("{") :])["jobs"][0]["write" if "write" in point.rw else "read"]
@@ -121,23 +141,24 @@ class Row:
 
 def compare(point: Point, runtime_s: float) -> Row:
     """One row."""
-    table = entry("drives", point.drive).table
-    with attached(point.drive, int(table.get("queue_depth", 32))) as device:
-        device.reset_report()
-        got = fio(device, point, runtime_s)
-        report = device.report()
-    side = "write" if "write" in point.rw else "read"
-    # As long for an SSD, whose state changes with what is written; longer for a disk, to know its p99 well.
-    length_s = runtime_s * (1 if table["kind"] == "ssd" else 5)
-    load = Load(rw=point.rw, bs_bytes=point.bs, iodepth=point.depth, runtime_s=length_s, size_bytes=SIZE)
-    model = run_drive(table, load)[side]
+    found = entry("drives", point.drive)
+    with tempfile.TemporaryDirectory() as directory:
+        requests = Path(directory) / "requests.log"
+        with attached(point.drive, int(found.table.get("queue_depth", 32))) as device:
+            device.reset_report()
+            got = fio(device.device, point, runtime_s, requests=requests)
+            report = device.report()
+        # The same places in the same order, so that nothing but the emulator makes a difference.
+        model_ns = replay_trace(found, read_trace(requests), iodepth=point.depth)
     percentile = got["lat_ns"]["percentile"]
+    p50_ns, p99_ns = (float(value) for value in np.percentile(model_ns, (50, 99)))
     return Row(
         point,
         got["total_ios"],
-        (got["iops"], model["iops"]),
-        (percentile["50.000000"], model["latency_ns_p50"]),
-        (percentile["99.000000"], model["latency_ns_p99"]),
+        # As many in flight at any time as there may be: Little's law.
+        (got["iops"], point.depth / (float(model_ns.mean()) * 1e-9)),
+        (percentile["50.000000"], p50_ns),
+        (percentile["99.000000"], p99_ns),
         report,
     )
 
@@ -170,17 +191,26 @@ def drives(points: list[Point], runtime_s: float, rows: list[dict[str, Any]]) ->
 def undelayed(runtime_s: float, rows: list[dict[str, Any]]) -> list[str]:
     """The emulator without a drive."""
     verdicts: list[str] = []
+    least = Point("", "randread", 4096, 1)
     with attached("", 128) as device:
+        # While one is attached: CPUs then fall asleep as they do below it.
+        with bare_loop() as bare:
+            latency_ns = fio(bare, least, runtime_s, 256 << 20)["lat_ns"]["percentile"]
+        median_us, p99_us = (float(latency_ns[at]) / 1e3 for at in ("50.000000", "99.000000"))
+        print(
+            f"  bare loop device over memory, randread 4096, depth 1: p50 {median_us:.1f} us, p99 {p99_us:.1f} us"
+        )
+        rows.append({"point": asdict(least), "what": "bare loop", "p50_us": median_us, "p99_us": p99_us})
         fill(device)
         cases = [
-            (Point("", "randread", 4096, 1), "floor", 25.0, "us"),
+            (least, "floor", 25.0, "us"),
             (Point("", "randread", 4096, 32), "IOPS", 100_000.0, "/s"),
             (Point("", "randwrite", 4096, 32), "IOPS", 100_000.0, "/s"),
             (Point("", "read", 1 << 20, 8), "rate", 2.0, "GB/s"),
             (Point("", "write", 1 << 20, 8), "rate", 2.0, "GB/s"),
         ]
         for point, what, wanted, unit in cases:
-            got = fio(device, point, runtime_s)
+            got = fio(device.device, point, runtime_s)
             median_us = float(got["lat_ns"]["percentile"]["50.000000"]) / 1e3
             value = {"floor": median_us, "IOPS": float(got["iops"]), "rate": float(got["bw_bytes"]) / 1e9}[
                 what

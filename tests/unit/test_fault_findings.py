@@ -88,7 +88,14 @@ def test_what_a_fault_saw_itself_comes_first_and_one_that_never_fired_is_no_find
 
 
 def report(mean_ns: int, service_ns: float, *, rotational: bool, **more: Any) -> dict[str, Any]:
-    late = {"timed": 100, "p50": mean_ns, "p99": mean_ns, "p999": mean_ns, "max": mean_ns}
+    late = {
+        "timed": 100,
+        "mean": mean_ns,
+        "p50": 0,
+        "p99": 9 * mean_ns,
+        "p999": 10 * mean_ns,
+        "max": 11 * mean_ns,
+    }
     return {"device": "loop9", "rotational": rotational, "full": 0, "lateness_ns": late, "service_ns_mean": service_ns, **more}  # fmt: skip
 
 

@@ -29,6 +29,7 @@ impl Bound {
 pub struct Lateness {
     pub timed: u64,
     pub past_bound: u64,
+    pub mean: f64,
     pub p50: u64,
     pub p99: u64,
     pub p999: u64,
@@ -66,13 +67,14 @@ pub struct Meter {
     bound: Bound,
     late: Histogram<u64>,
     past_bound: u64,
+    late_ns: u128,
     service_ns: u128,
     woken: Histogram<u64>,
 }
 
 impl Meter {
     pub fn new(bound: Bound) -> Self {
-        Meter { bound, late: histogram(), past_bound: 0, service_ns: 0, woken: histogram() }
+        Meter { bound, late: histogram(), past_bound: 0, late_ns: 0, service_ns: 0, woken: histogram() }
     }
 
     /// An ordinary thread woke so late.
@@ -90,13 +92,18 @@ impl Meter {
         }
     }
 
-    /// The mean of what the drive took for a request.
-    pub fn service_ns_mean(&self) -> f64 {
+    /// Of all answers.
+    fn mean(&self, sum: u128) -> f64 {
         if self.late.is_empty() {
             0.0
         } else {
-            self.service_ns as f64 / self.late.len() as f64
+            sum as f64 / self.late.len() as f64
         }
+    }
+
+    /// The mean of what the drive took for a request.
+    pub fn service_ns_mean(&self) -> f64 {
+        self.mean(self.service_ns)
     }
 
     /// An answer that was due at `due` went out at `at`; the drive took `service` for it.
@@ -104,6 +111,7 @@ impl Meter {
     pub fn note(&mut self, due: Nanos, at: Nanos, service: Nanos) {
         let late = at.saturating_sub(due);
         self.late.saturating_record(late.max(1));
+        self.late_ns += u128::from(late);
         self.service_ns += u128::from(service);
         self.past_bound += u64::from(late > self.bound.allowed_ns(service));
     }
@@ -112,6 +120,7 @@ impl Meter {
         self.late.reset();
         self.woken.reset();
         self.past_bound = 0;
+        self.late_ns = 0;
         self.service_ns = 0;
     }
 
@@ -119,6 +128,7 @@ impl Meter {
         Lateness {
             timed: self.late.len(),
             past_bound: self.past_bound,
+            mean: self.mean(self.late_ns),
             p50: at(&self.late, 0.5),
             p99: at(&self.late, 0.99),
             p999: at(&self.late, 0.999),

@@ -22,11 +22,12 @@ const AHEAD_NS: Nanos = 2_000_000;
 /// So long before its time an end is asked for.
 const EARLY_NS: Nanos = 1_000_000;
 
-/// What a request takes besides the model: the kernel's way in and out, and the wake of who waits. That one is
-/// longer the longer the CPU has slept.
+/// What a request takes besides the model: the kernel's way in and out, with the wakes of threads. Both are longer
+/// the longer the CPUs have slept: the way out by the service, the way in by what came before. At queue depth 1
+/// and equal services these are the same, and so it is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Way {
-    /// After a service of `QUICK_NS` or less.
+    /// After a sleep of `QUICK_NS` or less.
     pub quick_ns: Nanos,
     /// After one of `SLOW_NS` or more.
     pub slow_ns: Nanos,
@@ -36,10 +37,10 @@ pub const QUICK_NS: Nanos = 200_000;
 pub const SLOW_NS: Nanos = 5_000_000;
 
 impl Way {
-    /// After a service of this length; in between by its logarithm.
-    fn after(&self, service: Nanos) -> Nanos {
+    /// After sleeps of this length; in between by its logarithm.
+    fn after(&self, slept: Nanos) -> Nanos {
         let (quick, slow) = (self.quick_ns as f64, self.slow_ns as f64);
-        let part = (service.max(1) as f64 / QUICK_NS as f64).ln() / (SLOW_NS as f64 / QUICK_NS as f64).ln();
+        let part = (slept.max(1) as f64 / QUICK_NS as f64).ln() / (SLOW_NS as f64 / QUICK_NS as f64).ln();
         (quick + (slow - quick) * part.clamp(0.0, 1.0)) as Nanos
     }
 
@@ -59,20 +60,51 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Of a request that the model serves for `service`.
+    /// Of a request that the model serves for `service`, and that came after `slept`.
     #[inline]
-    pub fn of(&self, op: Op, bytes: u64, service: Nanos) -> Nanos {
+    pub fn of(&self, op: Op, bytes: u64, slept: Nanos, service: Nanos) -> Nanos {
         let (way, per_byte) = match op {
             Op::Read => (&self.read, self.read_ns_per_byte),
             Op::Write => (&self.write, self.write_ns_per_byte),
             _ => (&self.read, 0.0),
         };
-        way.after(service) + (bytes as f64 * per_byte) as Nanos
+        (way.after(slept) + way.after(service)) / 2 + (bytes as f64 * per_byte) as Nanos
     }
 
     /// Of the quickest.
     fn least(&self) -> Nanos {
         self.read.least().min(self.write.least())
+    }
+}
+
+/// How long the CPUs slept before what comes now.
+#[derive(Default)]
+struct Sleep {
+    /// When something last came in or went out.
+    last: Nanos,
+    /// The last pause of more than `QUICK_NS`, and when it ended.
+    pause: Nanos,
+    ended: Nanos,
+}
+
+impl Sleep {
+    /// Something comes in or goes out.
+    fn note(&mut self, now: Nanos) {
+        let pause = now.saturating_sub(self.last);
+        if pause > QUICK_NS {
+            (self.pause, self.ended) = (pause, now);
+        }
+        self.last = now;
+    }
+
+    /// The pause that ends now, or has ended so lately that who was woken has only just got going.
+    fn before(&self, now: Nanos) -> Nanos {
+        let pause = now.saturating_sub(self.last);
+        if pause <= QUICK_NS && now.saturating_sub(self.ended) <= QUICK_NS {
+            self.pause
+        } else {
+            pause
+        }
     }
 }
 
@@ -104,6 +136,7 @@ struct Flight {
     op: Op,
     bytes: u64,
     submitted: Nanos,
+    slept: Nanos,
     /// Model requests that have not ended.
     parts: u32,
     status: Status,
@@ -131,6 +164,7 @@ pub struct Pacer {
     told: Nanos,
     busy: Nanos,
     busy_since: Option<Nanos>,
+    sleep: Sleep,
 }
 
 impl Pacer {
@@ -147,6 +181,7 @@ impl Pacer {
             told: 0,
             busy: 0,
             busy_since: None,
+            sleep: Sleep::default(),
         }
     }
 
@@ -189,7 +224,10 @@ impl Pacer {
     pub fn submit(&mut self, now: Nanos, tag: u64, op: Op, offset: u64, bytes: u64) {
         let submitted = self.model_time(now);
         self.busy_since.get_or_insert(now);
-        let flight = Flight { tag, op, bytes, submitted, parts: 1, status: Status::Done, end: submitted };
+        let slept = self.sleep.before(now);
+        self.sleep.note(now);
+        let flight =
+            Flight { tag, op, bytes, submitted, slept, parts: 1, status: Status::Done, end: submitted };
         let index = match self.free.pop() {
             Some(index) => {
                 self.flights[index] = flight;
@@ -233,7 +271,7 @@ impl Pacer {
         let flight = &mut self.flights[index];
         flight.end = end;
         let service = end.saturating_sub(flight.submitted);
-        let at = end.saturating_sub(self.floor.of(flight.op, flight.bytes, service));
+        let at = end.saturating_sub(self.floor.of(flight.op, flight.bytes, flight.slept, service));
         self.sequence += 1;
         self.due.push(Reverse(Waiting { at, sequence: self.sequence, flight: index }));
     }
@@ -299,6 +337,7 @@ impl Pacer {
         let Reverse(Waiting { at, flight: index, .. }) = self.due.pop()?;
         let Flight { tag, submitted, status, end, .. } = self.flights[index];
         self.free.push(index);
+        self.sleep.note(now);
         if self.in_flight() == 0 {
             self.busy += self.busy_since.take().map_or(0, |since| now.saturating_sub(since));
         }

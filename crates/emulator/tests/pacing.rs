@@ -1,6 +1,6 @@
 //! The pacer: what it says is due is what the simulator says, however late it is asked.
 
-use headrace_emulator::pacer::{Floor, Pacer, Service, Way};
+use headrace_emulator::pacer::{Floor, Pacer, Service, Way, QUICK_NS};
 use headrace_model::spec::StorageSpec;
 use headrace_model::storage::Storage;
 use headrace_model::stream::Stream;
@@ -109,9 +109,14 @@ proptest! {
         let mut chance = Stream::new(seed, "places");
         let mut model = storage(SSD, false, 1);
         let mut now = 0;
+        // When something came in or went out.
+        let mut events = vec![0];
         for tag in 0..50 {
             let (op, sector, sectors) = (if tag % 3 == 0 { Op::Write } else { Op::Read }, chance.below(1 << 20), 8u64);
             // Depth 1: the next comes when the application has seen the end, by the request's half of the floor later.
+            let mut pauses = events.windows(2).filter(|pair| pair[1] - pair[0] > QUICK_NS && now - pair[1] <= QUICK_NS);
+            let since = now - events[events.len() - 1];
+            let slept = if since > QUICK_NS { since } else { pauses.next_back().map_or(since, |pair| pair[1] - pair[0]) };
             pacer.submit(now, tag, op, sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
             model.submit(now, Request { tag, op, sector, sectors: sectors as u32, fua: false });
             let mut out = Vec::new();
@@ -126,9 +131,12 @@ proptest! {
             }
             let (at, due) = answered.unwrap();
             prop_assert_eq!(due.end, out[0].time);
-            prop_assert_eq!(due.at, due.end.saturating_sub(floor.of(op, sectors * SECTOR_BYTES, due.end - due.submitted)));
+            let floor_ns = floor.of(op, sectors * SECTOR_BYTES, slept, due.end - due.submitted);
+            prop_assert_eq!(due.at, due.end.saturating_sub(floor_ns));
             prop_assert_eq!(at, due.at.max(now));
-            now = due.end;
+            events.extend([now, at]);
+            // Some come at once, some after a while.
+            now = due.end.max(at) + if tag % 5 == 0 { chance.below(8_000_000) } else { 0 };
         }
     }
 }

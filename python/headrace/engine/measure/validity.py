@@ -156,11 +156,6 @@ def faults(injected: Sequence[dict[str, Any]]) -> list[Reason]:
     ]
 
 
-def mean_lateness_ns(late: dict[str, int]) -> float:
-    """The mean lateness of an emulated drive's answers at most, from its quantiles: each part as late as its latest."""
-    return 0.5 * late["p50"] + 0.49 * late["p99"] + 0.009 * late["p999"] + 0.001 * late["max"]
-
-
 def lateness(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
     """Emulated drives that answered too late, or refused data for want of memory, while the jobs ran."""
     found: list[Reason] = []
@@ -170,7 +165,7 @@ def lateness(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
             found.append(reason("emulator-gone", f"the emulated drive {name}: {report['error']}"))
             continue
         late = report["lateness_ns"]
-        mean_ns, service_ns = mean_lateness_ns(late), report["service_ns_mean"]
+        mean_ns, service_ns = late["mean"], report["service_ns_mean"]
         bound = LATE_SHARE[report["rotational"]]
         if mean_ns > LATE_NS and mean_ns > bound * service_ns:
             text = (

@@ -14,6 +14,7 @@ from headrace.errors import HeadraceError, MissingError, Problem
 from headrace.system import loops, mounts, processes
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.device import EmulatedDevice
+from headrace.system.emulator.idle_cpus import keep_awake
 from headrace.system.emulator.limits import data_limit, fastest_ns, memory_bytes, refusal
 from headrace.system.emulator.queue_shape import QueueShape, apply_shape, queue_shape
 from headrace.system.identity import start_ticks
@@ -132,6 +133,7 @@ def attach(
         mounts.unmount(mount, label, lazy=True, patience_s=0.0)
         journal.undo(entries[1])
         entries.extend(apply_shape(journal, name, shape))
+        entries.extend(keep_awake(journal))
         floor_ns = _calibrate(control, name, storage)
         made = EmulatedDevice(
             device=Path("/dev") / name,

@@ -43,6 +43,7 @@ class Lateness:
     """Answers that were timed."""
     past_bound: int
     """Those later than 4 % (a disk; else 20 %) of their own service time, and more than 30 us."""
+    mean: float
     p50: int
     p99: int
     p999: int
