@@ -85,7 +85,7 @@ impl Phase {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where the test directory is; the process of client 0 makes it and takes it away.
+    /// Where the test directory is; the process of client `shared_from` makes it and takes it away.
     pub directory: PathBuf,
     /// A directory of this machine that all processes share. None: this process is alone.
     #[serde(default)]
@@ -95,6 +95,9 @@ pub struct Config {
     /// Number of the first of them.
     #[serde(default)]
     pub first_client: u32,
+    /// The first of the clients that share a file system with these: it makes the directories that all of them share.
+    #[serde(default)]
+    pub shared_from: u32,
     /// Clients in all processes.
     #[serde(default)]
     pub clients_total: Option<u32>,
@@ -167,6 +170,15 @@ impl Config {
                 u64::from(self.first_client) + u64::from(self.clients) - 1
             ));
         }
+        if self.shared_from > self.first_client {
+            return fail(format!(
+                "shared_from: {} at most, the first client of this process (given {})",
+                self.first_client, self.shared_from
+            ));
+        }
+        if self.shared_from > 0 && self.stride > 0 {
+            return fail("stride: items of clients whose file system is another cannot be taken".to_string());
+        }
         if total > self.clients && self.meeting.is_none() {
             return fail("several processes need a `meeting` directory to keep in step".to_string());
         }
@@ -221,7 +233,7 @@ impl Config {
     pub fn agreement(&self) -> u64 {
         let mut same = self.clone();
         (same.clients, same.first_client, same.clients_total) = (0, 0, Some(self.total()));
-        same.meeting = None;
+        (same.meeting, same.shared_from) = (None, 0);
         same.directory = PathBuf::new(); // nodes can have it mounted at places of their own
         same.phases.sort();
         let text = serde_json::to_string(&same).unwrap_or_default();

@@ -87,7 +87,7 @@ fn client<S: Storage>(
         // SAFETY: this thread opens and closes only descriptors that it made itself.
         let _ = unsafe { unshare_unsafe(UnshareFlags::FILES) };
     }
-    let keeps_top = number == 0 && storage.has_directories();
+    let keeps_top = number == config.shared_from && storage.has_directories();
     let mut client = Client::new(config, step, storage, number);
     let mut done = Vec::with_capacity(phases.len());
     let mut tree: Option<(u32, Tree)> = None;
@@ -112,7 +112,7 @@ fn client<S: Storage>(
         step.wait(number, || step.begin(index))?;
         let outcome = if !phase.of_tree() {
             client.items(index, phase, own)
-        } else if config.unique_directories || number == 0 {
+        } else if config.unique_directories || number == config.shared_from {
             client.tree(index, phase == Phase::TreeCreation, own)
         } else {
             Ok(client.idle())

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from headrace import workloads as workload_room
 from headrace.errors import Problem
 from headrace.plan.trial import Plan, Trial
 from headrace.records.store import ResultStore
 from headrace.registry import parts
 from headrace.study.model import Study
+from headrace.study.resolve import Resolved
 
 
 class Observer(Protocol):
@@ -82,4 +84,21 @@ def base_record(run: Run, trial: Trial, engine: str, environment: dict[str, Any]
         "engine": engine,
         "levels": trial.levels,
         "environment": environment,
+    }
+
+
+def parts_of(trial: Trial, resolved: Resolved) -> dict[str, dict[str, Any]]:
+    """The fields `target` and `workload` of trial.json."""
+    return {
+        "target": {
+            "name": trial.target,
+            "kind": resolved.target_kind,
+            "options": resolved.target_options.model_dump(mode="json"),
+        },
+        "workload": {
+            "name": trial.workload,
+            "kind": resolved.workload_kind,
+            "options": resolved.workload_options.model_dump(mode="json"),
+            "loads_storage": workload_room.kinds()[resolved.workload_kind].loads_storage,
+        },
     }

@@ -38,7 +38,7 @@ class RaidFault(DriveFault):
         return super().check_on(target, options)
 
     def strike(self, location: Location, journal: Journal) -> None:
-        if len(location.emulated) != 1:
+        if any(len(devices) != 1 for devices in location.emulated_by_node):
             raise UnsupportedLevelError(f"{self.kind}: the target is no RAID of the model's")
         super().strike(location, journal)
 

@@ -30,7 +30,7 @@ class DiskFull(InjectedFault):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._journal: Journal | None = None
-        self._entry: Entry | None = None
+        self._entries: list[Entry] = []
 
     def check(self) -> list[Problem]:
         return []
@@ -39,11 +39,13 @@ class DiskFull(InjectedFault):
         if location.directory is None:
             raise UnsupportedLevelError(f"disk-full: {location.url} is no directory")
         self._journal = journal
-        self._entry = fill(journal, location.directory, self.options.free)
+        places = location.node_directories if location.own_drives else (location.directory,)
+        for place in places:
+            self._entries.append(fill(journal, place, self.options.free))
         self.fired += 1
 
     def lift(self) -> None:
-        if self._entry is not None and self._journal is not None:
-            self._journal.undo(self._entry)
-            self._entry = None
+        if self._entries and self._journal is not None:
+            while self._entries:
+                self._journal.undo(self._entries.pop())
             os.sync()  # the space is free only once its release is on disk

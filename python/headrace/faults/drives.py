@@ -105,18 +105,22 @@ class DriveFault(InjectedFault):
             self._struck.append((device, device.inject(spec)))
 
     def _devices(self, location: Location) -> list[tuple[Any, int | None]]:
-        """The emulated devices that it strikes, each with the number of the drive within it. Raises UnsupportedLevelError."""
-        devices = location.emulated
-        if not devices:
+        """The emulated devices that it strikes, on every node alike, each with the number of the drive within it. Raises
+        UnsupportedLevelError."""
+        if not location.emulated:
             raise UnsupportedLevelError(
                 f"{self.kind}: {location.directory or location.url} lies on no emulated drive"
             )
         drive = getattr(self.options, "drive", None)
-        if len(devices) == 1:
-            return [(devices[0], drive)]
-        # A RAID of the kernel's: each drive is a device of its own.
-        chosen = devices if drive is None else devices[drive : drive + 1]
-        return [(device, None) for device in chosen]
+        struck: list[tuple[Any, int | None]] = []
+        for devices in location.emulated_by_node:
+            if len(devices) == 1:
+                struck.append((devices[0], drive))
+                continue
+            # A RAID of the kernel's: each drive is a device of its own.
+            chosen = devices if drive is None else devices[drive : drive + 1]
+            struck += [(device, None) for device in chosen]
+        return struck
 
     def lift(self) -> None:
         while self._struck:

@@ -18,6 +18,7 @@ from headrace.plan.trial import Plan, Trial
 from headrace.study import resolve
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved
+from headrace.targets.own_drives import on_nodes
 from headrace.units import format_bytes_per_s
 from headrace.workloads import Workload
 
@@ -113,7 +114,8 @@ def _most_slots(study: Study, plan: Plan) -> dict[str, int]:
 
 def _memory_bytes(trial: Trial, resolved: Resolved) -> int:
     """Memory that the target's emulated drives take when the study is measured."""
-    return target_room.kinds()[resolved.target_kind](trial.target, resolved.target_options).memory_bytes()
+    target = target_room.kinds()[resolved.target_kind](trial.target, resolved.target_options)
+    return on_nodes(target, resolved.run.nodes).memory_bytes()
 
 
 def _jobs_s(resolved: Resolved, job_bytes: float, cores: int) -> float:

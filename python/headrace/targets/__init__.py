@@ -51,6 +51,8 @@ class Location:
     """Facts for the record: mount source and options, filesystem, device stack, server, free bytes."""
     node_directories: tuple[Path, ...] = ()
     """The directory as each node that runs jobs has it mounted, by the node's number; empty when all reach it as `directory`."""
+    own_drives: bool = False
+    """True when each of `node_directories` is a file system of its own, on a drive of the node: what its jobs read has to be put there."""
     interfaces: tuple[Interface, ...] = ()
     """Network interfaces that carry its data."""
     servers: Mapping[str, Server] = field(default_factory=dict[str, Server])
@@ -67,6 +69,13 @@ class Location:
     look_again: Callable[[], str] | None = None
     """Takes the file system down as a crash would leave it, checks it, and brings it back; says what the check found. Raises
     HeadraceError when it is beyond repair."""
+
+    @property
+    def emulated_by_node(self) -> tuple[tuple[EmulatedDevice, ...], ...]:
+        """The emulated drives, those of each node by themselves where each has its own."""
+        nodes = len(self.node_directories) if self.own_drives else 1
+        each = len(self.emulated) // nodes
+        return tuple(self.emulated[number * each : (number + 1) * each] for number in range(nodes))
 
     def on_node(self, number: int) -> Path | None:
         """The directory on a node that runs jobs."""
@@ -162,6 +171,10 @@ class Target(ABC):
     def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
         """The nodes of its servers in that cluster, besides those that run jobs; `site` is the study's Site or None."""
         return ()
+
+    def on_own_drive(self, number: int) -> Target | None:
+        """The same storage on a drive of node `number`'s own, when a study has several nodes built; None for one that they share."""
+        return None
 
     @abstractmethod
     def free_bytes(self) -> int | None:

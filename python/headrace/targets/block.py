@@ -253,6 +253,16 @@ class BlockTarget(Target):
             return "RAID over a device or image of one's own is not available; assemble it and name the array as device"
         return filesystems.why_not(self.options.filesystem)
 
+    def on_own_drive(self, number: int) -> Target | None:
+        """An image or emulated drive a node; a device of the user's is one."""
+        options = self.options
+        if options.device is not None or number == 0:
+            return self if options.device is None else None
+        if options.image is not None:
+            image = Path(options.image)
+            options = options.model_copy(update={"image": str(image.with_stem(f"{image.stem}-{number}"))})
+        return BlockTarget(f"{self.name}-{number}", options)
+
     def free_bytes(self) -> int | None:
         size = self._size()
         if size is None:

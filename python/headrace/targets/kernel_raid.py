@@ -104,6 +104,10 @@ class KernelRaid(Target):
             return f"RAID {self.options.level} without one of its drives holds nothing"
         return filesystems.why_not("btrfs")
 
+    def on_own_drive(self, number: int) -> Target | None:
+        """An array of images a node."""
+        return self if number == 0 else KernelRaid(f"{self.name}-{number}", self.options)
+
     def free_bytes(self) -> int | None:
         drives, level = self.options.drives, self.options.level
         data = {0: drives, 1: drives / 2, 5: drives - 1, 6: drives - 2, 10: drives / 2}[level]

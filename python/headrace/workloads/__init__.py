@@ -63,6 +63,9 @@ class JobInput:
     the trial's jobs."""
     node: int = 0
     """Number of the node that it runs on."""
+    first_here: int = 0
+    """Number of the first of the jobs that share the file system of `directory`: of this node's first, where each node has a drive of its
+    own."""
     meeting: Path | None = None
     """A directory of this machine, empty when the trial begins and removed after it, that its jobs share: where they can keep in step."""
 
@@ -123,6 +126,9 @@ class Workload(ABC):
     """How its slots can be filled: `files`, `packets`."""
     reads_urls: ClassVar[bool] = False
     """True when it can run on a target that is reached by URL alone."""
+    loads_storage: ClassVar[bool] = False
+    """True when its jobs are there to load the storage and compute nothing: their efficiency says nothing, and the answer is their own
+    rate and how it grows with clients, never slots fed. In the record."""
     bound_by_storage: ClassVar[bool] = False
     """True when it exists to measure the storage itself: a trial whose clients' CPU was the limit is then invalid."""
 
@@ -136,6 +142,10 @@ class Workload(ABC):
 
     def why_not_by_url(self, url_prefix: str) -> str | None:
         """Why these options cannot be had on storage whose URLs begin so (`hdfs://`), or None; asked where `reads_urls`."""
+        return None
+
+    def why_not_on_own_drives(self) -> str | None:
+        """Why these options cannot be had where each of several nodes has a file system of its own, or None."""
         return None
 
     def check_room(self, directory: Path, slots: int) -> None:

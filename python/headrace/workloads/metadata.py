@@ -136,6 +136,7 @@ class Metadata(Workload):
     kind: ClassVar[str] = "metadata"
     Options: ClassVar[type[WorkloadOptions]] = MetadataOptions
     reads_urls: ClassVar[bool] = True
+    loads_storage: ClassVar[bool] = True
 
     options: MetadataOptions
 
@@ -194,6 +195,13 @@ class Metadata(Workload):
     def why_not_by_url(self, url_prefix: str) -> str | None:
         """A bucket has neither directories nor other names."""
         return None if kind_of(url_prefix).has_directories else self._why_no_directories()
+
+    @override
+    def why_not_on_own_drives(self) -> str | None:
+        """Items of another node's clients lie on its drive."""
+        if self.options.stride:
+            return f"stride = {self.options.stride}: items of clients on another node lie on that node's own drive"
+        return None
 
     def _why_no_directories(self) -> str | None:
         if self.options.of == "files":
@@ -282,6 +290,8 @@ class Metadata(Workload):
             "meeting": None if job.meeting is None else str(job.meeting.absolute()),
             "clients": options.clients,
             "first_client": job.job * options.clients,
+            # Where each node has a drive of its own, its first client makes the directories there.
+            **({"shared_from": job.first_here * options.clients} if job.first_here else {}),
             "clients_total": job.jobs * options.clients,
             "items": options.items,
             "depth": options.depth,

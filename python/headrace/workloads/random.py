@@ -70,6 +70,7 @@ class Random(Workload):
 
     kind: ClassVar[str] = "random"
     Options: ClassVar[type[WorkloadOptions]] = RandomOptions
+    loads_storage: ClassVar[bool] = True
     bound_by_storage: ClassVar[bool] = True
 
     options: RandomOptions

@@ -71,6 +71,7 @@ class Sequential(Workload):
     kind: ClassVar[str] = "sequential"
     Options: ClassVar[type[WorkloadOptions]] = SequentialOptions
     reads_urls: ClassVar[bool] = True
+    loads_storage: ClassVar[bool] = True
     bound_by_storage: ClassVar[bool] = True
 
     options: SequentialOptions

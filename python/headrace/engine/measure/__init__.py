@@ -19,7 +19,8 @@ from headrace.engine import Engine, Run, base_record
 from headrace.engine.measure import sources
 from headrace.engine.measure.nodes import built
 from headrace.engine.measure.nursery import Nursery
-from headrace.engine.measure.trials import Stage, run_trial
+from headrace.engine.measure.stage import Stage
+from headrace.engine.measure.trials import run_trial
 from headrace.engine.repeating import Repeating
 from headrace.errors import HeadraceError, InterruptedRunError, Problem, UnsupportedLevelError
 from headrace.plan.trial import Plan, Trial
@@ -31,6 +32,7 @@ from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 from headrace.system.silent_mounts import let_go_when_stopped
 from headrace.targets import TargetContext
+from headrace.targets.own_drives import on_nodes
 
 
 class Measure(Engine):
@@ -45,9 +47,10 @@ class Measure(Engine):
         seen_workloads: set[str] = set()
         for trial in plan.trials:
             resolved = resolve(study, trial.target, trial.workload, trial.levels)
-            if (key := f"{trial.target} {resolved.target_options!r}") not in seen_targets:
+            nodes = resolved.run.nodes
+            if (key := f"{trial.target} {nodes} {resolved.target_options!r}") not in seen_targets:
                 seen_targets.add(key)
-                problems += _target(trial.target, resolved).check(forced_devices)
+                problems += _target(trial.target, resolved, nodes).check(forced_devices)
             if (key := f"{trial.workload} {resolved.workload_options!r}") not in seen_workloads:
                 seen_workloads.add(key)
                 workload = workload_room.kinds()[resolved.workload_kind](
@@ -118,8 +121,8 @@ class Measure(Engine):
                 nursery.close()
 
 
-def _target(name: str, resolved: Resolved) -> target_room.Target:
-    return target_room.kinds()[resolved.target_kind](name, resolved.target_options)
+def _target(name: str, resolved: Resolved, nodes: int) -> target_room.Target:
+    return on_nodes(target_room.kinds()[resolved.target_kind](name, resolved.target_options), nodes)
 
 
 def _why_not_by_url(name: str, resolved: Resolved, url_prefix: str) -> str | None:
@@ -148,8 +151,8 @@ def _whole_plot(
 ) -> None:
     """One coming-to-be of a target and its trials."""
     first = resolve(run.study, trials[0].target, trials[0].workload, trials[0].levels)
-    target = _target(trials[0].target, first)
     count = max(resolve(run.study, trial.target, trial.workload, trial.levels).run.nodes for trial in trials)
+    target = _target(trials[0].target, first, count)
     why_not = target.unsupported()
     if why_not is not None:
         for trial in trials:

@@ -22,11 +22,24 @@ OURS = ".headrace"
 _CHUNK_BYTES = 8 << 20
 
 
+def share_of(count: int, node: int, nodes: int) -> list[int]:
+    """The numbers of `count` files that node `node` of `nodes` has on its own drive: dealt out in turn, one at least."""
+    return list(range(node, count, nodes)) or [node % count]
+
+
 def dataset_files(
-    spec: DatasetSpec, cache_dir: Path, directory: Path, say: Callable[[str], None], stop: threading.Event
+    spec: DatasetSpec,
+    cache_dir: Path,
+    directory: Path,
+    say: Callable[[str], None],
+    stop: threading.Event,
+    share: tuple[int, int] = (0, 1),
 ) -> tuple[list[Path], list[int]]:
-    """The data set's files on the target and the events in each. Raises HeadraceError when there is no space."""
-    made, events = made_dataset(spec, cache_dir, say, stop)
+    """The data set's files on the target and the events in each; `share`: (node, nodes) where only a node's part is wanted. Raises
+    HeadraceError when there is no space."""
+    whole, events = made_dataset(spec, cache_dir, say, stop)
+    numbers = share_of(len(whole), *share)
+    made, events = [whole[number] for number in numbers], [events[number] for number in numbers]
     place = directory / OURS / "datasets" / spec.key
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -15,14 +15,13 @@ from headrace import probes as probe_room
 from headrace import workloads as workload_room
 from headrace.datasets import DatasetSpec
 from headrace.datasets.writing.events_file import cluster_events
-from headrace.engine import Run, base_record
+from headrace.engine import base_record, parts_of
 from headrace.engine.measure import validity
 from headrace.engine.measure.crew import Crew, CrewResult, CrewTask, JobEnd
-from headrace.engine.measure.nodes import Nodes
-from headrace.engine.measure.nursery import Nursery
+from headrace.engine.measure.inputs import Inputs, lay_out, moved
 from headrace.engine.measure.packets import Packetiser
-from headrace.engine.measure.placing import OURS, dataset_files, made_dataset
-from headrace.engine.measure.sources import Source
+from headrace.engine.measure.placing import OURS
+from headrace.engine.measure.stage import Stage
 from headrace.engine.measure.striking import Striking
 from headrace.engine.measure.watching import Watching, emulator_reports, with_service
 from headrace.errors import HeadraceError, UnsupportedLevelError
@@ -36,33 +35,8 @@ from headrace.study.resolve import Resolved
 from headrace.system import page_cache
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
-from headrace.targets import Held, Location, Setting, Target, TargetContext
-from headrace.workloads import JobInput, Workload
-
-
-@dataclass
-class Stage:
-    """What the trials of one whole plot share."""
-
-    run: Run
-    target: Target
-    context: TargetContext
-    location: Location
-    nursery: Nursery
-    environment: dict[str, Any]
-    slots_max: int
-    work_dir: Path
-    nodes: Nodes
-    held: dict[str, Held] = field(default_factory=dict[str, Held])
-    """Files of the data set of a target that is reached by URL, by URL."""
-    put: dict[tuple[str, ...], list[Held]] = field(default_factory=dict[tuple[str, ...], list[Held]])
-    """What was put on such targets since they came to be, by target, folder and files."""
-    sources: dict[str, Source] = field(default_factory=dict[str, Source])
-    """Targets that hold the data sets of workloads instead, by name."""
-
-    def holding(self, workload: Workload) -> Source:
-        """The target that holds a workload's data set, and where."""
-        return self.sources.get(workload.source() or "") or Source(self.target, self.location)
+from headrace.targets import Location, Setting
+from headrace.workloads import Workload
 
 
 @dataclass
@@ -105,16 +79,7 @@ def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRec
         "provenance": stage.location.provenance,
         "status": status,
         "cause": cause,
-        "target": {
-            "name": trial.target,
-            "kind": resolved.target_kind,
-            "options": resolved.target_options.model_dump(mode="json"),
-        },
-        "workload": {
-            "name": trial.workload,
-            "kind": resolved.workload_kind,
-            "options": resolved.workload_options.model_dump(mode="json"),
-        },
+        **parts_of(trial, resolved),
         "run": resolved.run.model_dump(mode="json"),
         "started_utc": started.isoformat(timespec="milliseconds"),
         "duration_s": time.monotonic() - begin,
@@ -141,12 +106,18 @@ def _run(
     run, observer = resolved.run, stage.run.observer
     directory = stage.location.directory
     scratch_root = (directory or stage.work_dir) / OURS / "scratch"
-    shutil.rmtree(scratch_root, ignore_errors=True)
-    scratch_root.mkdir(parents=True)
+    scratch_roots = [scratch_root]
+    if stage.location.own_drives:
+        if run.nodes > 1 and (why_not := workload.why_not_on_own_drives()):
+            raise UnsupportedLevelError(f"workload {workload.name}: {why_not}")
+        scratch_roots = [here / OURS / "scratch" for here in stage.location.node_directories]
+    for each in scratch_roots:
+        shutil.rmtree(each, ignore_errors=True)
+        each.mkdir(parents=True)
     meeting = stage.work_dir / "meeting"
     shutil.rmtree(meeting, ignore_errors=True)
     meeting.mkdir(parents=True)
-    files, events = _files(stage, resolved, workload, trial, directory)
+    laid = lay_out(stage, resolved, workload, trial, directory)
     # Jobs that read a data set write beside it at most (a skim's output), on the node's own disk.
     by_url = directory is None and workload.dataset(stage.slots_max) is None
     folder = f"{OURS}/jobs-{trial.id}-{os.urandom(3).hex()}" if by_url else None
@@ -159,14 +130,14 @@ def _run(
     limits = _memory_limits(stage, run)
     watching = Watching(_probes(run), run.series_interval)
     striking = Striking(resolved.faults, stage.location, stage.context.journal)
-    packets = _packetiser(stage, run, files, events, workload.dataset(stage.slots_max))
+    packets = _packetiser(stage, run, laid.files, laid.events, workload.dataset(stage.slots_max))
     watched = False
     slots = run.slots * run.nodes
     try:
         if run.cache == "cold":
             stage.target.drop_caches(stage.context)
         resident = _prepare_cache(
-            run.cache, [Path(file) for file in files if "://" not in file], stage.location, observer
+            run.cache, [Path(file) for file in laid.everywhere if "://" not in file], stage.location, observer
         )
         observer.trial_started(trial, 0 if run.load == "sustained" else slots)
 
@@ -203,10 +174,10 @@ def _run(
                 options=resolved.workload_options.model_dump(mode="json", exclude_unset=True),
                 slots=slots,
                 network=(stage.holding(workload) if workload.reads_source() else stage).location.network,
-                make_input=_Inputs(
+                make_input=Inputs(
                     stage,
                     workload,
-                    tuple(files),
+                    laid,
                     scratch_root,
                     meeting,
                     None if folder is None else f"{stage.location.url}/{folder}",
@@ -224,7 +195,7 @@ def _run(
                 adopt=adopt,
                 environment={**stage.holding(workload).location.environment, **stage.location.environment},
                 home=lambda slot: stage.nodes.name(slot // run.slots),
-                here=lambda file, slot: _moved(file, directory, stage.location.on_node(slot // run.slots)),
+                here=lambda file, slot: moved(file, directory, stage.location.on_node(slot // run.slots)),
                 namespace=lambda slot: stage.nodes.namespace(slot // run.slots),
                 out_of_memory=lambda: sum(limit.killed() for limit in limits) + stage.nodes.out_of_memory(),
                 released=released,
@@ -241,7 +212,8 @@ def _run(
         injected = striking.finish()
         for limit in limits:
             limit.close()
-        shutil.rmtree(scratch_root, ignore_errors=True)
+        for each in scratch_roots:
+            shutil.rmtree(each, ignore_errors=True)
         shutil.rmtree(meeting, ignore_errors=True)
         if folder is not None:
             _clear(stage, folder)
@@ -274,41 +246,6 @@ def _memory_limits(stage: Stage, run: RunOptions) -> list[MemoryLimit]:
     return made
 
 
-def _files(
-    stage: Stage, resolved: Resolved, workload: Workload, trial: Trial, directory: Path | None
-) -> tuple[list[str], list[int]]:
-    """The files that jobs read, on the target, and the events in each (none known for files that are no data set)."""
-    spec = workload.dataset(stage.slots_max)
-    say, stop = stage.run.observer.phase, stage.run.stop
-    holding = stage.holding(workload)
-    if spec is not None:
-        directory = holding.location.directory
-    run = resolved.run
-    slots = run.slots * run.nodes
-    if spec is None:
-        say(f"laying out files for {trial.workload}")
-    if directory is None:
-        if spec is not None:
-            made, events = made_dataset(spec, stage.run.cache_dir, say, stop)
-            folder = f"datasets/{spec.key}"
-        else:
-            made = [Path(file) for file in workload.lay_out(stage.work_dir / "laid-out", slots, trial.seed)]
-            events, folder = [], "laid-out"
-        held = stage.put.get(key := (holding.target.name, folder, *map(str, made)), [])
-        if made and not held:
-            with stage.nodes.links_open():
-                held = holding.target.upload(made, f"{OURS}/{folder}", stage.context, say)
-            stage.put[key] = held
-        stage.held = {each.url: each for each in held}
-        return list(stage.held), events
-    with stage.nodes.links_open():
-        if spec is not None:
-            paths, events = dataset_files(spec, stage.run.cache_dir, directory, say, stop)
-            return [str(path) for path in paths], events
-        workload.check_room(directory / OURS, slots)
-        return workload.lay_out(directory / OURS, slots, trial.seed), []
-
-
 def _packetiser(
     stage: Stage, run: RunOptions, files: list[str], events: list[int], spec: DatasetSpec | None
 ) -> Packetiser | None:
@@ -326,53 +263,6 @@ def _packetiser(
         servers=[each.server for each in held] if held else None,
         local={each.url: str(each.local) for each in held or [] if each.local is not None},
     )
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """What each job is given, with the paths that its node has."""
-
-    stage: Stage
-    workload: Workload
-    files: tuple[str, ...]
-    scratch_root: Path
-    meeting: Path
-    url: str | None
-    slots_per_node: int
-    slots: int
-    seed: int
-    keep: Path
-    packets: bool
-
-    def __call__(self, job: int, slot: int) -> JobInput:
-        location = self.stage.location
-        own = self.scratch_root / f"job-{job:04d}"
-        own.mkdir()
-        given = () if self.packets or not self.files else self.workload.cut(list(self.files), job, self.slots)
-        node = slot // self.slots_per_node
-        here = location.on_node(node)
-        holding = self.stage.holding(self.workload).location
-        return JobInput(
-            files=tuple(_moved(file, holding.directory, holding.on_node(node)) for file in given),
-            directory=here,
-            scratch=Path(_moved(str(own), location.directory, here)),
-            slot=slot,
-            slots=self.slots,
-            seed=self.seed + job,
-            keep=self.keep,
-            job=job,
-            jobs=self.slots,
-            node=node,
-            meeting=self.meeting,
-            url=None if self.url is None else f"{self.url}/{own.name}",
-        )
-
-
-def _moved(file: str, first: Path | None, here: Path | None) -> str:
-    """A path on the first node's mount, as another node has it."""
-    if first is None or here is None or here == first or not Path(file).is_relative_to(first):
-        return file
-    return str(here / Path(file).relative_to(first))
 
 
 def _prepare_cache(wanted: str, files: list[Path], location: Location, observer: Any) -> int | None:

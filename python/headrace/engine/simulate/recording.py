@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.engine import Run, base_record
+from headrace.engine import Run, base_record, parts_of
 from headrace.engine.simulate.faults import fired
 from headrace.plan.trial import Trial
 from headrace.study.resolve import Resolved
@@ -117,8 +117,7 @@ def record_values(
         "provenance": "simulated",
         "status": "done" if ends else "failed",
         "cause": None if ends else (outcome["broken_off"] or "no job ended"),
-        "target": _part(trial.target, resolved.target_kind, resolved.target_options),
-        "workload": _part(trial.workload, resolved.workload_kind, resolved.workload_options),
+        **parts_of(trial, resolved),
         "run": resolved.run.model_dump(mode="json"),
         "started_utc": None,
         "duration_s": end_s,
@@ -150,10 +149,6 @@ def record_values(
         "faults": injected,
         "clock": {},
     }
-
-
-def _part(name: str, kind: str, options: Any) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "options": options.model_dump(mode="json")}
 
 
 def _device(outcome: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,121 @@
+"""Targets: a local storage on several nodes of a site that is built here: each node has a file system of its own on a drive of its own.
+
+Not a kind: whoever builds nodes asks `on_nodes` for what stands on all of them. One setting stands for all nodes, and holds when it holds
+on each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from typing_extensions import override
+
+from headrace.errors import HeadraceError, Problem
+from headrace.targets import Location, Setting, Target, TargetContext
+
+
+def on_nodes(target: Target, count: int) -> Target:
+    """The target as `count` nodes have it: itself when they all reach one storage, or when there is one node."""
+    each = [target.on_own_drive(number) for number in range(count)] if count > 1 else []
+    own = [one for one in each if one is not None]
+    return OwnDrives(target, own) if own and len(own) == count else target
+
+
+class OwnDrives(Target):
+    """One target a node, as one."""
+
+    def __init__(self, target: Target, each: Sequence[Target]) -> None:
+        super().__init__(target.name, target.options)
+        self._each = tuple(each)
+
+    @override
+    def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        problems: dict[str, Problem] = {}
+        for one in self._each:
+            for problem in one.check(forced_devices):
+                problems.setdefault(problem.what, problem)
+        return list(problems.values())
+
+    @override
+    def unsupported(self) -> str | None:
+        return self._each[0].unsupported()
+
+    @override
+    def free_bytes(self) -> int | None:
+        return self._each[0].free_bytes()
+
+    @override
+    def memory_bytes(self) -> int:
+        return sum(one.memory_bytes() for one in self._each)
+
+    @override
+    def prepare(self, context: TargetContext) -> Location:
+        made: list[Location] = []
+        try:
+            for number, one in enumerate(self._each):
+                try:
+                    made.append(one.prepare(context))
+                except HeadraceError as error:
+                    error.message = f"node {number}: {error.message}"
+                    raise
+        except BaseException:
+            self.release(context)
+            raise
+        first = made[0]
+        directories = tuple(location.directory for location in made if location.directory is not None)
+        return replace(
+            first,
+            node_directories=directories,
+            own_drives=True,
+            device_names=tuple(name for location in made for name in location.device_names),
+            description={**first.description, "nodes": [dict(location.description) for location in made]},
+            emulated=tuple(device for location in made for device in location.emulated),
+            look_again=_look_again([location.look_again for location in made]),
+        )
+
+    @override
+    def apply(self, options: Any, context: TargetContext) -> list[Setting]:
+        found = [one.apply(options, context) for one in self._each]
+        return [
+            next((setting for setting in settings if not setting.applied), settings[0])
+            for settings in zip(*found, strict=True)
+        ]
+
+    @override
+    def read_settings(self) -> dict[str, Any]:
+        first, *others = [one.read_settings() for one in self._each]
+        return {
+            name: value
+            if all(other.get(name) == value for other in others)
+            else ", ".join(f"node {at}: {each.get(name)}" for at, each in enumerate([first, *others]))
+            for name, value in first.items()
+        }
+
+    @override
+    def drop_caches(self, context: TargetContext) -> None:
+        for one in self._each:
+            one.drop_caches(context)
+
+    @override
+    def release(self, context: TargetContext) -> None:
+        failures: list[str] = []
+        for one in reversed(self._each):
+            try:
+                one.release(context)
+            except HeadraceError as error:
+                failures.append(error.message)
+        if failures:
+            raise HeadraceError("; ".join(failures), hint="headrace undo")
+
+
+def _look_again(each: Sequence[Callable[[], str] | None]) -> Callable[[], str] | None:
+    looks = [look for look in each if look is not None]
+    if len(looks) < len(each):
+        return None
+
+    def look() -> str:
+        return "; ".join(f"node {number}: {one()}" for number, one in enumerate(looks))
+
+    return look

@@ -1,0 +1,108 @@
+"""Local storage on several nodes: which targets each node has for itself, what of a data set it gets, one setting for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from headrace.engine.measure.placing import share_of
+from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions, kinds
+from headrace.targets.own_drives import OwnDrives, on_nodes
+
+
+def made(kind: str, **options: Any) -> Target:
+    part = kinds()[kind]
+    return part("disk", part.Options.model_validate(options))
+
+
+def test_an_image_and_an_emulated_drive_are_each_nodes_own() -> None:
+    target = on_nodes(made("block", image="disks/disk.img", size="1 GiB"), 3)
+    assert isinstance(target, OwnDrives)
+    images = [one.options.image for one in target._each]
+    assert images == ["disks/disk.img", "disks/disk-1.img", "disks/disk-2.img"]
+    drive = made("block", drive="samsung-pm9a3-3.84tb", size="1 GiB")
+    assert on_nodes(drive, 2).memory_bytes() == 2 * drive.memory_bytes()
+    assert isinstance(on_nodes(made("raid", level=1), 2), OwnDrives)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("path", {"path": "/scratch"}), ("block", {"device": "/dev/sdz"}), ("nfs", {})]
+)
+def test_a_directory_a_device_and_a_server_are_one_for_all(kind: str, options: dict[str, Any]) -> None:
+    target = made(kind, **options)
+    assert on_nodes(target, 4) is target
+
+
+def test_one_node_has_the_target_itself() -> None:
+    target = made("block", image="disk.img", size="1 GiB")
+    assert on_nodes(target, 1) is target
+
+
+@pytest.mark.parametrize(("count", "nodes"), [(12, 1), (12, 4), (7, 3), (1, 3), (2, 3)])
+def test_files_are_dealt_out_each_once_and_none_has_nothing(count: int, nodes: int) -> None:
+    shares = [share_of(count, node, nodes) for node in range(nodes)]
+    assert all(shares)
+    assert set().union(*shares) == set(range(count))
+    if count >= nodes:
+        assert sorted(number for share in shares for number in share) == list(range(count))
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+class Node(Target):
+    """A target of one node whose scheduler may not be had."""
+
+    Options: ClassVar[type[TargetOptions]] = TargetOptions
+
+    def __init__(self, place: Path, scheduler: str) -> None:
+        super().__init__("disk", TargetOptions())
+        self.place, self.scheduler = place, scheduler
+        self.released = 0
+
+    def check(self, forced_devices: frozenset[str]) -> list[Any]:
+        return []
+
+    def free_bytes(self) -> int | None:
+        return None
+
+    def prepare(self, context: TargetContext) -> Location:
+        return Location(self.place, device_names=(self.place.name,))
+
+    def apply(self, options: Any, context: TargetContext) -> list[Setting]:
+        return [Setting("scheduler", "bfq", "none", self.scheduler, applied=self.scheduler == "bfq")]
+
+    def read_settings(self) -> dict[str, Any]:
+        return {"scheduler": self.scheduler}
+
+    def release(self, context: TargetContext) -> None:
+        self.released += 1
+
+
+def test_a_setting_holds_when_it_holds_on_every_node(context_of_nothing: Any) -> None:
+    alike = OwnDrives(nodes_with("bfq", "bfq")[0], nodes_with("bfq", "bfq"))
+    assert alike.read_settings() == {"scheduler": "bfq"}
+    assert alike.apply(None, context_of_nothing)[0].applied
+    differing = OwnDrives(nodes_with("bfq")[0], nodes_with("bfq", "none"))
+    assert differing.read_settings() == {"scheduler": "node 0: bfq, node 1: none"}
+    (setting,) = differing.apply(None, context_of_nothing)
+    assert (setting.applied, setting.after) == (False, "none")
+
+
+def test_the_location_has_every_nodes_directory_and_devices(context_of_nothing: Any) -> None:
+    each = nodes_with("bfq", "bfq")
+    location = OwnDrives(each[0], each).prepare(context_of_nothing)
+    assert location.own_drives
+    assert location.node_directories == (Path("/node0"), Path("/node1"))
+    assert location.device_names == ("node0", "node1")
+    assert location.on_node(1) == Path("/node1")
+
+
+def nodes_with(*schedulers: str) -> list[Node]:
+    return [Node(Path(f"/node{number}"), scheduler) for number, scheduler in enumerate(schedulers)]
+
+
+@pytest.fixture
+def context_of_nothing() -> Any:
+    """What none of these targets looks at."""
+    return None
