@@ -39,6 +39,9 @@ class Truth:
     whole_plot_sigma: float = 0.0
     trial_sigma: float = 0.0
     cache: str = "cold"
+    loads_storage: bool = False
+    clients_in_job: int = 0
+    """0: the result says nothing of clients."""
     engine: str = "measure"
     provenance: str = "measured"
     environment: dict[str, Any] = field(default_factory=lambda: ENVIRONMENT)
@@ -94,22 +97,24 @@ def trial_record(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """trial.json and the rows of jobs.parquet of one trial."""
     slots = int(trial.levels.get("slots") or 1)
+    nodes = int(trial.levels.get("nodes") or 1)
+    running = slots * nodes
     speed = math.exp(
         noise + sum(levels.get(trial.levels.get(name), 0.0) for name, levels in truth.effects.items())
     )
     cpu_s = truth.cpu_s
-    turns_s = cpu_s * max(1.0, slots / truth.cores)
-    device_s = 0.0 if truth.cache == "warm" else truth.job_bytes * slots / truth.device_bytes_per_s
+    turns_s = cpu_s * max(1.0, running / truth.cores)
+    device_s = 0.0 if truth.cache == "warm" else truth.job_bytes * running / truth.device_bytes_per_s
     wall_s = max(turns_s, device_s) / speed
     wait_cpu_s = (turns_s - cpu_s) / speed
     on_cpu_s = cpu_s / speed
     device = {
-        "bytes_read": int(truth.job_bytes * slots) if device_s else 0,
+        "bytes_read": int(truth.job_bytes * running) if device_s else 0,
         "bytes_written": 0,
-        "requests_read": int(truth.job_bytes * slots / truth.request_bytes) if device_s else 0,
+        "requests_read": int(truth.job_bytes * running / truth.request_bytes) if device_s else 0,
         "requests_write": 0,
         "busy_s": min(device_s / speed, wall_s),
-        "read_latency_s": device_s / speed * slots,
+        "read_latency_s": device_s / speed * running,
         "write_latency_s": 0.0,
     }
     jobs = [
@@ -117,7 +122,7 @@ def trial_record(
             "trial": trial.id,
             "job": job,
             "slot": job,
-            "node": 0,
+            "node": job // slots,
             "file": f"/data/file{job}.root",
             "exit": "ok",
             "start_s": 0.0,
@@ -144,7 +149,7 @@ def trial_record(
             "phases": [],
             "results": "{}",
         }
-        for job in range(slots)
+        for job in range(running)
     ]
     values: dict[str, Any] = {
         "schema": 1,
@@ -162,8 +167,13 @@ def trial_record(
         "status": "done" if fate in ("done", "invalid") else fate,
         "cause": None if fate in ("done", "invalid") else f"made {fate} on purpose",
         "target": {"name": trial.target, "kind": "path", "options": {"path": "/data"}},
-        "workload": {"name": trial.workload, "kind": "analysis", "options": {}},
-        "run": {"slots": slots, "load": "batch", "feed": "files", "cache": truth.cache},
+        "workload": {
+            "name": trial.workload,
+            "kind": "analysis",
+            "options": {},
+            "loads_storage": truth.loads_storage,
+        },
+        "run": {"slots": slots, "nodes": nodes, "load": "batch", "feed": "files", "cache": truth.cache},
         "started_utc": "2026-01-01T00:00:00.000+00:00",
         "validity": {
             "valid": fate == "done",
@@ -182,9 +192,11 @@ def trial_record(
             "settings_after": {},
             "location": {"filesystem": trial.levels.get("filesystem") or "ext4", "devices": ["vdb"]},
             "device": device,
-            "cpu": {"cores": truth.cores, "busy_s": on_cpu_s * slots, "idle_s": 0.0, "iowait_s": 0.0},
+            "cpu": {"cores": truth.cores, "busy_s": on_cpu_s * running, "idle_s": 0.0, "iowait_s": 0.0},
             "probes": {},
-            "results": {"peak_gev": 125.0},
+            "results": {"clients": running * truth.clients_in_job}
+            if truth.clients_in_job
+            else {"peak_gev": 125.0},
             "clock": {"release_monotonic_s": 0.0},
         }
     return values, jobs

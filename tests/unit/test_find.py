@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headrace.analysis.curves import find_knee, slots_fed
+from headrace.analysis.curves import find_growth, find_knee, slots_fed
 from headrace.analysis.find import FindOptions, find
 from headrace.analysis.findings import Estimate, FactorEffect, Findings, Limit, Point
 from headrace.records.read import read
@@ -245,6 +246,35 @@ def test_a_workload_without_events_is_judged_by_bytes(found: Found) -> None:
     assert findings.headline == {"higgs": "asked_bytes_per_s"}
 
 
+def test_jobs_that_load_the_storage_feed_no_slots_but_have_a_rate_that_grows_with_clients(
+    found: Found,
+) -> None:
+    # A client moves 25 MB/s, on its CPU all the time; the device gives 100 MB/s: from 4 clients on nothing is gained.
+    truth = Truth(job_events=0, cpu_s=4.0, cores=32)
+    cells = cells_of(nodes=[1, 2], slots=[1, 2, 4])
+    for curve in found(cells, truth).curves:
+        assert curve.slots_fed is not None, "what the ledger alone would take for computing"
+        assert curve.growth is None
+    curves = found(cells, replace(truth, loads_storage=True)).curves
+    assert len(curves) == 2
+    for curve in curves:
+        assert curve.slots_fed is None
+        assert not {"efficiency", "throughput_jobs"} & {name for p in curve.points for name in p.metrics}
+        growth = curve.growth
+        assert growth is not None and growth == curves[0].growth
+        assert (growth.metric, growth.clients) == ("asked_bytes_per_s", (1, 2, 4, 8))
+        assert growth.rates == pytest.approx((25e6, 50e6, 100e6, 100e6))
+        assert (growth.enough, growth.beyond) == (4, "level")
+
+
+def test_clients_within_a_job_are_counted(found: Found) -> None:
+    truth = Truth(job_events=0, loads_storage=True, clients_in_job=8)
+    (curve,) = found(cells_of(slots=[1, 2]), truth).curves
+    assert [point.clients for point in curve.points] == [8, 16]
+    assert curve.growth is not None
+    assert (curve.growth.enough, curve.growth.beyond) == (16, "untried")
+
+
 def test_a_price_makes_a_stated_metric(found: Found) -> None:
     options = FindOptions(price={"disk": Price(price=50, drives=2)})
     findings = found(cells_of(slots=[1]), Truth(), options=options)
@@ -295,6 +325,17 @@ def test_a_rate_that_falls_beyond_its_knee() -> None:
     )
     assert knee is not None
     assert (knee.slots, knee.beyond) == (2, "falls")
+
+
+def test_a_rate_that_falls_with_clients() -> None:
+    points = [
+        replace(point(1, 1, rate), clients=clients)
+        for clients, rate in ((1, 96), (2, 100), (2, 60), (12, 50))
+    ]
+    growth = find_growth(points, "events_per_s")
+    assert growth is not None
+    assert (growth.clients, growth.rates) == ((1, 2, 12), (96, 100, 50)), "of one number the better way"
+    assert (growth.enough, growth.beyond, growth.why) == (1, "falls", "network")
 
 
 def test_slots_fed_stop_at_the_first_number_that_fails() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from headrace.analysis.findings import Findings, SlotsFed
+from headrace.analysis.findings import Findings, Growth, SlotsFed
 from headrace.report import wording
+from headrace.report.html import render
 from headrace.report.select import CURVES_AT_MOST, DRAWN_AT_ONCE, POINTS_AT_MOST, series_trials, shown_curves
+from headrace.report.terminal import print_report
 from sample_findings import sample_findings
 
 
@@ -59,6 +64,52 @@ def test_a_workload_that_does_not_compute_is_answered_by_its_rate(one: Findings)
     (answer,) = wording.answers(fed(one, None))
     assert answer.big == "–"
     assert "events/s at 8 slots" in answer.sentence
+
+
+def loaded(findings: Findings, growth: Growth) -> Findings:
+    curves = tuple(
+        replace(curve, slots_fed=None, growth=growth, levels={**curve.levels, "nodes": 1 + number})
+        for number, curve in enumerate([findings.curves[0]] * 2)
+    )
+    return replace(findings, curves=curves)
+
+
+@pytest.mark.parametrize(
+    ("growth", "sentence"),
+    [
+        (
+            Growth("asked_bytes_per_s", (1, 4, 12), (11.8e6, 11.9e6, 11.7e6), 1, "level", "network"),
+            "scratch gives higgs 11.9 MB/s at most: 1 client reaches it, more add nothing (up to 12 were tried). "
+            "At 1 client, jobs wait for the network.",
+        ),
+        (
+            Growth("file_creations_per_s", (1, 4, 12), (900.0, 2000.0, 1000.0), 4, "falls", "cpu contention"),
+            "scratch gives higgs 2\u202f000 creations/s at most: 4 clients reach it, with 12 it falls to 1\u202f000 creations/s. "
+            "At 4 clients, jobs wait for a CPU (the clients set this limit, not the storage).",
+        ),
+        (
+            Growth("asked_bytes_per_s", (1, 4), (1e9, 2.5e9), 4, "untried", "unknown"),
+            "scratch gives higgs 2.50 GB/s at 4 clients, the most that were tried: the rate still grows with them.",
+        ),
+        (
+            Growth("asked_bytes_per_s", (4,), (2.5e9,), 4, "untried", "unknown"),
+            "scratch gives higgs 2.50 GB/s at 4 clients; no other number of clients was tried.",
+        ),
+    ],
+)
+def test_a_workload_that_loads_the_storage_is_answered_by_its_rate_and_clients(
+    one: Findings, growth: Growth, sentence: str
+) -> None:
+    findings = loaded(one, growth)
+    (answer,) = wording.answers(findings)
+    assert answer.sentence == sentence
+    assert f"{answer.big} {answer.unit}" in sentence
+    assert answer.others == 0, "another number of nodes is no other storage"
+    out = io.StringIO()
+    print_report(findings, Console(file=out, width=80))
+    assert "feeds" not in out.getvalue() and "slots fed" not in out.getvalue()
+    assert "clients" in out.getvalue()
+    assert "Slots fed" not in render(findings, Path("nowhere"))
 
 
 def test_a_sentence_of_the_analysis_is_taken_as_it_is(one: Findings) -> None:

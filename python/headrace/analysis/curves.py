@@ -1,19 +1,26 @@
-"""Points -> curves: each storage against slots, the knee in its rate, and how many slots it feeds."""
+"""Points -> curves: each storage against slots, the knee in its rate, and how many slots it feeds; or, where a workload is there to
+load it, how its rate grows with clients."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from headrace.analysis.findings import Curve, Knee, Point, SlotsFed
+from headrace.analysis.findings import Curve, Growth, Knee, Point, SlotsFed
 from headrace.analysis.points import varied_levels
 
 KNEE_SHARE = 0.95
 """The knee is the fewest slots that reach this share of the highest rate."""
+CLIENT_FACTORS = ("nodes", "clients")
+"""Factors beside `slots` that are another number of clients, and no other storage."""
 
 
-def make_curves(points: Sequence[Point], headline: dict[str, str], efficiency: float) -> list[Curve]:
-    """Points of the same storage, workload, other levels and provenance, by rising slots."""
+def make_curves(
+    points: Sequence[Point], headline: dict[str, str], efficiency: float, loading: Collection[str] = ()
+) -> list[Curve]:
+    """Points of the same storage, workload, other levels and provenance, by rising slots. `loading` are the workloads that load the
+    storage."""
     groups: dict[str, list[Point]] = {}
     for point in points:
         rest = {name: level for name, level in point.levels.items() if name != "slots"}
@@ -44,7 +51,46 @@ def make_curves(points: Sequence[Point], headline: dict[str, str], efficiency: f
                 provenance=first.provenance,
             )
         )
-    return curves
+    return _with_growth(curves, headline, loading)
+
+
+def _with_growth(curves: list[Curve], headline: dict[str, str], loading: Collection[str]) -> list[Curve]:
+    families: dict[str, list[Point]] = {}
+
+    def family(curve: Curve) -> list[Point]:
+        rest = {name: level for name, level in curve.levels.items() if name not in CLIENT_FACTORS}
+        name = json.dumps([curve.workload, curve.target, rest, curve.provenance], sort_keys=True, default=str)
+        return families.setdefault(name, [])
+
+    for curve in curves:
+        family(curve).extend(curve.points)
+    return [
+        replace(curve, growth=find_growth(family(curve), headline.get(curve.workload)))
+        if curve.workload in loading
+        else curve
+        for curve in curves
+    ]
+
+
+def find_growth(points: Sequence[Point], metric: str | None) -> Growth | None:
+    """How a rate grows with clients; None without any rate."""
+    best: dict[int, Point] = {}
+    for point in points:
+        if metric is None or metric not in point.metrics:
+            continue
+        other = best.get(point.clients)
+        if other is None or point.metrics[metric].value > other.metrics[metric].value:
+            best[point.clients] = point
+    if metric is None or not best:
+        return None
+    clients = tuple(sorted(best))
+    rates = tuple(best[number].metrics[metric].value for number in clients)
+    highest = max(rates)
+    at = next(index for index, rate in enumerate(rates) if rate >= KNEE_SHARE * highest)
+    beyond = "untried"
+    if at < len(clients) - 1:
+        beyond = "falls" if rates[-1] < KNEE_SHARE * rates[at] else "level"
+    return Growth(metric, clients, rates, clients[at], beyond, best[clients[at]].limit.kind)
 
 
 def find_knee(points: Sequence[Point], metric: str | None) -> Knee | None:

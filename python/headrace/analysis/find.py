@@ -95,7 +95,7 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
     return Findings(
         title=records.header.title,
         provenance=provenances,
-        curves=tuple(make_curves(points, headline, options.efficiency)),
+        curves=tuple(make_curves(points, headline, options.efficiency, _loading(trials))),
         effects=tuple(effects),
         combined=tuple(combined),
         left_out=left_out,
@@ -109,6 +109,11 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
         study_hash=records.header.study_hash,
         faults=faults,
     )
+
+
+def _loading(trials: pd.DataFrame) -> frozenset[str]:
+    """Workloads that load the storage."""
+    return frozenset(trials["workload"][trials["loads_storage"].to_numpy()]) if len(trials) else frozenset()
 
 
 def _left_out(records: Records) -> tuple[LeftOut, ...]:

@@ -62,6 +62,8 @@ class Point:
     """The plan's name for it."""
     trials: tuple[str, ...] = ()
     """Ids of its valid trials, in the order of their repeats."""
+    clients: int = 0
+    """Jobs at once over all nodes, or the clients that are in them."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,23 @@ class Knee:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """How a storage's rate grows with the clients that load it, however they are dealt out to slots and nodes."""
+
+    metric: str
+    clients: tuple[int, ...]
+    """Numbers tried, rising; of one number the ways with the highest rate."""
+    rates: tuple[float, ...]
+    """At each."""
+    enough: int
+    """The fewest that reach 95 % of the highest rate."""
+    beyond: str
+    """What the rate does beyond them: `level`, `falls`, or `untried` where they are the most that were tried."""
+    why: LimitKind
+    """What held clients back there."""
+
+
+@dataclass(frozen=True)
 class Curve:
     """One storage and workload at all numbers of slots, other factors fixed."""
 
@@ -106,6 +125,8 @@ class Curve:
     slots_fed: SlotsFed | None
     """None for a workload that does not compute, whose efficiency says nothing."""
     provenance: str = ""
+    growth: Growth | None = None
+    """Of a workload that loads the storage: over all curves that differ in nodes and clients alone."""
 
 
 @dataclass(frozen=True)

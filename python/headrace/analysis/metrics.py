@@ -35,7 +35,8 @@ def trial_metrics(frame: pd.DataFrame, prices: dict[str, Price] | None = None) -
     was idle; `events_per_s_stonewall` is over that window for both. Byte rates are of the four counts: uncompressed event
     data, asked by the jobs (read and written), served to them, moved by the device; beside them what the nodes that run jobs sent and
     received. `efficiency` is the sum of CPU time over the sum
-    of wall time, `throughput_jobs` the sum of the slots' efficiencies, `wall_s` a job's mean wall time.
+    of wall time, `throughput_jobs` the sum of the slots' efficiencies, `wall_s` a job's mean wall time. Jobs that only load the storage
+    have no efficiency: what little they compute is the price of their requests.
     """
     trials: Any = frame
     sustained = (trials["load"] == "sustained") & (trials["window_s"] > 0)
@@ -55,8 +56,9 @@ def trial_metrics(frame: pd.DataFrame, prices: dict[str, Price] | None = None) -
     metrics["events_per_s"] = (done("events") / time_s).where(trials["events"] > 0)
     metrics["events_per_s_stonewall"] = (trials["window_events"] / window_s).where(trials["events"] > 0)
     metrics["jobs_per_s"] = trials["jobs"] / whole_s
-    metrics["efficiency"] = (trials["user_s"] + trials["system_s"]) / wall_s
-    metrics["throughput_jobs"] = trials["throughput_jobs"]
+    computing = ~trials["loads_storage"].astype(bool)
+    metrics["efficiency"] = ((trials["user_s"] + trials["system_s"]) / wall_s).where(computing)
+    metrics["throughput_jobs"] = trials["throughput_jobs"].where(computing)
     metrics["uncompressed_bytes_per_s"] = (done("bytes_uncompressed") / time_s).where(
         trials["bytes_uncompressed"] > 0
     )

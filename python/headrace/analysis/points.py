@@ -64,6 +64,7 @@ def make_points(
             "jobs",
             "load",
             "nodes",
+            "results",
         )
     }
     points: list[Point] = []
@@ -76,6 +77,7 @@ def make_points(
         shares = {str(name): float(share) for name, share in ledger[index].items()}
         load, moved = loads[index]
         lost = left.get(first["cell"], Left(0, 0))
+        running = _running(first)
         points.append(
             Point(
                 target=first["target"],
@@ -84,14 +86,14 @@ def make_points(
                 slots=int(first["slots"]),
                 metrics=estimates[index],
                 ledger=shares,
-                limit=limit_of(
-                    shares, options.efficiency, load, moved, _running(first), _cores(first["cpu_cores"])
-                ),
+                limit=limit_of(shares, options.efficiency, load, moved, running, _cores(first["cpu_cores"])),
                 provenance=first["provenance"],
                 invalid=lost.invalid,
                 failed=lost.failed,
                 cell=first["cell"],
                 trials=tuple(columns["id"][row] for row in rows),
+                # A job of some workloads is several clients, which its result counts.
+                clients=int((first["results"] or {}).get("clients") or running),
             )
         )
     return points

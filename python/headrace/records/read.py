@@ -204,6 +204,7 @@ def _row(values: dict[str, Any], shared: _Shared) -> dict[str, Any]:
         "target_kind": values["target"]["kind"],
         "workload": values["workload"]["name"],
         "workload_kind": values["workload"]["kind"],
+        "loads_storage": bool(values["workload"].get("loads_storage")),
         "slots": int(run.get("slots") or values["levels"].get("slots") or 1),
         "nodes": int(run.get("nodes") or 1),
         "load": run.get("load") or "batch",

@@ -160,6 +160,7 @@ def render(findings: Findings, results: Path, wanted_series: tuple[str, ...] = (
                 tables.summary_row(i, curve, metrics.get(mains[curve.workload] or ""))
                 for i, curve in enumerate(shown.curves)
             ],
+            any_fed=any(curve.slots_fed is not None for curve in shown.curves),
             curves=curves(columns),
             byte_curves=curves(byte_columns),
             other_curves=curves(other_columns),

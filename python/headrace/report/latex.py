@@ -81,7 +81,9 @@ def _cell(estimate: Estimate | None, shown: Metric, provenance: str) -> str:
 
 def _curve_table(findings: Findings) -> str:
     rows: list[list[str]] = []
-    for index, curve in enumerate(shown_curves(findings).curves):
+    curves = shown_curves(findings).curves
+    fed = any(curve.slots_fed is not None for curve in curves)
+    for index, curve in enumerate(curves):
         main = wording.main_metric(findings, curve.workload)
         best = wording.peak(curve, main)
         scaled = metric(main, best.metrics[main].value) if main and best else None
@@ -90,9 +92,13 @@ def _curve_table(findings: Findings) -> str:
         rate = "–"
         if best is not None and main is not None and scaled is not None and peak is not None:
             rate = f"{_cell(best.metrics[main], scaled, peak.provenance)} {scaled.unit}".strip()
-        rows.append([curve.label, row["fed"] or "–", rate, str(row["peak_slots"] or "–"), row["why"] or "–"])
-    columns = [("Storage", "l"), ("Slots fed", "r"), ("Best rate", "r"), ("at slots", "r"), ("Beyond", "l")]
-    return tabular(columns, rows, "Slots fed and best rate of each storage.", "tab:slots")
+        slots = [row["fed"] or "–"] if fed else []
+        rows.append([curve.label, *slots, rate, str(row["peak_slots"] or "–"), row["why"] or "–"])
+    columns = [("Storage", "l"), ("Best rate", "r"), ("at slots", "r"), ("Beyond", "l")]
+    if fed:
+        columns.insert(1, ("Slots fed", "r"))
+    caption = "Slots fed and best rate of each storage." if fed else "Best rate of each storage."
+    return tabular(columns, rows, caption, "tab:slots")
 
 
 def _point_table(findings: Findings) -> str:

@@ -82,18 +82,25 @@ def curve_rows(index: int, curve: Curve, columns: list[Metric]) -> dict[str, Any
 
 
 def summary_row(index: int, curve: Curve, main: Metric | None) -> dict[str, Any]:
-    """A curve as one row: slots fed, best value of the main metric, knee."""
+    """A curve as one row: slots fed, best value of the main metric, knee; of a workload that loads the storage where its rate stops
+    growing with clients."""
     fed = curve.slots_fed
     best = wording.peak(curve, main.name) if main else None
     crossing = fed.interpolated if fed is not None and not fed.censored else None
+    knee = None if curve.knee is None else f"at {curve.knee.slots}, then {curve.knee.beyond}"
+    why = wording.beyond_text(fed.why) if fed and not fed.censored else ""
+    if (growth := curve.growth) is not None:
+        stops = f"at {wording.plural(growth.enough, 'client')}, then {growth.beyond}"
+        knee = None if growth.beyond == "untried" else stops
+        why = "" if growth.beyond == "untried" else wording.beyond_text(growth.why)
     return {
         "index": index,
         "label": curve.label,
         "workload": curve.workload,
         "fed": None if fed is None else (f"≥\u202f{fed.slots}" if fed.censored else str(fed.slots)),
         "crossing": "" if crossing is None else number(crossing),
-        "why": wording.beyond_text(fed.why) if fed and not fed.censored else "",
-        "knee": None if curve.knee is None else f"at {curve.knee.slots}, then {curve.knee.beyond}",
+        "why": why,
+        "knee": knee,
         "peak": value(best.metrics[main.name], main, mark_of(best.metrics[main.name], best), unit=True)
         if best is not None and main is not None
         else None,

@@ -77,17 +77,24 @@ def _cell(curve: Curve, position: int, shown: Metric, *, interval: bool = True) 
 
 def _points(curve: Curve, metrics: dict[str, Metric], main: str | None) -> Table:
     table = _table(curve.label)
-    table.add_column("slots", justify="right")
+    loading = curve.growth is not None
+    table.add_column("clients" if loading else "slots", justify="right")
+    # Several ways can lead to one number of clients.
+    dealt = loading and len({point.levels.get("nodes") for point in curve.points}) > 1
+    if dealt:
+        table.add_column("slots x\nnodes", justify="right", no_wrap=True)
     rate = metrics.get(main or "")
     if rate is not None:
         table.add_column(f"{rate.within}\n{rate.unit}", justify="right", no_wrap=True)
-    efficiency = metrics.get("efficiency")
+    efficiency = None if loading else metrics.get("efficiency")
     if efficiency is not None and efficiency is not rate:
         table.add_column("job eff.\n%", justify="right", no_wrap=True)
     table.add_column("wall time", no_wrap=True)
     table.add_column("limit", overflow="fold")
     for position, point in enumerate(curve.points):
-        cells: list[Any] = [str(point.slots)]
+        cells: list[Any] = [str(point.clients if loading else point.slots)]
+        if dealt:
+            cells.append(f"{point.slots} x {point.levels.get('nodes')}")
         if rate is not None:
             cells.append(_cell(curve, position, rate))
         if efficiency is not None and efficiency is not rate:
@@ -103,7 +110,9 @@ def _points(curve: Curve, metrics: dict[str, Metric], main: str | None) -> Table
 def _summary(findings: Findings, shown: Shown) -> Table:
     table = _table("Storages, best first")
     table.add_column("storage", overflow="fold", ratio=1)
-    table.add_column("slots fed", justify="right", no_wrap=True)
+    fed = any(curve.slots_fed is not None for curve in shown.curves[:SUMMARY_ROWS])
+    if fed:
+        table.add_column("slots fed", justify="right", no_wrap=True)
     table.add_column("best rate", justify="right", no_wrap=True)
     table.add_column("at slots", justify="right", no_wrap=True)
     for index, curve in enumerate(shown.curves[:SUMMARY_ROWS]):
@@ -113,7 +122,10 @@ def _summary(findings: Findings, shown: Shown) -> Table:
         row = tables.summary_row(index, curve, scaled)
         peak = row["peak"]
         table.add_row(
-            escape(curve.label), row["fed"] or "–", peak.text if peak else "–", str(row["peak_slots"] or "–")
+            escape(curve.label),
+            *([row["fed"] or "–"] if fed else []),
+            peak.text if peak else "–",
+            str(row["peak_slots"] or "–"),
         )
     return table
 
@@ -165,7 +177,8 @@ def print_report(findings: Findings, console: Console) -> None:
             console.print(f"and {hidden} more in report.html, CSV and Parquet", style="dim", highlight=False)
         console.print()
     for answer in found:
-        console.print(_points(answer.best, metrics, wording.main_metric(findings, answer.workload)))
+        curve = wording.by_clients(answer.best, findings.curves)
+        console.print(_points(curve, metrics, wording.main_metric(findings, answer.workload)))
         console.print()
     if found:
         legend = "  ".join(

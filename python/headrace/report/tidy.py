@@ -2,7 +2,7 @@
 
 | column | is |
 |---|---|
-| `about` | `point`, `ledger`, `slots fed`, `knee`, `level effect`, `cost of wrong`, `combined cost`, `fault`, `left out` |
+| `about` | `point`, `ledger`, `slots fed`, `growth`, `knee`, `level effect`, `cost of wrong`, `combined cost`, `fault`, `left out` |
 | `workload`, `target`, `slots` | null where the row is about several |
 | `level_<factor>` | the factor's level as text |
 | `metric` | name with its unit last; a factor's name and level stand in `factor`, `level` |
@@ -125,6 +125,15 @@ def _curve_rows(curve: Curve) -> list[dict[str, Any]]:
                     **shared,
                 }
             )
+    if (growth := curve.growth) is not None:
+        tried = ", ".join(
+            f"{count}: {rate:.6g}" for count, rate in zip(growth.clients, growth.rates, strict=True)
+        )
+        value, note = (
+            float(growth.enough),
+            f"of {growth.metric}; beyond it {growth.beyond}; clients tried: {tried}",
+        )
+        rows.append({"about": "growth", "metric": "clients_enough", "value": value, "note": note, **shared})
     if curve.knee is not None:
         rows.append(
             {

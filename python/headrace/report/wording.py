@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from headrace.analysis.findings import Combined, Curve, FactorEffect, Findings, LimitKind, Point
-from headrace.report.metrics import less_is_better, metric, percent, value_text
+from headrace.analysis.curves import CLIENT_FACTORS
+from headrace.analysis.findings import Combined, Curve, FactorEffect, Findings, Growth, LimitKind, Point
+from headrace.report.metrics import less_is_better, metric, number, percent, value_text
 
 LEDGER = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "other")
 LEDGER_TITLES = {
@@ -53,11 +54,13 @@ class Answer:
     target: str
     workload: str
     big: str
-    """The number of slots fed as a short text: `6`, `≥ 8`, `0`; `–` without efficiency."""
+    """The number of slots fed as a short text: `6`, `≥ 8`, `0`; the highest rate of a workload that loads the storage; `–` without either."""
+    unit: str
+    """Of `big`."""
     sentence: str
     best: Curve
     others: int
-    """Curves of the same storage and workload that are not better."""
+    """Combinations of levels of the same storage and workload that are not better; another number of clients is none."""
     provenance: str
 
 
@@ -145,9 +148,63 @@ def rank(curve: Curve, name: str | None) -> tuple[int, float]:
     return (-1 if curve.slots_fed is None else curve.slots_fed.slots, reached)
 
 
+def _storage(curve: Curve) -> str:
+    """What was tried, as a name: of a workload that loads the storage, another number of clients is nothing else."""
+    left = () if curve.growth is None else CLIENT_FACTORS
+    levels = {name: level for name, level in curve.levels.items() if name not in left}
+    return json.dumps([curve.target, curve.workload, levels, curve.provenance], sort_keys=True, default=str)
+
+
+def _choices(curves: Iterable[Curve]) -> list[str]:
+    """Factors that make another storage of these curves of one target and workload."""
+    curves = list(curves)
+    loading = any(curve.growth is not None for curve in curves)
+    return [name for name in varied(curves) if not loading or name not in CLIENT_FACTORS]
+
+
+def by_clients(curve: Curve, curves: Iterable[Curve]) -> Curve:
+    """A curve of a workload that loads the storage, with the points of all that differ from it in nodes and clients alone, by rising
+    clients; any other curve as it is."""
+    if curve.growth is None:
+        return curve
+    mine = [other for other in curves if (other.workload, other.target) == (curve.workload, curve.target)]
+    points = [point for other in mine if _storage(other) == _storage(curve) for point in other.points]
+    words = [f"{curve.workload} on {curve.target}", levels_text(curve.levels, _choices(mine))]
+    points.sort(key=lambda point: (point.clients, point.slots))
+    return replace(curve, label=", ".join(word for word in words if word), points=tuple(points))
+
+
 def _not_storage(why: str) -> str:
     # The number would otherwise be read as the storage's fault.
     return " (the CPUs set this limit, not the storage)" if why == "cpu contention" else ""
+
+
+def _growth_sentence(curve: Curve, growth: Growth, condition: str) -> str:
+    highest, last = max(growth.rates), growth.clients[-1]
+    shown = metric(growth.metric, highest)
+
+    def rate(value: float) -> str:
+        return f"{number(value / shown.divisor)} {shown.unit}".strip()
+
+    clients = plural(growth.enough, "client")
+    gives = f"{curve.target} gives {curve.workload} {rate(highest)}"
+    note = f" with {condition}" if condition else ""
+    if len(growth.clients) == 1:
+        said = f"{gives}{note} at {clients}; no other number of clients was tried."
+    elif growth.beyond == "untried":
+        said = f"{gives}{note} at {clients}, the most that were tried: the rate still grows with them."
+    else:
+        reach = "reaches" if growth.enough == 1 else "reach"
+        then = (
+            f"with {last} it falls to {rate(growth.rates[-1])}"
+            if growth.beyond == "falls"
+            else f"more add nothing (up to {last} were tried)"
+        )
+        said = f"{gives} at most{note}: {clients} {reach} it, {then}."
+    if growth.why in ("unknown", "idle"):
+        return said
+    theirs = " (the clients set this limit, not the storage)" if growth.why.startswith("cpu") else ""
+    return f"{said} At {clients}, {beyond_text(growth.why)}{theirs}."
 
 
 def _sentence(curve: Curve, rate: str | None, condition: str) -> tuple[str, str]:
@@ -201,10 +258,16 @@ def answers(findings: Findings) -> list[Answer]:
     for (workload, target), curves in groups.items():
         rate = main_metric(findings, workload)
         best = max(curves, key=lambda c: rank(c, rate))
-        big, sentence = _sentence(
-            best, rate, levels_text(best.levels, varied(curves)) if len(curves) > 1 else ""
-        )
-        found.append(Answer(target, workload, big, sentence, best, len(curves) - 1, provenance_of(best)))
+        condition = levels_text(best.levels, _choices(curves)) if len(curves) > 1 else ""
+        if best.growth is not None:
+            shown = metric(best.growth.metric, max(best.growth.rates))
+            big, unit = number(max(best.growth.rates) / shown.divisor), shown.unit
+            sentence = _growth_sentence(best, best.growth, condition)
+        else:
+            big, sentence = _sentence(best, rate, condition)
+            unit = "" if big == "–" else "slot" if big == "1" else "slots"
+        others = len({_storage(curve) for curve in curves}) - 1
+        found.append(Answer(target, workload, big, unit, sentence, best, others, provenance_of(best)))
     order = {workload: index for index, workload in enumerate(dict.fromkeys(a.workload for a in found))}
     return sorted(
         found,
