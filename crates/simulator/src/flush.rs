@@ -341,10 +341,8 @@ impl World<'_> {
 
     fn dirty_metadata_of(&mut self, volume: u32, instance: u32, page: u32) {
         let file = self.instances[instance].file;
-        let mut blocks = [NONE; 3];
-        let fs = &self.volumes[volume as usize].fs;
-        fs.dirtied_by_growth(file, page).zip(&mut blocks).for_each(|(block, slot)| *slot = block);
-        for block in blocks.into_iter().filter(|&block| block != NONE) {
+        let blocks = self.volumes[volume as usize].fs.dirtied_by_growth(file, page);
+        for block in blocks {
             self.dirty_metadata(volume, block);
         }
     }

@@ -4,14 +4,19 @@
 //! to know that, where new pages go, and what a journal commit writes. Reading and writing is done by whoever holds
 //! the drive, so metadata and journal go through cache, scheduler and drive like everything else.
 //!
-//! Sources: ext3/ext4 on-disk layout (`Documentation/filesystems/ext4`), reservation windows (`fs/ext3/balloc.c`),
-//! multi-block allocation (`fs/ext4/mballoc.c`), XFS allocation groups and speculative preallocation
-//! (`fs/xfs/xfs_iomap.c`).
+//! Sources: ext3/ext4 on-disk layout (`Documentation/filesystems/ext4`), groups of new files (`fs/ext3/ialloc.c`,
+//! `fs/ext4/ialloc.c`, `fs/xfs/xfs_ialloc.c`), reservation windows (`fs/ext3/balloc.c`), multi-block allocation
+//! (`fs/ext4/mballoc.c`), XFS allocation groups and speculative preallocation (`fs/xfs/xfs_iomap.c`).
 
+mod inodes;
+mod metadata;
 mod space;
+
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use metadata::TableBlock;
 pub use space::Run;
 use space::Space;
 
@@ -119,7 +124,10 @@ struct FileRun {
 #[derive(Clone, Debug, Default)]
 struct File {
     runs: Vec<FileRun>,
-    directory: u32,
+    /// Where its inode lies, and its first block is looked for.
+    group: usize,
+    inode_number: u32,
+    /// The metadata block that holds the inode.
     inode: u32,
     /// ext3: the indirect blocks, by 4 MiB of file; the double-indirect one comes with the second.
     indirect: Vec<u32>,
@@ -138,9 +146,6 @@ const INDIRECT_PAGES: u32 = 1024;
 /// Extents that fit into the inode, and into a metadata block: ext4 4 and 340; xfs 9 (256-byte inode) and 254.
 const INODE_EXTENTS: usize = 4;
 const LEAF_EXTENTS: usize = 340;
-/// Inodes of 256 bytes in a block.
-const INODES_PER_BLOCK: u32 = 16;
-
 /// The filesystem of one device.
 #[derive(Debug)]
 pub struct Filesystem {
@@ -150,7 +155,9 @@ pub struct Filesystem {
     free_files: Vec<u32>,
     /// Where each metadata block lies; metadata is named by its number here.
     metadata: Vec<u64>,
-    inodes: u32,
+    /// The metadata block that stands for a block of a group's tables.
+    tables: HashMap<TableBlock, u32>,
+    created: u32,
     journal_start: u64,
     journal_blocks: u64,
     journal_at: u64,
@@ -171,7 +178,8 @@ impl Filesystem {
             files: Vec::new(),
             free_files: Vec::new(),
             metadata: Vec::new(),
-            inodes: 0,
+            tables: HashMap::new(),
+            created: 0,
             journal_start,
             journal_blocks,
             journal_at: 0,
@@ -191,32 +199,13 @@ impl Filesystem {
         self.space.free_blocks()
     }
 
-    fn new_metadata(&mut self, block: u64) -> u32 {
-        self.metadata.push(block);
-        (self.metadata.len() - 1) as u32
-    }
-
     /// A new, empty file. Files go to the directories in turn.
     pub fn create(&mut self) -> u32 {
-        let number = self.inodes;
-        self.inodes += 1;
-        let directory = number % self.spec.directories.max(1);
-        let in_directory = number / self.spec.directories.max(1);
-        let inode = if in_directory.is_multiple_of(INODES_PER_BLOCK) || self.files.is_empty() {
-            let block = self.space.inode_block(directory, u64::from(in_directory / INODES_PER_BLOCK));
-            self.new_metadata(block)
-        } else {
-            // The file before it in the directory has its inode in the same block.
-            let before = self.files.iter().rev().find(|f| f.directory == directory && f.inode != u32::MAX);
-            match before.map(|f| f.inode) {
-                Some(inode) => inode,
-                None => {
-                    let block = self.space.inode_block(directory, u64::from(in_directory / INODES_PER_BLOCK));
-                    self.new_metadata(block)
-                }
-            }
-        };
-        let file = File { directory, inode, ..File::default() };
+        let directory = self.created % self.spec.directories.max(1);
+        self.created += 1;
+        let (group, inode_number, block) = self.space.new_inode(self.spec.kind, directory);
+        let inode = self.table_block(TableBlock::Inodes(block), block);
+        let file = File { group, inode_number, inode, ..File::default() };
         match self.free_files.pop() {
             Some(index) => {
                 self.files[index as usize] = file;
@@ -240,8 +229,8 @@ impl Filesystem {
     /// Gives the file's space back.
     pub fn delete(&mut self, file: u32) {
         self.close(file);
-        let gone =
-            std::mem::replace(&mut self.files[file as usize], File { inode: u32::MAX, ..File::default() });
+        let gone = std::mem::take(&mut self.files[file as usize]);
+        self.space.release_inode(gone.group, gone.inode_number);
         for run in gone.runs {
             self.space.release(Run { block: run.block, blocks: u64::from(run.pages) });
         }
@@ -335,8 +324,8 @@ impl Filesystem {
         let f = &self.files[file as usize];
         let needed = if f.runs.len() > INODE_EXTENTS { f.runs.len().div_ceil(LEAF_EXTENTS) } else { 0 };
         while self.files[file as usize].leaves.len() < needed {
-            let directory = self.files[file as usize].directory;
-            let run = self.space.take(directory, 1, None)?;
+            let group = self.files[file as usize].group;
+            let run = self.space.take(group, 1, None)?;
             let block = self.new_metadata(run.block);
             self.files[file as usize].leaves.push(block);
         }
@@ -349,9 +338,9 @@ impl Filesystem {
             let window = self.window(file, wanted);
             let f = &self.files[file as usize];
             let goal = f.runs.last().map(|run| run.block + u64::from(run.pages));
-            let run = match self.space.take(f.directory, window, goal) {
+            let run = match self.space.take(f.group, window, goal) {
                 Ok(run) => run,
-                Err(NoSpace) => self.space.take(f.directory, 1, None)?,
+                Err(NoSpace) => self.space.take(f.group, 1, None)?,
             };
             self.files[file as usize].reserved = run;
         }
@@ -404,45 +393,6 @@ impl Filesystem {
     /// Pieces the file lies in.
     pub fn fragments(&self, file: u32) -> usize {
         self.files[file as usize].runs.len()
-    }
-
-    /// The metadata blocks that must be in memory to find `page`, in the order in which they are read, and the first
-    /// page that needs others.
-    pub fn metadata_for(&self, file: u32, page: u32) -> (impl Iterator<Item = u32> + '_, u32) {
-        let f = &self.files[file as usize];
-        let (first, second, until) = match self.spec.kind {
-            FilesystemKind::Ext3 if page < DIRECT_PAGES => (None, None, DIRECT_PAGES),
-            FilesystemKind::Ext3 => {
-                let number = (page - DIRECT_PAGES) / INDIRECT_PAGES;
-                let until = DIRECT_PAGES + (number + 1) * INDIRECT_PAGES;
-                let double = if number > 0 { f.double_indirect } else { None };
-                (double, f.indirect.get(number as usize).copied(), until)
-            }
-            _ if f.leaves.is_empty() => (None, None, u32::MAX),
-            _ => {
-                let at = f.runs.partition_point(|r| r.page <= page).saturating_sub(1);
-                let leaf = at / LEAF_EXTENTS;
-                let until = f.runs.get((leaf + 1) * LEAF_EXTENTS).map_or(u32::MAX, |r| r.page);
-                (None, f.leaves.get(leaf).copied(), until)
-            }
-        };
-        (first.into_iter().chain(second), until)
-    }
-
-    /// The metadata block with the file's inode: read when it is opened, dirtied when it changes.
-    pub fn inode(&self, file: u32) -> u32 {
-        self.files[file as usize].inode
-    }
-
-    /// The metadata blocks that change when pages up to `page` are added: inode, bitmap, and what maps the page.
-    pub fn dirtied_by_growth(&self, file: u32, page: u32) -> impl Iterator<Item = u32> + '_ {
-        let (map, _) = self.metadata_for(file, page);
-        std::iter::once(self.inode(file)).chain(map)
-    }
-
-    /// The first sector of a metadata block.
-    pub fn metadata_sector(&self, block: u32) -> u64 {
-        self.metadata[block as usize] * SECTORS_PER_BLOCK
     }
 
     /// Where a commit of `blocks` metadata blocks goes: first sector and number of sectors, its descriptor and commit

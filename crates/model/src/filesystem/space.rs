@@ -1,7 +1,12 @@
 //! The free space of a filesystem: groups of blocks, each with a pointer that moves on and extents that came back.
+//! Which group a new file starts in is in `inodes.rs`.
 
+use super::inodes::InodeTable;
 use super::{FilesystemKind, FilesystemSpec, NoSpace, BLOCK_BYTES};
 use crate::stream::Stream;
+
+/// What one bitmap block accounts for.
+const GROUP_BLOCKS: u64 = 32_768;
 
 /// Blocks in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,11 +16,12 @@ pub struct Run {
 }
 
 #[derive(Debug)]
-struct Group {
-    start: u64,
+pub(super) struct Group {
+    pub(super) start: u64,
     end: u64,
     /// Metadata at its beginning: bitmaps and inode table.
-    table: u64,
+    pub(super) table: u64,
+    pub(super) inodes: InodeTable,
     /// The free extent that is being handed out.
     open: Run,
     /// Extents given back, in order of address.
@@ -25,12 +31,11 @@ struct Group {
 
 #[derive(Debug)]
 pub(super) struct Space {
-    groups: Vec<Group>,
-    directory_groups: Vec<usize>,
+    pub(super) groups: Vec<Group>,
+    pub(super) directory_groups: Vec<usize>,
     free_extent_blocks: f64,
     used_extent_blocks: f64,
     free: u64,
-    inode_slots: Vec<u64>,
 }
 
 impl Space {
@@ -38,8 +43,8 @@ impl Space {
         // Block groups of 128 MiB, their metadata in front (ext4 packs that of 16 groups: flex_bg), against four
         // large allocation groups, at most 1 TiB each.
         let (group_blocks, table_blocks) = match spec.kind {
-            FilesystemKind::Ext3 => (32_768, 514),
-            FilesystemKind::Ext4 => (32_768 * 16, 514 * 16),
+            FilesystemKind::Ext3 => (GROUP_BLOCKS, 514),
+            FilesystemKind::Ext4 => (GROUP_BLOCKS * 16, 514 * 16),
             FilesystemKind::Xfs => ((blocks / 4).clamp(4096, 1 << 28), 16),
             FilesystemKind::Btrfs => (262_144, 0),
         };
@@ -55,6 +60,7 @@ impl Space {
                 start,
                 end,
                 table: table_blocks,
+                inodes: InodeTable::default(),
                 open: Run {
                     block: start + table_blocks,
                     blocks: if aged { 0 } else { end - start - table_blocks },
@@ -77,7 +83,6 @@ impl Space {
             free_extent_blocks,
             used_extent_blocks: free_extent_blocks * used / (1.0 - used),
             free,
-            inode_slots: vec![0; directories],
         }
     }
 
@@ -85,19 +90,34 @@ impl Space {
         self.free
     }
 
-    /// Where the inode table of a directory's group has its `number`-th block.
-    pub(super) fn inode_block(&mut self, directory: u32, number: u64) -> u64 {
-        let directory = directory as usize % self.directory_groups.len();
-        self.inode_slots[directory] = self.inode_slots[directory].max(number + 1);
-        let group = &self.groups[self.directory_groups[directory]];
-        group.start + 2 + number % group.table.max(3).saturating_sub(2)
+    /// The group of 128 MiB (XFS: the allocation group) that a block belongs to, and the block that accounts for its free
+    /// ones. ext4 packs the bitmaps of 16 groups at the beginning of the first. None for btrfs: its trees are counted when
+    /// they are written.
+    pub(super) fn account_of(&self, kind: FilesystemKind, block: u64) -> Option<(u64, u64)> {
+        let number = self.groups.partition_point(|g| g.start <= block).saturating_sub(1);
+        let start = self.groups[number].start;
+        match kind {
+            FilesystemKind::Ext3 | FilesystemKind::Ext4 => {
+                Some((block / GROUP_BLOCKS, start + (block - start) / GROUP_BLOCKS))
+            }
+            FilesystemKind::Xfs => Some((number as u64, start)),
+            FilesystemKind::Btrfs => None,
+        }
     }
 
-    /// Up to `wanted` blocks in a row: at `goal` if it is free, else in the directory's group, else behind it.
-    pub(super) fn take(&mut self, directory: u32, wanted: u64, goal: Option<u64>) -> Result<Run, NoSpace> {
+    /// Has the group a free block? (Of an aged one: may there be holes that have not been handed out?)
+    pub(super) fn has_free_blocks(&self, number: usize) -> bool {
+        let group = &self.groups[number];
+        group.open.blocks > 0
+            || !group.returned.is_empty()
+            || (self.free_extent_blocks > 0.0 && group.open.block < group.end)
+    }
+
+    /// Up to `wanted` blocks in a row: at `goal` if it is free, else in the file's group, else behind it.
+    pub(super) fn take(&mut self, group: usize, wanted: u64, goal: Option<u64>) -> Result<Run, NoSpace> {
         let home = match goal {
             Some(block) => self.groups.partition_point(|g| g.start <= block).saturating_sub(1),
-            None => self.directory_groups[directory as usize % self.directory_groups.len()],
+            None => group,
         };
         for step in 0..self.groups.len() {
             let number = (home + step) % self.groups.len();

@@ -86,6 +86,48 @@ fn directories_lie_apart() {
     assert!(at(c) < DISK_SECTORS / 8);
 }
 
+/// The group of 128 MiB in which each of `count` files of one directory begins, written one after the other.
+fn groups(fs: &mut Filesystem, count: usize, bytes: u64) -> Vec<u64> {
+    let files: Vec<_> = (0..count).map(|_| fs.create_filled(bytes).unwrap()).collect();
+    files.iter().map(|&file| fs.locate(file, 0).unwrap().0 / SECTORS_PER_BLOCK / 32_768).collect()
+}
+
+#[test]
+fn ext3_puts_files_of_a_full_group_at_doubling_distances() {
+    // A file fills nearly five groups. Groups 0 (the root's), then 2 + 1, + 2, + 4, ... are tried; 3 lies in the first
+    // file, and 9 has a little left. When all are full, files go on behind each other from the root's group on.
+    // The last of them comes round the end of 2 385 groups.
+    let hashed = [0, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 2049, 1712];
+    let mut fs = fresh(FilesystemKind::Ext3);
+    let begins = groups(&mut fs, 24, 656_000_000);
+    assert_eq!(begins[..12], hashed);
+    assert!(begins[12..].windows(2).all(|pair| pair[0] < pair[1]), "{begins:?}");
+    assert!(begins[12] == 4 && begins[23] < 129, "{begins:?}");
+}
+
+#[test]
+fn ext4_and_xfs_keep_files_of_a_directory_in_a_row() {
+    for kind in [FilesystemKind::Ext4, FilesystemKind::Xfs] {
+        let begins = groups(&mut fresh(kind), 24, 656_000_000);
+        assert!(begins.windows(2).all(|pair| (4..=6).contains(&(pair[1] - pair[0]))), "{kind:?} {begins:?}");
+    }
+}
+
+#[test]
+fn an_inode_that_was_given_back_is_taken_again() {
+    for kind in [FilesystemKind::Ext3, FilesystemKind::Ext4, FilesystemKind::Xfs] {
+        let mut fs = fresh(kind);
+        let files: Vec<_> = (0..100).map(|_| fs.create()).collect();
+        let inodes: Vec<_> = files.iter().map(|&file| fs.inode(file)).collect();
+        // Sixteen to a block.
+        assert_eq!(inodes.iter().collect::<std::collections::BTreeSet<_>>().len(), 7, "{kind:?}");
+        fs.delete(files[3]);
+        fs.delete(files[50]);
+        let again = [fs.create(), fs.create()];
+        assert_eq!(again.map(|file| fs.inode(file)), [inodes[3], inodes[50]], "{kind:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_block_is_given_twice(

@@ -1,0 +1,91 @@
+//! Which metadata blocks must be read to find a page, and which change when a file grows. Each has a number, under which the
+//! cache and the journal know it.
+
+use super::{Filesystem, FilesystemKind, DIRECT_PAGES, INDIRECT_PAGES, LEAF_EXTENTS, SECTORS_PER_BLOCK};
+
+/// A block that many files share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum TableBlock {
+    /// Of an inode table, by where it lies.
+    Inodes(u64),
+    /// What says which blocks of a group are free, by where it lies: ext's bitmap, the header of an XFS allocation group
+    /// with the roots of its trees.
+    Free(u64),
+    /// Group descriptors, by their number on the device.
+    Descriptors(u64),
+}
+
+/// Descriptors of 32 bytes in a block.
+const DESCRIPTORS_PER_BLOCK: u64 = 128;
+
+impl Filesystem {
+    pub(super) fn new_metadata(&mut self, block: u64) -> u32 {
+        self.metadata.push(block);
+        (self.metadata.len() - 1) as u32
+    }
+
+    /// The number of a block of a group's tables, which lies at `block`.
+    pub(super) fn table_block(&mut self, table: TableBlock, block: u64) -> u32 {
+        match self.tables.get(&table) {
+            Some(&number) => number,
+            None => {
+                let number = self.new_metadata(block);
+                self.tables.insert(table, number);
+                number
+            }
+        }
+    }
+
+    /// The metadata blocks that must be in memory to find `page`, in the order in which they are read, and the first
+    /// page that needs others.
+    pub fn metadata_for(&self, file: u32, page: u32) -> (impl Iterator<Item = u32> + '_, u32) {
+        let f = &self.files[file as usize];
+        let (first, second, until) = match self.spec.kind {
+            FilesystemKind::Ext3 if page < DIRECT_PAGES => (None, None, DIRECT_PAGES),
+            FilesystemKind::Ext3 => {
+                let number = (page - DIRECT_PAGES) / INDIRECT_PAGES;
+                let until = DIRECT_PAGES + (number + 1) * INDIRECT_PAGES;
+                let double = if number > 0 { f.double_indirect } else { None };
+                (double, f.indirect.get(number as usize).copied(), until)
+            }
+            _ if f.leaves.is_empty() => (None, None, u32::MAX),
+            _ => {
+                let at = f.runs.partition_point(|r| r.page <= page).saturating_sub(1);
+                let leaf = at / LEAF_EXTENTS;
+                let until = f.runs.get((leaf + 1) * LEAF_EXTENTS).map_or(u32::MAX, |r| r.page);
+                (None, f.leaves.get(leaf).copied(), until)
+            }
+        };
+        (first.into_iter().chain(second), until)
+    }
+
+    /// The metadata block with the file's inode: read when it is opened, dirtied when it changes.
+    pub fn inode(&self, file: u32) -> u32 {
+        self.files[file as usize].inode
+    }
+
+    /// The metadata blocks that change when pages up to `page` are added: inode, what maps the page, and the group's account
+    /// of free blocks (ext: the bitmap and the block with the group's descriptor).
+    pub fn dirtied_by_growth(&mut self, file: u32, page: u32) -> impl Iterator<Item = u32> {
+        let mut changed = [None; 5];
+        let (map, _) = self.metadata_for(file, page);
+        map.zip(&mut changed[1..3]).for_each(|(block, slot)| *slot = Some(block));
+        changed[0] = Some(self.inode(file));
+        if let Some((sector, _)) = self.locate(file, page) {
+            let block = sector / SECTORS_PER_BLOCK;
+            if let Some((group, account)) = self.space.account_of(self.spec.kind, block) {
+                changed[3] = Some(self.table_block(TableBlock::Free(account), account));
+                if self.spec.kind != FilesystemKind::Xfs {
+                    let number = group / DESCRIPTORS_PER_BLOCK;
+                    changed[4] = Some(self.table_block(TableBlock::Descriptors(number), 1 + number));
+                }
+            }
+        }
+        changed.into_iter().flatten()
+    }
+
+    /// The first sector of a metadata block.
+    pub fn metadata_sector(&self, block: u32) -> u64 {
+        self.metadata[block as usize] * SECTORS_PER_BLOCK
+    }
+}
