@@ -34,7 +34,9 @@ format:
 	ruff format python tests benchmarks
 	ruff check --fix python tests benchmarks
 
+# Sets up the peers that are measured beside, too.
 bench: setup
+	scripts/setup-bench
 	for each in benchmarks/*.py; do echo "== $$each"; python $$each || exit 1; done
 
 clean:

@@ -1,7 +1,7 @@
 """Requests that the drive models serve a second of CPU on one core, beside SimPy and SimGrid in the same run.
 
-The peers serve a bare resource (no seeks, no platter), so the comparison favours them. Needs `pip install simpy` and, for SimGrid,
-`apt-get install libsimgrid-dev`; without one of them its row says so.
+The peers serve a bare resource (no seeks, no platter), so the comparison favours them. `scripts/setup-bench` (part of `make bench`)
+installs them; without one of them its row says so.
 """
 
 from __future__ import annotations
