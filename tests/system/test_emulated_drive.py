@@ -19,6 +19,7 @@ from headrace.drives import Load, run_drive
 from headrace.errors import HeadraceError, RefusedError
 from headrace.system import block_queue, emulator, loops
 from headrace.system.emulator import EmulatedDevice, QueueShape
+from headrace.system.emulator.idle_cpus import LOOK_OUT_NS
 from headrace.system.journal import Journal
 from headrace.system.mounts import mount
 from headrace.system.owned import work_directory
@@ -96,7 +97,7 @@ DEFAULTS = ("none", 128, "100", "0")
 """Of a loop device that nobody has changed: scheduler, depth, share of dirty pages, whether that is strict."""
 
 
-def settings_of(disk: Path) -> tuple[str, int, str, str]:
+def settings_of(disk: Path) -> tuple[str | None, int | None, str, str]:
     bdi = disk / "bdi"
     return (
         block_queue.read_scheduler(disk.name),
@@ -114,6 +115,20 @@ def test_a_queue_is_put_back(attach: Attach, journal: Journal) -> None:
     assert settings_of(disk) != DEFAULTS
     device.detach()
     assert settings_of(disk) == before.get(disk.name, DEFAULTS)
+
+
+LOOK_OUT = Path("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
+
+
+@pytest.mark.skipif(
+    not LOOK_OUT.exists(), reason="only virtual machines have the kernel's haltpoll governor of idle CPUs"
+)
+def test_idle_cpus_look_out_for_work_while_a_drive_is_attached(attach: Attach) -> None:
+    before = int(LOOK_OUT.read_text())
+    device = attach(SSD)
+    assert int(LOOK_OUT.read_text()) == max(before, LOOK_OUT_NS)
+    device.detach()
+    assert int(LOOK_OUT.read_text()) == before
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
