@@ -156,6 +156,10 @@ impl World<'_> {
             mapped: false,
             read_ahead: self.instances[instance].read_ahead,
         };
+        if r.kind == RpcKind::Read {
+            let backend = self.mounts[self.instances[instance].mount as usize].backend;
+            self.note_access(instance, backend);
+        }
         if let Err(op) = self.start_op(wanted) {
             self.stored(rpc, &op);
         }

@@ -256,6 +256,21 @@ fn packets_share_all_events_among_workers() {
 }
 
 #[test]
+fn a_server_writes_the_access_times_of_what_it_reads() {
+    let writes = |access_time: &str| {
+        let mut scenario = through("nfs", 1, json!({}), reading());
+        scenario["servers"][0]["volumes"][0]["filesystem"] =
+            json!({"kind": "ext4", "access_time": access_time, "commit_interval_ns": 500_000_000});
+        let outcome = run(&parse(&scenario)).unwrap();
+        let on_server = outcome.drives.iter().filter(|drive| drive.host == "server");
+        on_server.map(|drive| drive.writes).sum::<u64>()
+    };
+    assert_eq!(writes("never"), 0);
+    assert!(writes("relative") > 0);
+    assert!(writes("strict") > writes("relative"));
+}
+
+#[test]
 fn energy_is_that_of_cores_drives_and_room() {
     let mut scenario = through("nfs", 1, json!({}), reading());
     scenario["power"] = json!({"pue": 1.5, "switch_w": 20.0});
