@@ -9,7 +9,7 @@ from headrace.catalog import entry
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.plan.order import make_plan
 from headrace.reproduce import MODULES, reproduce, summary
-from headrace.reproduce.cluster_energy import NODES, PARTS, SAMPLE, WHOLE, sampled_part
+from headrace.reproduce.cluster_energy_cells import NODES, PARTS, SAMPLE, WHOLE, sampled_part
 from headrace.reproduce.published import Reproduced
 from headrace.study import load_study
 from headrace.study.resolve import resolve
