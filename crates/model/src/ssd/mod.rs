@@ -9,6 +9,7 @@ pub mod dies;
 pub mod log_blocks;
 pub mod page_map;
 pub mod spec;
+mod table;
 
 use crate::completions::Completions;
 use crate::request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};

@@ -3,12 +3,15 @@
 //! Blocks here are rows of blocks over all dies, written in one stripe. A large drive is followed on a slice:
 //! every `scale`-th unit of its address space, on blocks that are smaller by the same factor. Sequential,
 //! random and local writes hit the slice in the proportion in which they hit the drive, so valid counts,
-//! write amplification and wear are those of the drive, in bounded memory.
+//! write amplification and wear are those of the drive, in bounded memory. Drives of one kind begin alike and share
+//! what they have not written since: a thousand nodes need not hold a thousand maps.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::amplification::valid_share_at_age;
 use super::spec::InitialState;
+use super::table::Table;
 
 const NOWHERE: u32 = u32::MAX;
 /// Units followed at most; beyond, the drive is followed on a slice.
@@ -24,15 +27,16 @@ pub struct Cleaned {
     pub block_units: u32,
 }
 
+#[derive(Clone)]
 pub struct PageMap {
     /// Units of the drive for each unit followed.
     pub scale: u64,
     units: u32,
     block_units: u32,
     /// Physical place of each unit.
-    places: Vec<u32>,
+    places: Table,
     /// Unit at each physical place.
-    owners: Vec<u32>,
+    owners: Table,
     valid: Vec<u32>,
     erases: Vec<u32>,
     /// Least recently erased first, so that wear spreads.
@@ -43,7 +47,21 @@ pub struct PageMap {
     host_units: u64,
     flash_units: u64,
     cleaned: Option<Cleaned>,
+    /// The map as every drive of the kind begins, kept while there is one.
+    beginning: Option<Arc<PageMap>>,
 }
+
+/// What a map begins as depends on these alone.
+#[derive(Clone, Copy, PartialEq)]
+struct Kind {
+    units: u64,
+    row_units: u64,
+    spare_ratio: f64,
+    initial: InitialState,
+}
+
+/// Beginnings of the drives that there are.
+static BEGINNINGS: Mutex<Vec<(Kind, Weak<PageMap>)>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Copy)]
 struct Open {
@@ -54,6 +72,22 @@ struct Open {
 impl PageMap {
     /// A map of `units` with `spare_ratio` more flash, in rows of `row_units`.
     pub fn new(units: u64, row_units: u64, spare_ratio: f64, initial: InitialState) -> Self {
+        let kind = Kind { units, row_units, spare_ratio, initial };
+        let mut known = BEGINNINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, beginning)| beginning.strong_count() > 0);
+        let there = known.iter().find(|(other, _)| *other == kind);
+        let beginning = there.and_then(|(_, beginning)| beginning.upgrade()).unwrap_or_else(|| {
+            let made = Arc::new(Self::begin(kind));
+            known.push((kind, Arc::downgrade(&made)));
+            made
+        });
+        let mut map = PageMap::clone(&beginning);
+        map.beginning = Some(beginning);
+        map
+    }
+
+    fn begin(kind: Kind) -> Self {
+        let Kind { units, row_units, spare_ratio, initial } = kind;
         let scale = units.div_ceil(SLICE_UNITS_MAX).max(1);
         let units = units.div_ceil(scale) as u32;
         let block_units = (row_units / scale).max(BLOCK_UNITS_MIN).min(u64::from(units).max(1)) as u32;
@@ -64,8 +98,8 @@ impl PageMap {
             scale,
             units,
             block_units,
-            places: vec![NOWHERE; units as usize],
-            owners: vec![NOWHERE; (blocks * block_units) as usize],
+            places: Table::new(NOWHERE, units as usize),
+            owners: Table::new(NOWHERE, (blocks * block_units) as usize),
             valid: vec![0; blocks as usize],
             erases: vec![0; blocks as usize],
             free: (2..blocks).collect(),
@@ -75,6 +109,7 @@ impl PageMap {
             host_units: 0,
             flash_units: 0,
             cleaned: None,
+            beginning: None,
         };
         map.is_free[0] = false;
         map.is_free[1] = false;
@@ -90,6 +125,8 @@ impl PageMap {
         map.host_units = 0;
         map.flash_units = 0;
         map.cleaned = None;
+        map.places.settle();
+        map.owners.settle();
         map
     }
 
@@ -113,8 +150,8 @@ impl PageMap {
             let count = (upto - placed).min(self.block_units);
             for offset in 0..count {
                 let place = block * self.block_units + offset;
-                self.owners[place as usize] = unit as u32;
-                self.places[unit as usize] = place;
+                self.owners.set(place, unit as u32);
+                self.places.set(unit as u32, place);
                 unit = (unit + step) % u64::from(mapped);
             }
             self.valid[block as usize] = count;
@@ -143,11 +180,11 @@ impl PageMap {
     #[inline]
     pub fn place(&self, unit: u64) -> Option<u64> {
         if self.scale == 1 {
-            let place = self.places[unit as usize];
+            let place = self.places.get(unit as u32);
             (place != NOWHERE).then_some(u64::from(place))
         } else {
             // Only a slice is known: the stripe is taken as the one of data written in order.
-            (self.places[(unit / self.scale) as usize] != NOWHERE).then_some(unit)
+            (self.places.get((unit / self.scale) as u32) != NOWHERE).then_some(unit)
         }
     }
 
@@ -174,16 +211,18 @@ impl PageMap {
     pub fn discard(&mut self, first: u64, end: u64) {
         let (first, end) = (first.div_ceil(self.scale), end.div_ceil(self.scale));
         for unit in first..end.min(u64::from(self.units)) {
-            self.invalidate(unit as u32);
-            self.places[unit as usize] = NOWHERE;
+            if self.places.get(unit as u32) != NOWHERE {
+                self.invalidate(unit as u32);
+                self.places.set(unit as u32, NOWHERE);
+            }
         }
     }
 
     #[inline]
     fn invalidate(&mut self, unit: u32) {
-        let old = self.places[unit as usize];
+        let old = self.places.get(unit);
         if old != NOWHERE {
-            self.owners[old as usize] = NOWHERE;
+            self.owners.set(old, NOWHERE);
             self.valid[(old / self.block_units) as usize] -= 1;
         }
     }
@@ -204,8 +243,8 @@ impl PageMap {
     fn put(&mut self, open: &mut Open, unit: u32) {
         let place = open.block * self.block_units + open.next;
         open.next += 1;
-        self.owners[place as usize] = unit;
-        self.places[unit as usize] = place;
+        self.owners.set(place, unit);
+        self.places.set(unit, place);
         self.valid[open.block as usize] += 1;
         self.flash_units += 1;
     }
@@ -236,12 +275,12 @@ impl PageMap {
             }
             let first = victim * self.block_units;
             for place in first..first + self.block_units {
-                let unit = self.owners[place as usize];
+                let unit = self.owners.get(place);
                 if unit != NOWHERE {
                     if self.cleaner.next == self.block_units {
                         self.cleaner = self.open();
                     }
-                    self.owners[place as usize] = NOWHERE;
+                    self.owners.set(place, NOWHERE);
                     let mut open = self.cleaner;
                     self.put(&mut open, unit);
                     self.cleaner = open;
@@ -270,7 +309,7 @@ impl PageMap {
     }
 
     pub fn mapped_units(&self) -> u64 {
-        self.places.iter().filter(|&&place| place != NOWHERE).count() as u64
+        (0..self.units).filter(|&unit| self.places.get(unit) != NOWHERE).count() as u64
     }
 }
 
@@ -316,6 +355,31 @@ mod tests {
             let steady = amplification(spare_ratio, InitialState::Steady { fill: 1.0 }, 0, 2);
             assert!((steady / expected - 1.0).abs() < 0.02, "r = {spare_ratio}: {steady}, theory {expected}");
         }
+    }
+
+    #[test]
+    fn drives_of_one_kind_share_what_they_have_not_written() {
+        let units = 3 << 20;
+        let made = || PageMap::new(units, 512, 0.09, InitialState::Steady { fill: 0.7 });
+        let untouched = made();
+        let mut written = made();
+        let mut alone = PageMap::begin(Kind {
+            units,
+            row_units: 512,
+            spare_ratio: 0.09,
+            initial: InitialState::Steady { fill: 0.7 },
+        });
+        for unit in 0..60 {
+            written.write(unit);
+            alone.write(unit);
+        }
+        assert_eq!(untouched.places.own_bytes() + untouched.owners.own_bytes(), 0);
+        let own_bytes = written.places.own_bytes() + written.owners.own_bytes();
+        assert!(own_bytes > 0 && own_bytes < 2 << 20, "{own_bytes}");
+        assert_eq!(written.written(), alone.written());
+        let place = |map: &PageMap, unit| map.place(unit);
+        assert!((0..units).step_by(977).all(|unit| place(&written, unit) == place(&alone, unit)));
+        assert_eq!(made().written(), (0, 0), "a new drive begins as the first did");
     }
 
     #[test]

@@ -1,0 +1,90 @@
+//! Tables of numbers that begin alike in many drives: what none of them writes is kept once for all.
+
+use std::sync::Arc;
+
+/// Small enough that a few writes copy little, large enough that a drive in use soon has all of it and asks for no more memory.
+const CHUNK_SHIFT: u32 = 14;
+const CHUNK: usize = 1 << CHUNK_SHIFT;
+
+/// A table that is copied chunk by chunk as it is written.
+#[derive(Clone)]
+pub struct Table {
+    first: Arc<[u32]>,
+    own: Vec<Option<Box<[u32]>>>,
+}
+
+impl Table {
+    /// `length` times that value.
+    pub fn new(value: u32, length: usize) -> Self {
+        let chunks = length.div_ceil(CHUNK);
+        Table { first: vec![value; chunks * CHUNK].into(), own: vec![None; chunks] }
+    }
+
+    #[inline]
+    pub fn get(&self, index: u32) -> u32 {
+        match &self.own[(index >> CHUNK_SHIFT) as usize] {
+            Some(chunk) => chunk[index as usize % CHUNK],
+            None => self.first[index as usize],
+        }
+    }
+
+    #[inline]
+    pub fn set(&mut self, index: u32, value: u32) {
+        let number = (index >> CHUNK_SHIFT) as usize;
+        let first = &self.first;
+        let chunk =
+            self.own[number].get_or_insert_with(|| first[number * CHUNK..(number + 1) * CHUNK].into());
+        chunk[index as usize % CHUNK] = value;
+    }
+
+    /// What is in it now is what clones of it begin with, and share.
+    pub fn settle(&mut self) {
+        let mut whole = self.first.to_vec();
+        for (number, chunk) in self.own.iter_mut().enumerate() {
+            if let Some(chunk) = chunk.take() {
+                whole[number * CHUNK..(number + 1) * CHUNK].copy_from_slice(&chunk);
+            }
+        }
+        self.first = whole.into();
+    }
+
+    /// Bytes that it has for itself.
+    #[cfg(test)]
+    pub fn own_bytes(&self) -> usize {
+        self.own.iter().flatten().count() * CHUNK * std::mem::size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_table_holds_what_was_written_and_its_clones_begin_there(
+            length in 1usize..70_000,
+            before in prop::collection::vec((any::<prop::sample::Index>(), any::<u32>()), 0..50),
+            after in prop::collection::vec((any::<prop::sample::Index>(), any::<u32>()), 0..50),
+        ) {
+            let mut plain = vec![7; length];
+            let mut table = Table::new(7, length);
+            for (index, value) in before {
+                plain[index.index(length)] = value;
+                table.set(index.index(length) as u32, value);
+            }
+            table.settle();
+            let other = table.clone();
+            prop_assert_eq!(other.own_bytes(), 0);
+            let beginning = plain.clone();
+            for (index, value) in after {
+                plain[index.index(length)] = value;
+                table.set(index.index(length) as u32, value);
+            }
+            for index in 0..length {
+                prop_assert_eq!(table.get(index as u32), plain[index]);
+                prop_assert_eq!(other.get(index as u32), beginning[index]);
+            }
+        }
+    }
+}
