@@ -39,9 +39,11 @@ def simulate_many(
     threads: int,
     finished: Callable[[int, str | None, tuple[str, str, str] | None], bool],
     cancelled: Callable[[], bool],
+    watching: Callable[[int], object] | None = None,
 ) -> int:
     """Runs scenarios side by side (0 threads: all cores); `finished(index, outcome, error)` is called in the caller's thread as each
-    ends and returns whether to go on. Returns how many were run. Ends early when `cancelled()` says so."""
+    ends and returns whether to go on. Returns how many were run. Ends early when `cancelled()` says so; `watching(simulated_ns)` is
+    told now and then how much time has been simulated, in all of them together."""
 
 class TraceError(Exception):
     """A trace that cannot be read: args are (file, line, field, given, problem, allowed)."""

@@ -49,6 +49,9 @@ class Silent:
     def jobs(self, done: int, running: int, events_per_s: float) -> None:
         """Shows nothing."""
 
+    def simulated(self, virtual_s: float) -> None:
+        """Shows nothing."""
+
     def trial_finished(self, trial: Trial, status: str, reasons: list[str], summary: str) -> None:
         """Shows nothing."""
 

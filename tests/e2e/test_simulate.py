@@ -5,10 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+
+import pytest
+
+from headrace.errors import InterruptedRunError
+from headrace.library import Silent, load_study
 
 STUDY = """
 headrace = 1
@@ -182,3 +189,91 @@ def test_a_sweep_killed_in_the_middle_ends_as_one_that_was_not(tmp_path: Path) -
     headrace("resume", "killed", cwd=tmp_path)
     assert digests(tmp_path / "killed") == whole
     assert sum(name.endswith("trial.json") for name in whole) == 180
+
+
+LONG = """
+headrace = 1
+title = "Trials of seconds"
+
+[site.node]
+count = 12
+
+[site.server.nas]
+link = "10 GbE"
+
+[target.nas]
+kind = "nfs"
+server = "nas"
+export = { drive = "samsung-pm9a3-3.84tb" }
+
+[workload.tau]
+kind = "replay"
+profile = "cms-tau-analysis"
+
+[factors]
+slots = [1, 2, 4]
+
+[plan]
+repeats = { min = 2 }
+"""
+
+
+def test_ctrl_c_in_the_middle_of_a_trial_stops_cleanly_and_resume_completes(tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text(LONG)
+    headrace("simulate", "long.toml", "--results", "whole", cwd=tmp_path)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from headrace.cli import main; main()",
+            "simulate",
+            "long.toml",
+            "--results",
+            "part",
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    trials = tmp_path / "part" / "trials"
+    deadline = time.monotonic() + 120
+    while not trials.is_dir() or not list(trials.glob("*/trial.json")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in err
+    assert "stopped" in err and "headrace resume part" in err
+    left = digests(tmp_path / "part")
+    assert 0 < sum(name.endswith("trial.json") for name in left) < 6
+    assert all(path.name.count(".making") == 0 for path in (tmp_path / "part").rglob("*"))
+    headrace("resume", "part", cwd=tmp_path)
+    assert digests(tmp_path / "part") == digests(tmp_path / "whole")
+
+
+class Watching(Silent):
+    """Stops the run once virtual time is seen to move within a trial."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self.stop = stop
+        self.seen_s: list[float] = []
+
+    def simulated(self, virtual_s: float) -> None:
+        self.seen_s.append(virtual_s)
+        if virtual_s > 0:
+            self.stop.set()
+
+
+def test_virtual_time_is_told_while_trials_run(tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text(LONG)
+    stop = threading.Event()
+    watching = Watching(stop)
+    with pytest.raises(InterruptedRunError):
+        load_study(tmp_path / "long.toml").run(
+            tmp_path / "results", engine="simulate", observer=watching, stop=stop
+        )
+    assert watching.seen_s[-1] > 0
+    assert watching.seen_s == sorted(watching.seen_s)
+    assert not list((tmp_path / "results").glob("trials/*")), "it was told within the first trials"

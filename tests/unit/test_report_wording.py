@@ -55,6 +55,16 @@ def test_none_fed_says_what_one_slot_reaches(one: Findings) -> None:
     assert "feeds no slot of higgs at 99\u202f% job efficiency: with 1 slot it is 9" in answer.sentence
 
 
+def test_an_efficiency_just_below_the_bound_does_not_read_like_the_bound(one: Findings) -> None:
+    (curve,) = one.curves
+    first = curve.points[0]
+    close = replace(first.metrics["efficiency"], value=0.896, low=None, high=None)
+    point = replace(first, metrics={**first.metrics, "efficiency": close})
+    findings = replace(one, curves=(replace(curve, points=(point, *curve.points[1:])),))
+    (answer,) = wording.answers(fed(findings, SlotsFed(0, None, 0.9, False, "device latency")))
+    assert "at 90\u202f% job efficiency: with 1 slot it is 89.6\u202f%, and" in answer.sentence
+
+
 def test_contention_for_cpus_is_not_put_down_to_the_storage(one: Findings) -> None:
     (answer,) = wording.answers(fed(one, SlotsFed(2, None, 0.9, False, "cpu contention")))
     assert answer.sentence.endswith("beyond, jobs wait for a CPU (the CPUs set this limit, not the storage).")

@@ -74,6 +74,13 @@ class Display:
         rate = f", {events_per_s:,.0f} events/s" if events_per_s else ""
         self._progress.update(self._task, description=f"{running} jobs running, {done} done{rate}")
 
+    def simulated(self, virtual_s: float) -> None:
+        """How far virtual time is, against the real one."""
+        real_s = time.monotonic() - self._began
+        times = f", {virtual_s / real_s:,.0f} times as fast" if real_s > 1 else ""
+        text = f"{format_seconds(virtual_s)} simulated in {format_seconds(round(real_s))}{times}"
+        self._progress.update(self._task, description=text)
+
     def trial_finished(self, trial: Trial, status: str, reasons: list[str], summary: str) -> None:
         """A record is there."""
         self._done += 1

@@ -32,6 +32,9 @@ class Observer(Protocol):
     def jobs(self, done: int, running: int, events_per_s: float) -> None:
         """Now and then while jobs run."""
 
+    def simulated(self, virtual_s: float) -> None:
+        """Now and then in virtual time: how much of it this run has simulated, all trials together."""
+
     def trial_finished(self, trial: Trial, status: str, reasons: list[str], summary: str) -> None:
         """A record is there. `status`: done, invalid, failed, unsupported, skipped."""
 

@@ -231,9 +231,10 @@ def _sentence(curve: Curve, rate: str | None, condition: str) -> tuple[str, str]
         first = curve.points[0] if curve.points else None
         reached = ""
         if first is not None and "efficiency" in first.metrics:
-            reached = (
-                f"with {plural(first.slots, 'slot')} it is {percent(first.metrics['efficiency'].value)}, and "
-            )
+            value = first.metrics["efficiency"].value
+            # Just below the bound must not read like the bound.
+            shown = percent(value) if percent(value) != bound else percent(value, 3)
+            reached = f"with {plural(first.slots, 'slot')} it is {shown}, and "
         return "0", (
             f"{where} no slot of {curve.workload} at {bound} job efficiency{verb_note}: {reached}{beyond_text(fed.why)}"
             f"{_not_storage(fed.why)}."

@@ -57,6 +57,7 @@ class Simulate(Engine):
         run.observer.started(len(run.plan.trials), len(run.plan.trials) - len(left))
         repeating = Repeating(run.study, run.plan, run.store.root)
         environment = {"engine": "simulate", "headrace_version": version("headrace")}
+        simulated_s = 0.0
         for at in range(0, len(left), BATCH):
             trials: list[Trial] = []
             for trial in left[at : at + BATCH]:
@@ -64,11 +65,14 @@ class Simulate(Engine):
                     trials.append(trial)
                 else:
                     run.observer.trial_finished(trial, "skipped", [], "interval narrow enough")
-            _batch(run, trials, repeating, environment)
+            simulated_s += _batch(run, trials, repeating, environment, simulated_s)
 
 
-def _batch(run: Run, trials: list[Trial], repeating: Repeating, environment: dict[str, Any]) -> None:
-    """Simulates trials side by side and records each as it comes in."""
+def _batch(
+    run: Run, trials: list[Trial], repeating: Repeating, environment: dict[str, Any], before_s: float
+) -> float:
+    """Simulates trials side by side and records each as it comes in. `before_s` and what is returned: virtual time, before and in it."""
+    virtual_s = 0.0
     resolved = [resolve(run.study, trial.target, trial.workload, trial.levels) for trial in trials]
     scenarios = [
         json.dumps(
@@ -85,13 +89,19 @@ def _batch(run: Run, trials: list[Trial], repeating: Repeating, environment: dic
     for trial in trials[:1]:
         run.observer.trial_started(trial, 0)
 
+    def watching(simulated_ns: int) -> None:
+        nonlocal virtual_s
+        virtual_s = simulated_ns * 1e-9
+        run.observer.simulated(before_s + virtual_s)
+
     def finished(index: int, outcome: str | None, error: tuple[str, str, str] | None) -> bool:
         _record(run, trials[index], resolved[index], outcome, error, repeating, environment)
         return not run.stop.is_set()
 
-    _core.simulate_many(scenarios, 0, finished, run.stop.is_set)
+    _core.simulate_many(scenarios, 0, finished, run.stop.is_set, watching)
     if run.stop.is_set():
         raise InterruptedRunError("stopped")
+    return virtual_s
 
 
 def _record(
