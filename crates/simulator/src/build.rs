@@ -205,6 +205,7 @@ impl<'a> World<'a> {
             dirty_expire_ns: spec.writeback.dirty_expire_ns,
             dirty_writeback_ns: spec.writeback.dirty_writeback_ns,
             throttled: VecDeque::new(),
+            read_ahead: spec.read_ahead,
             mounts: Vec::new(),
             down: false,
             sent_bytes: 0,

@@ -142,9 +142,51 @@ impl World<'_> {
         let kind = match access {
             Access::Direct => OpKind::DirectRead,
             _ if self.caches(instance) => OpKind::Read,
-            _ => OpKind::DirectRead,
+            _ => {
+                let buffer = self.client_buffer(task, instance);
+                if buffer > 0 {
+                    return self.read_buffered(task, set, offset, length, buffer);
+                }
+                OpKind::DirectRead
+            }
         };
         self.operate(task, set, kind, offset, length, access == Access::Mapped)
+    }
+
+    /// The size of the buffer that the client's library keeps for a process; stagers stream past it.
+    fn client_buffer(&self, task: u32, instance: u32) -> u64 {
+        match self.mounts[self.instances[instance].mount as usize].backend {
+            Backend::Service(service) if self.tasks[task].copying.is_none() => {
+                self.services[service as usize].settled.client_buffer_bytes
+            }
+            _ => 0,
+        }
+    }
+
+    /// A read through the library's buffer (`rfio_read` with RFIO_READBUF): what lies in it comes from there; for the
+    /// rest it is filled anew from where it ends, or from where the read begins if that is elsewhere.
+    fn read_buffered(&mut self, task: u32, set: u32, offset: u64, length: u64, buffer: u64) -> Flow {
+        let t = &mut self.tasks[task];
+        let (host, job) = (t.host as usize, t.job as usize);
+        let file = &mut t.files[set as usize];
+        let (from, until) = file.buffer;
+        let end = offset + length;
+        let start = if (from..until).contains(&offset) { until } else { offset };
+        if end <= start {
+            let h = &self.hosts[host];
+            t.pending_cpu_ns += h.call_ns + (length as f64 * h.copy_ns_per_byte) as u64;
+            self.jobs[job].reads += 1;
+            self.jobs[job].bytes.asked_bytes += length;
+            return Flow::On;
+        }
+        let fills = (end - start).div_ceil(buffer);
+        let filled = (start + fills * buffer).min(self.instances[file.instance].bytes);
+        file.buffer = (filled.saturating_sub(buffer).max(start), filled);
+        // Asked for is what the job asks for; what is fetched beyond counts as served.
+        let flow = self.operate(task, set, OpKind::DirectRead, start, filled - start, false);
+        let asked = &mut self.jobs[job].bytes.asked_bytes;
+        *asked = *asked + length - (filled - start);
+        flow
     }
 
     pub(super) fn write(
@@ -199,6 +241,7 @@ impl World<'_> {
         let file = &mut self.tasks[task].files[set as usize];
         file.instance = instance;
         file.read_ahead = ReadAhead::default();
+        file.buffer = (0, 0);
     }
 
     /// The process lets go of its file of a set.

@@ -1,6 +1,6 @@
 //! Reads and writes under way: through the page cache, or past it, to a local volume or a service.
 
-use headrace_model::pagecache::readahead::{ReadAhead, Window};
+use headrace_model::pagecache::readahead::{ReadAhead, ReadAheadRules, Window};
 use headrace_model::pagecache::{PageCache, PageState, PAGE_BYTES};
 use headrace_model::scheduler::SubmittedIo;
 use headrace_model::{Op as DriveOp, Request};
@@ -51,6 +51,7 @@ impl World<'_> {
             submit_from: 0,
             submit_to: 0,
             mark: NONE,
+            ask_at: page_of(wanted.offset),
             missed: 0,
             offset: wanted.offset,
             length: wanted.length,
@@ -144,10 +145,30 @@ impl World<'_> {
                 limit => limit,
             };
             let file_end = page_end(instance.bytes);
+            let two_windows = self.hosts[mount.host as usize].read_ahead == ReadAheadRules::TwoWindows
+                && !(exact || op.mapped || instance.is_metadata);
             let cache = &mut self.hosts[mount.host as usize].cache;
+            if two_windows && op.cursor == op.ask_at {
+                let o = &mut self.ops[index];
+                let ahead = o.read_ahead.windows.reach(op.cursor, op.end - op.cursor, max, |from, to| {
+                    cache.next_missing(file, from, to.min(file_end)) < to.min(file_end)
+                });
+                o.ask_at = ahead.next;
+                let end = ahead.end.min(file_end);
+                if cache.next_missing(file, ahead.start, end) < end {
+                    let needed = cache.missing_pages(file, op.cursor.max(ahead.start), end.min(op.end));
+                    cache.counters.missed_pages += u64::from(needed);
+                    o.missed += needed;
+                    (o.submit_from, o.submit_to) = (ahead.start, end);
+                    continue;
+                }
+            }
             let Some(found) = cache.find(file, op.cursor) else {
                 let o = &mut self.ops[index];
-                let window = if exact {
+                let window = if two_windows {
+                    o.read_ahead.windows.missed();
+                    Window { start: op.cursor, pages: 1, mark: None }
+                } else if exact {
                     Window { start: op.cursor, pages: op.end - op.cursor, mark: None }
                 } else if op.mapped {
                     o.read_ahead.fault_missing(op.cursor, max, file_end)
@@ -178,6 +199,9 @@ impl World<'_> {
             let mut upto = extent.end().min(op.end);
             if extent.mark != NONE && extent.mark > op.cursor {
                 upto = upto.min(extent.mark);
+            }
+            if two_windows && op.ask_at > op.cursor {
+                upto = upto.min(op.ask_at);
             }
             cache.touch(found, op.cursor, upto);
             let o = &mut self.ops[index];

@@ -32,6 +32,8 @@ pub(crate) enum Phase {
 pub(crate) struct TaskFile {
     pub instance: u32,
     pub read_ahead: ReadAhead,
+    /// Bytes of the file that the client's library holds for this process.
+    pub buffer: (u64, u64),
     pub open: bool,
     /// Staged files in the order in which they were asked for.
     pub staged: VecDeque<Staged>,
@@ -120,6 +122,7 @@ impl World<'_> {
         let file = TaskFile {
             instance: NONE,
             read_ahead: ReadAhead::default(),
+            buffer: (0, 0),
             open: false,
             staged: VecDeque::new(),
             cached: false,

@@ -8,7 +8,7 @@ use headrace_model::filesystem::Filesystem;
 use headrace_model::histogram::Histogram;
 use headrace_model::link::Network;
 use headrace_model::pagecache::lustre::LustreReadAhead;
-use headrace_model::pagecache::readahead::ReadAhead;
+use headrace_model::pagecache::readahead::{ReadAhead, ReadAheadRules};
 use headrace_model::pagecache::PageCache;
 use headrace_model::request::{Completion, Device, Status};
 use headrace_model::scheduler::BlockQueue;
@@ -121,6 +121,7 @@ pub(crate) struct Host {
     pub dirty_writeback_ns: u64,
     /// Writers that wait until less is dirty.
     pub throttled: VecDeque<u32>,
+    pub read_ahead: ReadAheadRules,
     pub mounts: Vec<u32>,
     pub down: bool,
     pub sent_bytes: u64,
@@ -280,6 +281,8 @@ pub(crate) struct Op {
     pub submit_from: u32,
     pub submit_to: u32,
     pub mark: u32,
+    /// The page at which two-window read-ahead is asked next.
+    pub ask_at: u32,
     pub missed: u32,
     pub offset: u64,
     pub length: u64,

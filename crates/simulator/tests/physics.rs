@@ -72,6 +72,25 @@ fn a_random_read_moves_what_it_asks_for() {
 }
 
 #[test]
+fn reads_with_gaps_are_read_ahead_by_new_kernels_alone() {
+    // 60 kB in 100 kB, in the order of the file, from the middle of a page.
+    let steps = json!([{"do": "pattern", "file": "input", "count": 600, "length_bytes": 60_000,
+                        "order": {"kind": "scattered"}}]);
+    let out = |rules: &str, steps: &Value| {
+        let mut scenario = alone("ext4", "noop", steps.clone());
+        scenario["nodes"][0]["read_ahead"] = json!(rules);
+        outcome(&scenario).drives[0].read_bytes as f64
+    };
+    let asked = 600.0 * 60_000.0;
+    // Two pages beside each, and a window where two reads happen to adjoin.
+    assert!((1.05..1.25).contains(&(out("two_windows", &steps) / asked)), "{}", out("two_windows", &steps));
+    assert!(out("on_demand", &steps) > out("two_windows", &steps));
+    // A stream is a stream for both.
+    let whole = sequential(100_000);
+    assert!((out("two_windows", &whole) / out("on_demand", &whole) - 1.0).abs() < 0.01);
+}
+
+#[test]
 fn ext3_reads_indirect_blocks_that_ext4_and_xfs_do_not_have() {
     let reads = |filesystem| outcome(&alone(filesystem, "noop", sequential(131_072))).drives[0].reads;
     let (ext3, ext4, xfs) = (reads("ext3"), reads("ext4"), reads("xfs"));

@@ -284,3 +284,26 @@ fn energy_is_that_of_cores_drives_and_room() {
     assert!(e.drives_j >= 4.0 * seconds * 0.999 && e.drives_j <= 8.0 * seconds);
     assert!((e.total_j - 1.5 * (e.nodes_j + e.servers_j + e.drives_j + e.switch_j)).abs() < 1e-6 * e.total_j);
 }
+
+#[test]
+fn a_library_s_buffer_turns_short_reads_into_few_requests() {
+    // 10 kB in 20 kB through a buffer of 128 kB: one fill for 6 or 7 reads, and bytes that nobody asked for.
+    let steps = json!([
+        {"do": "open", "file": "input"},
+        {"do": "pattern", "file": "input", "count": 1000, "length_bytes": 10_000,
+         "order": {"kind": "strided", "stride_bytes": 20_000}},
+        {"do": "close", "file": "input"}
+    ]);
+    let ran = |buffer: u64| {
+        let outcome =
+            run(&parse(&through("xrootd", 3, json!({"client_buffer_bytes": buffer}), steps.clone())))
+                .unwrap();
+        sound(&outcome);
+        assert!(outcome.jobs.iter().all(|job| job.bytes.asked_bytes == 10_000_000 && job.reads == 1000));
+        (outcome.services[0].read_requests, outcome.services[0].read_bytes)
+    };
+    assert_eq!(ran(0), (12_000, 120_000_000));
+    let (requests, bytes) = ran(131_072);
+    assert!((1700..2100).contains(&requests), "{requests}");
+    assert_eq!(bytes, requests * 131_072);
+}

@@ -63,6 +63,8 @@ class Node(CatalogTable):
     call_ns: int = Field(1000, ge=0)
     copy_bytes_per_s: float = Field(4e9, gt=0)
     writeback: Writeback = Writeback()  # pyright: ignore[reportCallIssue]
+    read_ahead: Literal["on_demand", "two_windows"] = "on_demand"
+    """The kernel's read-ahead: on demand from 2.6.23 on, two windows before (RHEL 5 and SL 5)."""
     sharing: Sharing = Sharing()  # pyright: ignore[reportCallIssue]
     power: MachinePower
 

@@ -2,11 +2,13 @@
 //!
 //! Active and inactive lists as in `mm/vmscan.c`: pages enter the inactive list, a second access activates them,
 //! reclaim takes from the inactive tail and refills it from the active one. An extent has at most 1024 pages
-//! (4 MiB) and reclaim trims it page by page, so ages stay that fine. Read-ahead windows are in `readahead`.
+//! (4 MiB) and reclaim trims it page by page, so ages stay that fine. Read-ahead windows are in `readahead`,
+//! those of kernels before 2.6.23 in `two_windows`.
 
 pub mod lustre;
 pub mod readahead;
 mod reclaim;
+pub mod two_windows;
 
 use serde::{Deserialize, Serialize};
 
@@ -274,6 +276,17 @@ impl PageCache {
         limit
     }
 
+    /// How many pages of `from..to` are not in the cache.
+    pub fn missing_pages(&self, file: u32, from: u32, to: u32) -> u32 {
+        let (mut page, mut missing) = (self.next_missing(file, from, to), 0);
+        while page < to {
+            let cached = self.next_cached(file, page, to);
+            missing += cached - page;
+            page = self.next_missing(file, cached, to);
+        }
+        missing
+    }
+
     /// Pages in the cache right before `page`, at most `max`.
     pub fn cached_before(&self, file: u32, page: u32, max: u32) -> u32 {
         let mut from = page;
@@ -439,15 +452,28 @@ impl PageCache {
         self.free(extent);
     }
 
-    /// A job uses pages `from..to` of a clean extent: the second use of a page activates it.
+    /// A job uses pages `from..to` of an extent: the second use of a page activates it, and no page beside it
+    /// (`mark_page_accessed`).
     pub fn touch(&mut self, extent: u32, from: u32, to: u32) {
-        let e = &mut self.extents[extent as usize];
-        let again = from < e.touched_end;
-        e.touched_end = e.touched_end.max(to);
-        if again && !e.active {
-            self.unlink(extent);
-            self.extents[extent as usize].active = true;
-            self.link_newest(extent);
+        let e = self.extents[extent as usize];
+        self.extents[extent as usize].touched_end = e.touched_end.max(to);
+        let again = to.min(e.touched_end);
+        if e.active || from >= again {
+            return;
+        }
+        let clean = e.state == PageState::Clean;
+        let mut extent = extent;
+        if clean && from > e.start {
+            extent = self.split(extent, from);
+        }
+        if clean && again < e.end() {
+            self.split(extent, again);
+        }
+        self.unlink(extent);
+        self.extents[extent as usize].active = true;
+        self.link_newest(extent);
+        if clean {
+            self.join_left(extent);
         }
     }
 
@@ -495,20 +521,18 @@ impl PageCache {
     pub fn split(&mut self, extent: u32, page: u32) -> u32 {
         let e = self.extents[extent as usize];
         debug_assert!(e.start < page && page < e.end());
-        self.unlink(extent);
         let left = &mut self.extents[extent as usize];
         left.pages = page - e.start;
         left.touched_end = e.touched_end.min(page);
         if e.mark != NONE && e.mark >= page {
             left.mark = NONE;
         }
-        self.link_newest(extent);
+        self.lists[usize::from(e.active)].pages -= u64::from(e.end() - page);
         let right = self.new_extent(e.file, page, e.end() - page, e.state);
-        if e.active {
-            self.unlink(right);
-            self.extents[right as usize].active = true;
-            self.link_newest(right);
-        }
+        // Both keep the age that they had.
+        self.unlink(right);
+        self.extents[right as usize].active = e.active;
+        self.link_behind(right, extent);
         let r = &mut self.extents[right as usize];
         r.touched_end = e.touched_end.max(page);
         r.io = e.io;

@@ -4,6 +4,21 @@
 //! or quadrupled while reading goes on in sequence, the next one started when its mark is reached; a small random
 //! read reads itself alone. Mapped files read around the fault (`mm/filemap.c`).
 
+use serde::{Deserialize, Serialize};
+
+use super::two_windows::TwoWindows;
+
+/// Which kernel's read-ahead a host has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadAheadRules {
+    /// From 2.6.23 on.
+    #[default]
+    OnDemand,
+    /// From 2.6.16 to 2.6.22, among them RHEL 5 and SL 5 (2.6.18).
+    TwoWindows,
+}
+
 /// Pages to read, and where to set the mark (a page of the window) if anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -21,6 +36,8 @@ pub struct ReadAhead {
     /// The last page read, plus one; 0 before the first read.
     previous: u32,
     mmap_miss: u32,
+    /// The state of the rules before these, for hosts that have them.
+    pub windows: TwoWindows,
 }
 
 /// Faults that found their page missing before read-around is given up (`MMAP_LOTSAMISS`).

@@ -19,6 +19,21 @@ impl PageCache {
         e.older = second;
     }
 
+    /// Puts an extent right behind another of its list: a little newer.
+    pub(super) fn link_behind(&mut self, extent: u32, older: u32) {
+        let newer = self.extents[older as usize].newer;
+        let e = &mut self.extents[extent as usize];
+        (e.newer, e.older) = (newer, older);
+        let (pages, list) = (u64::from(e.pages), usize::from(e.active));
+        self.lists[list].pages += pages;
+        self.extents[older as usize].newer = extent;
+        if newer == NONE {
+            self.lists[list].newest = extent;
+        } else {
+            self.extents[newer as usize].older = extent;
+        }
+    }
+
     pub(super) fn unlink(&mut self, extent: u32) {
         let e = self.extents[extent as usize];
         let list = &mut self.lists[usize::from(e.active)];

@@ -48,6 +48,28 @@ fn pages_used_twice_outlive_pages_used_once() {
 }
 
 #[test]
+fn a_page_used_again_leaves_its_neighbours_where_they_are() {
+    let mut cache = PageCache::new(1000 * PAGE_BYTES);
+    let file = cache.add_file();
+    cache.write(file, 0, 800);
+    while let Some(extent) = cache.next_dirty(file, 0) {
+        cache.start_writeback(extent, 1);
+        cache.finish_writeback(extent);
+    }
+    // 15 pages in 25 are read: the gaps keep their age, and go first.
+    for page in (0..800).step_by(25) {
+        read(&mut cache, file, page, 15);
+    }
+    let other = cache.add_file();
+    read(&mut cache, other, 0, 400);
+    for page in (0..800).step_by(25) {
+        assert_eq!(cache.next_missing(file, page, page + 15), page + 15);
+    }
+    assert_eq!(cache.missing_pages(file, 0, 800), 200);
+    assert_eq!(cache.used_pages(), 1000);
+}
+
+#[test]
 fn writing_dirties_and_write_back_cleans() {
     let mut cache = PageCache::new(1 << 30);
     let file = cache.add_file();

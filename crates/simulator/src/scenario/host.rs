@@ -2,6 +2,7 @@
 
 use headrace_model::filesystem::FilesystemSpec;
 use headrace_model::ideal::IdealSpec;
+use headrace_model::pagecache::readahead::ReadAheadRules;
 use headrace_model::pagecache::WritebackSpec;
 use headrace_model::power::MachinePower;
 use headrace_model::raid::spec::StorageSpec;
@@ -35,6 +36,8 @@ pub struct HostSpec {
     pub copy_bytes_per_s: f64,
     #[serde(default)]
     pub writeback: WritebackSpec,
+    #[serde(default)]
+    pub read_ahead: ReadAheadRules,
     #[serde(default)]
     pub network: NetworkPort,
     #[serde(default)]

@@ -76,6 +76,9 @@ pub struct Tuning {
     /// Whether the client's page cache holds the service's data.
     pub client_cache: Option<bool>,
     pub client_read_ahead: Option<ClientReadAhead>,
+    /// Buffer of the client's library, one an open file, for services whose data the page cache does not hold: a read
+    /// that leaves it fills it from there on (RFIO, 128 kB). 0: what is read is what is asked for.
+    pub client_buffer_bytes: Option<u64>,
     /// CPU time of a request on the client (FUSE crossings, checksums), charged to the job.
     pub client_request_ns: Option<u64>,
     /// Delay of a request on the client that is not CPU time.
@@ -123,6 +126,7 @@ pub(crate) struct SettledTuning {
     pub write_request_bytes: u64,
     pub client_cache: bool,
     pub client_read_ahead: ClientReadAhead,
+    pub client_buffer_bytes: u64,
     pub client_request_ns: u64,
     pub client_delay_ns: u64,
     pub requests_in_flight: u32,
@@ -162,6 +166,7 @@ impl Tuning {
             write_request_bytes: Some(64 * KIB),
             client_cache: Some(true),
             client_read_ahead: Some(ClientReadAhead::Kernel { bytes: 15 * 64 * KIB }),
+            client_buffer_bytes: Some(0),
             client_request_ns: Some(10_000),
             client_delay_ns: Some(0),
             requests_in_flight: Some(16),
@@ -298,6 +303,7 @@ impl Tuning {
             write_request_bytes,
             client_cache,
             client_read_ahead,
+            client_buffer_bytes,
             client_request_ns,
             client_delay_ns,
             requests_in_flight,
