@@ -186,8 +186,11 @@ impl<'a> World<'a> {
         } else {
             0
         };
-        let cache = PageCache::new(spec.memory_bytes - spec.memory_reserved_bytes - jobs_bytes);
-        let pages = cache.capacity_pages();
+        let mapped_bytes = spec.memory_reserved_bytes + jobs_bytes;
+        let cache_bytes = spec.memory_bytes - mapped_bytes;
+        let cache = PageCache::new(cache_bytes);
+        let (background_pages, dirty_limit_pages) =
+            spec.writeback.limits_pages(cache_bytes, spec.memory_bytes, mapped_bytes);
         let (factor, extra_latency) =
             spec.virtualisation.map_or((1.0, 0), |machine| (machine.cpu_factor, machine.network_ns));
         self.hosts.push(Host {
@@ -200,8 +203,8 @@ impl<'a> World<'a> {
             call_ns: spec.call_ns,
             copy_ns_per_byte: 1e9 / spec.copy_bytes_per_s,
             latency_ns: spec.network.latency_ns + extra_latency,
-            dirty_limit_pages: ((pages as f64 * spec.writeback.dirty_ratio) as u64).max(64),
-            background_pages: (pages as f64 * spec.writeback.dirty_background_ratio) as u64,
+            dirty_limit_pages,
+            background_pages,
             dirty_expire_ns: spec.writeback.dirty_expire_ns,
             dirty_writeback_ns: spec.writeback.dirty_writeback_ns,
             throttled: VecDeque::new(),

@@ -51,6 +51,8 @@ class Writeback(BaseModel):
     dirty_ratio: float = Field(0.20, gt=0, lt=1)
     dirty_expire_ns: int = Field(30_000_000_000, ge=0)
     dirty_writeback_ns: int = Field(5_000_000_000, ge=1)
+    of_all_memory: bool = False
+    """Kernels to 2.6.23: shares of all memory, and at most half of what processes have not mapped."""
 
 
 class Node(CatalogTable):

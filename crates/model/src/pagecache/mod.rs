@@ -33,6 +33,26 @@ pub struct WritebackSpec {
     pub dirty_expire_ns: u64,
     /// How often the flusher looks for aged pages.
     pub dirty_writeback_ns: u64,
+    /// Kernels to 2.6.23: the shares are of all memory, and writers wait at no more than half of what no process has
+    /// mapped (`get_dirty_limits`).
+    pub of_all_memory: bool,
+}
+
+impl WritebackSpec {
+    /// Pages at which the flusher starts, and at which writers wait, where the cache has `cache_bytes` of
+    /// `memory_bytes` and processes have mapped `mapped_bytes`.
+    pub fn limits_pages(&self, cache_bytes: u64, memory_bytes: u64, mapped_bytes: u64) -> (u64, u64) {
+        let cache = (cache_bytes / PAGE_BYTES).max(256);
+        let (mut background, mut limit, mut of) = (self.dirty_background_ratio, self.dirty_ratio, cache);
+        if self.of_all_memory {
+            let unmapped = 1.0 - mapped_bytes as f64 / memory_bytes as f64;
+            limit = limit.min(unmapped / 2.0).max(0.05);
+            background = if background >= limit { limit / 2.0 } else { background };
+            of = memory_bytes / PAGE_BYTES;
+        }
+        let pages = |share: f64| ((of as f64 * share) as u64).min(cache);
+        (pages(background), pages(limit).max(64))
+    }
 }
 
 impl Default for WritebackSpec {
@@ -42,6 +62,7 @@ impl Default for WritebackSpec {
             dirty_ratio: 0.20,
             dirty_expire_ns: 30_000_000_000,
             dirty_writeback_ns: 5_000_000_000,
+            of_all_memory: false,
         }
     }
 }

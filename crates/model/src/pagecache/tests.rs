@@ -70,6 +70,19 @@ fn a_page_used_again_leaves_its_neighbours_where_they_are() {
 }
 
 #[test]
+fn dirty_limits_before_2_6_24_are_of_all_memory_and_spare_what_is_mapped() {
+    let gib = 1 << 30;
+    let new = WritebackSpec { dirty_ratio: 0.4, ..WritebackSpec::default() };
+    let old = WritebackSpec { of_all_memory: true, ..new };
+    let pages = |bytes: u64| bytes / PAGE_BYTES;
+    assert_eq!(new.limits_pages(5 * gib, 16 * gib, 8 * gib), (pages(gib / 2), pages(2 * gib)));
+    // Half of memory is mapped: a quarter may be dirty.
+    assert_eq!(old.limits_pages(5 * gib, 16 * gib, 8 * gib), (pages(16 * gib / 10), pages(4 * gib)));
+    // Nearly all is mapped: 5 % all the same, and the flusher at half of that.
+    assert_eq!(old.limits_pages(gib, 16 * gib, 15 * gib), (pages(16 * gib / 40), pages(16 * gib / 20)));
+}
+
+#[test]
 fn writing_dirties_and_write_back_cleans() {
     let mut cache = PageCache::new(1 << 30);
     let file = cache.add_file();
