@@ -36,7 +36,11 @@ SAME_MEMORY = tuple(
 # Four files in the profiles that read without staging.
 SAME_WAIT = tuple(
     (name, ("steps", first + between * number, "wait_ns"))
-    for name, first, between in (("atlas-dq2-local", 1, 5), ("atlas-local-ordered", 0, 4), ("atlas-local-unordered", 0, 4))
+    for name, first, between in (
+        ("atlas-dq2-local", 1, 5),
+        ("atlas-local-ordered", 0, 4),
+        ("atlas-local-unordered", 0, 4),
+    )
     for number in range(4)
 )
 PARAMETERS = (
