@@ -8,7 +8,7 @@
 use super::NONE;
 
 /// Pages found in memory, without a miss, after which the file counts as cached (`VM_MAX_CACHE_HIT`).
-const MAX_CACHE_HIT: u32 = 256;
+const MAX_CACHE_HIT: u16 = 256;
 /// `VM_MIN_READAHEAD`, 16 KiB: what windows shrink to when their pages go before they are used.
 const MIN_PAGES: u32 = 4;
 
@@ -21,7 +21,7 @@ pub struct TwoWindows {
     ahead_size: u32,
     /// The page looked at last (`prev_page`); `NONE` before the first.
     last: u32,
-    cache_hit: u32,
+    cache_hit: u16,
     missed: bool,
     in_cache: bool,
 }
@@ -123,7 +123,7 @@ impl TwoWindows {
             self.cache_hit = 0;
             return true;
         }
-        self.cache_hit += pages;
+        self.cache_hit = self.cache_hit.saturating_add(pages.min(u32::from(MAX_CACHE_HIT)) as u16);
         if self.cache_hit < MAX_CACHE_HIT {
             return true;
         }
