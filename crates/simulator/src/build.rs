@@ -201,6 +201,8 @@ impl<'a> World<'a> {
             cpu_timer: None,
             cache,
             call_ns: spec.call_ns,
+            create_ns: spec.create_ns,
+            remove_ns: spec.remove_ns,
             copy_ns_per_byte: 1e9 / spec.copy_bytes_per_s,
             latency_ns: spec.network.latency_ns + extra_latency,
             dirty_limit_pages,

@@ -270,6 +270,42 @@ impl World<'_> {
         }
     }
 
+    /// Makes a file on a volume. Its inode may be the first in a block of the inode table: nobody reads that block (ext3 and
+    /// ext4 fill it with zeroes, `ext4_get_inode_loc` in `fs/ext4/inode.c`; XFS writes new inodes by the chunk,
+    /// `xfs_ialloc_inode_init`).
+    pub(super) fn make_item(&mut self, task: u32, set: u32) {
+        let Some((volume, host, file)) = self.item_on_volume(task, set) else { return };
+        let host = &mut self.hosts[host as usize];
+        self.tasks[task].pending_cpu_ns += host.create_ns;
+        let v = &self.volumes[volume as usize];
+        if !v.fs.is_first_of_its_block(file) {
+            return;
+        }
+        let (table, page) = (self.instances[v.metadata].cache_file, v.fs.inode(file));
+        if host.cache.find(table, page).is_none() {
+            let extent = host.cache.start_reading(table, page, 1, NONE);
+            host.cache.finish_reading(extent);
+        }
+    }
+
+    /// Removes one.
+    pub(super) fn remove_item(&mut self, task: u32, set: u32) {
+        if let Some((_, host, _)) = self.item_on_volume(task, set) {
+            self.tasks[task].pending_cpu_ns += self.hosts[host as usize].remove_ns;
+        }
+    }
+
+    /// The volume that the process's file lies on, its host, and the file there.
+    fn item_on_volume(&mut self, task: u32, set: u32) -> Option<(u32, u32, u32)> {
+        let instance = self.current_file(task, set);
+        let i = &self.instances[instance];
+        let mount = &self.mounts[i.mount as usize];
+        match mount.backend {
+            Backend::Volume(volume) => Some((volume, mount.host, i.file)),
+            Backend::Service(_) => None,
+        }
+    }
+
     /// Metadata of the process's file: its inode is read, or the metadata server asked.
     pub(super) fn metadata(&mut self, task: u32, set: u32, changes: bool, round_trips: Option<u32>) -> Flow {
         let instance = self.current_file(task, set);

@@ -112,6 +112,7 @@ impl World<'_> {
             Instruction::Stat { file } => self.metadata(task, file, false, Some(1)),
             Instruction::Create { file } => {
                 self.release(task, file);
+                self.make_item(task, file);
                 self.metadata(task, file, true, Some(1))
             }
             Instruction::Close { file } => {
@@ -132,6 +133,7 @@ impl World<'_> {
                 self.operate(task, file, OpKind::Sync, 0, 0, false)
             }
             Instruction::Delete { file } => {
+                self.remove_item(task, file);
                 let flow = self.metadata(task, file, true, Some(1));
                 self.drop_file(task, file);
                 flow

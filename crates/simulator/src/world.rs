@@ -113,6 +113,8 @@ pub(crate) struct Host {
     pub cpu_timer: Option<Handle>,
     pub cache: PageCache,
     pub call_ns: u64,
+    pub create_ns: u64,
+    pub remove_ns: u64,
     pub copy_ns_per_byte: f64,
     pub latency_ns: u64,
     pub dirty_limit_pages: u64,

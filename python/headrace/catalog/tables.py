@@ -63,6 +63,8 @@ class Node(CatalogTable):
     memory_bytes: int = Field(ge=1 << 26)
     memory_reserved_bytes: int = Field(256 << 20, ge=0)
     call_ns: int = Field(1000, ge=0)
+    create_ns: int = Field(0, ge=0)
+    remove_ns: int = Field(0, ge=0)
     copy_bytes_per_s: float = Field(4e9, gt=0)
     writeback: Writeback = Writeback()  # pyright: ignore[reportCallIssue]
     read_ahead: Literal["on_demand", "two_windows"] = "on_demand"

@@ -15,7 +15,7 @@ use super::space::{Group, Space};
 use super::FilesystemKind;
 
 /// Inodes of 256 bytes in a block.
-const INODES_PER_BLOCK: u32 = 16;
+pub(super) const INODES_PER_BLOCK: u32 = 16;
 /// The inode of an ext filesystem's root directory (`EXT3_ROOT_INO`).
 const ROOT_INODE: usize = 2;
 

@@ -1,6 +1,7 @@
 //! Which metadata blocks must be read to find a page, and which change when a file grows. Each has a number, under which the
 //! cache and the journal know it.
 
+use super::inodes::INODES_PER_BLOCK;
 use super::{Filesystem, FilesystemKind, DIRECT_PAGES, INDIRECT_PAGES, LEAF_EXTENTS, SECTORS_PER_BLOCK};
 
 /// A block that many files share.
@@ -62,6 +63,11 @@ impl Filesystem {
     /// The metadata block with the file's inode: read when it is opened, dirtied when it changes.
     pub fn inode(&self, file: u32) -> u32 {
         self.files[file as usize].inode
+    }
+
+    /// Whether the file's inode is the first of its block, so that the block held none before it.
+    pub fn is_first_of_its_block(&self, file: u32) -> bool {
+        self.files[file as usize].inode_number.is_multiple_of(INODES_PER_BLOCK)
     }
 
     /// The metadata blocks that change when pages up to `page` are added: inode, what maps the page, and the group's account

@@ -31,6 +31,11 @@ pub struct HostSpec {
     /// CPU time of a read or write call, beside copying.
     #[serde(default = "call")]
     pub call_ns: u64,
+    /// CPU time of making and of removing a file or directory on a volume, beside `call_ns`.
+    #[serde(default)]
+    pub create_ns: u64,
+    #[serde(default)]
+    pub remove_ns: u64,
     /// Rate at which data is copied between page cache and job.
     #[serde(default = "copy")]
     pub copy_bytes_per_s: f64,
