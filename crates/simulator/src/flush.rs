@@ -245,6 +245,7 @@ impl World<'_> {
         let host = self.mounts[mount as usize].host;
         self.hosts[host as usize].cache.finish_writeback(extent);
         self.instances[instance].writes -= 1;
+        self.instances[instance].uncommitted = true;
         self.mounts[mount as usize].writing -= 1;
         self.wake_syncs(instance);
         self.release_throttled(host);
@@ -292,6 +293,9 @@ impl World<'_> {
                 return false;
             }
             self.ops[index].stage = 1;
+            if let Backend::Service(service) = self.mounts[mount as usize].backend {
+                return self.commit_remote(index, service);
+            }
             if let Backend::Volume(volume) = self.mounts[mount as usize].backend {
                 let inode = self.volumes[volume as usize].fs.inode(self.instances[op.instance].file);
                 let journal = &mut self.volumes[volume as usize].journal;
@@ -307,10 +311,10 @@ impl World<'_> {
                 }
             }
         }
-        true
+        self.ops[index].outstanding == 0
     }
 
-    fn wake_syncs(&mut self, instance: u32) {
+    pub(super) fn wake_syncs(&mut self, instance: u32) {
         let i = &self.instances[instance];
         if i.sync_waiters.is_empty() || i.writes > 0 {
             return;

@@ -36,7 +36,7 @@ impl World<'_> {
             (false, _) => (State::Network, Phase::Write),
         };
         let host = self.tasks[task].host as usize;
-        if !matches!(kind, OpKind::Sync) {
+        if !matches!(kind, OpKind::Sync | OpKind::Close) {
             let h = &self.hosts[host];
             let cpu = h.call_ns + (length as f64 * h.copy_ns_per_byte) as u64;
             self.tasks[task].pending_cpu_ns += cpu;
@@ -55,7 +55,7 @@ impl World<'_> {
                     j.writes += 1;
                     j.bytes.written_bytes += length;
                 }
-                OpKind::Sync => {}
+                OpKind::Sync | OpKind::Close => {}
             }
         }
         self.note_access(instance, backend);

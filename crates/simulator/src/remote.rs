@@ -7,6 +7,7 @@ use headrace_model::pagecache::{PageCache, PAGE_BYTES};
 use headrace_model::Nanos;
 
 use crate::layout::{mixed, Layout, Piece, ServiceFile};
+use crate::scenario::Commit;
 use crate::storage::page_of;
 use crate::world::{Event, Io, IoKind, OpKind, ServiceTotals, World, NONE};
 
@@ -90,6 +91,8 @@ impl Service {
 pub(crate) enum RpcKind {
     Read,
     Write,
+    /// What was written goes to the server's drive.
+    Commit,
 }
 
 /// Where a request is on its way.
@@ -173,39 +176,52 @@ impl World<'_> {
         }
     }
 
-    /// A read or write past the client's cache: all pieces at once, as far as the channels and the window allow.
+    /// A read or write past the client's cache: all pieces at once, as far as the channels and the window allow. With
+    /// write-behind a write is done when all of it is within the window, and closing the file waits for the rest.
     pub fn run_direct_remote(&mut self, index: u32, service: u32) -> bool {
         let op = self.ops[index];
         let instance = &self.instances[op.instance];
         let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
         let s = &self.services[service as usize];
         let write = op.kind == OpKind::DirectWrite;
+        let behind = write && s.settled.write_behind;
         let (largest, window, replicas) = if write {
             (s.settled.write_request_bytes, s.settled.write_window_bytes, s.replicas)
         } else {
             (s.settled.read_request_bytes, u64::MAX, s.replicas)
         };
         if write && op.stage == 0 {
-            self.ops[index].stage = 1;
             self.grow(op.instance, op.offset + op.length);
         }
+        self.ops[index].stage = 1;
         let (mut at, end) = (self.ops[index].offset, op.offset + op.length);
         while at < end {
-            let o = &self.ops[index];
-            // Replicated writes count once: the window is the caller's.
-            let under_way = u64::from(o.outstanding) * largest;
-            if write && o.outstanding > 0 && under_way >= window.max(largest) {
-                break;
-            }
             let piece = self.services[service as usize].layout.locate(at, replicas);
             let bytes = (end - at).min(largest).min(piece.in_row);
-            let kind = IoKind::Through { op: index };
+            let o = &self.ops[index];
             let copies =
                 if write && !self.services[service as usize].settled.replica_pipeline { replicas } else { 1 };
+            if behind {
+                let under_way = self.instances[op.instance].behind_bytes;
+                if under_way > 0 && under_way + bytes * u64::from(copies) > window * u64::from(copies) {
+                    self.wait_for_window(index);
+                    break;
+                }
+            // Replicated writes count once: the window is the caller's.
+            } else if write && o.outstanding > 0 && u64::from(o.outstanding) * largest >= window.max(largest)
+            {
+                break;
+            }
             for copy in 0..copies {
+                let kind = if behind { IoKind::Behind { bytes } } else { IoKind::Through { op: index } };
                 let io = self.ios.insert(Io { kind, instance: op.instance, waiters: NONE });
                 self.instances[op.instance].ios += 1;
-                self.ops[index].outstanding += 1;
+                if behind {
+                    self.instances[op.instance].writes += 1;
+                    self.instances[op.instance].behind_bytes += bytes;
+                } else {
+                    self.ops[index].outstanding += 1;
+                }
                 if write {
                     self.send_write_piece(service, file, piece, copy, bytes, host, io, op.job);
                 } else {
@@ -218,6 +234,89 @@ impl World<'_> {
         o.length = end - at;
         o.offset = at;
         at >= end && o.outstanding == 0
+    }
+
+    /// A write waits until more of the file's earlier writes are answered.
+    fn wait_for_window(&mut self, index: u32) {
+        let instance = self.ops[index].instance;
+        let mut last = self.instances[instance].behind_waiter;
+        if last == NONE {
+            self.instances[instance].behind_waiter = index;
+            return;
+        }
+        while self.ops[last].next != NONE {
+            last = self.ops[last].next;
+        }
+        self.ops[last].next = index;
+    }
+
+    /// Asks the servers to bring what was written of a file to their drives, where the service does so. True when nobody
+    /// has to be asked.
+    pub(super) fn commit_remote(&mut self, index: u32, service: u32) -> bool {
+        let op = self.ops[index];
+        let s = &self.services[service as usize];
+        let due = match s.settled.commit {
+            Commit::Never => false,
+            Commit::Sync => op.kind == OpKind::Sync,
+            Commit::Close => true,
+        };
+        let instance = &mut self.instances[op.instance];
+        if !due || !std::mem::take(&mut instance.uncommitted) {
+            return true;
+        }
+        let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
+        let parts = s.files[file as usize].parts.len() as u32;
+        for part in 0..parts {
+            let f = &self.services[service as usize].files[file as usize];
+            if f.parts[part as usize] == NONE {
+                continue;
+            }
+            let target = self.part_target(service, f, part);
+            let kind = IoKind::Through { op: index };
+            let io = self.ios.insert(Io { kind, instance: op.instance, waiters: NONE });
+            self.instances[op.instance].ios += 1;
+            self.ops[index].outstanding += 1;
+            let rpc = Rpc {
+                kind: RpcKind::Commit,
+                stage: Stage::Arriving,
+                service,
+                target,
+                part,
+                replica: 0,
+                file,
+                client: host,
+                offset: 0,
+                bytes: 0,
+                io,
+                upstream: NONE,
+                pending: 1,
+                thread: NONE,
+                job: op.job,
+                sent: self.now,
+                synced: false,
+            };
+            self.charge_client(service, op.job);
+            let rpc = self.rpcs.insert(rpc);
+            self.enqueue(rpc);
+        }
+        self.ops[index].outstanding == 0
+    }
+
+    /// A write that nobody waited for is answered.
+    pub(super) fn behind_done(&mut self, instance: u32, bytes: u64) {
+        let i = &mut self.instances[instance];
+        i.ios -= 1;
+        i.writes -= 1;
+        i.behind_bytes -= bytes;
+        i.uncommitted = true;
+        let mut waiter = std::mem::replace(&mut i.behind_waiter, NONE);
+        while waiter != NONE {
+            let next = std::mem::replace(&mut self.ops[waiter].next, NONE);
+            self.resume_op(waiter);
+            waiter = next;
+        }
+        self.wake_syncs(instance);
+        self.bury(instance);
     }
 
     /// Where a client on `host` reads a piece: the replica on its own host, or one of those that answer.

@@ -54,7 +54,7 @@ impl World<'_> {
                 self.enqueue(rpc);
             }
             // One copy less: what remains is written, the rest is the service's to heal.
-            (RpcKind::Write, Some(_)) => {
+            (RpcKind::Write | RpcKind::Commit, Some(_)) => {
                 self.rpcs[rpc].pending = 1;
                 self.deliver_later(rpc);
             }
@@ -140,6 +140,7 @@ impl World<'_> {
         let instance = self.part_instance(r.service, r.file, r.part + r.replica, r.target);
         let cached = self.services[r.service as usize].settled.server_cache;
         let kind = match (r.kind, cached) {
+            (RpcKind::Commit, _) => OpKind::Sync,
             (RpcKind::Read, true) => OpKind::Read,
             (RpcKind::Read, false) => OpKind::DirectRead,
             (RpcKind::Write, true) => OpKind::Write,

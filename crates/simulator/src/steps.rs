@@ -122,9 +122,9 @@ impl World<'_> {
                 let remote = matches!(self.mounts[i.mount as usize].backend, Backend::Service(_));
                 let host = self.mounts[i.mount as usize].host as usize;
                 let dirty = self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 || i.writes > 0;
-                if remote && dirty {
+                if remote && (dirty || i.uncommitted) {
                     // Close-to-open consistency.
-                    return self.operate(task, file, OpKind::Sync, 0, 0, false);
+                    return self.operate(task, file, OpKind::Close, 0, 0, false);
                 }
                 Flow::On
             }

@@ -96,7 +96,7 @@ impl World<'_> {
             OpKind::Read => self.run_read(index),
             OpKind::Write => self.run_write(index),
             OpKind::DirectRead | OpKind::DirectWrite => self.run_direct(index),
-            OpKind::Sync => self.run_sync(index),
+            OpKind::Sync | OpKind::Close => self.run_sync(index),
         }
     }
 
@@ -505,11 +505,14 @@ impl World<'_> {
                 let o = &mut self.ops[op];
                 o.failed |= failed;
                 o.outstanding -= 1;
-                if o.outstanding == 0 || matches!(o.kind, OpKind::DirectWrite) {
+                self.instances[instance].uncommitted |= o.kind == OpKind::DirectWrite;
+                // In stage 0 a block of metadata is waited for besides: that I/O lets it go on.
+                if o.stage > 0 && (o.outstanding == 0 || matches!(o.kind, OpKind::DirectWrite)) {
                     self.resume_op(op);
                 }
                 self.bury(instance);
             }
+            IoKind::Behind { bytes } => self.behind_done(instance, bytes),
             IoKind::Journal { volume } => self.journal_written(volume),
         }
     }
@@ -535,6 +538,9 @@ impl World<'_> {
             flush_cursor: 0,
             writes: 0,
             sync_waiters: Vec::new(),
+            uncommitted: false,
+            behind_bytes: 0,
+            behind_waiter: NONE,
             read_ahead: ReadAhead::default(),
             last_access: 0,
         })
@@ -550,7 +556,7 @@ impl World<'_> {
         self.bury(instance);
     }
 
-    fn bury(&mut self, instance: u32) {
+    pub(super) fn bury(&mut self, instance: u32) {
         let i = &self.instances[instance];
         if !i.doomed || i.ios > 0 || i.writes > 0 || i.opened > 0 || !i.sync_waiters.is_empty() {
             return;

@@ -217,6 +217,11 @@ pub(crate) struct Instance {
     /// Write I/Os under way, and operations that wait until all is written.
     pub writes: u32,
     pub sync_waiters: Vec<u32>,
+    /// Servers have written pages that nobody has asked them to bring to their drives.
+    pub uncommitted: bool,
+    /// Bytes of write-behind on their way, and the first of the writes that wait for its window.
+    pub behind_bytes: u64,
+    pub behind_waiter: u32,
     pub read_ahead: ReadAhead,
     pub last_access: Nanos,
 }
@@ -235,6 +240,10 @@ pub(crate) enum IoKind {
     /// Part of an operation that goes past the cache.
     Through {
         op: u32,
+    },
+    /// A write past the cache that has been answered to its caller (write-behind).
+    Behind {
+        bytes: u64,
     },
     Journal {
         volume: u32,
@@ -263,7 +272,9 @@ pub(crate) enum OpKind {
     /// Past it: O_DIRECT, or a service without a client cache.
     DirectRead,
     DirectWrite,
+    /// What `fsync` waits for, and what `close` waits for.
     Sync,
+    Close,
 }
 
 /// A read, write or sync under way.

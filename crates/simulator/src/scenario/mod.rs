@@ -61,7 +61,7 @@ pub use job::{
     Share, Step,
 };
 pub(crate) use service::SettledTuning;
-pub use service::{ClientReadAhead, ServiceKind, ServiceSpec, TargetSpec, Tuning};
+pub use service::{ClientReadAhead, Commit, ServiceKind, ServiceSpec, TargetSpec, Tuning};
 
 /// Everything that a simulation depends on. Equal scenarios give equal outcomes, byte by byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

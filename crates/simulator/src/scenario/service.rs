@@ -66,6 +66,18 @@ pub enum ClientReadAhead {
     },
 }
 
+/// When a client asks the servers to bring what was written of a file to their drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Commit {
+    /// The servers' memory is trusted (a filer's NVRAM, HDFS before `hsync`).
+    Never,
+    /// When a program asks for it (`fsync`).
+    Sync,
+    /// When a file is closed too (NFS: COMMIT).
+    Close,
+}
+
 /// The parameters of a service. A field that is not given has the default of the kind (see [`Tuning::of`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -106,8 +118,13 @@ pub struct Tuning {
     pub write_back: Option<bool>,
     /// Bytes a file may have on their way to the servers when `write_back` is false.
     pub write_window_bytes: Option<u64>,
+    /// A write call returns when its data is within the window, and closing waits for the servers (true); or each call
+    /// waits for them (false).
+    pub write_behind: Option<bool>,
     /// The server answers a write when it is on its drive, not in its cache.
     pub server_sync: Option<bool>,
+    /// When the servers bring a file to their drives, which a write through their caches does not wait for.
+    pub commit: Option<Commit>,
     /// Metadata servers, threads of each, and the time of one operation (open, create, stat, delete).
     pub metadata_servers: Option<u32>,
     pub metadata_threads: Option<u32>,
@@ -142,7 +159,9 @@ pub(crate) struct SettledTuning {
     pub local_reads: bool,
     pub write_back: bool,
     pub write_window_bytes: u64,
+    pub write_behind: bool,
     pub server_sync: bool,
+    pub commit: Commit,
     pub metadata_servers: u32,
     pub metadata_threads: u32,
     pub metadata_read_ns: u64,
@@ -182,7 +201,9 @@ impl Tuning {
             local_reads: Some(false),
             write_back: Some(true),
             write_window_bytes: Some(0),
+            write_behind: Some(false),
             server_sync: Some(false),
+            commit: Some(Commit::Sync),
             metadata_servers: Some(1),
             metadata_threads: Some(8),
             metadata_read_ns: Some(100_000),
@@ -191,8 +212,9 @@ impl Tuning {
             timeout_ns: Some(60_000_000_000),
         };
         match kind {
-            ServiceKind::Nfs => base,
+            ServiceKind::Nfs => Tuning { commit: Some(Commit::Close), ..base },
             ServiceKind::Bluearc => Tuning {
+                commit: Some(Commit::Never),
                 server_threads: Some(256),
                 server_request_ns: Some(8_000),
                 server_byte_ns: Some(0.02),
@@ -210,6 +232,7 @@ impl Tuning {
                 server_request_ns: Some(50_000),
                 write_back: Some(false),
                 write_window_bytes: Some(MIB),
+                write_behind: Some(true),
                 open_round_trips: Some(3),
                 timeout_ns: Some(42_000_000_000),
                 ..base
@@ -247,6 +270,8 @@ impl Tuning {
                 local_reads: Some(true),
                 write_back: Some(false),
                 write_window_bytes: Some(5 * MIB),
+                write_behind: Some(true),
+                commit: Some(Commit::Never),
                 // The name node keeps its namespace in memory.
                 metadata_threads: Some(10),
                 metadata_read_ns: Some(20_000),
@@ -262,10 +287,13 @@ impl Tuning {
                 client_read_ahead: Some(ClientReadAhead::None),
                 client_request_ns: Some(30_000),
                 client_delay_ns: Some(50_000),
+                // A call goes to all servers at once, with 8 buffers of 256 KiB for each (FlowBuffersPerFlow).
+                requests_in_flight: Some(32),
                 server_threads: Some(32),
                 stripe_bytes: Some(64 * KIB),
                 stripe_targets: Some(0),
                 write_back: Some(false),
+                write_window_bytes: Some(u64::MAX),
                 metadata_servers: Some(1),
                 metadata_threads: Some(1),
                 metadata_read_ns: Some(250_000),
@@ -319,7 +347,9 @@ impl Tuning {
             local_reads,
             write_back,
             write_window_bytes,
+            write_behind,
             server_sync,
+            commit,
             metadata_servers,
             metadata_threads,
             metadata_read_ns,
