@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::elevator::{Choice, Elevator};
 use super::requests::{Fifo, Queued, Requests, Sorted};
 use super::thinking::Processes;
-use super::{Choice, Elevator};
 use crate::request::Nanos;
 
 /// Tunables under the names of sysfs, times in nanoseconds.

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::elevator::{Choice, Elevator};
 use super::requests::{Fifo, Requests, Sorted};
-use super::{Choice, Elevator};
 use crate::request::Nanos;
 
 /// Tunables under the names of sysfs, times in nanoseconds.

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::elevator::{Choice, Elevator};
 use super::requests::{Queued, Requests};
-use super::{Choice, Elevator};
 use crate::request::Nanos;
 
 /// Tunables under the names of sysfs, times in nanoseconds.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::elevator::{Choice, Elevator};
 use super::requests::Requests;
-use super::{Choice, Elevator};
 use crate::request::Nanos;
 
 #[derive(Debug, Default)]

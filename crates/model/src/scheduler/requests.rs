@@ -107,6 +107,7 @@ impl Requests {
     }
 
     /// Frees a request, handing each merged I/O's tag to `each` in the order of submission.
+    #[inline]
     pub fn remove(&mut self, index: u32, mut each: impl FnMut(u64)) {
         let mut io = self.queued[index as usize].first_io;
         while io != NONE {
