@@ -1,0 +1,174 @@
+//! Extents, what the lists and the index of a file hold: made, cut where a state ends, joined with their neighbours,
+//! forgotten.
+
+use super::{PageCache, NONE, REGION_SHIFT};
+
+const MAX_EXTENT_PAGES: u32 = 1024;
+
+/// What the pages of an extent are doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageState {
+    Clean,
+    /// On the way in.
+    Reading,
+    Dirty,
+    /// On the way out.
+    Writeback,
+}
+
+/// Neighbouring pages of one file in one state.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    pub file: u32,
+    pub start: u32,
+    pub pages: u32,
+    pub state: PageState,
+    /// The read-ahead mark (`PG_readahead`): the page that, when reached, starts the next window.
+    pub mark: u32,
+    /// The I/O that is filling or writing it.
+    pub io: u32,
+    pub(super) active: bool,
+    pub(super) touched_end: u32,
+    pub(super) newer: u32,
+    pub(super) older: u32,
+}
+
+impl Extent {
+    /// The page after its last.
+    pub fn end(&self) -> u32 {
+        self.start + self.pages
+    }
+}
+
+impl PageCache {
+    /// The longest piece of `pages` from `start` that one extent may hold.
+    pub fn piece(start: u32, pages: u32) -> u32 {
+        let region_end = ((start >> REGION_SHIFT) + 1) << REGION_SHIFT;
+        pages.min(MAX_EXTENT_PAGES).min(region_end - start)
+    }
+
+    pub(super) fn new_extent(&mut self, file: u32, start: u32, pages: u32, state: PageState) -> u32 {
+        let extent = Extent {
+            file,
+            start,
+            pages,
+            state,
+            mark: NONE,
+            io: NONE,
+            active: false,
+            touched_end: start,
+            newer: NONE,
+            older: NONE,
+        };
+        let index = match self.free_extents.pop() {
+            Some(index) => {
+                self.extents[index as usize] = extent;
+                index
+            }
+            None => {
+                self.extents.push(extent);
+                (self.extents.len() - 1) as u32
+            }
+        };
+        self.link_newest(index);
+        let f = &mut self.files[file as usize];
+        f.pages_end = f.pages_end.max(start + pages);
+        // Whoever waits for it looks for it next.
+        f.hint.set(index);
+        let regions = &mut f.regions;
+        let number = (start >> REGION_SHIFT) as usize;
+        if number >= regions.len() {
+            regions.resize_with(number + 1, Vec::new);
+        }
+        let region = &mut regions[number];
+        let at = region.partition_point(|&(s, _)| s < start);
+        region.insert(at, (start, index));
+        index
+    }
+
+    /// Cuts an extent in two; returns the part from `page` on.
+    pub fn split(&mut self, extent: u32, page: u32) -> u32 {
+        let e = self.extents[extent as usize];
+        debug_assert!(e.start < page && page < e.end());
+        let left = &mut self.extents[extent as usize];
+        left.pages = page - e.start;
+        left.touched_end = e.touched_end.min(page);
+        if e.mark != NONE && e.mark >= page {
+            left.mark = NONE;
+        }
+        self.lists[usize::from(e.active)].pages -= u64::from(e.end() - page);
+        let right = self.new_extent(e.file, page, e.end() - page, e.state);
+        // Both keep the age that they had.
+        self.unlink(right);
+        self.extents[right as usize].active = e.active;
+        self.link_behind(right, extent);
+        let r = &mut self.extents[right as usize];
+        r.touched_end = e.touched_end.max(page);
+        r.io = e.io;
+        if e.mark != NONE && e.mark >= page {
+            r.mark = e.mark;
+        }
+        right
+    }
+
+    pub(super) fn join_left(&mut self, extent: u32) {
+        let e = self.extents[extent as usize];
+        if e.start & ((1 << REGION_SHIFT) - 1) == 0 {
+            return;
+        }
+        let Some(left) = self.find(e.file, e.start - 1) else { return };
+        let l = self.extents[left as usize];
+        let joined_touch = if l.touched_end == l.end() {
+            e.touched_end
+        } else if e.touched_end == e.start {
+            l.touched_end
+        } else {
+            return;
+        };
+        if l.state != e.state
+            || l.active != e.active
+            || l.pages + e.pages > MAX_EXTENT_PAGES
+            || (l.mark != NONE && e.mark != NONE)
+        {
+            return;
+        }
+        self.forget(extent);
+        let was = self.extents[left as usize];
+        self.unlink(left);
+        let l = &mut self.extents[left as usize];
+        *l = Extent {
+            pages: was.pages + e.pages,
+            mark: if was.mark == NONE { e.mark } else { was.mark },
+            touched_end: joined_touch,
+            ..was
+        };
+        self.link_newest(left);
+        if e.state == PageState::Dirty {
+            // `forget` took them off.
+            self.dirty_pages += u64::from(e.pages);
+            self.files[e.file as usize].dirty_pages += u64::from(e.pages);
+        }
+    }
+
+    /// Takes an extent out of the index and the lists.
+    pub(super) fn forget(&mut self, extent: u32) {
+        let e = self.extents[extent as usize];
+        if e.state == PageState::Dirty {
+            self.dirty_pages -= u64::from(e.pages);
+            self.files[e.file as usize].dirty_pages -= u64::from(e.pages);
+        } else if e.state == PageState::Writeback {
+            self.writeback_pages -= u64::from(e.pages);
+        }
+        self.unlink(extent);
+        let region = &mut self.files[e.file as usize].regions[(e.start >> REGION_SHIFT) as usize];
+        let at = region.partition_point(|&(s, _)| s < e.start);
+        region.remove(at);
+        self.free(extent);
+    }
+
+    /// An extent's slot is free; nobody who remembers it may take it for a file's.
+    pub(super) fn free(&mut self, extent: u32) {
+        self.extents[extent as usize].file = NONE;
+        self.free_extents.push(extent);
+    }
+}

@@ -1,0 +1,86 @@
+//! Look-up, the first step of every access: which pages of a file are in the cache, and in which extents.
+
+use super::{Extent, PageCache, REGION_SHIFT};
+
+impl PageCache {
+    pub fn extent(&self, extent: u32) -> &Extent {
+        &self.extents[extent as usize]
+    }
+
+    /// The extent that holds that page.
+    pub fn find(&self, file: u32, page: u32) -> Option<u32> {
+        let f = &self.files[file as usize];
+        if page >= f.pages_end {
+            return None;
+        }
+        let hint = f.hint.get();
+        if let Some(e) = self.extents.get(hint as usize) {
+            if e.file == file && e.start <= page && page < e.end() {
+                return Some(hint);
+            }
+        }
+        let region = f.regions.get((page >> REGION_SHIFT) as usize)?;
+        let at = region.partition_point(|&(start, _)| start <= page).checked_sub(1)?;
+        let extent = region[at].1;
+        if page >= self.extents[extent as usize].end() {
+            return None;
+        }
+        f.hint.set(extent);
+        Some(extent)
+    }
+
+    /// The first page at or after `page`, and before `limit`, that is in the cache; `limit` when there is none.
+    pub fn next_cached(&self, file: u32, page: u32, limit: u32) -> u32 {
+        let f = &self.files[file as usize];
+        let regions = &f.regions;
+        let mut from = page;
+        while from < limit.min(f.pages_end) {
+            let number = (from >> REGION_SHIFT) as usize;
+            let Some(region) = regions.get(number) else { return limit };
+            let at = region.partition_point(|&(start, _)| start <= from);
+            if at > 0 && from < self.extents[region[at - 1].1 as usize].end() {
+                return from;
+            }
+            if let Some(&(start, _)) = region.get(at) {
+                return start.min(limit);
+            }
+            from = ((number as u32) + 1) << REGION_SHIFT;
+        }
+        limit
+    }
+
+    /// The first page at or after `page`, and before `limit`, that is not in the cache; `limit` when all are.
+    pub fn next_missing(&self, file: u32, page: u32, limit: u32) -> u32 {
+        let mut from = page;
+        while from < limit {
+            match self.find(file, from) {
+                Some(extent) => from = self.extents[extent as usize].end(),
+                None => return from,
+            }
+        }
+        limit
+    }
+
+    /// How many pages of `from..to` are not in the cache.
+    pub fn missing_pages(&self, file: u32, from: u32, to: u32) -> u32 {
+        let (mut page, mut missing) = (self.next_missing(file, from, to), 0);
+        while page < to {
+            let cached = self.next_cached(file, page, to);
+            missing += cached - page;
+            page = self.next_missing(file, cached, to);
+        }
+        missing
+    }
+
+    /// Pages in the cache right before `page`, at most `max`.
+    pub fn cached_before(&self, file: u32, page: u32, max: u32) -> u32 {
+        let mut from = page;
+        while from > 0 && page - from < max {
+            match self.find(file, from - 1) {
+                Some(extent) => from = self.extents[extent as usize].start,
+                None => break,
+            }
+        }
+        (page - from).min(max)
+    }
+}

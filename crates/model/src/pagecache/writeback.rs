@@ -1,0 +1,147 @@
+//! Dirty pages and their writeback: how pages become dirty, at which shares they must go to the drive, and their way
+//! there (`mm/page-writeback.c`).
+
+use serde::{Deserialize, Serialize};
+
+use super::{PageCache, PageState, NONE, PAGE_BYTES, REGION_SHIFT};
+
+/// When written data must go to the drive, as in `/proc/sys/vm`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WritebackSpec {
+    /// Dirty share of the cache at which the flusher starts.
+    pub dirty_background_ratio: f64,
+    /// Dirty share at which writers have to wait.
+    pub dirty_ratio: f64,
+    /// Age at which dirty pages are written anyway.
+    pub dirty_expire_ns: u64,
+    /// How often the flusher looks for aged pages.
+    pub dirty_writeback_ns: u64,
+    /// Kernels to 2.6.23: the shares are of all memory, and writers wait at no more than half of what no process has
+    /// mapped (`get_dirty_limits`).
+    pub of_all_memory: bool,
+}
+
+impl WritebackSpec {
+    /// Pages at which the flusher starts, and at which writers wait, where the cache has `cache_bytes` of
+    /// `memory_bytes` and processes have mapped `mapped_bytes`.
+    pub fn limits_pages(&self, cache_bytes: u64, memory_bytes: u64, mapped_bytes: u64) -> (u64, u64) {
+        let cache = (cache_bytes / PAGE_BYTES).max(256);
+        let (mut background, mut limit, mut of) = (self.dirty_background_ratio, self.dirty_ratio, cache);
+        if self.of_all_memory {
+            let unmapped = 1.0 - mapped_bytes as f64 / memory_bytes as f64;
+            limit = limit.min(unmapped / 2.0).max(0.05);
+            background = if background >= limit { limit / 2.0 } else { background };
+            of = memory_bytes / PAGE_BYTES;
+        }
+        let pages = |share: f64| ((of as f64 * share) as u64).min(cache);
+        (pages(background), pages(limit).max(64))
+    }
+}
+
+impl Default for WritebackSpec {
+    fn default() -> Self {
+        WritebackSpec {
+            dirty_background_ratio: 0.10,
+            dirty_ratio: 0.20,
+            dirty_expire_ns: 30_000_000_000,
+            dirty_writeback_ns: 5_000_000_000,
+            of_all_memory: false,
+        }
+    }
+}
+
+impl PageCache {
+    pub fn dirty_pages(&self) -> u64 {
+        self.dirty_pages
+    }
+
+    pub fn writeback_pages(&self) -> u64 {
+        self.writeback_pages
+    }
+
+    pub fn file_dirty_pages(&self, file: u32) -> u64 {
+        self.files[file as usize].dirty_pages
+    }
+
+    /// The first dirty extent of a file at or after `page`.
+    pub fn next_dirty(&self, file: u32, page: u32) -> Option<u32> {
+        let regions = &self.files[file as usize].regions;
+        let first = (page >> REGION_SHIFT) as usize;
+        for region in regions.iter().skip(first) {
+            let from = region.partition_point(|&(start, _)| start < page);
+            let dirty = |&&(_, e): &&(u32, u32)| self.extents[e as usize].state == PageState::Dirty;
+            if let Some(&(_, extent)) = region[from..].iter().find(dirty) {
+                return Some(extent);
+            }
+        }
+        None
+    }
+
+    /// A job has written pages `start..start + pages`: those that were not dirty become so. Returns how many.
+    pub fn write(&mut self, file: u32, start: u32, pages: u32) -> u64 {
+        let end = start + pages;
+        let mut page = start;
+        let mut dirtied = 0;
+        while page < end {
+            let Some(extent) = self.find(file, page) else {
+                let missing = self.next_cached(file, page, end) - page;
+                let piece = Self::piece(page, missing);
+                self.make_room(u64::from(piece));
+                let extent = self.new_extent(file, page, piece, PageState::Dirty);
+                self.extents[extent as usize].touched_end = page + piece;
+                dirtied += u64::from(piece);
+                self.dirty_pages += u64::from(piece);
+                self.files[file as usize].dirty_pages += u64::from(piece);
+                page += piece;
+                self.join_left(extent);
+                continue;
+            };
+            let mut extent = extent;
+            let upto = self.extents[extent as usize].end().min(end);
+            if self.extents[extent as usize].state == PageState::Clean {
+                if self.extents[extent as usize].start < page {
+                    extent = self.split(extent, page);
+                }
+                if upto < self.extents[extent as usize].end() {
+                    self.split(extent, upto);
+                }
+                let e = &mut self.extents[extent as usize];
+                e.state = PageState::Dirty;
+                let count = u64::from(e.pages);
+                dirtied += count;
+                self.dirty_pages += count;
+                self.files[file as usize].dirty_pages += count;
+            }
+            page = upto;
+        }
+        dirtied
+    }
+
+    /// A dirty extent starts on its way to the drive.
+    pub fn start_writeback(&mut self, extent: u32, io: u32) {
+        let e = &mut self.extents[extent as usize];
+        debug_assert_eq!(e.state, PageState::Dirty);
+        e.state = PageState::Writeback;
+        e.io = io;
+        let (file, pages) = (e.file, u64::from(e.pages));
+        self.dirty_pages -= pages;
+        self.files[file as usize].dirty_pages -= pages;
+        self.writeback_pages += pages;
+    }
+
+    /// It is written: clean.
+    pub fn finish_writeback(&mut self, extent: u32) {
+        let e = &mut self.extents[extent as usize];
+        debug_assert_eq!(e.state, PageState::Writeback);
+        e.state = PageState::Clean;
+        e.io = NONE;
+        let pages = u64::from(e.pages);
+        self.writeback_pages -= pages;
+        self.counters.written_pages += pages;
+        self.join_left(extent);
+        if self.used_pages() > self.capacity_pages {
+            self.make_room(0);
+        }
+    }
+}
