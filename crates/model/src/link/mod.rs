@@ -1,0 +1,237 @@
+//! The network: hosts with full-duplex ports into a switch that does not block, and flows that share the ports fairly.
+//!
+//! Rates are max-min fair (Bertsekas and Gallager, *Data Networks*, 6.5.2): no flow can get more without one that has
+//! no more than it getting less. Flows between the same two hosts form a group. Each group has one bottleneck: the port
+//! it shares, or its own limit. A bottleneck has a clock of bytes served to each of its flows, so that a flow is done
+//! when the clock reaches its mark and a change of rate costs nothing per flow. A change that leaves all bottlenecks
+//! where they are is done in O(log n); any other fills all ports anew. Flows come and go here; their rates are worked out
+//! in `max_min`, their ends in `bottleneck`.
+
+mod bottleneck;
+mod max_min;
+
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::request::Nanos;
+use bottleneck::{Bottleneck, Mark};
+use max_min::Level;
+
+/// A port's rates, and what bounds a single flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Port {
+    pub send_bytes_per_s: f64,
+    pub receive_bytes_per_s: f64,
+    /// Limit of each flow from or to this host; infinite for none.
+    pub flow_bytes_per_s: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    send: u32,
+    receive: u32,
+    limit: f64,
+    flows: u32,
+    bottleneck: u32,
+    /// Whether it is in the list of active groups.
+    listed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PortSide {
+    capacity: f64,
+    /// Groups with flows that cross it, and their flows.
+    groups: u32,
+    flows: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    tag: u64,
+    group: u32,
+}
+
+/// The network and the flows in it.
+#[derive(Debug)]
+pub struct Network {
+    sides: Vec<PortSide>,
+    flow_limits: Vec<f64>,
+    /// Bottlenecks: two a port (send, receive), then one a group.
+    bottlenecks: Vec<Bottleneck>,
+    groups: Vec<Group>,
+    group_of: HashMap<(u32, u32), u32>,
+    active: Vec<u32>,
+    flows: Vec<Flow>,
+    free: Vec<u32>,
+    due: BinaryHeap<std::cmp::Reverse<(Nanos, u32, u32)>>,
+    sequence: u64,
+    refills: u64,
+    levels: Vec<Level>,
+}
+
+const UNLIMITED: f64 = f64::INFINITY;
+
+impl Network {
+    pub fn new(ports: &[Port]) -> Self {
+        let side = |capacity| PortSide { capacity, groups: 0, flows: 0 };
+        let sides: Vec<_> =
+            ports.iter().flat_map(|p| [side(p.send_bytes_per_s), side(p.receive_bytes_per_s)]).collect();
+        Network {
+            bottlenecks: sides.iter().map(|_| Bottleneck::default()).collect(),
+            levels: vec![Level::default(); sides.len()],
+            sides,
+            flow_limits: ports.iter().map(|p| p.flow_bytes_per_s).collect(),
+            groups: Vec::new(),
+            group_of: HashMap::new(),
+            active: Vec::new(),
+            flows: Vec::new(),
+            free: Vec::new(),
+            due: BinaryHeap::new(),
+            sequence: 0,
+            refills: 0,
+        }
+    }
+
+    /// How often all ports were filled anew (the dear way).
+    pub fn refills(&self) -> u64 {
+        self.refills
+    }
+
+    /// Flows under way.
+    pub fn in_flight(&self) -> usize {
+        self.flows.len() - self.free.len()
+    }
+
+    /// Changes the rates of a host's port.
+    pub fn set_rate(&mut self, now: Nanos, host: u32, send_bytes_per_s: f64, receive_bytes_per_s: f64) {
+        self.sides[2 * host as usize].capacity = send_bytes_per_s;
+        self.sides[2 * host as usize + 1].capacity = receive_bytes_per_s;
+        self.refill(now);
+    }
+
+    /// The rate of each flow between two hosts at present, bytes a second.
+    pub fn rate(&self, from: u32, to: u32) -> f64 {
+        self.group_of.get(&(from, to)).map_or(0.0, |&g| {
+            let group = &self.groups[g as usize];
+            if group.flows == 0 {
+                0.0
+            } else {
+                self.bottlenecks[group.bottleneck as usize].rate
+            }
+        })
+    }
+
+    fn group(&mut self, from: u32, to: u32) -> u32 {
+        if let Some(&group) = self.group_of.get(&(from, to)) {
+            return group;
+        }
+        let limit = self.flow_limits[from as usize].min(self.flow_limits[to as usize]);
+        let own = self.bottlenecks.len() as u32;
+        self.bottlenecks.push(Bottleneck::default());
+        self.groups.push(Group {
+            send: 2 * from,
+            receive: 2 * to + 1,
+            limit,
+            flows: 0,
+            bottleneck: own,
+            listed: false,
+        });
+        let group = (self.groups.len() - 1) as u32;
+        self.group_of.insert((from, to), group);
+        group
+    }
+
+    /// A flow of `bytes` starts from one host to another (not itself). `tag` comes back when its last byte is sent.
+    pub fn start(&mut self, now: Nanos, from: u32, to: u32, bytes: u64, tag: u64) {
+        let group = self.group(from, to);
+        let flow = Flow { tag, group };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.flows[index as usize] = flow;
+                index
+            }
+            None => {
+                self.flows.push(flow);
+                (self.flows.len() - 1) as u32
+            }
+        };
+        self.sequence += 1;
+        let g = self.groups[group as usize];
+        let first = g.flows == 0;
+        if !g.listed {
+            self.active.push(group);
+            self.groups[group as usize].listed = true;
+        }
+        for side in [g.send, g.receive] {
+            let side = &mut self.sides[side as usize];
+            side.flows += 1;
+            side.groups += u32::from(first);
+        }
+        self.groups[group as usize].flows += 1;
+        if first {
+            self.groups[group as usize].bottleneck = self.probable_bottleneck(group);
+        }
+        let bottleneck = self.groups[group as usize].bottleneck;
+        self.tick(bottleneck, now);
+        let b = &mut self.bottlenecks[bottleneck as usize];
+        if b.flows.is_empty() {
+            b.clock = 0.0;
+            b.headroom = UNLIMITED;
+            b.floor = 0.0;
+        }
+        b.flows.push(Mark { bytes: b.clock + bytes as f64, sequence: self.sequence, flow: index });
+        if !self.adjust(group) {
+            self.refill(now);
+        } else {
+            self.set_due(bottleneck);
+        }
+    }
+
+    /// Takes the flow that is done at `now` (which is `next_done`): its tag.
+    pub fn finish(&mut self, now: Nanos) -> Option<u64> {
+        self.next_done()?;
+        let std::cmp::Reverse((_, bottleneck, _)) = self.due.pop()?;
+        self.tick(bottleneck, now);
+        let b = &mut self.bottlenecks[bottleneck as usize];
+        let mark = b.flows.pop()?;
+        b.clock = b.clock.max(mark.bytes);
+        let Flow { tag, group } = self.flows[mark.flow as usize];
+        self.free.push(mark.flow);
+        let g = &mut self.groups[group as usize];
+        g.flows -= 1;
+        let gone = g.flows == 0;
+        let g = *g;
+        for side in [g.send, g.receive] {
+            let side = &mut self.sides[side as usize];
+            side.flows -= 1;
+            side.groups -= u32::from(gone);
+        }
+        let hub = self.sides[bottleneck.min(self.sides.len() as u32 - 1) as usize];
+        let alone = (bottleneck as usize) < self.sides.len() && hub.flows == 0;
+        let far = if bottleneck == g.send { g.receive } else { g.send };
+        if alone && self.sides[far as usize].flows == 0 {
+            // Nobody shared either port: nothing changes for anyone.
+            self.set_due(bottleneck);
+        } else if !self.adjust(group) {
+            self.set_due(bottleneck);
+            self.refill(now);
+        } else {
+            self.set_due(bottleneck);
+        }
+        if self.active.len() > 4096 && self.active.len() > 4 * self.in_flight() {
+            self.drop_idle_groups();
+        }
+        Some(tag)
+    }
+
+    fn drop_idle_groups(&mut self) {
+        let groups = &mut self.groups;
+        self.active.retain(|&g| {
+            let group = &mut groups[g as usize];
+            group.listed = group.flows > 0;
+            group.listed
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
