@@ -1,0 +1,186 @@
+//! Reads and writes through the page cache: what read-ahead fetches, what is found, and writers that must wait.
+
+use headrace_model::pagecache::readahead::{ReadAheadRules, Window};
+use headrace_model::pagecache::PageState;
+
+use super::page_end;
+use crate::scenario::ClientReadAhead;
+use crate::world::{Backend, World, NONE};
+
+impl World<'_> {
+    /// What a client reads ahead by itself, whether or not pages are missing.
+    pub(super) fn before_read(&mut self, index: u32) {
+        let op = self.ops[index];
+        let instance = &self.instances[op.instance];
+        let Backend::Service(service) = self.mounts[instance.mount as usize].backend else { return };
+        let ClientReadAhead::Lustre { step_bytes, max_bytes, gap_pages } =
+            self.services[service as usize].settled.client_read_ahead
+        else {
+            return;
+        };
+        let state = self.lustre.entry(op.instance).or_default();
+        let (step, max) = (page_end(step_bytes), page_end(max_bytes));
+        if let Some(window) = state.read(op.cursor, op.end - op.cursor, step, max, gap_pages) {
+            let file_end = page_end(instance.bytes);
+            let o = &mut self.ops[index];
+            o.submit_from = window.start;
+            o.submit_to = (window.start + window.pages).min(file_end);
+        }
+    }
+
+    pub(super) fn run_read(&mut self, index: u32) -> bool {
+        loop {
+            if self.ops[index].submit_from < self.ops[index].submit_to && !self.submit_range(index) {
+                return false;
+            }
+            let op = self.ops[index];
+            if op.cursor >= op.end || op.failed {
+                let o = &mut self.ops[index];
+                if o.end > 0 {
+                    o.read_ahead.finished(o.end - 1);
+                }
+                return true;
+            }
+            let instance = &self.instances[op.instance];
+            let (mount, file) = (&self.mounts[instance.mount as usize], instance.cache_file);
+            let exact = mount.exact;
+            let wanted = op.end - op.cursor.min(op.end);
+            let max = match mount.read_ahead_pages {
+                _ if instance.is_metadata => 0,
+                limit if wanted > limit && limit > 0 => limit.max(wanted.min(mount.large_read_pages)),
+                limit => limit,
+            };
+            let file_end = page_end(instance.bytes);
+            let two_windows = self.hosts[mount.host as usize].read_ahead == ReadAheadRules::TwoWindows
+                && !(exact || op.mapped || instance.is_metadata);
+            let cache = &mut self.hosts[mount.host as usize].cache;
+            if two_windows && op.cursor == op.ask_at {
+                let o = &mut self.ops[index];
+                let ahead = o.read_ahead.windows.reach(op.cursor, op.end - op.cursor, max, |from, to| {
+                    cache.next_missing(file, from, to.min(file_end)) < to.min(file_end)
+                });
+                o.ask_at = ahead.next;
+                let end = ahead.end.min(file_end);
+                if cache.next_missing(file, ahead.start, end) < end {
+                    let needed = cache.missing_pages(file, op.cursor.max(ahead.start), end.min(op.end));
+                    cache.counters.missed_pages += u64::from(needed);
+                    o.missed += needed;
+                    (o.submit_from, o.submit_to) = (ahead.start, end);
+                    continue;
+                }
+            }
+            let Some(found) = cache.find(file, op.cursor) else {
+                let o = &mut self.ops[index];
+                let window = if two_windows {
+                    o.read_ahead.windows.missed();
+                    Window { start: op.cursor, pages: 1, mark: None }
+                } else if exact {
+                    Window { start: op.cursor, pages: op.end - op.cursor, mark: None }
+                } else if op.mapped {
+                    o.read_ahead.fault_missing(op.cursor, max, file_end)
+                } else {
+                    let history = |most| cache.cached_before(file, op.cursor, most);
+                    o.read_ahead.missing(op.cursor, op.end - op.cursor, max, history)
+                };
+                let needed = (window.start + window.pages).min(op.end).saturating_sub(op.cursor).max(1);
+                cache.counters.missed_pages += u64::from(needed);
+                o.missed += needed;
+                self.set_window(index, window, file_end);
+                continue;
+            };
+            let extent = *cache.extent(found);
+            if extent.mark == op.cursor {
+                cache.clear_mark(found);
+                let missing = cache.next_missing(file, op.cursor + 1, op.cursor.saturating_add(max + 1));
+                let o = &mut self.ops[index];
+                if let Some(window) = o.read_ahead.marked(op.cursor, op.end - op.cursor, max, missing) {
+                    self.set_window(index, window, file_end);
+                }
+                continue;
+            }
+            if extent.state == PageState::Reading {
+                self.wait_for_io(index, extent.io);
+                return false;
+            }
+            let mut upto = extent.end().min(op.end);
+            if extent.mark != NONE && extent.mark > op.cursor {
+                upto = upto.min(extent.mark);
+            }
+            if two_windows && op.ask_at > op.cursor {
+                upto = upto.min(op.ask_at);
+            }
+            cache.touch(found, op.cursor, upto);
+            let o = &mut self.ops[index];
+            let pages = upto - op.cursor;
+            let missed = o.missed.min(pages);
+            o.missed -= missed;
+            cache.counters.hit_pages += u64::from(pages - missed);
+            if op.mapped && missed == 0 {
+                o.read_ahead.fault_hit();
+            }
+            o.cursor = upto;
+        }
+    }
+
+    fn set_window(&mut self, index: u32, window: Window, file_end: u32) {
+        let o = &mut self.ops[index];
+        // A window that lies wholly behind the file's end reads nothing.
+        o.submit_from = window.start.min(file_end.max(o.cursor + 1));
+        o.submit_to = (window.start + window.pages).min(file_end.max(o.cursor + 1));
+        o.mark = window.mark.unwrap_or(NONE);
+        if o.submit_from > o.cursor && o.submit_to <= o.cursor {
+            o.submit_from = o.cursor;
+            o.submit_to = o.cursor + 1;
+        }
+    }
+
+    /// Starts to read what is missing of an operation's window. False when it has to wait for metadata first.
+    fn submit_range(&mut self, index: u32) -> bool {
+        let mount = self.instances[self.ops[index].instance].mount;
+        match self.mounts[mount as usize].backend {
+            Backend::Volume(volume) => {
+                self.volumes[volume as usize].queue.plug();
+                let done = self.submit_local(index, volume);
+                let now = self.now;
+                self.volumes[volume as usize].queue.unplug(now);
+                self.set_drive_timer(volume);
+                if !done {
+                    return false;
+                }
+            }
+            Backend::Service(service) => self.submit_remote(index, service),
+        }
+        let op = self.ops[index];
+        if op.mark != NONE {
+            let instance = &self.instances[op.instance];
+            let host = self.mounts[instance.mount as usize].host;
+            self.hosts[host as usize].cache.set_mark(instance.cache_file, op.mark);
+            self.ops[index].mark = NONE;
+        }
+        true
+    }
+
+    pub(super) fn run_write(&mut self, index: u32) -> bool {
+        let op = self.ops[index];
+        let mount = self.instances[op.instance].mount;
+        let host = self.mounts[mount as usize].host as usize;
+        if op.stage == 0 {
+            self.ops[index].stage = 1;
+            let file = self.instances[op.instance].cache_file;
+            self.hosts[host].cache.write(file, op.cursor, op.end - op.cursor);
+            self.grow(op.instance, op.offset + op.length);
+            if let Backend::Volume(volume) = self.mounts[mount as usize].backend {
+                self.allocate_early(volume, op.instance, op.cursor, op.end);
+            }
+            self.dirtied(op.instance);
+            self.pump(mount);
+        }
+        let h = &mut self.hosts[host];
+        if h.cache.dirty_pages() + h.cache.writeback_pages() > h.dirty_limit_pages {
+            // balance_dirty_pages: the writer waits until the drive has caught up.
+            h.throttled.push_back(index);
+            return false;
+        }
+        true
+    }
+}

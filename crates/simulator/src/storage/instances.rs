@@ -1,0 +1,75 @@
+//! Files on mounts, from their making until the last I/O of a deleted one is done.
+
+use headrace_model::pagecache::readahead::ReadAhead;
+
+use crate::world::{Backend, Instance, World, NONE};
+
+impl World<'_> {
+    pub fn new_instance(&mut self, mount: u32, file: u32, bytes: u64) -> u32 {
+        let host = self.mounts[mount as usize].host as usize;
+        let cache_file = self.hosts[host].cache.add_file();
+        self.instances.insert(Instance {
+            mount,
+            cache_file,
+            file,
+            bytes,
+            is_metadata: false,
+            opened: 0,
+            ios: 0,
+            doomed: false,
+            dirty_since: 0,
+            in_dirty_list: false,
+            urgent: false,
+            ordered: false,
+            flush_cursor: 0,
+            writes: 0,
+            sync_waiters: Vec::new(),
+            uncommitted: false,
+            behind_bytes: 0,
+            behind_waiter: NONE,
+            read_ahead: ReadAhead::default(),
+            last_access: 0,
+        })
+    }
+
+    pub fn grow(&mut self, instance: u32, bytes: u64) {
+        let i = &mut self.instances[instance];
+        i.bytes = i.bytes.max(bytes);
+        if let Backend::Service(service) = self.mounts[i.mount as usize].backend {
+            let file = i.file;
+            self.services[service as usize].grow(file, bytes);
+        }
+    }
+
+    /// Deletes a file of a mount; it goes when its last I/O is done.
+    pub fn doom(&mut self, instance: u32) {
+        self.instances[instance].doomed = true;
+        if self.instances[instance].opened == 0 && self.instances[instance].sync_waiters.is_empty() {
+            // Truncated: what is dirty is not worth writing any more.
+            self.undirty(instance);
+        }
+        self.bury(instance);
+    }
+
+    pub(crate) fn bury(&mut self, instance: u32) {
+        let i = &self.instances[instance];
+        if !i.doomed || i.ios > 0 || i.writes > 0 || i.opened > 0 || !i.sync_waiters.is_empty() {
+            return;
+        }
+        let (mount, cache_file, file) = (i.mount, i.cache_file, i.file);
+        self.instances[instance].doomed = false;
+        self.undirty(instance);
+        let host = self.mounts[mount as usize].host as usize;
+        self.hosts[host].cache.remove_file(cache_file);
+        match self.mounts[mount as usize].backend {
+            Backend::Volume(volume) => self.volumes[volume as usize].fs.delete(file),
+            Backend::Service(service) => {
+                self.client_instances.remove(&(mount, file));
+                self.lustre.remove(&instance);
+                self.delete_remote(service, file);
+            }
+        }
+        self.instances.remove(instance);
+        self.release_throttled(host as u32);
+    }
+}

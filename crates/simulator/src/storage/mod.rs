@@ -1,0 +1,154 @@
+//! Reads, writes and syncs under way, from their start to the end of their last I/O.
+//!
+//! `buffered` leads them through the page cache, `direct` past it; `volume` submits to a local drive what they need of it,
+//! `remote` asks a service. `instances` are the files that they go to.
+
+mod buffered;
+mod direct;
+mod instances;
+mod volume;
+
+use headrace_model::pagecache::readahead::ReadAhead;
+use headrace_model::pagecache::PAGE_BYTES;
+
+use crate::world::{Io, IoKind, Op, OpKind, Parent, World, NONE};
+
+/// The process number of writers that nobody waits for (the flusher).
+pub(crate) const FLUSHER: u32 = 0;
+
+pub(crate) fn page_of(byte: u64) -> u32 {
+    (byte / PAGE_BYTES) as u32
+}
+
+/// The page after the last one that holds a byte of what ends at `byte`.
+pub(crate) fn page_end(byte: u64) -> u32 {
+    byte.div_ceil(PAGE_BYTES) as u32
+}
+
+/// What an operation is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub kind: OpKind,
+    pub parent: Parent,
+    pub instance: u32,
+    pub process: u32,
+    pub job: u32,
+    pub offset: u64,
+    pub length: u64,
+    pub mapped: bool,
+    pub read_ahead: ReadAhead,
+}
+
+impl World<'_> {
+    /// Starts an operation. `None` when it was done at once; else it tells its parent when it is.
+    pub fn start_op(&mut self, wanted: Wanted) -> Result<u32, Op> {
+        let op = Op {
+            kind: wanted.kind,
+            parent: wanted.parent,
+            instance: wanted.instance,
+            process: wanted.process,
+            job: wanted.job,
+            mapped: wanted.mapped,
+            failed: false,
+            stage: 0,
+            cursor: page_of(wanted.offset),
+            end: page_end(wanted.offset + wanted.length),
+            submit_from: 0,
+            submit_to: 0,
+            mark: NONE,
+            ask_at: page_of(wanted.offset),
+            missed: 0,
+            offset: wanted.offset,
+            length: wanted.length,
+            read_ahead: wanted.read_ahead,
+            outstanding: 0,
+            next: NONE,
+        };
+        let index = self.ops.insert(op);
+        self.instances[wanted.instance].ios += 1;
+        if wanted.kind == OpKind::Read {
+            self.before_read(index);
+        }
+        if self.run_op(index) {
+            Err(self.take_op(index))
+        } else {
+            Ok(index)
+        }
+    }
+
+    fn take_op(&mut self, index: u32) -> Op {
+        let op = self.ops[index];
+        self.ops.remove(index);
+        self.instances[op.instance].ios -= 1;
+        self.bury(op.instance);
+        op
+    }
+
+    /// Goes on with an operation that waited, and with whoever waits for it if it is done.
+    pub fn resume_op(&mut self, index: u32) {
+        if self.run_op(index) {
+            let op = self.take_op(index);
+            match op.parent {
+                Parent::Task(task) => self.op_done(task, &op),
+                Parent::Rpc(rpc) => self.stored(rpc, &op),
+            }
+        }
+    }
+
+    /// True when it is done.
+    fn run_op(&mut self, index: u32) -> bool {
+        match self.ops[index].kind {
+            OpKind::Read => self.run_read(index),
+            OpKind::Write => self.run_write(index),
+            OpKind::DirectRead | OpKind::DirectWrite => self.run_direct(index),
+            OpKind::Sync | OpKind::Close => self.run_sync(index),
+        }
+    }
+
+    fn wait_for_io(&mut self, index: u32, io: u32) {
+        let first = self.ios[io].waiters;
+        self.ops[index].next = first;
+        self.ios[io].waiters = index;
+    }
+
+    /// An I/O is done: pages become clean, and whoever waited goes on.
+    pub fn io_done(&mut self, io: u32, failed: bool) {
+        let Io { kind, instance, waiters } = self.ios[io];
+        self.ios.remove(io);
+        match kind {
+            IoKind::Fill { extent } => {
+                let host = self.mounts[self.instances[instance].mount as usize].host as usize;
+                if failed {
+                    self.hosts[host].cache.abandon_reading(extent);
+                } else {
+                    self.hosts[host].cache.finish_reading(extent);
+                }
+                self.instances[instance].ios -= 1;
+                let mut waiter = waiters;
+                while waiter != NONE {
+                    let next = self.ops[waiter].next;
+                    self.ops[waiter].next = NONE;
+                    self.ops[waiter].failed |= failed;
+                    self.resume_op(waiter);
+                    waiter = next;
+                }
+                self.bury(instance);
+            }
+            IoKind::Writeback { extent } => self.written(instance, extent),
+            IoKind::Through { op } => {
+                self.instances[instance].ios -= 1;
+                let o = &mut self.ops[op];
+                o.failed |= failed;
+                o.outstanding -= 1;
+                self.instances[instance].uncommitted |= o.kind == OpKind::DirectWrite;
+                // In stage 0 a block of metadata is waited for besides: that I/O lets it go on.
+                if o.stage > 0 && (o.outstanding == 0 || matches!(o.kind, OpKind::DirectWrite)) {
+                    self.resume_op(op);
+                }
+                self.bury(instance);
+            }
+            IoKind::Behind { bytes } => self.behind_done(instance, bytes),
+            IoKind::Journal { volume } => self.journal_written(volume),
+        }
+    }
+}
