@@ -20,12 +20,12 @@ use crate::layout::Layout;
 use crate::outcome::Counters;
 use crate::program::{compile, Instruction};
 use crate::queue::EventQueue;
-use crate::remote::{Service, Target};
+use crate::remote::{Service, ServiceTotals, Target};
 use crate::scenario::{
     CacheState, ClientReadAhead, FaultKind, Feed, HostSpec, Place, Scenario, ScenarioError, Share, VolumeSpec,
 };
 use crate::storage::page_end;
-use crate::world::{Backend, Event, Host, Journal, Mount, Sampler, ServiceTotals, Slab, Volume, World, NONE};
+use crate::world::{Backend, Event, Host, Journal, Mount, Sampler, Slab, Volume, World, NONE};
 
 fn at(path: &str, error: SpecError) -> ScenarioError {
     ScenarioError { path: format!("{path}.{}", error.field), given: error.given, allowed: error.allowed }

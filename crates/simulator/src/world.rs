@@ -5,7 +5,6 @@ use std::ops::{Index, IndexMut};
 use std::sync::atomic::{AtomicBool, Ordering as Atomic};
 
 use headrace_model::filesystem::Filesystem;
-use headrace_model::histogram::Histogram;
 use headrace_model::link::Network;
 use headrace_model::pagecache::lustre::LustreReadAhead;
 use headrace_model::pagecache::readahead::{ReadAhead, ReadAheadRules};
@@ -16,7 +15,7 @@ use headrace_model::Nanos;
 
 use crate::cpu::Cpu;
 use crate::feed::Feeder;
-use crate::outcome::{Counters, DriveSeries, JobOutcome, ServiceOutcome};
+use crate::outcome::{Counters, DriveSeries, JobOutcome};
 use crate::program::Instruction;
 use crate::queue::{EventQueue, Handle};
 use crate::remote::{Rpc, Service};
@@ -546,11 +545,4 @@ impl Sampler {
         s.latency_ns.push(if completed > 0 { (latency / completed as f64) as f32 } else { 0.0 });
         self.before = *now;
     }
-}
-
-/// Totals of a service.
-#[derive(Debug, Default)]
-pub(crate) struct ServiceTotals {
-    pub outcome: ServiceOutcome,
-    pub latency: Histogram,
 }

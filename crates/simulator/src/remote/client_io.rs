@@ -1,0 +1,188 @@
+//! What a client's reads, writes and syncs need of a service: pages of its cache, and past it as much as the window of
+//! writes allows, waited for or not (write-behind); then that servers bring it to their drives.
+
+use headrace_model::pagecache::{PageCache, PAGE_BYTES};
+
+use super::{Rpc, RpcKind, Stage};
+use crate::scenario::Commit;
+use crate::storage::page_of;
+use crate::world::{Io, IoKind, OpKind, World, NONE};
+
+impl World<'_> {
+    /// Sends for the missing pages of an operation's window.
+    pub fn submit_remote(&mut self, index: u32, service: u32) {
+        let op = self.ops[index];
+        let (mut from, to) = (op.submit_from, op.submit_to);
+        self.ops[index].submit_from = to;
+        let instance = &self.instances[op.instance];
+        let (cache_file, file, file_bytes) = (instance.cache_file, instance.file, instance.bytes);
+        let host = self.mounts[instance.mount as usize].host;
+        loop {
+            let cache = &mut self.hosts[host as usize].cache;
+            from = cache.next_missing(cache_file, from, to);
+            if from >= to {
+                return;
+            }
+            let until = cache.next_cached(cache_file, from, to);
+            let s = &self.services[service as usize];
+            let offset = u64::from(from) * PAGE_BYTES;
+            let piece = s.layout.locate(offset, s.replicas);
+            let most = page_of(s.settled.read_request_bytes.min(piece.in_row)).max(1);
+            let pages = PageCache::piece(from, (until - from).min(most));
+            let bytes = (u64::from(pages) * PAGE_BYTES).min(file_bytes.saturating_sub(offset)).max(1);
+            let io = self.ios.insert(Io {
+                kind: IoKind::Fill { extent: NONE },
+                instance: op.instance,
+                waiters: NONE,
+            });
+            let extent = self.hosts[host as usize].cache.start_reading(cache_file, from, pages, io);
+            self.ios[io].kind = IoKind::Fill { extent };
+            self.instances[op.instance].ios += 1;
+            self.send_read(service, file, piece, bytes, host, io, op.job);
+            from += pages;
+        }
+    }
+
+    /// A read or write past the client's cache: all pieces at once, as far as the channels and the window allow. With
+    /// write-behind a write is done when all of it is within the window, and closing the file waits for the rest.
+    pub fn run_direct_remote(&mut self, index: u32, service: u32) -> bool {
+        let op = self.ops[index];
+        let instance = &self.instances[op.instance];
+        let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
+        let s = &self.services[service as usize];
+        let write = op.kind == OpKind::DirectWrite;
+        let behind = write && s.settled.write_behind;
+        let (largest, window, replicas) = if write {
+            (s.settled.write_request_bytes, s.settled.write_window_bytes, s.replicas)
+        } else {
+            (s.settled.read_request_bytes, u64::MAX, s.replicas)
+        };
+        if write && op.stage == 0 {
+            self.grow(op.instance, op.offset + op.length);
+        }
+        self.ops[index].stage = 1;
+        let (mut at, end) = (self.ops[index].offset, op.offset + op.length);
+        while at < end {
+            let piece = self.services[service as usize].layout.locate(at, replicas);
+            let bytes = (end - at).min(largest).min(piece.in_row);
+            let o = &self.ops[index];
+            let copies =
+                if write && !self.services[service as usize].settled.replica_pipeline { replicas } else { 1 };
+            if behind {
+                let under_way = self.instances[op.instance].behind_bytes;
+                if under_way > 0 && under_way + bytes * u64::from(copies) > window * u64::from(copies) {
+                    self.wait_for_window(index);
+                    break;
+                }
+            // Replicated writes count once: the window is the caller's.
+            } else if write && o.outstanding > 0 && u64::from(o.outstanding) * largest >= window.max(largest)
+            {
+                break;
+            }
+            for copy in 0..copies {
+                let kind = if behind { IoKind::Behind { bytes } } else { IoKind::Through { op: index } };
+                let io = self.ios.insert(Io { kind, instance: op.instance, waiters: NONE });
+                self.instances[op.instance].ios += 1;
+                if behind {
+                    self.instances[op.instance].writes += 1;
+                    self.instances[op.instance].behind_bytes += bytes;
+                } else {
+                    self.ops[index].outstanding += 1;
+                }
+                if write {
+                    self.send_write_piece(service, file, piece, copy, bytes, host, io, op.job);
+                } else {
+                    self.send_read(service, file, piece, bytes, host, io, op.job);
+                }
+            }
+            at += bytes;
+        }
+        let o = &mut self.ops[index];
+        o.length = end - at;
+        o.offset = at;
+        at >= end && o.outstanding == 0
+    }
+
+    /// A write waits until more of the file's earlier writes are answered.
+    fn wait_for_window(&mut self, index: u32) {
+        let instance = self.ops[index].instance;
+        let mut last = self.instances[instance].behind_waiter;
+        if last == NONE {
+            self.instances[instance].behind_waiter = index;
+            return;
+        }
+        while self.ops[last].next != NONE {
+            last = self.ops[last].next;
+        }
+        self.ops[last].next = index;
+    }
+
+    /// A write that nobody waited for is answered.
+    pub(crate) fn behind_done(&mut self, instance: u32, bytes: u64) {
+        let i = &mut self.instances[instance];
+        i.ios -= 1;
+        i.writes -= 1;
+        i.behind_bytes -= bytes;
+        i.uncommitted = true;
+        let mut waiter = std::mem::replace(&mut i.behind_waiter, NONE);
+        while waiter != NONE {
+            let next = std::mem::replace(&mut self.ops[waiter].next, NONE);
+            self.resume_op(waiter);
+            waiter = next;
+        }
+        self.wake_syncs(instance);
+        self.bury(instance);
+    }
+
+    /// Asks the servers to bring what was written of a file to their drives, where the service does so. True when nobody
+    /// has to be asked.
+    pub(crate) fn commit_remote(&mut self, index: u32, service: u32) -> bool {
+        let op = self.ops[index];
+        let s = &self.services[service as usize];
+        let due = match s.settled.commit {
+            Commit::Never => false,
+            Commit::Sync => op.kind == OpKind::Sync,
+            Commit::Close => true,
+        };
+        let instance = &mut self.instances[op.instance];
+        if !due || !std::mem::take(&mut instance.uncommitted) {
+            return true;
+        }
+        let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
+        let parts = s.files[file as usize].parts.len() as u32;
+        for part in 0..parts {
+            let f = &self.services[service as usize].files[file as usize];
+            if f.parts[part as usize] == NONE {
+                continue;
+            }
+            let target = self.part_target(service, f, part);
+            let kind = IoKind::Through { op: index };
+            let io = self.ios.insert(Io { kind, instance: op.instance, waiters: NONE });
+            self.instances[op.instance].ios += 1;
+            self.ops[index].outstanding += 1;
+            let rpc = Rpc {
+                kind: RpcKind::Commit,
+                stage: Stage::Arriving,
+                service,
+                target,
+                part,
+                replica: 0,
+                file,
+                client: host,
+                offset: 0,
+                bytes: 0,
+                io,
+                upstream: NONE,
+                pending: 1,
+                thread: NONE,
+                job: op.job,
+                sent: self.now,
+                synced: false,
+            };
+            self.charge_client(service, op.job);
+            let rpc = self.rpcs.insert(rpc);
+            self.enqueue(rpc);
+        }
+        self.ops[index].outstanding == 0
+    }
+}

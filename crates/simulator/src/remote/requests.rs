@@ -1,0 +1,152 @@
+//! Reads and writes of a client become requests, each to the server that has the piece, or to one of its replicas.
+
+use headrace_model::pagecache::PAGE_BYTES;
+
+use super::{Rpc, RpcKind, Stage};
+use crate::layout::{mixed, Piece, ServiceFile};
+use crate::world::{World, NONE};
+
+impl World<'_> {
+    /// Write-back of pages of a client's cache.
+    pub fn send_write(&mut self, service: u32, instance: u32, page: u32, pages: u32, io: u32) {
+        let i = &self.instances[instance];
+        let (file, host, size) = (i.file, self.mounts[i.mount as usize].host, i.bytes);
+        let offset = u64::from(page) * PAGE_BYTES;
+        let bytes = (u64::from(pages) * PAGE_BYTES).min(size.saturating_sub(offset)).max(1);
+        let s = &self.services[service as usize];
+        let piece = s.layout.locate(offset, s.replicas);
+        self.send_write_piece(service, file, piece, 0, bytes, host, io, NONE);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn send_read(
+        &mut self,
+        service: u32,
+        file: u32,
+        piece: Piece,
+        bytes: u64,
+        host: u32,
+        io: u32,
+        job: u32,
+    ) {
+        let replica = self.choose_replica(service, file, piece, host);
+        let f = &self.services[service as usize].files[file as usize];
+        let target = self.part_target(service, f, piece.part + replica);
+        let rpc = Rpc {
+            kind: RpcKind::Read,
+            stage: Stage::Arriving,
+            service,
+            target,
+            part: piece.part,
+            replica,
+            file,
+            client: host,
+            offset: piece.offset,
+            bytes,
+            io,
+            upstream: NONE,
+            pending: 1,
+            thread: NONE,
+            job,
+            sent: self.now,
+            synced: false,
+        };
+        let totals = &mut self.services[service as usize].totals.outcome;
+        totals.read_requests += 1;
+        totals.read_bytes += bytes;
+        if job != NONE {
+            self.jobs[job as usize].bytes.served_bytes += bytes;
+        }
+        self.charge_client(service, job);
+        let rpc = self.rpcs.insert(rpc);
+        self.enqueue(rpc);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn send_write_piece(
+        &mut self,
+        service: u32,
+        file: u32,
+        piece: Piece,
+        replica: u32,
+        bytes: u64,
+        host: u32,
+        io: u32,
+        job: u32,
+    ) {
+        let s = &self.services[service as usize];
+        let near = s.settled.local_reads.then(|| s.targets.iter().position(|t| t.host == host)).flatten();
+        let f = &s.files[file as usize];
+        let target = match f.parts.get((piece.part + replica) as usize) {
+            Some(&instance) if instance != NONE => self.part_target(service, f, piece.part + replica),
+            _ => {
+                let near = near.map(|t| t as u32);
+                s.layout.target(f, piece.part + replica, s.replicas, s.targets.len() as u32, near)
+            }
+        };
+        let rpc = Rpc {
+            kind: RpcKind::Write,
+            stage: Stage::Sending,
+            service,
+            target,
+            part: piece.part,
+            replica,
+            file,
+            client: host,
+            offset: piece.offset,
+            bytes,
+            io,
+            upstream: NONE,
+            pending: 1,
+            thread: NONE,
+            job,
+            sent: self.now,
+            synced: false,
+        };
+        let totals = &mut self.services[service as usize].totals.outcome;
+        totals.write_requests += 1;
+        totals.written_bytes += bytes;
+        self.charge_client(service, job);
+        let rpc = self.rpcs.insert(rpc);
+        self.enqueue(rpc);
+    }
+
+    /// The client's CPU time for a request goes to the job that needs it.
+    pub(super) fn charge_client(&mut self, service: u32, job: u32) {
+        self.counters.service_requests += 1;
+        if job != NONE {
+            let cpu_ns = self.services[service as usize].settled.client_request_ns;
+            self.charge_job(job, cpu_ns);
+        }
+    }
+
+    /// Where a client on `host` reads a piece: the replica on its own host, or one of those that answer.
+    fn choose_replica(&self, service: u32, file: u32, piece: Piece, host: u32) -> u32 {
+        let s = &self.services[service as usize];
+        if s.replicas == 1 {
+            return 0;
+        }
+        let f = &s.files[file as usize];
+        let target = |replica: u32| self.part_target(service, f, piece.part + replica);
+        if s.settled.local_reads {
+            let own = (0..s.replicas).find(|&r| s.targets[target(r) as usize].host == host);
+            if let Some(own) = own.filter(|&r| !s.suspected[target(r) as usize]) {
+                return own;
+            }
+        }
+        let first = (mixed(u64::from(host) ^ f.number.rotate_left(20)) % u64::from(s.replicas)) as u32;
+        let order = (0..s.replicas).map(|step| (first + step) % s.replicas);
+        order.clone().find(|&r| !s.suspected[target(r) as usize]).unwrap_or(first)
+    }
+
+    pub(crate) fn part_target(&self, service: u32, file: &ServiceFile, part: u32) -> u32 {
+        let s = &self.services[service as usize];
+        match file.parts.get(part as usize) {
+            Some(&instance) if instance != NONE => {
+                let mount = self.instances[instance].mount;
+                s.targets.iter().position(|t| t.mount == mount).unwrap_or_default() as u32
+            }
+            _ => s.layout.target(file, part, s.replicas, s.targets.len() as u32, None),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The way of a request: a slot of its client's channel to the server, the network, and the answer's way back.
+
+use super::{Channel, RpcKind, Stage};
+use crate::world::{Event, World, NONE};
+
+impl World<'_> {
+    fn channel(&mut self, rpc: u32) -> &mut Channel {
+        let r = self.rpcs[rpc];
+        let s = &mut self.services[r.service as usize];
+        let index = r.client as usize * s.targets.len() + r.target as usize;
+        if index >= s.channels.len() {
+            s.channels.resize_with(index + 1, Channel::default);
+        }
+        &mut s.channels[index]
+    }
+
+    /// A client's request waits for a slot of its channel. A server that passes a replica on does not: each pipeline is a
+    /// connection and a thread of its own, and a bound shared among pipelines that cross would let them wait for each other.
+    pub(crate) fn enqueue(&mut self, rpc: u32) {
+        if self.rpcs[rpc].upstream != NONE {
+            self.depart(rpc);
+            return;
+        }
+        let limit = self.services[self.rpcs[rpc].service as usize].settled.requests_in_flight;
+        let channel = self.channel(rpc);
+        if channel.in_flight >= limit {
+            channel.waiting.push_back(rpc);
+        } else {
+            channel.in_flight += 1;
+            self.depart(rpc);
+        }
+    }
+
+    pub(crate) fn leave_channel(&mut self, rpc: u32) {
+        if self.rpcs[rpc].upstream != NONE {
+            return;
+        }
+        let channel = self.channel(rpc);
+        channel.in_flight -= 1;
+        if let Some(next) = channel.waiting.pop_front() {
+            channel.in_flight += 1;
+            self.depart(next);
+        }
+    }
+
+    /// One way between two hosts.
+    pub(crate) fn latency(&self, from: u32, to: u32) -> u64 {
+        if from == to {
+            // Loopback.
+            10_000
+        } else {
+            self.hosts[from as usize].latency_ns + self.hosts[to as usize].latency_ns
+        }
+    }
+
+    fn depart(&mut self, rpc: u32) {
+        let r = self.rpcs[rpc];
+        let server = self.services[r.service as usize].targets[r.target as usize].host;
+        if r.kind == RpcKind::Write && server != r.client {
+            self.rpcs[rpc].stage = Stage::Sending;
+            self.start_flow(r.client, server, r.bytes, rpc);
+            return;
+        }
+        self.travel(rpc);
+    }
+
+    fn travel(&mut self, rpc: u32) {
+        let r = self.rpcs[rpc];
+        let s = &self.services[r.service as usize];
+        let delay = self.latency(r.client, s.targets[r.target as usize].host) + s.settled.client_delay_ns;
+        self.rpcs[rpc].stage = Stage::Arriving;
+        self.events.schedule(self.now + delay, 1, Event::Rpc(rpc));
+    }
+
+    /// The data of a request has left its sender.
+    pub fn rpc_sent(&mut self, rpc: u32) {
+        match self.rpcs[rpc].stage {
+            Stage::Sending => self.travel(rpc),
+            _ => self.deliver_later(rpc),
+        }
+    }
+
+    pub(crate) fn deliver_later(&mut self, rpc: u32) {
+        let r = self.rpcs[rpc];
+        let server = self.services[r.service as usize].targets[r.target as usize].host;
+        self.rpcs[rpc].stage = Stage::Delivering;
+        let time = self.now + self.latency(server, r.client);
+        self.events.schedule(time, 1, Event::Rpc(rpc));
+    }
+
+    /// A request has arrived at its next stage.
+    pub fn rpc_stage(&mut self, rpc: u32) {
+        match self.rpcs[rpc].stage {
+            Stage::Arriving => self.arrive(rpc),
+            Stage::Delivering => self.delivered(rpc),
+            Stage::TimedOut => self.try_again(rpc),
+            stage => unreachable!("no event is scheduled for {stage:?}"),
+        }
+    }
+}
