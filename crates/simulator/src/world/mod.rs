@@ -1,0 +1,136 @@
+//! The state of a simulation, and the loop that takes event after event.
+//!
+//! `hosts` are the machines with their volumes and mounts, `io` what is under way between them, both in slots of `slab`;
+//! `timers` brings cores, drives and network into the event queue, `series` records drives as time passes.
+
+mod hosts;
+mod io;
+mod series;
+mod slab;
+mod timers;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering as Atomic};
+
+use headrace_model::link::Network;
+use headrace_model::pagecache::lustre::LustreReadAhead;
+use headrace_model::request::Completion;
+use headrace_model::Nanos;
+
+use crate::feed::Feeder;
+use crate::outcome::{Counters, JobOutcome};
+use crate::program::Instruction;
+use crate::queue::{EventQueue, Handle};
+use crate::remote::{Rpc, Service};
+use crate::scenario::Scenario;
+use crate::task::Task;
+
+pub(crate) use hosts::{Backend, Host, Instance, Journal, JournalState, Mount, Volume};
+pub(crate) use io::{Io, IoKind, Op, OpKind, Parent};
+pub(crate) use series::Sampler;
+pub(crate) use slab::Slab;
+
+/// No index.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// What can happen. Small and `Copy`: the queue holds it by value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A task on that host has done its work.
+    Cpu(u32),
+    /// The drive of that volume has something to do.
+    Drive(u32),
+    /// A flow is done.
+    Network,
+    /// A task's pause, or answer of a metadata server or master, is over.
+    Timer(u32),
+    /// A request to a service arrives at its next stage.
+    Rpc(u32),
+    /// The flusher of that mount looks for old dirty pages.
+    Flusher(u32),
+    /// The journal of that volume commits.
+    Commit(u32),
+    /// A slot may start its next job.
+    Slot(u32),
+    /// A fault of the list begins, or ends.
+    Fault { number: u32, ends: bool },
+    /// A sustained load, or the time given to the run, is over.
+    End,
+}
+
+pub(crate) struct World<'a> {
+    pub scenario: &'a Scenario,
+    pub now: Nanos,
+    pub events: EventQueue<Event>,
+    pub hosts: Vec<Host>,
+    pub volumes: Vec<Volume>,
+    pub mounts: Vec<Mount>,
+    pub services: Vec<Service>,
+    pub instances: Slab<Instance>,
+    pub ios: Slab<Io>,
+    pub ops: Slab<Op>,
+    pub rpcs: Slab<Rpc>,
+    pub tasks: Slab<Task>,
+    pub network: Network,
+    pub network_timer: Option<Handle>,
+    /// Client instance of a service's file on a mount.
+    pub client_instances: HashMap<(u32, u32), u32>,
+    /// Lustre's read-ahead, by instance, where a service uses it.
+    pub lustre: HashMap<u32, LustreReadAhead>,
+    pub program: Vec<Instruction>,
+    pub feeder: Feeder,
+    pub jobs: Vec<JobOutcome>,
+    pub counters: Counters,
+    pub over: bool,
+    pub completions: Vec<Completion>,
+}
+
+impl<'a> World<'a> {
+    /// Runs until nothing is left to do, the time is over, or `cancel` is set. `progress` hears of simulated time and
+    /// jobs done now and then. True when it ran to its end.
+    pub fn run(&mut self, cancel: &AtomicBool, progress: &mut dyn FnMut(Nanos, u64)) -> bool {
+        let mut count = 0u64;
+        while let Some((time, event)) = self.events.pop() {
+            debug_assert!(time >= self.now, "time runs forward");
+            self.now = time;
+            count += 1;
+            self.dispatch(event);
+            if self.over {
+                break;
+            }
+            if count & 0x3fff == 0 {
+                if cancel.load(Atomic::Relaxed) {
+                    self.counters.events += count;
+                    return false;
+                }
+                progress(self.now, self.feeder.finished);
+            }
+        }
+        self.counters.events += count;
+        true
+    }
+
+    fn dispatch(&mut self, event: Event) {
+        match event {
+            Event::Cpu(host) => self.cpu_done(host),
+            Event::Drive(volume) => {
+                self.volumes[volume as usize].timer = None;
+                self.wake_drive(volume);
+            }
+            Event::Network => {
+                self.network_timer = None;
+                self.flow_done();
+            }
+            Event::Timer(task) => self.timer_done(task),
+            Event::Rpc(rpc) => self.rpc_stage(rpc),
+            Event::Flusher(mount) => self.flusher_tick(mount),
+            Event::Commit(volume) => {
+                self.volumes[volume as usize].journal.timer = None;
+                self.start_commit(volume);
+            }
+            Event::Slot(slot) => self.slot_free(slot),
+            Event::Fault { number, ends } => self.fault(number, ends),
+            Event::End => self.over = true,
+        }
+    }
+}

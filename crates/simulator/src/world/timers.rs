@@ -1,0 +1,122 @@
+//! The cores of a host, a volume's drive and the network have one event each: when the next of their work is done.
+
+use headrace_model::request::{Device, Status};
+
+use super::{Event, World};
+
+/// Who is running on a core: a job's process, or a server's work for a request.
+const RPC_BIT: u32 = 1 << 31;
+
+impl World<'_> {
+    /// Starts work on a host's cores for a job's process.
+    pub fn start_task_work(&mut self, host: u32, task: u32, cpu_ns: u64) {
+        let now = self.now;
+        self.hosts[host as usize].cpu.start(now, task, cpu_ns);
+        self.set_cpu_timer(host);
+    }
+
+    /// Starts work on a host's cores for a request that it serves.
+    pub fn start_rpc_work(&mut self, host: u32, rpc: u32, cpu_ns: u64) {
+        let now = self.now;
+        self.hosts[host as usize].cpu.start(now, rpc | RPC_BIT, cpu_ns);
+        self.set_cpu_timer(host);
+    }
+
+    fn set_cpu_timer(&mut self, host: u32) {
+        let h = &mut self.hosts[host as usize];
+        match (h.cpu.next_done(), h.cpu_timer) {
+            (Some(time), Some(timer)) => {
+                if self.events.time_of(timer) != time {
+                    self.events.reschedule(timer, time);
+                }
+            }
+            (Some(time), None) => h.cpu_timer = Some(self.events.schedule(time, 1, Event::Cpu(host))),
+            (None, Some(timer)) => {
+                self.events.cancel(timer);
+                h.cpu_timer = None;
+            }
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn cpu_done(&mut self, host: u32) {
+        let h = &mut self.hosts[host as usize];
+        h.cpu_timer = None;
+        let (who, cpu_ns) = h.cpu.finish(self.now);
+        self.set_cpu_timer(host);
+        if who & RPC_BIT != 0 {
+            self.rpc_worked(who & !RPC_BIT);
+        } else {
+            self.task_worked(who, cpu_ns);
+        }
+    }
+
+    /// Sets the event of a volume's drive to what it waits for next.
+    pub fn set_drive_timer(&mut self, volume: u32) {
+        let v = &mut self.volumes[volume as usize];
+        match (v.queue.next_wake(), v.timer) {
+            (Some(time), Some(timer)) => {
+                let time = time.max(self.now);
+                if self.events.time_of(timer) != time {
+                    self.events.reschedule(timer, time);
+                }
+            }
+            (Some(time), None) => {
+                v.timer = Some(self.events.schedule(time.max(self.now), 0, Event::Drive(volume)));
+            }
+            (None, Some(timer)) => {
+                self.events.cancel(timer);
+                v.timer = None;
+            }
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn wake_drive(&mut self, volume: u32) {
+        self.sample(volume);
+        let mut completions = std::mem::take(&mut self.completions);
+        self.volumes[volume as usize].queue.wake(self.now, &mut completions);
+        self.counters.requests += completions.len() as u64;
+        for completion in completions.drain(..) {
+            self.io_done(completion.tag as u32, completion.status != Status::Done);
+        }
+        self.completions = completions;
+        self.set_drive_timer(volume);
+    }
+
+    /// Sends bytes from one host to another; the request goes on when the last has left.
+    pub fn start_flow(&mut self, from: u32, to: u32, bytes: u64, rpc: u32) {
+        self.hosts[from as usize].sent_bytes += bytes;
+        self.hosts[to as usize].received_bytes += bytes;
+        self.counters.flows += 1;
+        self.network.start(self.now, from, to, bytes, u64::from(rpc));
+        self.set_network_timer();
+    }
+
+    pub fn set_network_timer(&mut self) {
+        match (self.network.next_done(), self.network_timer) {
+            (Some(time), Some(timer)) => {
+                let time = time.max(self.now);
+                if self.events.time_of(timer) != time {
+                    self.events.reschedule(timer, time);
+                }
+            }
+            (Some(time), None) => {
+                self.network_timer = Some(self.events.schedule(time.max(self.now), 0, Event::Network));
+            }
+            (None, Some(timer)) => {
+                self.events.cancel(timer);
+                self.network_timer = None;
+            }
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn flow_done(&mut self) {
+        let rpc = self.network.finish(self.now);
+        if let Some(rpc) = rpc {
+            self.rpc_sent(rpc as u32);
+        }
+        self.set_network_timer();
+    }
+}
