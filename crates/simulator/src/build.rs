@@ -16,6 +16,7 @@ use headrace_model::Device;
 
 use crate::cpu::Cpu;
 use crate::feed::{Feeder, SetFiles, Slot};
+use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::outcome::Counters;
 use crate::program::{compile, Instruction};
@@ -25,7 +26,7 @@ use crate::scenario::{
     CacheState, ClientReadAhead, FaultKind, Feed, HostSpec, Place, Scenario, ScenarioError, Share, VolumeSpec,
 };
 use crate::storage::page_end;
-use crate::world::{Backend, Event, Host, Journal, Mount, Sampler, Slab, Volume, World, NONE};
+use crate::world::{Backend, Event, Host, Mount, Sampler, Slab, Volume, World, NONE};
 
 fn at(path: &str, error: SpecError) -> ScenarioError {
     ScenarioError { path: format!("{path}.{}", error.field), given: error.given, allowed: error.allowed }

@@ -9,6 +9,7 @@ mod client;
 pub mod cpu;
 mod feed;
 mod flush;
+mod journal;
 mod layout;
 mod offsets;
 mod operations;

@@ -10,6 +10,7 @@ use headrace_model::Nanos;
 
 use super::Sampler;
 use crate::cpu::Cpu;
+use crate::journal::Journal;
 use crate::queue::Handle;
 
 #[derive(Debug)]
@@ -51,30 +52,6 @@ pub(crate) struct Volume {
     pub max_bio_pages: u32,
     pub journal: Journal,
     pub series: Option<Sampler>,
-}
-
-/// The running transaction of a filesystem.
-#[derive(Debug, Default)]
-pub(crate) struct Journal {
-    pub dirty: Vec<u32>,
-    pub is_dirty: Vec<bool>,
-    pub timer: Option<Handle>,
-    pub state: JournalState,
-    /// What the commit under way writes, to be dirtied at home after it.
-    pub committing: Vec<u32>,
-    /// Files whose data goes first (ordered mode).
-    pub ordered_left: u32,
-    pub waiters: Vec<u32>,
-    pub next_waiters: Vec<u32>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum JournalState {
-    #[default]
-    Idle,
-    Data,
-    Log,
-    Barrier,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

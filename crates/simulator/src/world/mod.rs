@@ -25,7 +25,7 @@ use crate::remote::{Rpc, Service};
 use crate::scenario::Scenario;
 use crate::task::Task;
 
-pub(crate) use hosts::{Backend, Host, Instance, Journal, JournalState, Mount, Volume};
+pub(crate) use hosts::{Backend, Host, Instance, Mount, Volume};
 pub(crate) use io::{Io, IoKind, Op, OpKind, Parent};
 pub(crate) use series::Sampler;
 pub(crate) use slab::Slab;
