@@ -7,6 +7,7 @@
 mod build;
 mod client;
 pub mod cpu;
+mod faults;
 mod feed;
 mod flush;
 mod journal;

@@ -1,0 +1,102 @@
+//! The files that are there before anything runs, on volumes and services, and caches that hold them already.
+
+use headrace_model::pagecache::PageCache;
+
+use crate::feed::SetFiles;
+use crate::scenario::{CacheState, Place, ScenarioError, Share};
+use crate::storage::page_end;
+use crate::world::{Backend, Mount, World, NONE};
+
+impl World<'_> {
+    pub(super) fn add_files(&mut self) -> Result<(), ScenarioError> {
+        let mut hosts: Vec<u32> = self.feeder.slots.iter().map(|slot| slot.host).collect();
+        hosts.dedup();
+        let all = self.hosts.len();
+        for (number, set) in self.scenario.files.iter().enumerate() {
+            let mut files = SetFiles { mount: vec![NONE; all], service: NONE, ..SetFiles::default() };
+            let full = |given: u64| {
+                let path = format!("files[{number}].bytes");
+                ScenarioError::new(
+                    path,
+                    format!("{} files of {given} bytes", set.count),
+                    "what the volume has room for",
+                )
+            };
+            match &set.on {
+                Place::Volume(name) => {
+                    files.local = vec![Vec::new(); all];
+                    files.turn = vec![0; all];
+                    for &host in &hosts {
+                        let volume = self.volumes.iter().position(|v| v.host == host && v.name == *name);
+                        let volume = volume.expect("checked: each node has the volume");
+                        let mount = self.volumes[volume].mount;
+                        files.mount[host as usize] = mount;
+                        if set.share == Share::New {
+                            continue;
+                        }
+                        for _ in 0..set.count {
+                            let file = self.volumes[volume]
+                                .fs
+                                .create_filled(set.bytes)
+                                .map_err(|_| full(set.bytes))?;
+                            let instance = self.new_instance(mount, file, set.bytes);
+                            files.local[host as usize].push(instance);
+                        }
+                    }
+                }
+                Place::Service(name) => {
+                    let service = self.scenario.services.iter().position(|s| s.name == *name);
+                    let service = service.expect("checked: the service exists") as u32;
+                    files.service = service;
+                    files.turn = vec![0];
+                    for host in 0..all as u32 {
+                        files.mount[host as usize] =
+                            self.mount_of(host, |m| m.backend == Backend::Service(service));
+                    }
+                    if set.share != Share::New {
+                        for _ in 0..set.count {
+                            let file = self.place_service_file(service, set.bytes);
+                            files.remote.push(file);
+                        }
+                    }
+                    if self.counters.out_of_space > 0 {
+                        return Err(full(set.bytes));
+                    }
+                }
+            }
+            self.feeder.sets.push(files);
+        }
+        if self.scenario.cache == CacheState::Warm {
+            self.warm_caches();
+        }
+        Ok(())
+    }
+
+    /// Fills the caches with the files, in order, as far as they go: of the nodes for local files, of servers for theirs.
+    fn warm_caches(&mut self) {
+        for index in 0..self.instances.len() as u32 {
+            let i = &self.instances[index];
+            if i.is_metadata {
+                continue;
+            }
+            let (file, pages) = (i.cache_file, page_end(i.bytes));
+            let host = self.mounts[i.mount as usize].host as usize;
+            let cache = &mut self.hosts[host].cache;
+            let mut page = 0;
+            while page < pages && cache.used_pages() + 1024 < cache.capacity_pages() {
+                let piece = PageCache::piece(page, pages - page);
+                let extent = cache.start_reading(file, page, piece, NONE);
+                cache.finish_reading(extent);
+                page += piece;
+            }
+        }
+        for host in &mut self.hosts {
+            host.cache.counters = Default::default();
+        }
+    }
+
+    fn mount_of(&self, host: u32, backend: impl Fn(&Mount) -> bool) -> u32 {
+        let mounts = &self.hosts[host as usize].mounts;
+        mounts.iter().copied().find(|&m| backend(&self.mounts[m as usize])).unwrap_or(NONE)
+    }
+}

@@ -1,0 +1,165 @@
+//! Hosts as a scenario describes them: cores, page cache and network port, and their volumes with a mount each.
+
+use std::collections::VecDeque;
+
+use headrace_model::filesystem::Filesystem;
+use headrace_model::link::Port;
+use headrace_model::pagecache::{PageCache, PAGE_BYTES};
+use headrace_model::stream::name_hash;
+use headrace_model::Device;
+
+use super::block_layer::block_layer;
+use crate::cpu::Cpu;
+use crate::journal::Journal;
+use crate::scenario::{HostSpec, ScenarioError, VolumeSpec};
+use crate::storage::page_end;
+use crate::world::{Backend, Host, Mount, Sampler, Volume, World, NONE};
+
+fn host_name(spec: &HostSpec, number: u32) -> String {
+    if spec.count == 1 {
+        spec.name.clone()
+    } else {
+        format!("{}[{number}]", spec.name)
+    }
+}
+
+/// What one flow of a host may reach: its port's limit, and what its buffers can hold on their way.
+pub(crate) fn port(spec: &HostSpec) -> Port {
+    let p = &spec.network;
+    let round_trip_s = 4.0 * p.latency_ns as f64 * 1e-9;
+    let positive = |value: f64| if value > 0.0 { value } else { f64::INFINITY };
+    let buffered = |bytes: u64| {
+        if bytes == 0 || round_trip_s == 0.0 {
+            f64::INFINITY
+        } else {
+            bytes as f64 / round_trip_s
+        }
+    };
+    Port {
+        // Packets of 1500 bytes that may be on their way at once bound the host, the socket buffer one flow.
+        send_bytes_per_s: p.rate_bytes_per_s.min(buffered(p.transmit_queue_packets * 1500)),
+        receive_bytes_per_s: p.rate_bytes_per_s,
+        flow_bytes_per_s: positive(p.flow_bytes_per_s).min(buffered(p.socket_buffer_bytes)),
+    }
+}
+
+impl World<'_> {
+    pub(super) fn add_host(
+        &mut self,
+        is_node: bool,
+        spec_number: usize,
+        spec: &HostSpec,
+        number: u32,
+    ) -> Result<(), ScenarioError> {
+        let run = &self.scenario.run;
+        let index = self.hosts.len() as u32;
+        let name = host_name(spec, number);
+        let jobs_bytes = if is_node && self.uses(spec) {
+            let profile = self.scenario.profiles.iter().find(|p| p.name == run.profile);
+            u64::from(run.slots_per_node) * profile.map_or(0, |p| p.memory_bytes)
+        } else {
+            0
+        };
+        let mapped_bytes = spec.memory_reserved_bytes + jobs_bytes;
+        let cache_bytes = spec.memory_bytes - mapped_bytes;
+        let cache = PageCache::new(cache_bytes);
+        let (background_pages, dirty_limit_pages) =
+            spec.writeback.limits_pages(cache_bytes, spec.memory_bytes, mapped_bytes);
+        let (factor, extra_latency) =
+            spec.virtualisation.map_or((1.0, 0), |machine| (machine.cpu_factor, machine.network_ns));
+        self.hosts.push(Host {
+            name: name.clone(),
+            is_node,
+            spec: spec_number as u32,
+            cpu: Cpu::new(spec.cores, spec.cpu_speed * factor, spec.sharing),
+            cpu_timer: None,
+            cache,
+            call_ns: spec.call_ns,
+            create_ns: spec.create_ns,
+            remove_ns: spec.remove_ns,
+            copy_ns_per_byte: 1e9 / spec.copy_bytes_per_s,
+            latency_ns: spec.network.latency_ns + extra_latency,
+            dirty_limit_pages,
+            background_pages,
+            dirty_expire_ns: spec.writeback.dirty_expire_ns,
+            dirty_writeback_ns: spec.writeback.dirty_writeback_ns,
+            throttled: VecDeque::new(),
+            read_ahead: spec.read_ahead,
+            mounts: Vec::new(),
+            down: false,
+            sent_bytes: 0,
+            received_bytes: 0,
+        });
+        let group = if is_node { "nodes" } else { "servers" };
+        for (volume_number, volume) in spec.volumes.iter().enumerate() {
+            let path = format!("{group}[{spec_number}].volumes[{volume_number}]");
+            self.add_volume(index, spec, &name, volume, &path)?;
+        }
+        Ok(())
+    }
+
+    fn add_volume(
+        &mut self,
+        host: u32,
+        spec: &HostSpec,
+        host_name: &str,
+        volume: &VolumeSpec,
+        path: &str,
+    ) -> Result<(), ScenarioError> {
+        let queue = block_layer(self.scenario, spec, host_name, volume, path)?;
+        let capacity = queue.capacity_sectors();
+        let index = self.volumes.len() as u32;
+        let mount = self.add_mount(
+            host,
+            Backend::Volume(index),
+            page_end(volume.read_ahead_bytes),
+            volume.nr_requests,
+        );
+        self.mounts[mount as usize].large_read_pages = page_end(volume.large_read_bytes);
+        let seed = self.scenario.seed ^ name_hash(host_name);
+        let interval = self.scenario.observe.series_interval_ns;
+        self.volumes.push(Volume {
+            host,
+            name: volume.name.clone(),
+            queue,
+            timer: None,
+            fs: Filesystem::new(&volume.filesystem, capacity, seed),
+            mount,
+            metadata: NONE,
+            max_bio_pages: page_end(volume.max_request_bytes).max(1),
+            journal: Journal::default(),
+            series: (interval > 0).then(|| Sampler::new(interval)),
+        });
+        let metadata = self.new_instance(mount, NONE, 0);
+        self.instances[metadata].is_metadata = true;
+        // Metadata blocks have numbers of their own, far fewer than this.
+        self.instances[metadata].bytes = u64::from(u32::MAX) * PAGE_BYTES;
+        self.volumes[index as usize].metadata = metadata;
+        Ok(())
+    }
+
+    pub(super) fn add_mount(
+        &mut self,
+        host: u32,
+        backend: Backend,
+        read_ahead_pages: u32,
+        writing_limit: u32,
+    ) -> u32 {
+        let index = self.mounts.len() as u32;
+        self.mounts.push(Mount {
+            host,
+            backend,
+            read_ahead_pages,
+            large_read_pages: 0,
+            exact: false,
+            dirty: VecDeque::new(),
+            urgent: VecDeque::new(),
+            writing: 0,
+            writing_limit: writing_limit.max(1),
+            timer: None,
+            pumping: false,
+        });
+        self.hosts[host as usize].mounts.push(index);
+        index
+    }
+}

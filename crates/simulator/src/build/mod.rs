@@ -1,0 +1,122 @@
+//! From a scenario to a world that is ready to run.
+//!
+//! First hosts with their volumes (`hosts`, `block_layer`), then `services` on these, slots, and `files` on both.
+
+mod block_layer;
+mod files;
+mod hosts;
+mod services;
+
+use std::collections::HashMap;
+
+use headrace_model::link::{Network, Port};
+
+use crate::feed::{Feeder, Slot};
+use crate::outcome::Counters;
+use crate::program::{compile, Instruction};
+use crate::queue::EventQueue;
+use crate::scenario::{Feed, HostSpec, Scenario, ScenarioError};
+use crate::world::{Event, Host, Slab, World, NONE};
+
+pub(crate) use hosts::port;
+
+impl<'a> World<'a> {
+    /// Builds everything; nothing has happened yet.
+    pub fn build(scenario: &'a Scenario) -> Result<Self, ScenarioError> {
+        let specs: Vec<(bool, usize, &HostSpec)> = scenario
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(i, spec)| (true, i, spec))
+            .chain(scenario.servers.iter().enumerate().map(|(i, spec)| (false, i, spec)))
+            .collect();
+        let ports: Vec<Port> =
+            specs.iter().flat_map(|(_, _, spec)| vec![port(spec); spec.count as usize]).collect();
+        let mut world = World {
+            scenario,
+            now: 0,
+            events: EventQueue::default(),
+            hosts: Vec::new(),
+            volumes: Vec::new(),
+            mounts: Vec::new(),
+            services: Vec::new(),
+            instances: Slab::default(),
+            ios: Slab::default(),
+            ops: Slab::default(),
+            rpcs: Slab::default(),
+            tasks: Slab::default(),
+            network: Network::new(&ports),
+            network_timer: None,
+            client_instances: HashMap::new(),
+            lustre: HashMap::new(),
+            program: Vec::new(),
+            feeder: Feeder::default(),
+            jobs: Vec::new(),
+            counters: Counters::default(),
+            over: false,
+            completions: Vec::new(),
+        };
+        for (is_node, spec_number, spec) in specs {
+            for number in 0..spec.count {
+                world.add_host(is_node, spec_number, spec, number)?;
+            }
+        }
+        world.add_services();
+        world.add_slots();
+        world.add_files()?;
+        world.compile()?;
+        if let Feed::Packets(spec) = &scenario.run.feed {
+            world.prepare_packets(spec);
+        }
+        for (number, fault) in scenario.faults.iter().enumerate() {
+            let number = number as u32;
+            world.events.schedule(fault.at_ns, 0, Event::Fault { number, ends: false });
+            if fault.for_ns > 0 {
+                world.events.schedule(fault.at_ns + fault.for_ns, 0, Event::Fault { number, ends: true });
+            }
+        }
+        world.release_jobs();
+        Ok(world)
+    }
+
+    fn uses(&self, spec: &HostSpec) -> bool {
+        let run = &self.scenario.run;
+        run.nodes.is_empty() || run.nodes.contains(&spec.name)
+    }
+
+    /// Hosts that a name stands for.
+    pub(super) fn hosts_named(&self, name: &str) -> Vec<u32> {
+        let plain = |host: &Host| host.name.split('[').next() == Some(name);
+        (0..self.hosts.len() as u32).filter(|&h| plain(&self.hosts[h as usize])).collect()
+    }
+
+    fn add_slots(&mut self) {
+        let run = &self.scenario.run;
+        for host in 0..self.hosts.len() as u32 {
+            let h = &self.hosts[host as usize];
+            if !h.is_node || !self.uses(&self.scenario.nodes[h.spec as usize]) {
+                continue;
+            }
+            for number in 0..run.slots_per_node {
+                self.feeder.slots.push(Slot { host, number, task: NONE });
+            }
+        }
+    }
+
+    fn compile(&mut self) -> Result<(), ScenarioError> {
+        let run = &self.scenario.run;
+        let number = self.scenario.profiles.iter().position(|p| p.name == run.profile).unwrap_or_default();
+        let packets = run.feed != Feed::Files;
+        if packets {
+            // Ask, work, ask again, until the master has nothing left.
+            self.program.push(Instruction::Loop { times: u64::MAX, end: 0 });
+            self.program.push(Instruction::Packet);
+        }
+        let steps = &self.scenario.profiles[number].steps;
+        compile(steps, &self.scenario.files, &format!("profiles[{number}]"), &mut self.program)?;
+        if packets {
+            self.program.push(Instruction::Again { start: 0 });
+        }
+        Ok(())
+    }
+}
