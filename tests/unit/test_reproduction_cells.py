@@ -1,4 +1,4 @@
-"""Unit: a cell of a reproduction whose jobs do not end is told, and is no number."""
+"""Unit: cells of a reproduction. Jobs that do not end are told and are no number; repeats are one run behind the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.reproduce.cells import run_cells
+from headrace.reproduce.cells import Cell, run_cells
 
 STUDY = """
 headrace = 1
@@ -44,3 +44,21 @@ def test_jobs_that_do_not_end_are_told(tmp_path: Path) -> None:
 def test_jobs_that_end_are_counted(tmp_path: Path) -> None:
     cells = list(run_cells([written(tmp_path, 'load = "batch"')]))
     assert [len(cell.jobs) for cell in cells] == [2]
+
+
+def test_repeats_are_other_runs_and_count_together(tmp_path: Path) -> None:
+    path = written(tmp_path, 'load = "batch"')
+
+    def cell(plan: str) -> Cell:
+        path.write_text(path.read_text().split("[plan]")[0] + f"[plan]\n{plan}\n")
+        (found,) = run_cells([path])
+        return found
+
+    both = cell("repeats = { min = 2 }")
+    first, second = cell("repeats = { min = 1 }"), cell("repeats = { min = 1 }\nseed = 2")
+    assert first.jobs != second.jobs
+    assert both.jobs == first.jobs + second.jobs
+    assert both.drives == first.drives + second.drives
+    for field in ("end_s", "busy_core_s", "nodes_j", "servers_j", "total_j", "requests"):
+        assert getattr(both, field) == pytest.approx(getattr(first, field) + getattr(second, field))
+    assert min(first.cpu_use, second.cpu_use) <= both.cpu_use <= max(first.cpu_use, second.cpu_use)

@@ -76,6 +76,18 @@ impl Layout {
         }
     }
 
+    /// The bytes of a range of a striped file that lie in its object `part`, which are in a row there: from, and how many.
+    pub fn in_object(&self, offset: u64, end: u64, part: u32) -> Option<(u64, u64)> {
+        let Layout::Striped { stripe_bytes, targets } = *self else { return None };
+        let turn = stripe_bytes * u64::from(targets);
+        let before = |at: u64| {
+            at / turn * stripe_bytes
+                + (at % turn).saturating_sub(u64::from(part) * stripe_bytes).min(stripe_bytes)
+        };
+        let (from, to) = (before(offset), before(end));
+        (from < to).then_some((from, to - from))
+    }
+
     /// The target of a part of a file. Blocks are placed by a hash (the name node's random choice), their replicas on
     /// neighbours, the first near the writer if it is a target.
     pub fn target(
@@ -125,6 +137,22 @@ mod tests {
         assert_eq!(layout.locate(0, 1), Piece { part: 0, offset: 0, in_row: 100 });
         assert_eq!(layout.locate(250, 1), Piece { part: 2, offset: 50, in_row: 50 });
         assert_eq!(layout.locate(310, 1), Piece { part: 0, offset: 110, in_row: 90 });
+    }
+
+    #[test]
+    fn objects_hold_what_stripes_say() {
+        let layout = Layout::Striped { stripe_bytes: 100, targets: 3 };
+        for (offset, end) in [(0, 50), (0, 1000), (99, 101), (250, 910), (300, 300), (137, 731)] {
+            for part in 0..3 {
+                let bytes: Vec<u64> = (offset..end)
+                    .map(|at| layout.locate(at, 1))
+                    .filter(|piece| piece.part == part)
+                    .map(|piece| piece.offset)
+                    .collect();
+                let expected = bytes.first().map(|&first| (first, bytes.len() as u64));
+                assert_eq!(layout.in_object(offset, end, part), expected, "{offset} to {end}, {part}");
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,8 @@ def run_cells(
                 continue
             resolved = resolve(study, trial.target, trial.workload, trial.levels)
             # Common random numbers: cells differ in what is compared, not in what jobs happened to draw.
-            scenario = scenario_of(resolved, trial.target, trial.workload, study.plan_options.seed)
+            seed = study.plan_options.seed + trial.repeat
+            scenario = scenario_of(resolved, trial.target, trial.workload, seed)
             nodes = scenario["nodes"][0]
             planned.append((file.stem, trial, json.dumps(scenario), nodes["count"], nodes["cores"]))
     found: list[Cell | None] = [None] * len(planned)
@@ -170,7 +171,28 @@ def run_cells(
         raise HeadraceError(broken[0])
     if any(cell is None for cell in found):
         raise InterruptedRunError("stopped")
-    return Cells([cell for cell in found if cell is not None])
+    repeats: dict[tuple[str, str], list[Cell]] = {}
+    for (file, trial, _, _, _), cell in zip(planned, found, strict=True):
+        if cell is not None:
+            repeats.setdefault((file, trial.cell), []).append(cell)
+    return Cells([_one_behind_the_other(cells) for cells in repeats.values()])
+
+
+def _one_behind_the_other(repeats: Sequence[Cell]) -> Cell:
+    """Repeats of a cell as one run: their jobs together, and times, energies and requests in sum."""
+    if len(repeats) == 1:
+        return repeats[0]
+    return replace(
+        repeats[0],
+        jobs=tuple(job for cell in repeats for job in cell.jobs),
+        end_s=sum(cell.end_s for cell in repeats),
+        busy_core_s=sum(cell.busy_core_s for cell in repeats),
+        nodes_j=sum(cell.nodes_j for cell in repeats),
+        servers_j=sum(cell.servers_j for cell in repeats),
+        total_j=sum(cell.total_j for cell in repeats),
+        drives=tuple(drive for cell in repeats for drive in cell.drives),
+        requests=sum(cell.requests for cell in repeats),
+    )
 
 
 def _cell(file: str, trial: Any, nodes: int, cores: int, outcome: dict[str, Any]) -> Cell:

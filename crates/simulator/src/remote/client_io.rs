@@ -4,6 +4,7 @@
 use headrace_model::pagecache::{PageCache, PAGE_BYTES};
 
 use super::{Rpc, RpcKind, Stage};
+use crate::layout::{Layout, Piece};
 use crate::scenario::Commit;
 use crate::storage::page_of;
 use crate::world::{Io, IoKind, OpKind, World, NONE};
@@ -60,6 +61,13 @@ impl World<'_> {
         if write && op.stage == 0 {
             self.grow(op.instance, op.offset + op.length);
         }
+        if op.stage == 0 && !behind && window == u64::MAX {
+            if let Layout::Striped { targets, .. } = self.services[service as usize].layout {
+                if targets > 1 {
+                    return self.run_on_all_targets(index, service, targets, largest);
+                }
+            }
+        }
         self.ops[index].stage = 1;
         let (mut at, end) = (self.ops[index].offset, op.offset + op.length);
         while at < end {
@@ -101,6 +109,41 @@ impl World<'_> {
         o.length = end - at;
         o.offset = at;
         at >= end && o.outstanding == 0
+    }
+
+    /// A call to a striped file goes to all servers at once, to each for what lies in a row there.
+    fn run_on_all_targets(&mut self, index: u32, service: u32, targets: u32, largest: u64) -> bool {
+        let op = self.ops[index];
+        let o = &mut self.ops[index];
+        (o.stage, o.offset, o.length) = (1, op.offset + op.length, 0);
+        let instance = &self.instances[op.instance];
+        let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
+        let s = &self.services[service as usize];
+        let write = op.kind == OpKind::DirectWrite;
+        let (layout, copies) = (s.layout, if write { s.replicas } else { 1 });
+        for part in 0..targets {
+            let Some((mut offset, mut left)) = layout.in_object(op.offset, op.offset + op.length, part)
+            else {
+                continue;
+            };
+            while left > 0 {
+                let bytes = left.min(largest);
+                let piece = Piece { part, offset, in_row: left };
+                for copy in 0..copies {
+                    let kind = IoKind::Through { op: index };
+                    let io = self.ios.insert(Io { kind, instance: op.instance, waiters: NONE });
+                    self.instances[op.instance].ios += 1;
+                    self.ops[index].outstanding += 1;
+                    if write {
+                        self.send_write_piece(service, file, piece, copy, bytes, host, io, op.job);
+                    } else {
+                        self.send_read(service, file, piece, bytes, host, io, op.job);
+                    }
+                }
+                (offset, left) = (offset + bytes, left - bytes);
+            }
+        }
+        self.ops[index].outstanding == 0
     }
 
     /// A write waits until more of the file's earlier writes are answered.

@@ -288,7 +288,7 @@ impl Tuning {
                 client_request_ns: Some(30_000),
                 client_delay_ns: Some(50_000),
                 // A call goes to all servers at once, with 8 buffers of 256 KiB for each (FlowBuffersPerFlow).
-                requests_in_flight: Some(32),
+                requests_in_flight: Some(8),
                 server_threads: Some(32),
                 stripe_bytes: Some(64 * KIB),
                 stripe_targets: Some(0),
