@@ -22,7 +22,7 @@ from headrace.reproduce.cluster_energy_cells import (
     time_min,
     variation,
 )
-from headrace.reproduce.published import Number, Published, PublishedTable, error_of, minutes
+from headrace.reproduce.published import Number, Published, PublishedTable, minutes
 
 
 def _row_numbers(table: PublishedTable, index: int, label: str, of: Any) -> list[Number]:
@@ -30,56 +30,27 @@ def _row_numbers(table: PublishedTable, index: int, label: str, of: Any) -> list
     found: list[Number] = []
     for size, slots in ((1, 4), (3, 12)):
         cell = of(slots)
-        column = f"wh_slot{size}"
-        given, obtained = float(table.value(index, column)), energy_as_published_wh(cell)
+        reading = f"{energy_wh(cell):.2f} Wh a job"
         found.append(
-            Number(
-                table.id,
-                index,
-                column,
-                label,
-                "Wh",
-                given,
-                obtained,
-                error_of(given, obtained),
-                "relative",
-                table.role_of(index, column),
-                beside=f"{energy_wh(cell):.2f} Wh a job",
-            )
+            table.beside(index, f"wh_slot{size}", label, "Wh", energy_as_published_wh(cell), reading=reading)
         )
-        column = f"time_slot{size}"
-        text, obtained = str(table.value(index, column)), time_min(cell, slots)
+        given = minutes(str(table.value(index, f"time_slot{size}")))
         found.append(
-            Number(
-                table.id,
+            table.beside(
                 index,
-                column,
+                f"time_slot{size}",
                 label,
                 "min",
-                round(minutes(text), 2),
-                obtained,
-                error_of(minutes(text), obtained),
-                "relative",
-                table.role_of(index, column),
+                time_min(cell, slots),
+                given=given,
+                shown=round(given, 2),
             )
         )
     return found
 
 
 def _points(table: PublishedTable, index: int, column: str, label: str, obtained: float) -> Number:
-    given = float(table.value(index, column))
-    return Number(
-        table.id,
-        index,
-        column,
-        label,
-        "",
-        given,
-        obtained,
-        obtained - given,
-        "points",
-        table.role_of(index, column),
-    )
+    return table.beside(index, column, label, "", obtained, points=True)
 
 
 def numbers(cells: Cells, published: Published) -> list[Number]:
@@ -116,22 +87,9 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
         found.append(_points(table, index, "time", f"{scheme} {drive}, slot size {size}", time))
     table = published.tables["nas-power"]
     for index in range(len(table.rows)):
-        state, drives, given = table.rows[index]
+        state, drives, _ = table.rows[index]
         obtained = nas_over_idle_w(cells, str(drives).split()[1], str(state))
-        found.append(
-            Number(
-                "nas-power",
-                index,
-                "power_over_bare_idle_w",
-                f"{state}, {drives}",
-                "W",
-                given,
-                obtained,
-                error_of(given, obtained),
-                "relative",
-                "predict",
-            )
-        )
+        found.append(table.beside(index, "power_over_bare_idle_w", f"{state}, {drives}", "W", obtained))
     table = published.tables["slot-gain"]
     for index in range(len(table.rows)):
         drive = table.rows[index][0]

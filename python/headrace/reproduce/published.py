@@ -38,6 +38,37 @@ class PublishedTable:
         """A row by its columns."""
         return dict(zip(self.columns, self.rows[row], strict=True))
 
+    def beside(
+        self,
+        row: int,
+        column: str,
+        label: str,
+        unit: str,
+        obtained: float,
+        *,
+        given: float | None = None,
+        points: bool = False,
+        shown: float | None = None,
+        reading: str = "",
+    ) -> Number:
+        """The number of a cell: its value (or `given`, where the cell has to be read first) beside the obtained one, with
+        the relative error, or the difference in points."""
+        value = float(self.value(row, column)) if given is None else given
+        error = obtained - value if points else error_of(value, obtained)
+        return Number(
+            self.id,
+            row,
+            column,
+            label,
+            unit,
+            value if shown is None else shown,
+            obtained,
+            error,
+            "points" if points else "relative",
+            self.role_of(row, column),
+            reading,
+        )
+
 
 @dataclass(frozen=True)
 class Published:

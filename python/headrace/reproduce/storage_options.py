@@ -140,40 +140,13 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
                     )
     table = published.tables["root-21-clients"]
     for index in range(len(table.rows)):
-        storage, given, _ = table.rows[index]
-        obtained = skim_rate(cells, storage)
-        found.append(
-            Number(
-                "root-21-clients",
-                index,
-                "read_mb_s",
-                storage,
-                "MB/s",
-                given,
-                obtained,
-                error_of(given, obtained),
-                "relative",
-                table.role_of(index, "read_mb_s"),
-            )
-        )
+        storage = table.value(index, "storage")
+        found.append(table.beside(index, "read_mb_s", storage, "MB/s", skim_rate(cells, storage)))
     table = published.tables["bytes-moved"]
+    column = "fraction_of_file_transferred"
     for index in range(len(table.rows)):
-        storage, given = table.rows[index]
-        obtained = moved(cells, storage)
-        found.append(
-            Number(
-                "bytes-moved",
-                index,
-                "fraction_of_file_transferred",
-                storage,
-                "",
-                given,
-                obtained,
-                obtained - given,
-                "points",
-                table.role_of(index, "fraction_of_file_transferred"),
-            )
-        )
+        storage = table.value(index, "storage")
+        found.append(table.beside(index, column, storage, "", moved(cells, storage), points=True))
     vm = cells.find("virtual", target="lustre-vm", workload="write")
     found.append(
         Number(

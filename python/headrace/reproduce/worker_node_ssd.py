@@ -70,45 +70,16 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
             row = table.row(index)
             label = f"{row['storage']}, {row['jobs']} jobs on {row['node']}"
             obtained = of(cells, row["storage"], row["node"], row["jobs"])
-            given = row["mean_job_efficiency"]
-            role = table.role_of(index, "mean_job_efficiency")
+            found.append(table.beside(index, "mean_job_efficiency", label, "", obtained, points=True))
+            reading = f"jobs x published efficiency = {row['jobs'] * row['mean_job_efficiency']:.2f}"
             found.append(
-                Number(
-                    id,
-                    index,
-                    "mean_job_efficiency",
-                    label,
-                    "",
-                    given,
-                    obtained,
-                    obtained - given,
-                    "points",
-                    role,
-                )
+                table.beside(index, "mean_throughput", label, "jobs", obtained * row["jobs"], reading=reading)
             )
-            given, sum_of = row["mean_throughput"], obtained * row["jobs"]
-            found.append(
-                Number(id, index, "mean_throughput", label, "jobs", given, sum_of, sum_of / given - 1, "relative", role,
-                       beside=f"jobs x published efficiency = {row['jobs'] * row['mean_job_efficiency']:.2f}")
-            )  # fmt: skip
     table = published.tables["production"]
     for index in range(len(table.rows)):
-        storage, given = table.rows[index]
+        storage = table.value(index, "storage")
         obtained = cells.find("production", target=storage).efficiency
-        found.append(
-            Number(
-                "production",
-                index,
-                "mean_job_efficiency",
-                str(storage),
-                "",
-                given,
-                obtained,
-                obtained - given,
-                "points",
-                table.role_of(index, "mean_job_efficiency"),
-            )
-        )
+        found.append(table.beside(index, "mean_job_efficiency", str(storage), "", obtained, points=True))
     return found + _prices(cells, published)
 
 
@@ -122,41 +93,11 @@ def _prices(cells: Cells, published: Published) -> list[Number]:
     table = published.tables["price"]
     found: list[Number] = []
     for index in range(len(table.rows)):
-        row = table.row(index)
-        storage = row["storage"]
+        storage = str(table.value(index, "storage"))
         _, a_throughput, a_gb = _price(cells, storage)
-        given = row["price_per_throughput_gbp"]
-        found.append(
-            Number(
-                "price",
-                index,
-                "price_per_throughput_gbp",
-                storage,
-                "GBP",
-                given,
-                a_throughput,
-                a_throughput / given - 1,
-                "relative",
-                "predict",
-            )
-        )
-        given = row["price_per_gb_gbp"]
-        beside = f"{a_gb / 2:.2f} over both drives" if storage == "hdd-raid0-2" else ""
-        found.append(
-            Number(
-                "price",
-                index,
-                "price_per_gb_gbp",
-                storage,
-                "GBP/GB",
-                given,
-                a_gb,
-                a_gb / given - 1,
-                "relative",
-                "predict",
-                beside,
-            )
-        )
+        found.append(table.beside(index, "price_per_throughput_gbp", storage, "GBP", a_throughput))
+        reading = f"{a_gb / 2:.2f} over both drives" if storage == "hdd-raid0-2" else ""
+        found.append(table.beside(index, "price_per_gb_gbp", storage, "GBP/GB", a_gb, reading=reading))
     return found
 
 

@@ -43,7 +43,8 @@ pub struct ReadAhead {
 /// Faults that found their page missing before read-around is given up (`MMAP_LOTSAMISS`).
 const MMAP_LOTS_A_MISS: u32 = 100;
 
-fn initial_size(request: u32, max: u32) -> u32 {
+/// `get_init_ra_size`, the same before and after 2.6.23.
+pub(super) fn initial_size(request: u32, max: u32) -> u32 {
     let size = request.next_power_of_two();
     if size <= max / 32 {
         size * 4

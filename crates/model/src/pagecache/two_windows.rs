@@ -5,6 +5,7 @@
 //! in memory 256 pages long is no longer looked after, until a page is missing. Unlike the kernel, a congested
 //! queue refuses no window.
 
+use super::readahead::initial_size;
 use super::NONE;
 
 /// Pages found in memory, without a miss, after which the file counts as cached (`VM_MAX_CACHE_HIT`).
@@ -80,7 +81,7 @@ impl TwoWindows {
             self.judge(size, missing(page, ahead.end));
         } else if self.size == 0 {
             self.start = page;
-            self.size = first_size(size, max);
+            self.size = initial_size(size, max);
             ahead.end = page + self.size;
             if self.judge(self.size, missing(page, ahead.end)) && request >= max {
                 ahead.end = self.open_window(max, true, &mut missing);
@@ -153,18 +154,6 @@ impl TwoWindows {
             2 * self.size
         };
         size.min(max)
-    }
-}
-
-/// `get_init_ra_size`.
-fn first_size(request: u32, max: u32) -> u32 {
-    let size = request.next_power_of_two();
-    if size <= max / 32 {
-        size * 4
-    } else if size <= max / 4 {
-        size * 2
-    } else {
-        max
     }
 }
 

@@ -3,7 +3,8 @@
 
 use headrace_model::pagecache::{PageCache, PAGE_BYTES};
 
-use super::{Rpc, RpcKind, Stage};
+use super::requests::Asked;
+use super::RpcKind;
 use crate::layout::{Layout, Piece};
 use crate::scenario::Commit;
 use crate::storage::page_of;
@@ -39,7 +40,7 @@ impl World<'_> {
             let extent = self.hosts[host as usize].cache.start_reading(cache_file, from, pages, io);
             self.ios[io].kind = IoKind::Fill { extent };
             self.instances[op.instance].ios += 1;
-            self.send_read(service, file, piece, bytes, host, io, op.job);
+            self.send_read(Asked { service, file, piece, bytes, client: host, io, job: op.job });
             from += pages;
         }
     }
@@ -53,6 +54,7 @@ impl World<'_> {
         let s = &self.services[service as usize];
         let write = op.kind == OpKind::DirectWrite;
         let behind = write && s.settled.write_behind;
+        let copies = s.copies(write);
         let (largest, window, replicas) = if write {
             (s.settled.write_request_bytes, s.settled.write_window_bytes, s.replicas)
         } else {
@@ -74,11 +76,11 @@ impl World<'_> {
             let piece = self.services[service as usize].layout.locate(at, replicas);
             let bytes = (end - at).min(largest).min(piece.in_row);
             let o = &self.ops[index];
-            let copies =
-                if write && !self.services[service as usize].settled.replica_pipeline { replicas } else { 1 };
             if behind {
                 let under_way = self.instances[op.instance].behind_bytes;
-                if under_way > 0 && under_way + bytes * u64::from(copies) > window * u64::from(copies) {
+                if under_way > 0
+                    && under_way + bytes * u64::from(copies) > window.saturating_mul(u64::from(copies))
+                {
                     self.wait_for_window(index);
                     break;
                 }
@@ -87,22 +89,8 @@ impl World<'_> {
             {
                 break;
             }
-            for copy in 0..copies {
-                let kind = if behind { IoKind::Behind { bytes } } else { IoKind::Through { op: index } };
-                let io = self.ios.insert(Io { kind, instance: op.instance, waiters: NONE });
-                self.instances[op.instance].ios += 1;
-                if behind {
-                    self.instances[op.instance].writes += 1;
-                    self.instances[op.instance].behind_bytes += bytes;
-                } else {
-                    self.ops[index].outstanding += 1;
-                }
-                if write {
-                    self.send_write_piece(service, file, piece, copy, bytes, host, io, op.job);
-                } else {
-                    self.send_read(service, file, piece, bytes, host, io, op.job);
-                }
-            }
+            let asked = Asked { service, file, piece, bytes, client: host, io: NONE, job: op.job };
+            self.send_copies(index, asked, copies, behind);
             at += bytes;
         }
         let o = &mut self.ops[index];
@@ -119,8 +107,8 @@ impl World<'_> {
         let instance = &self.instances[op.instance];
         let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
         let s = &self.services[service as usize];
-        let write = op.kind == OpKind::DirectWrite;
-        let (layout, copies) = (s.layout, if write { s.replicas } else { 1 });
+        let layout = s.layout;
+        let copies = s.copies(op.kind == OpKind::DirectWrite);
         for part in 0..targets {
             let Some((mut offset, mut left)) = layout.in_object(op.offset, op.offset + op.length, part)
             else {
@@ -129,21 +117,41 @@ impl World<'_> {
             while left > 0 {
                 let bytes = left.min(largest);
                 let piece = Piece { part, offset, in_row: left };
-                for copy in 0..copies {
-                    let kind = IoKind::Through { op: index };
-                    let io = self.ios.insert(Io { kind, instance: op.instance, waiters: NONE });
-                    self.instances[op.instance].ios += 1;
-                    self.ops[index].outstanding += 1;
-                    if write {
-                        self.send_write_piece(service, file, piece, copy, bytes, host, io, op.job);
-                    } else {
-                        self.send_read(service, file, piece, bytes, host, io, op.job);
-                    }
-                }
+                let asked = Asked { service, file, piece, bytes, client: host, io: NONE, job: op.job };
+                self.send_copies(index, asked, copies, false);
                 (offset, left) = (offset + bytes, left - bytes);
             }
         }
         self.ops[index].outstanding == 0
+    }
+
+    /// A piece of a read, or a piece of a write in so many copies, each an I/O that the operation waits for, or that
+    /// nobody does (`behind`).
+    fn send_copies(&mut self, index: u32, asked: Asked, copies: u32, behind: bool) {
+        let op = self.ops[index];
+        for copy in 0..copies {
+            if behind {
+                self.instances[op.instance].writes += 1;
+                self.instances[op.instance].behind_bytes += asked.bytes;
+            }
+            let kind =
+                if behind { IoKind::Behind { bytes: asked.bytes } } else { IoKind::Through { op: index } };
+            let asked = Asked { io: self.start_io(index, kind), ..asked };
+            match op.kind {
+                OpKind::DirectWrite => self.send_write_piece(asked, copy),
+                _ => self.send_read(asked),
+            }
+        }
+    }
+
+    /// An I/O of an operation past the cache.
+    fn start_io(&mut self, index: u32, kind: IoKind) -> u32 {
+        let instance = self.ops[index].instance;
+        self.instances[instance].ios += 1;
+        if let IoKind::Through { .. } = kind {
+            self.ops[index].outstanding += 1;
+        }
+        self.ios.insert(Io { kind, instance, waiters: NONE })
     }
 
     /// A write waits until more of the file's earlier writes are answered.
@@ -199,32 +207,10 @@ impl World<'_> {
                 continue;
             }
             let target = self.part_target(service, f, part);
-            let kind = IoKind::Through { op: index };
-            let io = self.ios.insert(Io { kind, instance: op.instance, waiters: NONE });
-            self.instances[op.instance].ios += 1;
-            self.ops[index].outstanding += 1;
-            let rpc = Rpc {
-                kind: RpcKind::Commit,
-                stage: Stage::Arriving,
-                service,
-                target,
-                part,
-                replica: 0,
-                file,
-                client: host,
-                offset: 0,
-                bytes: 0,
-                io,
-                upstream: NONE,
-                pending: 1,
-                thread: NONE,
-                job: op.job,
-                sent: self.now,
-                synced: false,
-            };
-            self.charge_client(service, op.job);
-            let rpc = self.rpcs.insert(rpc);
-            self.enqueue(rpc);
+            let io = self.start_io(index, IoKind::Through { op: index });
+            let piece = Piece { part, offset: 0, in_row: 0 };
+            let asked = Asked { service, file, piece, bytes: 0, client: host, io, job: op.job };
+            self.send(RpcKind::Commit, asked, 0, target);
         }
         self.ops[index].outstanding == 0
     }

@@ -93,6 +93,15 @@ impl Service {
         }
     }
 
+    /// How many copies of a piece a client sends: of writes one for each replica, unless they go on from server to server.
+    pub fn copies(&self, write: bool) -> u32 {
+        if write && !self.settled.replica_pipeline {
+            self.replicas
+        } else {
+            1
+        }
+    }
+
     /// The largest write at `offset`, and the bytes that lie in a row there.
     pub fn write_piece(&self, _file: u32, offset: u64) -> (u64, u64) {
         (self.settled.write_request_bytes, self.layout.locate(offset, self.replicas).in_row)

@@ -6,6 +6,18 @@ use super::{Rpc, RpcKind, Stage};
 use crate::layout::{mixed, Piece, ServiceFile};
 use crate::world::{World, NONE};
 
+/// What a client asks a service for, and for which I/O of which job.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub service: u32,
+    pub file: u32,
+    pub piece: Piece,
+    pub bytes: u64,
+    pub client: u32,
+    pub io: u32,
+    pub job: u32,
+}
+
 impl World<'_> {
     /// Write-back of pages of a client's cache.
     pub fn send_write(&mut self, service: u32, instance: u32, page: u32, pages: u32, io: u32) {
@@ -15,68 +27,28 @@ impl World<'_> {
         let bytes = (u64::from(pages) * PAGE_BYTES).min(size.saturating_sub(offset)).max(1);
         let s = &self.services[service as usize];
         let piece = s.layout.locate(offset, s.replicas);
-        self.send_write_piece(service, file, piece, 0, bytes, host, io, NONE);
+        self.send_write_piece(Asked { service, file, piece, bytes, client: host, io, job: NONE }, 0);
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn send_read(
-        &mut self,
-        service: u32,
-        file: u32,
-        piece: Piece,
-        bytes: u64,
-        host: u32,
-        io: u32,
-        job: u32,
-    ) {
-        let replica = self.choose_replica(service, file, piece, host);
-        let f = &self.services[service as usize].files[file as usize];
+    pub(super) fn send_read(&mut self, asked: Asked) {
+        let Asked { service, piece, bytes, job, .. } = asked;
+        let replica = self.choose_replica(service, asked.file, piece, asked.client);
+        let f = &self.services[service as usize].files[asked.file as usize];
         let target = self.part_target(service, f, piece.part + replica);
-        let rpc = Rpc {
-            kind: RpcKind::Read,
-            stage: Stage::Arriving,
-            service,
-            target,
-            part: piece.part,
-            replica,
-            file,
-            client: host,
-            offset: piece.offset,
-            bytes,
-            io,
-            upstream: NONE,
-            pending: 1,
-            thread: NONE,
-            job,
-            sent: self.now,
-            synced: false,
-        };
         let totals = &mut self.services[service as usize].totals.outcome;
         totals.read_requests += 1;
         totals.read_bytes += bytes;
         if job != NONE {
             self.jobs[job as usize].bytes.served_bytes += bytes;
         }
-        self.charge_client(service, job);
-        let rpc = self.rpcs.insert(rpc);
-        self.enqueue(rpc);
+        self.send(RpcKind::Read, asked, replica, target);
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn send_write_piece(
-        &mut self,
-        service: u32,
-        file: u32,
-        piece: Piece,
-        replica: u32,
-        bytes: u64,
-        host: u32,
-        io: u32,
-        job: u32,
-    ) {
+    pub(super) fn send_write_piece(&mut self, asked: Asked, replica: u32) {
+        let Asked { service, piece, client, .. } = asked;
         let s = &self.services[service as usize];
-        let near = s.settled.local_reads.then(|| s.targets.iter().position(|t| t.host == host)).flatten();
-        let f = &s.files[file as usize];
+        let near = s.settled.local_reads.then(|| s.targets.iter().position(|t| t.host == client)).flatten();
+        let f = &s.files[asked.file as usize];
         let target = match f.parts.get((piece.part + replica) as usize) {
             Some(&instance) if instance != NONE => self.part_target(service, f, piece.part + replica),
             _ => {
@@ -84,15 +56,24 @@ impl World<'_> {
                 s.layout.target(f, piece.part + replica, s.replicas, s.targets.len() as u32, near)
             }
         };
+        let totals = &mut self.services[service as usize].totals.outcome;
+        totals.write_requests += 1;
+        totals.written_bytes += asked.bytes;
+        self.send(RpcKind::Write, asked, replica, target);
+    }
+
+    /// A client's request sets out for a data server.
+    pub(super) fn send(&mut self, kind: RpcKind, asked: Asked, replica: u32, target: u32) {
+        let Asked { service, file, piece, bytes, client, io, job } = asked;
         let rpc = Rpc {
-            kind: RpcKind::Write,
-            stage: Stage::Sending,
+            kind,
+            stage: Stage::Arriving,
             service,
             target,
             part: piece.part,
             replica,
             file,
-            client: host,
+            client,
             offset: piece.offset,
             bytes,
             io,
@@ -103,16 +84,13 @@ impl World<'_> {
             sent: self.now,
             synced: false,
         };
-        let totals = &mut self.services[service as usize].totals.outcome;
-        totals.write_requests += 1;
-        totals.written_bytes += bytes;
         self.charge_client(service, job);
         let rpc = self.rpcs.insert(rpc);
         self.enqueue(rpc);
     }
 
     /// The client's CPU time for a request goes to the job that needs it.
-    pub(super) fn charge_client(&mut self, service: u32, job: u32) {
+    fn charge_client(&mut self, service: u32, job: u32) {
         self.counters.service_requests += 1;
         if job != NONE {
             let cpu_ns = self.services[service as usize].settled.client_request_ns;
