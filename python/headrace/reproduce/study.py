@@ -86,15 +86,24 @@ class StudyModule:
 class Judge:
     """Gathers findings: each one predicate on numbers, said in words."""
 
-    def __init__(self, published: Published, missing: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        published: Published,
+        missing: dict[str, str] | None = None,
+        rests_on: dict[str, str] | None = None,
+    ) -> None:
         self._published = published
         self._missing = missing or {}
+        self._rests_on = rests_on or {}
         self.findings: list[Finding] = []
 
     def says(self, id: str, holds: bool, why: str) -> None:
-        """One claim. `why` gives the numbers that decide it."""
+        """One claim. `why` gives the numbers that decide it; what is missing where it does not hold, or what it rests on where
+        it does, is added."""
         if not holds and id in self._missing:
             why += f". {self._missing[id]}"
+        if holds and id in self._rests_on:
+            why += f". Rests on {self._rests_on[id]}"
         self.findings.append(Finding(id, self._published.findings[id], bool(holds), why))
 
     def done(self) -> list[Finding]:
