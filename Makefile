@@ -1,27 +1,36 @@
-# Two commands for a newcomer: `make demo` and `make test`; both set everything up first.
-.PHONY: setup demo test test-all check format bench clean
+# Two commands for a newcomer: `make demo` and `make test`; each sets up what it needs first.
+.PHONY: setup setup-all demo test test-all check schema format bench wheel clean
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:$(PATH)
+SOURCES := requirements.lock pyproject.toml Cargo.toml Cargo.lock scripts/setup \
+	$(shell find crates -name '*.rs' -o -name Cargo.toml)
 
+# What runs studies on this machine's own storage, simulations, emulated drives and the recorder.
 setup: .venv/.ready
 
-# System packages, the Python environment from the lock file, and the Rust core.
-.venv/.ready: requirements.lock pyproject.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml) scripts/setup
+.venv/.ready: $(SOURCES)
+	scripts/setup demo
+
+# Further file systems, real servers, and what the tests need.
+setup-all: .venv/.ready-all
+
+.venv/.ready-all: $(SOURCES)
 	scripts/setup
-	touch .venv/.ready
 
 demo: setup
-	headrace run studies/quickstart.toml --results results/quickstart-$$(date +%Y%m%d-%H%M%S)
+	headrace run studies/quickstart.toml --results results/quickstart-$$(date +%Y%m%d-%H%M%S) || \
+		{ code=$$?; [ $$code = 5 ] || exit $$code; echo "Other work on this machine spoilt some trials."; }
+	@echo "Headrace can be run from any folder as: $(CURDIR)/bin/headrace"
 
-test: setup
+test: setup-all
 	cargo test --workspace --exclude headrace-python --release -q
 	python -m pytest -m "not heavy"
 
-test-all: setup
+test-all: setup-all
 	cargo test --workspace --exclude headrace-python --release -q
 	python -m pytest
 
-check: setup
+check: setup-all
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release -q -- -D warnings
 	ruff format --check python tests benchmarks
@@ -29,15 +38,23 @@ check: setup
 	pyright
 	python -m pytest tests/unit/test_house.py
 
+# The JSON Schema of study files, for editors: from the models that check them.
+schema:
+	headrace validate --schema > docs/study.schema.json
+
 format:
 	cargo fmt --all
 	ruff format python tests benchmarks
 	ruff check --fix python tests benchmarks
 
 # Sets up the peers that are measured beside, too.
-bench: setup
+bench: setup-all
 	scripts/setup-bench
 	for each in benchmarks/*.py; do echo "== $$each"; python $$each || exit 1; done
 
+# One wheel with everything in it, for machines without Rust (docs/install.md); it lies in dist/.
+wheel: setup-all
+	scripts/wheel dist
+
 clean:
-	rm -rf .venv target results
+	rm -rf .venv target results dist

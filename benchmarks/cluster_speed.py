@@ -80,7 +80,9 @@ def main() -> None:
             f"{nodes:5d} nodes: {costs[nodes] * 1e6:6.2f} us of CPU a request, {(many - few) / (seconds / 2):8.0f} requests a second; "
             f"an hour: {hour_s:5.0f} s; {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB so far"
         )
-    print(f"{NODES[-1]} nodes over {NODES[0]}: {costs[NODES[-1]] / costs[NODES[0]]:.2f} times (bar: 2)")
+    print(
+        f"{NODES[-1]} nodes over {NODES[0]}: {costs[NODES[-1]] / costs[NODES[0]]:.2f} times (bar: 2)"
+    )
 
 
 if __name__ == "__main__":

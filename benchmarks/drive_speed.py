@@ -19,11 +19,21 @@ REQUESTS = 200_000
 
 def models() -> dict[str, float]:
     """Our own, by the example of the crate: name and depth -> requests per CPU second."""
-    command = ["cargo", "run", "--release", "-q", "-p", "headrace-model", "--example", "drive_speed"]
+    command = [
+        "cargo",
+        "run",
+        "--release",
+        "-q",
+        "-p",
+        "headrace-model",
+        "--example",
+        "drive_speed",
+    ]
     text = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     rows = re.findall(r"^(\S+)\s+(\w+)\s+depth\s+(\d+):\s+([\d.]+) M", text, re.M)
     return {
-        f"{name} {pattern} depth {depth}": float(millions) * 1e6 for name, pattern, depth, millions in rows
+        f"{name} {pattern} depth {depth}": float(millions) * 1e6
+        for name, pattern, depth, millions in rows
     }
 
 
@@ -69,7 +79,9 @@ def main() -> None:
     fastest = max((rate for rate in peers.values() if rate is not None), default=None)
     for name, rate in models().items():
         ratio = (
-            "" if fastest is None else f", {rate / fastest:5.1f} times the fastest peer (wanted: at least 5)"
+            ""
+            if fastest is None
+            else f", {rate / fastest:5.1f} times the fastest peer (wanted: at least 5)"
         )
         print(f"{name:32} {rate / 1e6:6.2f} M requests per CPU second{ratio}")
 

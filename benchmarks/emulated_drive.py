@@ -47,9 +47,9 @@ class Point:
 
 
 DISK, SSD, DEEP_SSD = "seagate-st3750640ns", "mtron-msp-sata7035064", "intel-x25-m-g2-160gb"
-DISKS = [Point(DISK, rw, 4096, depth) for rw in ("randread", "randwrite") for depth in (1, 4, 32)] + [
-    Point(DISK, rw, 65536, depth) for rw in ("read", "write") for depth in (1, 32)
-]
+DISKS = [
+    Point(DISK, rw, 4096, depth) for rw in ("randread", "randwrite") for depth in (1, 4, 32)
+] + [Point(DISK, rw, 65536, depth) for rw in ("read", "write") for depth in (1, 32)]
 SSDS = (
     [Point(SSD, rw, 4096, depth) for rw in ("randread", "randwrite") for depth in (1, 4)]
     + [Point(DEEP_SSD, rw, 4096, depth) for rw in ("randread", "randwrite") for depth in (1, 8, 32)]
@@ -110,13 +110,24 @@ def fio(
     if requests is not None:
         options["write_iolog"] = requests
     argv = ["fio", "--name=benchmark", *(f"--{name}={value}" for name, value in options.items())]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60 + 2 * runtime_s).stdout
-    return json.loads(said[said.index("{") :])["jobs"][0]["write" if "write" in point.rw else "read"]
+    said = subprocess.run(
+        argv, capture_output=True, text=True, check=True, timeout=60 + 2 * runtime_s
+    ).stdout
+    return json.loads(said[said.index("{") :])["jobs"][0][
+        "write" if "write" in point.rw else "read"
+    ]
 
 
 def fill(device: EmulatedDevice) -> None:
     """Writes all of it once, so that there is data to read and its memory has been taken."""
-    argv = ["fio", "--name=fill", f"--filename={device.device}", "--rw=write", "--bs=1M", "--direct=1"]
+    argv = [
+        "fio",
+        "--name=fill",
+        f"--filename={device.device}",
+        "--rw=write",
+        "--bs=1M",
+        "--direct=1",
+    ]
     subprocess.run(argv, capture_output=True, check=True, timeout=120)
 
 
@@ -145,6 +156,8 @@ def compare(point: Point, runtime_s: float) -> Row:
     with tempfile.TemporaryDirectory() as directory:
         requests = Path(directory) / "requests.log"
         with attached(point.drive, int(found.table.get("queue_depth", 32))) as device:
+            if "read" in point.rw:
+                fill(device)
             device.reset_report()
             got = fio(device.device, point, runtime_s, requests=requests)
             report = device.report()
@@ -177,7 +190,8 @@ def drives(points: list[Point], runtime_s: float, rows: list[dict[str, Any]]) ->
         verdict = "pass" if worst <= bound else "busy" if not row.report.trustworthy else "FAIL"
         verdicts.append(verdict)
         shown = "".join(
-            f"{errors[name]:+8.1%}" if name in errors else f"{'-':>8}" for name in ("iops", "p50", "p99")
+            f"{errors[name]:+8.1%}" if name in errors else f"{'-':>8}"
+            for name in ("iops", "p50", "p99")
         )
         print(
             f"{point.drive:24}{point.rw:>10}{point.bs:>7}{point.depth:>4}{row.iops[0]:>10.1f}{row.iops[1]:>10.1f}{shown}"
@@ -200,7 +214,9 @@ def undelayed(runtime_s: float, rows: list[dict[str, Any]]) -> list[str]:
         print(
             f"  bare loop device over memory, randread 4096, depth 1: p50 {median_us:.1f} us, p99 {p99_us:.1f} us"
         )
-        rows.append({"point": asdict(least), "what": "bare loop", "p50_us": median_us, "p99_us": p99_us})
+        rows.append(
+            {"point": asdict(least), "what": "bare loop", "p50_us": median_us, "p99_us": p99_us}
+        )
         fill(device)
         cases = [
             (least, "floor", 25.0, "us"),
@@ -212,9 +228,11 @@ def undelayed(runtime_s: float, rows: list[dict[str, Any]]) -> list[str]:
         for point, what, wanted, unit in cases:
             got = fio(device.device, point, runtime_s)
             median_us = float(got["lat_ns"]["percentile"]["50.000000"]) / 1e3
-            value = {"floor": median_us, "IOPS": float(got["iops"]), "rate": float(got["bw_bytes"]) / 1e9}[
-                what
-            ]
+            value = {
+                "floor": median_us,
+                "IOPS": float(got["iops"]),
+                "rate": float(got["bw_bytes"]) / 1e9,
+            }[what]
             good = value <= wanted if what == "floor" else value >= wanted
             verdicts.append("pass" if good else "FAIL")
             print(

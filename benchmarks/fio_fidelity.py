@@ -77,7 +77,9 @@ def through_headrace(mode: Mode, options: dict[str, Any], given: JobInput) -> fl
     sampler = threading.Thread(target=sample)
     sampler.start()
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_job, args=(mode, options, given, sender))
+    process = multiprocessing.get_context("fork").Process(
+        target=_job, args=(mode, options, given, sender)
+    )
     process.start()
     rate = receiver.recv()
     process.join()

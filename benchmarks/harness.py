@@ -95,7 +95,8 @@ def busy(place: Path, seconds: int) -> tuple[float, float, float]:
     cost_s = own_cpu_s() - before
     jobs = headrace.records(results).df()
     ran_s = sum(
-        float(json.loads(file.read_text())["last_done_s"]) for file in results.glob("trials/*/trial.json")
+        float(json.loads(file.read_text())["last_done_s"])
+        for file in results.glob("trials/*/trial.json")
     )
     shares = (jobs["user_s"] + jobs["system_s"]) / jobs["wall_s"]
     return float(shares.median()), cost_s, ran_s
@@ -114,7 +115,10 @@ def bare(files: list[str]) -> float:
     """Seconds from the release of bare scripts to the end of the last."""
     scripts = [
         subprocess.Popen(
-            [sys.executable, "-c", BARE, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", BARE, file],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for file in files
     ]
@@ -139,7 +143,9 @@ def main() -> None:
             f"harness while they ran: {100 * cost:.2f} % of a core (wanted: below 1 %); "
             f"to plan, start and record a trial: {format_seconds(each_s)} of CPU"
         )
-        results = run(SCAN.format(events=600_000 * CORES, cores=CORES, rounds=ROUNDS), place, "scan")
+        results = run(
+            SCAN.format(events=600_000 * CORES, cores=CORES, rounds=ROUNDS), place, "scan"
+        )
         files = sorted(str(path) for path in place.glob(".headrace/datasets/*/*.root"))[:CORES]
         scans, bares = [], []
         trials = sorted(results.glob("trials/*/trial.json"))

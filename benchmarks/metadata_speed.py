@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.system.own_programs import own_program
-from headrace.workloads.mdtest.imported import read_mdtest
+from headrace.workloads.mdtest.output import read_mdtest
 from headrace.workloads.mdtest.phases import merge_phases
 
 CLIENTS = len(os.sched_getaffinity(0))
@@ -67,7 +67,10 @@ def ours(directory: Path, items: int) -> dict[str, float]:
     file = directory / "config.json"
     file.write_text(json.dumps(config))
     said = subprocess.run(
-        [str(own_program("headrace-metadata")), str(file)], check=True, capture_output=True, text=True
+        [str(own_program("headrace-metadata")), str(file)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     shutil.rmtree(directory / "ours")
     phases = merge_phases([json.loads(said.stdout)])["phases"]
@@ -80,8 +83,20 @@ def fio(directory: Path, items: int) -> dict[str, float]:
     for phase, engine in ENGINES.items():
         folder = directory / "fio"
         folder.mkdir()
-        command = ["fio", "--name=f", f"--ioengine={engine}", f"--directory={folder}", f"--numjobs={CLIENTS}"]
-        command += [f"--nrfiles={items}", "--openfiles=1", "--filesize=1", "--bs=1", "--fallocate=none"]
+        command = [
+            "fio",
+            "--name=f",
+            f"--ioengine={engine}",
+            f"--directory={folder}",
+            f"--numjobs={CLIENTS}",
+        ]
+        command += [
+            f"--nrfiles={items}",
+            "--openfiles=1",
+            "--filesize=1",
+            "--bs=1",
+            "--fallocate=none",
+        ]
         command += ["--output-format=json", "--eta=never"]
         if engine == "filecreate":
             command.append("--create_on_open=1")
@@ -89,8 +104,12 @@ def fio(directory: Path, items: int) -> dict[str, float]:
         jobs = json.loads(said.stdout[said.stdout.index("{") :])["jobs"]
         done = sum(job[way]["total_ios"] for job in jobs for way in ("read", "write", "trim"))
         if done != CLIENTS * items:
-            raise SystemExit(f"fio {engine} did {done} of {CLIENTS * items} operations: no comparison")
-        slowest_s = max(job[way]["runtime"] for job in jobs for way in ("read", "write", "trim")) / 1000
+            raise SystemExit(
+                f"fio {engine} did {done} of {CLIENTS * items} operations: no comparison"
+            )
+        slowest_s = (
+            max(job[way]["runtime"] for job in jobs for way in ("read", "write", "trim")) / 1000
+        )
         rates[phase] = done / slowest_s
         shutil.rmtree(folder)
     return rates
@@ -105,7 +124,7 @@ def mdtest(directory: Path, items: int) -> dict[str, float] | None:
     said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(directory / "mdtest")
-    found = read_mdtest(said.stdout).rates
+    found = read_mdtest(said.stdout)[0].rates
     return {name: found[name].mean for name in ENGINES}
 
 
@@ -118,25 +137,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", nargs="?")
     parser.add_argument("--items", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=60, help="no round begins that would end later")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="no round begins that would end later"
+    )
     asked = parser.parse_args()
     # So that what is mounted is unmounted when somebody loses patience.
     signal.signal(signal.SIGTERM, _leave)
     peers = {"headrace": ours, "fio": fio, "mdtest": mdtest}
-    seen: dict[str, dict[str, list[float]]] = {name: {phase: [] for phase in ENGINES} for name in peers}
+    seen: dict[str, dict[str, list[float]]] = {
+        name: {phase: [] for phase in ENGINES} for name in peers
+    }
     with place(asked.directory) as directory:
         begun = time.monotonic()
         rounds = 0
         # As long as another one fits, by the mean of those before.
-        while rounds < LEAST_ROUNDS or (time.monotonic() - begun) * (rounds + 1) / rounds < asked.seconds:
+        while (
+            rounds < LEAST_ROUNDS
+            or (time.monotonic() - begun) * (rounds + 1) / rounds < asked.seconds
+        ):
             for name in sorted(peers, reverse=bool(rounds % 2)):
                 for phase, rate in (peers[name](directory, asked.items) or {}).items():
                     seen[name][phase].append(rate)
             rounds += 1
             ratios = [seen["headrace"][phase][-1] / seen["fio"][phase][-1] for phase in ENGINES]
-            said = ", ".join(f"{phase} {ratio:.2f}" for phase, ratio in zip(ENGINES, ratios, strict=True))
+            said = ", ".join(
+                f"{phase} {ratio:.2f}" for phase, ratio in zip(ENGINES, ratios, strict=True)
+            )
             print(f"round {rounds}, {time.monotonic() - begun:.0f} s: {said} times fio", flush=True)
-    print(f"{CLIENTS} clients, {asked.items} files each, {rounds} rounds; operations a second, medians")
+    print(
+        f"{CLIENTS} clients, {asked.items} files each, {rounds} rounds; operations a second, medians"
+    )
     worst = float("inf")
     for phase in ENGINES:
         own = statistics.median(seen["headrace"][phase])
@@ -144,7 +174,9 @@ def main() -> int:
             if seen[name][phase]:
                 peer = statistics.median(seen[name][phase])
                 worst = min(worst, own / peer)
-                print(f"{phase:14} headrace {own:10.0f}   {name:6} {peer:10.0f}   ratio {own / peer:.2f}")
+                print(
+                    f"{phase:14} headrace {own:10.0f}   {name:6} {peer:10.0f}   ratio {own / peer:.2f}"
+                )
     print(f"lowest ratio {worst:.2f} (at least 1.0)")
     return 0 if worst >= 1.0 else 1
 

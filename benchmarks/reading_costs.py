@@ -76,7 +76,9 @@ def fitted(reader: str, scratch: Path, times: int) -> Fit:
             spec = spec_of(events=events, format=format, basket_size=basket)
             file = materialise(spec, CACHE)[0]
             part_kind = kinds()[kind]
-            part = part_kind(kind, part_kind.Options.model_validate({"data": spec, "reader": reader}))
+            part = part_kind(
+                kind, part_kind.Options.model_validate({"data": spec, "reader": reader})
+            )
             part.warm()
             columns = ["Muon_pt"] if kind == "scan" else list(SEARCH_COLUMNS)
             options = ReadingOptions.model_validate({"data": spec, "reader": reader})
@@ -117,7 +119,10 @@ def check(reader: str, scratch: Path, times: int) -> None:
             part_kind = kinds()[kind]
             fields: dict[str, Any] = {"data": spec, "reader": reader}
             part = part_kind(
-                kind, part_kind.Options.model_validate(fields | ({"fraction": 1.0} if kind == "skim" else {}))
+                kind,
+                part_kind.Options.model_validate(
+                    fields | ({"fraction": 1.0} if kind == "skim" else {})
+                ),
             )
             part.warm()
             modelled_s = cpu_of(part.profile(None).steps) * 1e-9
@@ -180,7 +185,10 @@ def main() -> None:
                 check(reader, Path(scratch), given.times)
             return
         for name, (out, into) in codecs().items():
-            print(f"{name}: decompression {out:.2f} ns a byte, compression {into:.2f} ns a byte", flush=True)
+            print(
+                f"{name}: decompression {out:.2f} ns a byte, compression {into:.2f} ns a byte",
+                flush=True,
+            )
         for reader in given.readers:
             found = fitted(reader, Path(scratch), given.times)
             said = ", ".join(f"{field} {value:.4g}" for field, value in found.costs_ns.items())

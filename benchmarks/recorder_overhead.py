@@ -19,9 +19,10 @@ import tempfile
 from pathlib import Path
 
 from headrace.datasets import DatasetSpec, materialise
-from headrace.profiles.recorder import LIBRARY, record
+from headrace.profiles.arena import Arena
+from headrace.profiles.preloading import preloaded
+from headrace.profiles.recorder import record
 from headrace.profiles.steps import save
-from headrace.system.own_programs import own_library
 from headrace.workloads import JobInput
 from headrace.workloads.replay import Replay, ReplayOptions
 
@@ -52,13 +53,15 @@ print(took / 200_000 * 1e9, 0)
 """
 
 
-def run(code: str, arguments: list[str], recorder: Path | None) -> tuple[float, float]:
+def run(code: str, arguments: list[str], recorded: bool) -> tuple[float, float]:
     """The two numbers that a program prints, run with or without the recorder."""
-    with tempfile.TemporaryDirectory() as directory:
-        environment = dict(os.environ)
-        if recorder is not None:
-            environment |= {"LD_PRELOAD": str(recorder), "HEADRACE_RECORD_DIR": directory}
-        command = [sys.executable, "-c", code, *arguments]
+    command = [sys.executable, "-c", code, *arguments]
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Arena([Path(directory)]) as arena,
+        preloaded(arena) as there,
+    ):
+        environment = there if recorded else None
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     first, second = ended.stdout.split()
     return float(first), float(second)
@@ -69,14 +72,16 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    recorder = own_library(LIBRARY)
+    print(f"load of the machine: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        file = materialise(DatasetSpec.model_validate({"events": given.events, "files": 1}), place)[0]
+        file = materialise(DatasetSpec.model_validate({"events": given.events, "files": 1}), place)[
+            0
+        ]
         pairs = [
             (
-                run(ANALYSIS, [str(file), str(given.events)], None),
-                run(ANALYSIS, [str(file), str(given.events)], recorder),
+                run(ANALYSIS, [str(file), str(given.events)], False),
+                run(ANALYSIS, [str(file), str(given.events)], True),
             )
             for _ in range(given.rounds)
         ]
@@ -86,9 +91,11 @@ def main() -> None:
             print(
                 f"analysis, {name}: {plain:.3f} s, recorded {seen:.3f} s: {seen / plain - 1:+.2%} (goal: below 3 %)"
             )
-        (plain_ns, _), (seen_ns, _) = (run(LOOP, [str(file)], each) for each in (None, recorder))
+        (plain_ns, _), (seen_ns, _) = (run(LOOP, [str(file)], each) for each in (False, True))
         print(f"a cached read of 4 KiB: {plain_ns:.0f} ns of CPU, recorded {seen_ns:.0f} ns")
-        found = record([sys.executable, "-c", ANALYSIS, str(file), str(given.events)], "analysis", place)
+        found = record(
+            [sys.executable, "-c", ANALYSIS, str(file), str(given.events)], "analysis", place
+        )
         profile = place / "analysis.toml"
         save(found.recording, profile)
         options = ReplayOptions.model_validate({"profile": str(profile), "place": "recorded"})

@@ -72,7 +72,11 @@ def main() -> int:
     print(
         f"bounds: {WALL_S:.0f} s, {MEMORY_BYTES / 1e6:.0f} MB; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
     )
-    return 0 if os.waitstatus_to_exitcode(status) == 0 and wall_s < WALL_S and memory < MEMORY_BYTES else 1
+    return (
+        0
+        if os.waitstatus_to_exitcode(status) == 0 and wall_s < WALL_S and memory < MEMORY_BYTES
+        else 1
+    )
 
 
 if __name__ == "__main__":

@@ -75,7 +75,9 @@ def traced(journal: Journal, device: str, place: Path, seconds: float, offered: 
         capture.abandon()
     for file in left.files:
         (place / file).unlink()
-    return Seen(seen.iops, seen.latency_ns_p50, seen.latency_ns_p99, seen.busy_s, left.events, left.lost)
+    return Seen(
+        seen.iops, seen.latency_ns_p50, seen.latency_ns_p99, seen.busy_s, left.events, left.lost
+    )
 
 
 def pairs(
@@ -122,7 +124,9 @@ def main() -> None:
         load(device, 1.0, None)
         print(f"offered {given.offered:,} requests a second:")
         share, lost = pairs(journal, device, place, given.rounds, given.seconds, given.offered)
-        print(f"IOPS that the trace took: {share:.1%} (goal: below {GOAL:.0%}); events lost: {lost}")
+        print(
+            f"IOPS that the trace took: {share:.1%} (goal: below {GOAL:.0%}); events lost: {lost}"
+        )
         print("as fast as it goes:")
         fastest, _ = pairs(journal, device, place, given.rounds, given.seconds, None)
         print(f"IOPS that the trace took: {fastest:.1%}")

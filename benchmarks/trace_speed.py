@@ -38,7 +38,9 @@ def lengthen(place: Path) -> tuple[list[Path], int]:
     """Writes the real trace again and again, each time later."""
     parts = [events_of(file) for file in REAL]
     times = [np.ascontiguousarray(part[:, 8:16]).view(np.uint64) for part in parts]
-    span = max(int(time.max()) for time in times) - min(int(time.min()) for time in times) + 1_000_000
+    span = (
+        max(int(time.max()) for time in times) - min(int(time.min()) for time in times) + 1_000_000
+    )
     repeats = max(1, EVENTS // sum(len(part) for part in parts))
     files = []
     for cpu, (part, time) in enumerate(zip(parts, times, strict=True)):
@@ -60,9 +62,23 @@ def cpu_s(argv: list[str], place: Path) -> tuple[float, str]:
 
 
 def main() -> None:
-    build = ["cargo", "build", "--release", "-q", "-p", "headrace-blocktrace", "--example", "trace_speed"]
+    build = [
+        "cargo",
+        "build",
+        "--release",
+        "-q",
+        "-p",
+        "headrace-blocktrace",
+        "--example",
+        "trace_speed",
+    ]
     subprocess.run(build, cwd=ROOT, check=True)
-    own = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "trace_speed"
+    own = (
+        Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        / "release"
+        / "examples"
+        / "trace_speed"
+    )
     with tempfile.TemporaryDirectory(prefix="headrace-trace-", dir="/dev/shm") as made:
         place = Path(made)
         files, events = lengthen(place)

@@ -33,7 +33,9 @@ class Chromium:
     """One browser with one tab. Use as a context manager; the process and its profile go away with it."""
 
     def __enter__(self) -> Chromium:
-        self._profile = tempfile.TemporaryDirectory(prefix="headrace-chromium-", ignore_cleanup_errors=True)
+        self._profile = tempfile.TemporaryDirectory(
+            prefix="headrace-chromium-", ignore_cleanup_errors=True
+        )
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
 
@@ -56,7 +58,9 @@ class Chromium:
         self._buffer = b""
         self._number = 0
         self.events: list[dict[str, Any]] = []
-        target = self._command("Target.createTarget", {"url": "about:blank"}, session=None)["targetId"]
+        target = self._command("Target.createTarget", {"url": "about:blank"}, session=None)[
+            "targetId"
+        ]
         self._session = self._command(
             "Target.attachToTarget", {"targetId": target, "flatten": True}, session=None
         )["sessionId"]
@@ -75,7 +79,9 @@ class Chromium:
         """One DevTools command to the tab."""
         return self._command(method, parameters or {}, self._session)
 
-    def _command(self, method: str, parameters: dict[str, Any], session: str | None) -> dict[str, Any]:
+    def _command(
+        self, method: str, parameters: dict[str, Any], session: str | None
+    ) -> dict[str, Any]:
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if session:
@@ -114,7 +120,8 @@ class Chromium:
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression (promises are awaited)."""
         result = self.command(
-            "Runtime.evaluate", {"expression": expression, "returnByValue": True, "awaitPromise": True}
+            "Runtime.evaluate",
+            {"expression": expression, "returnByValue": True, "awaitPromise": True},
         )
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
@@ -132,9 +139,15 @@ class Chromium:
         for event in self.events:
             if event.get("method") == "Runtime.exceptionThrown":
                 found.append(json.dumps(event["params"]["exceptionDetails"]))
-            elif event.get("method") == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
+            elif (
+                event.get("method") == "Log.entryAdded"
+                and event["params"]["entry"]["level"] == "error"
+            ):
                 found.append(event["params"]["entry"]["text"])
-            elif event.get("method") == "Runtime.consoleAPICalled" and event["params"]["type"] == "error":
+            elif (
+                event.get("method") == "Runtime.consoleAPICalled"
+                and event["params"]["type"] == "error"
+            ):
                 found.append(json.dumps(event["params"]["args"]))
         return found
 
@@ -158,7 +171,9 @@ class Chromium:
                 {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
             )
             time.sleep(1)
-        file.write_bytes(base64.b64decode(self.command("Page.captureScreenshot", {"format": "png"})["data"]))
+        file.write_bytes(
+            base64.b64decode(self.command("Page.captureScreenshot", {"format": "png"})["data"])
+        )
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ class House:
         file.write_text(text)
         return file
 
-    def start(self, *arguments: object) -> subprocess.Popen[str]:
+    def start(self, *arguments: object, new_session: bool = False) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [str(HEADRACE), *map(str, arguments)],
             stdout=subprocess.PIPE,
@@ -35,6 +36,7 @@ class House:
             text=True,
             cwd=self.place,
             env={**os.environ, **self.environment},
+            start_new_session=new_session,
         )
 
     def run(self, *arguments: object, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
@@ -55,3 +57,11 @@ class House:
             json.loads(file.read_text())
             for file in sorted((self.place / results / "trials").glob("*/trial.json"))
         ]
+
+
+def documented_fields() -> set[str]:
+    """Fields of trial.json that docs/records.md names."""
+    text = (ROOT / "docs" / "records.md").read_text()
+    table = text.partition("## trial.json")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}

@@ -24,4 +24,6 @@ def loops_below(folder: Path) -> list[str]:
 
 
 def mounts_below(folder: Path) -> list[Path]:
-    return [mount.directory for mount in mounts.read_mounts() if mount.directory.is_relative_to(folder)]
+    return [
+        mount.directory for mount in mounts.read_mounts() if mount.directory.is_relative_to(folder)
+    ]

@@ -16,19 +16,20 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
+from headrace.analysis.curves import CurveOptions, make_curves
 from headrace.analysis.findings import (
     Combined,
     Curve,
     Estimate,
     FactorEffect,
     Findings,
-    Knee,
     LeftOut,
     LevelEffect,
     Limit,
     Point,
-    SlotsFed,
 )
+from headrace.analysis.naming import Kinds, with_names
+from headrace.analysis.ranking import best_first
 
 DEVICE_S = {"ext4": 1 / 2900, "xfs": 1 / 3400, "ext3": 1 / 2100, "btrfs": 1 / 2500}
 SCHEDULER = {"mq-deadline": 1.0, "bfq": 1.22, "none": 1.05, "kyber": 1.03}
@@ -46,7 +47,11 @@ def estimate(values: list[float], trials: list[str], provenance: str = "") -> Es
     mean = rounded(statistics.fmean(values))
     if len(values) < 3:
         return Estimate(mean, None, None, len(values), "mean", tuple(trials), provenance)
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
+    half = (
+        float(stats.t.ppf(0.975, len(values) - 1))
+        * statistics.stdev(values)
+        / math.sqrt(len(values))
+    )
     low, high = rounded(mean - half), rounded(mean + half)
     return Estimate(mean, low, high, len(values), "mean, t interval", tuple(trials), provenance)
 
@@ -68,25 +73,47 @@ def sample_findings(
     """Findings of a full factorial of these levels."""
     rng = random.Random(7)
     index = itertools.count()
-    curves: list[Curve] = []
+    points: list[Point] = []
+    values: dict[str, dict[str, float]] = {workload: {} for workload in workloads}
     for target, workload, fs, scheduler, ahead in itertools.product(
         targets, workloads, filesystems, schedulers, read_aheads
     ):
-        device_s = DEVICE_S[fs] * SCHEDULER[scheduler] * READ_AHEAD[ahead] * (1.6 if target == "nas" else 1.0)
+        device_s = (
+            DEVICE_S[fs]
+            * SCHEDULER[scheduler]
+            * READ_AHEAD[ahead]
+            * (1.6 if target == "nas" else 1.0)
+        )
         levels: dict[str, Any] = {
             "filesystem": fs,
             "scheduler": scheduler,
             "read_ahead": ahead,
             "cache": "cold",
         }
-        points = tuple(
-            _point(
-                target, workload, {**levels, "slots": n}, n, device_s, repeats, rng, index, provenance, energy
+        for n in slots:
+            point, rates = _point(
+                target,
+                workload,
+                {**levels, "slots": n},
+                n,
+                device_s,
+                repeats,
+                rng,
+                index,
+                provenance,
+                energy,
             )
-            for n in slots
-        )
-        label = f"{target}, {workload}: {fs}, {scheduler}, {ahead}"
-        curves.append(Curve(label, target, workload, levels, points, _knee(points), _fed(points)))
+            points.append(point)
+            values[workload] |= rates
+    headline = dict.fromkeys(workloads, "events_per_s")
+    options = CurveOptions(headline, BOUND, 0.95, (), values)
+    # What the analysis makes of these points: names, slots fed, knees, ranks.
+    kinds = Kinds(
+        dict.fromkeys(targets, "block"),
+        dict.fromkeys(workloads, "analysis"),
+        tuple(points[0].levels),
+    )
+    curves = best_first(with_names(make_curves(points, options), kinds), headline, values, 0.95)
     factors = {"filesystem": filesystems, "scheduler": schedulers, "read_ahead": read_aheads}
     effects = tuple(
         _effect(factor, workload, [c for c in curves if c.workload == workload])
@@ -94,7 +121,7 @@ def sample_findings(
         for factor, levels in factors.items()
         if len(levels) > 1
     )
-    done = len(curves) * len(slots) * repeats
+    done = len(points) * repeats
     return Findings(
         title=title,
         provenance=(provenance, "modelled") if energy else (provenance,),
@@ -119,7 +146,7 @@ def sample_findings(
 def _point(
     target: str, workload: str, levels: dict[str, Any], n: int, device_s: float, repeats: int, rng: random.Random,
     index: itertools.count[int], provenance: str, energy: bool,
-) -> Point:  # fmt: skip
+) -> tuple[Point, dict[str, float]]:  # fmt: skip
     ids = [f"{next(index):04d}-{rng.randrange(16**12):012x}-r{r}" for r in range(repeats)]
     wall_s = max(CPU_S + device_s * 0.15 * n, device_s * n)  # one event of one job
     efficiency = CPU_S / wall_s
@@ -149,30 +176,15 @@ def _point(
         "other": waiting * 0.07,
     }
     if efficiency > 0.85:
-        limit = Limit("cpu", efficiency, f"jobs were on a CPU for {efficiency:.0%} of their wall time")
+        limit = Limit(
+            "cpu", efficiency, f"jobs were on a CPU for {efficiency:.0%} of their wall time"
+        )
     else:
         limit = Limit("device latency", waiting * 0.85, f"jobs waited {waiting * 0.85:.0%} of their wall time for blocks while the device was busy 97 % at 9.1 ms a request")  # fmt: skip
-    return Point(target, workload, levels, n, metrics, ledger, limit, provenance, 0, 0, trials=tuple(ids))
-
-
-def _fed(points: tuple[Point, ...]) -> SlotsFed:
-    held = [p for p in points if p.metrics["efficiency"].value >= BOUND]
-    if len(held) == len(points):
-        return SlotsFed(held[-1].slots, None, BOUND, True, "")
-    after = points[len(held)]
-    crossing = None
-    if held:
-        a, b = held[-1].metrics["efficiency"].value, after.metrics["efficiency"].value
-        crossing = held[-1].slots + (a - BOUND) / (a - b) * (after.slots - held[-1].slots)
-    return SlotsFed(held[-1].slots if held else 0, crossing, BOUND, False, "device latency")
-
-
-def _knee(points: tuple[Point, ...]) -> Knee | None:
-    rates = [p.metrics["events_per_s"].value for p in points]
-    for point, rate in zip(points, rates, strict=True):
-        if rate >= 0.97 * max(rates) and point is not points[-1]:
-            return Knee(point.slots, "events_per_s", rate, "level")
-    return None
+    point = Point(
+        target, workload, levels, n, metrics, ledger, limit, provenance, 0, 0, trials=tuple(ids)
+    )
+    return point, dict(zip(ids, rate, strict=True))
 
 
 def _effect(factor: str, workload: str, curves: list[Curve]) -> FactorEffect:
@@ -208,6 +220,7 @@ def _combined(workload: str, target: str, curves: list[Curve]) -> Combined:
     return Combined(
         workload, target, best.slots, "events_per_s", ordered[-1].levels, ordered[0].levels,
         Estimate(cost, cost - 0.02, cost + 0.02, len(trials), "ratio of means, bootstrap", trials),
+        cells=len(mine),
     )  # fmt: skip
 
 
@@ -227,7 +240,14 @@ def write_series(results: Path, trial: str, seconds: int = 40) -> None:
     ]  # fmt: skip
     pd.DataFrame(block).to_parquet(folder / "block.parquet")
     cpu = [
-        {"time_s": float(s), "user": 0.42, "system": 0.05, "iowait": 0.4, "idle": 0.13, "steal": 0.0}
+        {
+            "time_s": float(s),
+            "user": 0.42,
+            "system": 0.05,
+            "iowait": 0.4,
+            "idle": 0.13,
+            "steal": 0.0,
+        }
         for s in range(seconds)
     ]
     pd.DataFrame(cpu).to_parquet(folder / "cpu.parquet")

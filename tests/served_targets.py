@@ -42,7 +42,9 @@ def fault(kind: str, **options: Any) -> InjectedFault:
 
 
 def namespaces() -> set[str]:
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["ip", "netns", "list"], capture_output=True, text=True, check=True
+    ).stdout
     return {line.split()[0] for line in listed.splitlines() if line.strip()}
 
 
@@ -52,7 +54,9 @@ def processes_of(word: str) -> list[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and processes.state(int(entry.name)) not in ("Z", "X", "gone"):
             try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                line = (
+                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
             except OSError:
                 continue
             if word in line:

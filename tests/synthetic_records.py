@@ -10,11 +10,29 @@ import math
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
+
+from headrace.engine.measure import validity
+from headrace.engine.measure.interference import lost_share
 from headrace.plan import Plan, Trial
 from headrace.plan.table import plan_to_table
+from headrace.records.energy import Energy
+from headrace.records.interference import ForeignProgram, Interference
 from headrace.records.store import ResultsHeader, ResultStore
+from headrace.records.trial_record import (
+    CpuTotals,
+    DeviceTotals,
+    Provenance,
+    Reason,
+    StudyReference,
+    TargetReference,
+    TrialRecord,
+    Validity,
+    WorkloadReference,
+)
+from headrace.study.model import RunOptions
 
 ENVIRONMENT: dict[str, Any] = {
     "kernel": "6.1.0-18-amd64",
@@ -42,20 +60,30 @@ class Truth:
     loads_storage: bool = False
     clients_in_job: int = 0
     """0: the result says nothing of clients."""
-    engine: str = "measure"
-    provenance: str = "measured"
+    site_w: float | None = None
+    """What the whole site draws while jobs run; None: not known."""
+    hogs_cpus: float = 0.0
+    """CPUs that a program `hogs` takes from the jobs all the time, which wait for them as long."""
+    engine: Literal["measure", "simulate"] = "measure"
+    provenance: Provenance = "measured"
     environment: dict[str, Any] = field(default_factory=lambda: ENVIRONMENT)
 
 
-def plan_of(cells: list[dict[str, Any]], repeats: int, whole_plot: tuple[str, ...] = ("target",)) -> Plan:
+def plan_of(
+    cells: list[dict[str, Any]], repeats: int, whole_plot: tuple[str, ...] = ("target",)
+) -> Plan:
     """A plan in plain order: rounds of whole plots of equal levels in `whole_plot`."""
     trials: list[Trial] = []
     plots: dict[tuple[Any, ...], int] = {}
     for repeat in range(repeats):
         for cell in sorted(cells, key=lambda cell: str([cell.get(name) for name in whole_plot])):
-            number = plots.setdefault((repeat, *(str(cell.get(name)) for name in whole_plot)), len(plots))
+            number = plots.setdefault(
+                (repeat, *(str(cell.get(name)) for name in whole_plot)), len(plots)
+            )
             trials.append(
-                Trial(len(trials), cell["target"], cell["workload"], cell, repeat, len(trials), number)
+                Trial(
+                    len(trials), cell["target"], cell["workload"], cell, repeat, len(trials), number
+                )
             )
     return Plan(tuple(trials), study_hash="0123456789abcdef", seed=1)
 
@@ -94,29 +122,32 @@ def write_results(
 
 def trial_record(
     trial: Trial, plan: Plan, truth: Truth, noise: float, fate: str, title: str
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """trial.json and the rows of jobs.parquet of one trial."""
+) -> tuple[TrialRecord, list[dict[str, Any]]]:
+    """The record and the rows of jobs.parquet of one trial."""
     slots = int(trial.levels.get("slots") or 1)
     nodes = int(trial.levels.get("nodes") or 1)
     running = slots * nodes
     speed = math.exp(
-        noise + sum(levels.get(trial.levels.get(name), 0.0) for name, levels in truth.effects.items())
+        noise
+        + sum(levels.get(trial.levels.get(name), 0.0) for name, levels in truth.effects.items())
     )
     cpu_s = truth.cpu_s
     turns_s = cpu_s * max(1.0, running / truth.cores)
-    device_s = 0.0 if truth.cache == "warm" else truth.job_bytes * running / truth.device_bytes_per_s
+    device_s = (
+        0.0 if truth.cache == "warm" else truth.job_bytes * running / truth.device_bytes_per_s
+    )
     wall_s = max(turns_s, device_s) / speed
     wait_cpu_s = (turns_s - cpu_s) / speed
     on_cpu_s = cpu_s / speed
-    device = {
-        "bytes_read": int(truth.job_bytes * running) if device_s else 0,
-        "bytes_written": 0,
-        "requests_read": int(truth.job_bytes * running / truth.request_bytes) if device_s else 0,
-        "requests_write": 0,
-        "busy_s": min(device_s / speed, wall_s),
-        "read_latency_s": device_s / speed * running,
-        "write_latency_s": 0.0,
-    }
+    device = DeviceTotals(
+        bytes_read=int(truth.job_bytes * running) if device_s else 0,
+        bytes_written=0,
+        requests_read=int(truth.job_bytes * running / truth.request_bytes) if device_s else 0,
+        requests_write=0,
+        busy_s=min(device_s / speed, wall_s),
+        read_latency_s=device_s / speed * running,
+        write_latency_s=0.0,
+    )
     jobs = [
         {
             "trial": trial.id,
@@ -151,72 +182,129 @@ def trial_record(
         }
         for job in range(running)
     ]
-    values: dict[str, Any] = {
-        "schema": 1,
-        "id": trial.id,
-        "index": trial.index,
-        "cell": trial.cell,
-        "repeat": trial.repeat,
-        "seed": trial.seed,
-        "whole_plot": trial.whole_plot,
-        "study": {"title": title, "hash": plan.study_hash},
-        "engine": truth.engine,
-        "levels": trial.levels,
-        "environment": truth.environment,
-        "provenance": truth.provenance,
-        "status": "done" if fate in ("done", "invalid") else fate,
-        "cause": None if fate in ("done", "invalid") else f"made {fate} on purpose",
-        "target": {"name": trial.target, "kind": "path", "options": {"path": "/data"}},
-        "workload": {
-            "name": trial.workload,
-            "kind": "analysis",
-            "options": {},
-            "loads_storage": truth.loads_storage,
+    ran = fate in ("done", "invalid")
+    interference = _interference(truth, wall_s, on_cpu_s * running, running)
+    disturbed, warnings = validity.foreign_load(RunOptions.model_validate({}), interference)
+    not_cold = Reason(code="cache-not-cold", text="the page cache was not cold")
+    record = TrialRecord(
+        id=trial.id,
+        index=trial.index,
+        cell=trial.cell,
+        repeat=trial.repeat,
+        seed=trial.seed,
+        whole_plot=trial.whole_plot,
+        study=StudyReference(title=title, hash=plan.study_hash),
+        target=TargetReference(name=trial.target, kind="path", options={"path": "/data"}),
+        workload=WorkloadReference(
+            name=trial.workload, kind="analysis", options={}, loads_storage=truth.loads_storage
+        ),
+        levels=trial.levels,
+        run={
+            "slots": slots,
+            "nodes": nodes,
+            "load": "batch",
+            "feed": "files",
+            "cache": truth.cache,
         },
-        "run": {"slots": slots, "nodes": nodes, "load": "batch", "feed": "files", "cache": truth.cache},
-        "started_utc": "2026-01-01T00:00:00.000+00:00",
-        "validity": {
-            "valid": fate == "done",
-            "reasons": [{"code": "cache-not-cold", "text": "the page cache was not cold"}]
-            if fate == "invalid"
-            else [],
-        },
-        "faults": [],
-    }
-    if fate in ("done", "invalid"):
-        values |= {
-            "duration_s": wall_s + 2,
-            "stonewall_s": wall_s,
-            "last_done_s": wall_s,
-            "settings": [],
-            "settings_after": {},
-            "location": {"filesystem": trial.levels.get("filesystem") or "ext4", "devices": ["vdb"]},
-            "device": device,
-            "cpu": {"cores": truth.cores, "busy_s": on_cpu_s * running, "idle_s": 0.0, "iowait_s": 0.0},
-            "probes": {},
-            "results": {"clients": running * truth.clients_in_job}
-            if truth.clients_in_job
-            else {"peak_gev": 125.0},
-            "clock": {"release_monotonic_s": 0.0},
-        }
-    return values, jobs
+        engine=truth.engine,
+        environment=truth.environment,
+        provenance=truth.provenance,
+        status="done" if ran else fate,
+        cause=None if ran else f"made {fate} on purpose",
+        validity=Validity(
+            valid=fate == "done" and not disturbed,
+            reasons=(not_cold,) if fate == "invalid" else tuple(disturbed),
+            warnings=tuple(warnings),
+        ),
+        started_utc="2026-01-01T00:00:00.000+00:00",
+    )
+    if not ran:
+        return record, jobs
+    results = (
+        {"clients": running * truth.clients_in_job} if truth.clients_in_job else {"peak_gev": 125.0}
+    )
+    record = msgspec.structs.replace(
+        record,
+        duration_s=wall_s + 2,
+        stonewall_s=wall_s,
+        last_done_s=wall_s,
+        location={"filesystem": trial.levels.get("filesystem") or "ext4", "devices": ["vdb"]},
+        device=device,
+        cpu=CpuTotals(cores=truth.cores, busy_s=on_cpu_s * running, idle_s=0.0, iowait_s=0.0),
+        interference=interference,
+        energy=Energy(None if truth.site_w is None else truth.site_w * wall_s),
+        results=results,
+        clock={"release_monotonic_s": 0.0},
+    )
+    return record, jobs
 
 
-def _block_series(values: dict[str, Any]) -> list[dict[str, Any]]:
-    seconds = max(1, int(values["last_done_s"]))
-    rate = values["device"]["bytes_read"] / values["last_done_s"]
+def _interference(truth: Truth, wall_s: float, jobs_s: float, running: int) -> Interference:
+    capacity_s, foreign_s = truth.cores * wall_s, truth.hogs_cpus * wall_s
+    return Interference(
+        cpus=float(truth.cores),
+        capacity_s=capacity_s,
+        jobs_s=jobs_s,
+        own_s=0.0,
+        kernel_s=0.0,
+        foreign_s=foreign_s,
+        steal_s=0.0,
+        idle_s=max(0.0, capacity_s - jobs_s - foreign_s),
+        waited_s=foreign_s,
+        throttled_s=0.0,
+        wall_s=running * wall_s,
+        lost_share=lost_share(
+            wall_s=running * wall_s,
+            on_cpu_s=jobs_s,
+            waited_s=foreign_s,
+            foreign_s=foreign_s,
+            steal_s=0.0,
+            capacity_s=capacity_s,
+        ),
+        pressure=None,
+        programs=(ForeignProgram("hogs", 6, foreign_s),) if foreign_s else (),
+    )
+
+
+def failed_trial(name: str) -> TrialRecord:
+    """The least that a record holds: a trial that did not run."""
+    return TrialRecord(
+        id=name,
+        index=0,
+        cell="a",
+        repeat=0,
+        seed=0,
+        whole_plot=0,
+        study=StudyReference(title="a study", hash="abc"),
+        target=TargetReference(name="t", kind="path"),
+        workload=WorkloadReference(name="w", kind="scan"),
+        levels={},
+        run={},
+        engine="measure",
+        environment={},
+        provenance="measured",
+        status="failed",
+        cause="made to fail",
+        validity=Validity(valid=False),
+    )
+
+
+def _block_series(record: TrialRecord) -> list[dict[str, Any]]:
+    assert record.device is not None and record.last_done_s is not None
+    seconds = max(1, int(record.last_done_s or 0))
+    rate = record.device.bytes_read / record.last_done_s
     return [
         {
             "time_s": float(second),
             "device": "vdb",
             "read_bytes_per_s": rate,
             "write_bytes_per_s": 0.0,
-            "read_iops": values["device"]["requests_read"] / values["last_done_s"],
+            "read_iops": record.device.requests_read / record.last_done_s,
             "write_iops": 0.0,
             "in_flight": 2.0,
             "read_latency_ms": 5.0,
             "write_latency_ms": 0.0,
-            "busy": values["device"]["busy_s"] / values["last_done_s"],
+            "busy": record.device.busy_s / record.last_done_s,
         }
         for second in range(seconds)
     ]

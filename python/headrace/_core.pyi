@@ -66,6 +66,8 @@ def trace_files(path: str) -> list[Path]:
 def trace_summary_json(files: Sequence[str], device: int | None = None) -> str:
     """`summary` (null without a request), `format`, `damages`. `device`: major << 20 | minor. Raises TraceError."""
 
-def trace_tiles(files: Sequence[str], window_json: str, device: int | None = None) -> dict[str, bytes]:
+def trace_tiles(
+    files: Sequence[str], window_json: str, device: int | None = None
+) -> dict[str, bytes]:
     """offsets (group, read or write, row, column; uint32), bytes and requests (read or write, column; uint64), seeks and depth_ns
     (column; uint64), depth_max (column; uint32), latencies (bin, column; uint32). Raises TraceError."""

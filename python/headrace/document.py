@@ -1,22 +1,34 @@
-"""Ground: a TOML file (a study, a catalog entry) -> its values, and the line of every field, so that a fault can name it.
+"""Base layer: parse a TOML file (a study, a catalog entry) into values and the line of each field.
 
-Values come from the standard library's parser, lines from the TOML grammar of tree-sitter.
+Values come from the standard library's parser, lines from the TOML grammar of tree-sitter. Messages
+name the lines.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from string import Template
+from typing import Any, cast
 
 import tree_sitter
 import tree_sitter_toml
 
-from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.errors import Fault, StudyError
+from headrace.user import user_name
 
 FieldPath = tuple[str | int, ...]
+
+MOST_BYTES = 4 << 20
+"""The largest file that is read, far above the size of any study or catalog entry."""
+MOST_NESTED = 32
+"""Maximum nesting depth of tables and arrays."""
+_INT64 = 2**63
 
 
 @dataclass(frozen=True)
@@ -29,19 +41,21 @@ class Document:
     """1-based line of every table, field and array item."""
 
     def line(self, path: FieldPath) -> int:
-        """The line of a field, or of the nearest thing around it that stands in the file."""
+        """Return the line of a field or its nearest parent in the file; 0 when there is none."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.lines:
                 return self.lines[path[:end]]
         return 0
 
-    def fault(self, path: FieldPath, problem: str, *, given: object = "", allowed: str = "") -> Fault:
-        """A fault of this file at a field."""
+    def fault(
+        self, path: FieldPath, problem: str, *, given: object = "", allowed: str = ""
+    ) -> Fault:
+        """Return a problem of this file at a field."""
         return Fault(self.file, self.line(path), dotted(path), shown(given), problem, allowed)
 
 
 def dotted(path: FieldPath) -> str:
-    """`("fault", 0, "at")` -> `fault[0].at`."""
+    """Return a path as text: `("fault", 0, "at")` -> `fault[0].at`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
@@ -49,58 +63,148 @@ def dotted(path: FieldPath) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it is shown to the user, in TOML's notation, shortened."""
+    """Return a value as shown to the user: in TOML's notation, shortened."""
     if value == "" or value is None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, int) and abs(value) >= 10**80:
+        return "a whole number of more than 80 digits"  # Python refuses to print longer ones
     text = f'"{value}"' if isinstance(value, str) else str(value)
+    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text[:81])
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def read_document(file: Path) -> Document:
-    """Reads a TOML file. Raises HeadraceError when it cannot be read, StudyError when it is no TOML."""
+    """Read a TOML file. Raises StudyError when it cannot be read or is not TOML."""
     try:
-        raw = file.read_bytes()
+        return parse_document(read_bytes(file), file)
     except FileNotFoundError:
-        raise _unreadable(
-            file, "there is no such file", hint="headrace init writes a first study file"
-        ) from None
+        raise _unreadable(file, "no such file") from None
     except IsADirectoryError:
-        raise _unreadable(file, "it is a directory, not a study file") from None
+        raise _unreadable(file, "is a directory, not a file") from None
     except OSError as error:
         raise _unreadable(file, f"cannot be read: {error.strerror}") from None
-    return parse_document(raw, file)
 
 
-def _unreadable(file: Path, problem: str, hint: str | None = None) -> HeadraceError:
-    error = StudyError([Fault(file, 0, "file", "", problem)])
-    error.hint = hint
-    return error
+def read_bytes(file: Path) -> bytes:
+    """Return the contents of a file that should hold TOML.
+
+    Raises OSError, and StudyError when it is longer than `MOST_BYTES`: a device or an endless pipe
+    must not fill the memory.
+    """
+    with file.open("rb") as opened:
+        raw = opened.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise _unreadable(file, f"is longer than {MOST_BYTES >> 20} MiB: it is no study or entry")
+    return raw
+
+
+def anchored_path(base: Path, text: str) -> Path:
+    """Return the path that a text in a file means; a relative one is relative to `base`.
+
+    `~` and `~user` are home directories, `$NAME` and `${NAME}` environment variables, `$$` is a
+    dollar sign. Raises ValueError when a variable is not set, `~user` names a user without a home
+    directory, or links form a loop.
+    """
+    try:
+        # The name of the effective user: after `runuser`, $USER is another user's.
+        filled = Template(text).substitute({**os.environ, "USER": user_name()})
+        return (base / Path(filled).expanduser()).resolve()
+    except KeyError as error:
+        name = str(error.args[0])
+        raise ValueError(f"the environment variable {name} is not set") from None
+    except RuntimeError as error:
+        raise ValueError(str(error)[:1].lower() + str(error)[1:]) from None
+    except ValueError:
+        raise ValueError(
+            "a $ begins the name of an environment variable; write $$ for a dollar sign"
+        ) from None
+
+
+def _unreadable(file: Path, problem: str) -> StudyError:
+    return StudyError([Fault(file, 0, "", "", problem)])
 
 
 def parse_document(raw: bytes, file: Path) -> Document:
-    """Parses TOML text; `file` is only for messages. Raises StudyError."""
+    """Parse TOML text; `file` is only for messages.
+
+    Raises StudyError when it is not TOML, or holds values that no field of Headrace accepts (see
+    `_refused`), so that later code need not check for them.
+    """
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise StudyError([Fault(file, line, "file", "", "is not UTF-8 text")]) from None
+        raise StudyError([Fault(file, line, "", "", "is not UTF-8 text")]) from None
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         problem, line = _syntax_fault(str(error), text)
         raise StudyError(
-            [Fault(file, line, "file", _line_of(text, line), f"is no TOML: {problem}")]
+            [Fault(file, line, "", _line_of(text, line), f"is no TOML: {problem}")]
         ) from None
+    except (RecursionError, ValueError) as error:
+        # Python's own limits: about a thousand levels of nesting, 4300 digits per number.
+        nested = isinstance(error, RecursionError)
+        problem = "nested too deeply" if nested else "a number has too many digits"
+        raise StudyError([Fault(file, 0, "", "", problem)]) from None
+    places = list(_containers(values))
+    deep = [path for path, _ in places if len(path) > MOST_NESTED]
+    if deep:  # must precede the search for lines, which is recursive
+        allowed = f"at most {MOST_NESTED} tables and arrays in each other"
+        raise StudyError([Fault(file, 0, dotted(deep[0][:3]), "", "nested too deeply", allowed)])
     tree = tree_sitter.Parser(_grammar()).parse(raw)
     lines: dict[FieldPath, int] = {}
     _collect(tree.root_node, lines)
-    return Document(file, values, lines)
+    document = Document(file, values, lines)
+    faults = [
+        document.fault((*path, key), problem, given=value, allowed=allowed)
+        for path, items in places
+        for key, value in items
+        if (found := _refused(key, value)) is not None
+        for problem, allowed in [found]
+    ]
+    if faults:
+        raise StudyError(faults)
+    return document
+
+
+def _containers(
+    values: dict[str, Any],
+) -> Iterator[tuple[FieldPath, list[tuple[str | int, object]]]]:
+    """Yield every table and array with its items, iteratively; skip those nested too deeply."""
+    waiting: list[tuple[FieldPath, object]] = [((), values)]
+    while waiting:
+        path, value = waiting.pop()
+        pairs = cast("dict[str, object]", value).items() if isinstance(value, dict) else None
+        items: list[tuple[str | int, object]] = list(
+            enumerate(cast("list[object]", value)) if pairs is None else pairs
+        )
+        yield path, items
+        if len(path) <= MOST_NESTED:
+            waiting += [
+                ((*path, key), inner) for key, inner in items if isinstance(inner, (dict, list))
+            ]
+
+
+def _refused(key: str | int, value: object) -> tuple[str, str] | None:
+    """Return (problem, allowed) for a value that no field accepts; None when it is valid."""
+    if isinstance(value, str) and "\0" in value:
+        return "holds the character NUL, which no name or path can have", ""
+    if isinstance(key, str) and "\0" in key:
+        return "its name holds the character NUL", ""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "must be a finite number", ""
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        return "the number is too large", "whole numbers below 2^63"
+    if not isinstance(value, (str, bool, int, float, dict, list)):
+        return "dates and times are not used here", 'text in quotes, such as "30 s"'
+    return None
 
 
 def _syntax_fault(message: str, text: str) -> tuple[str, int]:
-    """Splits tomllib's `problem (at line 3, column 7)`."""
+    """Split tomllib's `problem (at line 3, column 7)` into problem and line."""
     problem, _, place = message.partition(" (at ")
     if place.startswith("line "):
         return problem, int(place.removeprefix("line ").split(",")[0])
@@ -118,7 +222,7 @@ def _grammar() -> tree_sitter.Language:
 
 
 def _keys(node: tree_sitter.Node) -> FieldPath:
-    """The parts of a bare, quoted or dotted key."""
+    """Return the parts of a bare, quoted or dotted key."""
     if node.type == "dotted_key":
         return tuple(part for child in node.named_children for part in _keys(child))
     text = (node.text or b"").decode()
@@ -128,9 +232,9 @@ def _keys(node: tree_sitter.Node) -> FieldPath:
 
 
 def _collect(root: tree_sitter.Node, lines: dict[FieldPath, int]) -> None:
-    """Walks the grammar's tree: tables, arrays of tables, pairs, inline tables, arrays."""
+    """Record the line of every table, field and array item of the syntax tree."""
     counts: dict[FieldPath, int] = {}
-    current: dict[FieldPath, FieldPath] = {}  # array of tables -> path of its element being filled
+    current: dict[FieldPath, FieldPath] = {}  # array of tables -> path of its current element
 
     def absolute(keys: FieldPath) -> FieldPath:
         for end in range(len(keys), 0, -1):

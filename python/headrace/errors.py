@@ -1,38 +1,52 @@
-"""Mistakes that a user can make, and conditions that a machine can be in: one clear message each.
+"""Errors with one clear message for the user: wrong input, and conditions of the machine.
 
-Ground of every room: whoever finds such a thing raises one of these, the command line prints it and exits
-with its code. Anything else that escapes is a defect of Headrace.
+Base layer, used by every package: the code that detects such a condition raises one of these
+errors; the command line prints it and exits with its code. Any other exception that escapes is a
+defect of Headrace.
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
 
+def as_word(value: object) -> str:
+    """Return a path or name as one word of a shell command.
+
+    `-x` becomes `./-x`, because it would be read as an option.
+    """
+    text = str(value)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
 class ExitCode(IntEnum):
-    """What the exit code of `headrace` means (docs/commands.md lists them for users)."""
+    """Exit codes of `headrace` (docs/commands.md lists them for users)."""
 
     OK = 0
     DEFECT = 1
     """An error of Headrace itself."""
     BAD_INPUT = 2
-    """The command line or a file that the user wrote is wrong; nothing was started."""
+    """The command line or a file of the user is wrong; nothing was started."""
     MISSING = 3
     """A program, privilege or kernel feature is missing; nothing was started."""
     REFUSED = 4
-    """What was asked could harm what is there (a mounted or filled device, results of another study)."""
+    """The request could harm existing data.
+
+    Examples: a device that is mounted or holds data, results of another study.
+    """
     INVALID_TRIALS = 5
     """The study ran, and some trials failed or are invalid."""
     RUN_FAILED = 6
-    """The study could not go on (disk full, target gone)."""
+    """The study could not continue (disk full, target gone)."""
     INTERRUPTED = 130
-    """Stopped by the user; `headrace resume` goes on."""
+    """Stopped by the user; `headrace resume` continues the run."""
 
 
 class HeadraceError(Exception):
-    """A condition with one message for the user, an optional way out, and an exit code."""
+    """An error with one message for the user, an optional remedy (`hint`) and an exit code."""
 
     exit_code: ExitCode = ExitCode.RUN_FAILED
 
@@ -43,9 +57,15 @@ class HeadraceError(Exception):
 
 
 class RefusedError(HeadraceError):
-    """Doing it could harm something that was there before (law 7)."""
+    """The operation could harm something that existed before (law 7)."""
 
     exit_code = ExitCode.REFUSED
+
+
+class UsageError(HeadraceError):
+    """The command line is wrong: an option, or a path that it names. Nothing was started."""
+
+    exit_code = ExitCode.BAD_INPUT
 
 
 class MissingError(HeadraceError):
@@ -55,7 +75,7 @@ class MissingError(HeadraceError):
 
 
 class UnsupportedLevelError(HeadraceError):
-    """A level cannot be had on this machine; the trial is recorded as unsupported with this reason."""
+    """This machine cannot provide a level; the trial is recorded as unsupported."""
 
 
 class InterruptedRunError(HeadraceError):
@@ -64,39 +84,41 @@ class InterruptedRunError(HeadraceError):
     exit_code = ExitCode.INTERRUPTED
 
 
+class CannotRecordError(HeadraceError):
+    """Records cannot be written; the run cannot go on."""
+
+
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with a file that the user wrote."""
+    """One problem of a file that the user wrote."""
 
     file: Path
     line: int
-    """1-based; 0 when the fault lies in no line (something is missing)."""
+    """1-based; 0 when the problem has no line (something is missing)."""
     field: str
-    """Dotted path of the field, such as `workload.higgs.data.codec`."""
+    """Dotted path of the field, such as `workload.higgs.data.codec`; empty for the whole file."""
     given: str
-    """What stands there, as text; empty when nothing does."""
+    """The value in the file as text; empty when there is none."""
     problem: str
-    """What is wrong with it, one clause."""
+    """What is wrong, in one clause."""
     allowed: str = ""
-    """What may stand there instead."""
+    """Allowed values."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else f"{self.file}"
+        field = f" {self.field}:" if self.field else ""
         given = f" (given: {self.given})" if self.given else ""
         allowed = f"; allowed: {self.allowed}" if self.allowed else ""
-        return f"{place}: {self.field}: {self.problem}{given}{allowed}"
+        return f"{place}:{field} {self.problem}{given}{allowed}"
 
 
 class StudyError(HeadraceError):
-    """A file that the user wrote is wrong. Carries every fault at once."""
+    """A file that the user wrote is wrong. Carries every problem; the message has one line each."""
 
     exit_code = ExitCode.BAD_INPUT
 
     def __init__(self, faults: list[Fault]) -> None:
-        count = len(faults)
-        super().__init__(
-            f"{count} fault{'s' if count != 1 else ''} in {faults[0].file if faults else 'the study'}"
-        )
+        super().__init__("\n".join(str(fault) for fault in faults) or "the study is wrong")
         self.faults = faults
 
 
@@ -105,14 +127,14 @@ class Problem:
     """Something that this machine lacks for a study, found before anything starts."""
 
     what: str
-    """What was looked for and not found."""
+    """The missing thing."""
     needed_by: str
     """The target, workload, probe or factor that needs it."""
     remedy: str
     """What to install or do."""
     fatal: bool = True
-    """False when the study can go on without it (`without` says what is lost)."""
+    """False when the study can run without it (`without` says what is lost)."""
     without: str = ""
     """What still works, or is lost, without it."""
     level: tuple[str, str] | None = field(default=None)
-    """(factor, level) when only that level cannot be had."""
+    """(factor, level) when only that level is unavailable."""

@@ -1,31 +1,35 @@
-"""Headrace as a Python library: the same steps that the command line takes, with types.
+"""The Python library: the steps of the command line as typed functions.
 
 study = headrace.load_study("study.toml")
-study.plan()                      # the trials in order
-results = study.run("results/disk")
-headrace.records(results)         # a DuckDB relation, a row a job
+study.plan()                               # the trials in order
+results = study.run("results/disk")        # or study.simulate(…): the same in virtual time
+findings, files = headrace.report(results)
+headrace.records(results)                  # a DuckDB relation, one row per job
 """
 
 from __future__ import annotations
 
 import datetime
-import signal
+import itertools
+import re
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import headrace.engine
 import headrace.study.load
-from headrace.engine import Engine, Observer, Run
-from headrace.errors import HeadraceError, MissingError, Problem, RefusedError
+from headrace.engine import Engine, Observer, Run, default_cache
+from headrace.engine.timing import TimedObserver
+from headrace.errors import HeadraceError, MissingError, Problem, RefusedError, UsageError
 from headrace.plan.order import make_plan
 from headrace.plan.table import plan_from_table, plan_to_table
 from headrace.plan.trial import Plan, Trial
+from headrace.records.place import check_place
 from headrace.records.store import ResultsHeader, ResultStore, read_header
 from headrace.study.model import Study
+from headrace.system.claims import Place, claimed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,45 +39,57 @@ if TYPE_CHECKING:
 
 
 class Silent:
-    """An observer that shows nothing."""
+    """An observer that displays nothing."""
 
     def started(self, trials_total: int, trials_done: int) -> None:
-        """Shows nothing."""
+        """Do nothing."""
 
     def phase(self, text: str) -> None:
-        """Shows nothing."""
+        """Do nothing."""
 
     def trial_started(self, trial: Trial, jobs: int) -> None:
-        """Shows nothing."""
+        """Do nothing."""
 
     def jobs(self, done: int, running: int, events_per_s: float) -> None:
-        """Shows nothing."""
+        """Do nothing."""
+
+    def load(self, foreign_cpus: float, cpus: int) -> None:
+        """Do nothing."""
 
     def simulated(self, virtual_s: float) -> None:
-        """Shows nothing."""
+        """Do nothing."""
 
     def trial_finished(self, trial: Trial, status: str, reasons: list[str], summary: str) -> None:
-        """Shows nothing."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class LoadedStudy:
-    """A study that can be planned, checked and run."""
+    """A validated study that can be planned, checked and run."""
 
     study: Study
     text: str
-    """The study file as it was read; kept with the results."""
+    """The text of the study file; a copy is kept with the results."""
     base: Path
-    """What relative paths in it are relative to."""
+    """Directory that relative paths in the study refer to."""
     forced_devices: frozenset[str] = field(default_factory=frozenset[str])
 
     def plan(self) -> Plan:
-        """The complete, ordered, seeded list of trials. Raises StudyError when the excludes leave nothing."""
+        """Return the complete, ordered, seeded list of trials.
+
+        Raises StudyError when `[[exclude]]` leaves no cells.
+        """
         return make_plan(self.study)
 
-    def check(self, engine: str = "measure") -> list[Problem]:
-        """What this machine lacks for the study; changes nothing."""
-        return _engine(engine).check(self.study, self.plan(), self.forced_devices)
+    def check(
+        self,
+        engine: str = "measure",
+        *,
+        results: Path | None = None,
+        cache_dir: Path | None = None,
+    ) -> list[Problem]:
+        """Return what this machine lacks for the study, disk space included. Changes nothing."""
+        return problems_of(self, self.plan(), engine, results, cache_dir)
 
     def run(
         self,
@@ -84,14 +100,32 @@ class LoadedStudy:
         cache_dir: Path | None = None,
         stop: threading.Event | None = None,
     ) -> Path:
-        """Runs every trial and returns the results folder (a new one under `results/` when None).
+        """Run every trial and return the results folder (a new one under `results/` when None).
 
-        Raises MissingError before anything starts when the machine lacks something, RefusedError when the folder holds something
-        else, InterruptedRunError when stopped.
+        Raises before anything starts: UsageError when no records can be written to the folder;
+        RefusedError when the folder holds something else, or another run uses it or a target;
+        MissingError when the machine lacks something, disk space included. Raises
+        InterruptedRunError when stopped.
         """
-        plan = self.plan()
-        refuse_problems(_engine(engine).check(self.study, plan, self.forced_devices))
         root = Path(results) if results is not None else default_results(self.study.file)
+        check_place(root, "--results")
+        if cache_dir is not None:
+            check_place(cache_dir, "--cache-dir")
+        plan = self.plan()
+        with claimed(_places(self.study, plan, engine, root)):
+            self._run(plan, root, engine, observer, cache_dir, stop)
+        return root
+
+    def _run(
+        self,
+        plan: Plan,
+        root: Path,
+        engine: str,
+        observer: Observer | None,
+        cache_dir: Path | None,
+        stop: threading.Event | None,
+    ) -> None:
+        refuse_problems(problems_of(self, plan, engine, root, cache_dir))
         header = ResultsHeader(
             study_hash=self.study.hash,
             title=self.study.title,
@@ -102,30 +136,80 @@ class LoadedStudy:
         )
         store = ResultStore.create(root, self.text, header, plan_to_table(plan), environment())
         _drive(self, plan, store, observer, cache_dir, stop)
-        return root
+
+    def simulate(
+        self,
+        results: str | Path | None = None,
+        *,
+        observer: Observer | None = None,
+        stop: threading.Event | None = None,
+    ) -> Path:
+        """Run the study in virtual time: `run` with the engine `simulate`."""
+        return self.run(results, engine="simulate", observer=observer, stop=stop)
+
+
+def run(study: str | Path | LoadedStudy, results: str | Path | None = None) -> Path:
+    """Run a study on real storage and return its results folder (a new one when None).
+
+    `study` is a study file or a loaded study. Raises what `LoadedStudy.run` raises, and StudyError
+    for an invalid file.
+    """
+    return _loaded(study).run(results)
+
+
+def simulate(study: str | Path | LoadedStudy, results: str | Path | None = None) -> Path:
+    """Run a study in virtual time and return its results folder (a new one when None).
+
+    `study` is a study file or a loaded study. Raises what `LoadedStudy.run` raises, and StudyError
+    for an invalid file.
+    """
+    return _loaded(study).simulate(results)
+
+
+def _loaded(study: str | Path | LoadedStudy) -> LoadedStudy:
+    return study if isinstance(study, LoadedStudy) else load_study(study)
 
 
 def load_study(file: str | Path, *, forced_devices: Sequence[str] = ()) -> LoadedStudy:
-    """Reads and checks a study file. Raises StudyError with every fault at once."""
+    """Read and check a study file. Raises StudyError with every problem at once."""
     path = Path(file)
     base = path.resolve().parent
     study = headrace.study.load.load_study(path, base=base)
-    return LoadedStudy(study, path.read_text(), base, frozenset(forced_devices))
+    return LoadedStudy(study, path.read_text(), base, _media(forced_devices))
+
+
+def _media(forced_devices: Sequence[str]) -> frozenset[str]:
+    """Return the names as a set.
+
+    Raises UsageError for a name that is neither a block device nor an image file.
+    """
+    for name in forced_devices:
+        medium = Path(name)
+        if not (medium.is_block_device() or medium.is_file()):
+            raise UsageError(
+                f"{name}: neither a block device nor an image file", hint="lsblk lists devices"
+            )
+    return frozenset(forced_devices)
 
 
 def resume(
     results: str | Path,
     *,
+    retry_invalid: bool = False,
     forced_devices: Sequence[str] = (),
     observer: Observer | None = None,
     cache_dir: Path | None = None,
     stop: threading.Event | None = None,
 ) -> Path:
-    """Goes on with a results folder: runs the trials of its plan that have no record yet.
+    """Run the trials of a results folder's plan that have no record yet; return the folder.
 
-    Raises RefusedError when the folder is none, was written by another version, or its study has been changed.
+    With `retry_invalid`, trials with an invalid record run again too, and the old records move to
+    `retried/`. Raises UsageError when the folder holds no results, RefusedError when it was written
+    by another version or its study has changed.
     """
     root = Path(results)
+    if cache_dir is not None:
+        check_place(cache_dir, "--cache-dir")
     header = read_header(root)
     text = (root / "study.toml").read_text()
     base = Path(header.base)
@@ -136,10 +220,30 @@ def resume(
             hint="put the study back as it was, or run the changed study into a new folder",
         )
     plan = plan_from_table(_read_plan(root), header.study_hash, study.plan_options.seed)
-    loaded = LoadedStudy(study, text, base, frozenset(forced_devices))
-    refuse_problems(_engine(header.engine).check(study, plan, loaded.forced_devices))
-    _drive(loaded, plan, ResultStore.open(root), observer, cache_dir, stop)
+    loaded = LoadedStudy(study, text, base, _media(forced_devices))
+    with claimed(_places(study, plan, header.engine, root)):
+        refuse_problems(problems_of(loaded, plan, header.engine, root, cache_dir))
+        store = ResultStore.open(root)
+        if retry_invalid:
+            _set_invalid_aside(store)
+        _drive(loaded, plan, store, observer, cache_dir, stop)
     return root
+
+
+def _places(study: Study, plan: Plan, engine: str, root: Path) -> list[Place]:
+    """Return the resources of a run that no other run may use at the same time."""
+    return [Place(root, "the results folder"), *_engine(engine).claims(study, plan)]
+
+
+def _set_invalid_aside(store: ResultStore) -> None:
+    from headrace.analysis.read import read
+
+    try:
+        for trial in read(store.root).invalid:
+            store.set_aside(trial)
+    except BaseException:
+        store.close()
+        raise
 
 
 def _read_plan(root: Path) -> Any:
@@ -164,14 +268,36 @@ def _drive(
         run.cache_dir = cache_dir
     if stop is not None:
         run.stop = stop
+    timed: TimedObserver | None = None
+    if store.header.engine == "measure":
+        from headrace.plan.estimate import expect
+
+        done = {trial.index for trial in plan.trials if store.has(trial.id)}
+        timed = TimedObserver(run.observer, expect(loaded.study, plan), run.cache_dir, done)
+        run.observer = timed
     try:
         _engine(store.header.engine).run(run)
     finally:
         store.close()
+        if timed is not None:
+            timed.keep()
+
+
+def problems_of(
+    loaded: LoadedStudy,
+    plan: Plan,
+    engine: str,
+    results: Path | None,
+    cache_dir: Path | None,
+) -> list[Problem]:
+    """Return what this machine lacks for a plan, disk space included. Changes nothing."""
+    made = _engine(engine)
+    problems = made.check(loaded.study, plan, loaded.forced_devices)
+    return problems + made.check_space(loaded.study, plan, cache_dir or default_cache(), results)
 
 
 def refuse_problems(problems: Sequence[Problem]) -> None:
-    """Raises MissingError naming everything that is missing, when anything is."""
+    """Raise MissingError that lists every fatal problem, if there is one."""
     fatal = [problem for problem in problems if problem.fatal]
     if fatal:
         lines = [f"{problem.what} (for {problem.needed_by}): {problem.remedy}" for problem in fatal]
@@ -182,29 +308,36 @@ def refuse_problems(problems: Sequence[Problem]) -> None:
 
 
 def records(results: str | Path) -> Any:
-    """Every job of a results folder with its trial's levels, as a DuckDB relation (`.df()` gives a data frame)."""
-    from headrace.records.read import read
+    """Return every job of a results folder with the levels of its trial, as a DuckDB relation.
+
+    `.df()` converts the relation to a data frame.
+    """
+    from headrace.analysis.read import read
 
     return read(Path(results)).relation()
 
 
 def version() -> str:
-    """Version of this Headrace."""
+    """Return the version of Headrace."""
     from importlib.metadata import version as installed
 
     return installed("headrace")
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the versions, as kept with results."""
+    """Return the description of the machine and the versions that is stored with results."""
     from headrace.system.facts import facts
 
     return {**facts(), "headrace_version": version()}
 
 
 def default_results(study_file: Path) -> Path:
-    """A new folder under `results/`, named for the study and the time."""
-    return Path("results") / f"{study_file.stem}-{_now():%Y%m%d-%H%M%S}"
+    """Return the path of a new folder under `results/`, named after the study and the time."""
+    stem = re.sub(r"[^\w.+=,@-]+", "-", study_file.stem)
+    wanted = Path("results") / f"{stem}-{_now():%Y%m%d-%H%M%S}"
+    # Two runs of one study may start within the same second.
+    further = (wanted.with_name(f"{wanted.name}-{number}") for number in itertools.count(2))
+    return next(place for place in itertools.chain([wanted], further) if not place.exists())
 
 
 def _now() -> datetime.datetime:
@@ -218,43 +351,36 @@ def _engine(kind: str) -> Engine:
     return kinds[kind]()
 
 
-@contextmanager
-def stopping_on_signals(stop: threading.Event) -> Generator[None]:
-    """While in it, Ctrl-C and SIGTERM set `stop` instead of killing: the run puts everything back first."""
-
-    def handle(*_: object) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def report(
     results: str | Path,
     formats: Sequence[str] = ("html",),
     console: Console | None = None,
     *,
     series: Sequence[str] = (),
+    output: str | Path | None = None,
 ) -> tuple[Findings, list[Path]]:
-    """Findings of a results folder, and the report files written beside its records; printed too when a console is given.
+    """Return the findings of a results folder and the report files.
 
-    `series` are trials whose device series the page shows beside those that it picks itself. Needs no engine and no root. Raises RefusedError when the folder is none.
+    Prints the report first if a console is given. The files are written next to the records, or
+    into the folder `output` (created if needed), so that results may be read-only. `series` lists
+    trials whose device series the HTML page shows in addition to those that it selects itself.
+    Needs neither an engine nor root. Raises UsageError when the folder holds no results,
+    RefusedError for an unknown version, HeadraceError when a file cannot be written.
     """
     from headrace.analysis.find import find
-    from headrace.records.read import read
+    from headrace.analysis.read import read
     from headrace.report.terminal import print_report
-    from headrace.report.write import write_report
+    from headrace.report.write import check_request, write_report
 
     root = Path(results)
+    if output is not None:
+        check_place(Path(output), "--output")
+    check_request(root, formats, series)
     findings = find(read(root))
-    files = write_report(root, findings, formats, series)
     if console is not None:
         print_report(findings, console)
-    return findings, files
+    folder = None if output is None else Path(output)
+    return findings, write_report(root, findings, formats, series, folder)
 
 
 def compare(
@@ -265,9 +391,9 @@ def compare(
     html: Path | None = None,
     force: bool = False,
 ) -> Comparison:
-    """Two result sets set side by side, cell by cell. Raises RefusedError when they cannot be compared."""
+    """Compare two result sets cell by cell. Raises RefusedError when they are not comparable."""
     from headrace.analysis.compare import compare as compare_records
-    from headrace.records.read import read
+    from headrace.analysis.read import read
     from headrace.report.comparison import print_comparison, write_comparison
 
     comparison = compare_records(read(Path(a)), read(Path(b)), force=force)
@@ -279,9 +405,12 @@ def compare(
 
 
 def model_errors(a: str | Path, b: str | Path, console: Console | None = None) -> ModelErrors:
-    """How far a simulation is from what was measured of the same study. Raises RefusedError when they are not such a pair."""
+    """Compare a simulation with the measurement of the same study.
+
+    Raises RefusedError when the two are not such a pair.
+    """
     from headrace.analysis.model_error import model_errors as compare_times
-    from headrace.records.read import read
+    from headrace.analysis.read import read
     from headrace.report.model_error import print_model_errors
 
     found = compare_times(read(Path(a)), read(Path(b)))

@@ -1,6 +1,7 @@
-"""Ground: colours, markers and dashes that everyone can tell apart; of reports, pictures of traces and of profiles.
+"""Base layer: distinguishable colours, markers and dashes for reports and plots.
 
-Colours: Okabe and Ito, "Color Universal Design", 2008 (yellow only as a fill: it is too light for lines on white).
+Plots of traces and of profiles use them too. Colours: Okabe and Ito, "Color Universal Design", 2008
+(yellow only as a fill: it is too light for lines on white).
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, YELLOW, BLACK, GREY = (
     "#7A7A7A",
 )
 CURVE_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
-CURVE_MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star", "plus")
+CURVE_MARKERS = (
+    "circle",
+    "square",
+    "triangle",
+    "diamond",
+    "inverted_triangle",
+    "hex",
+    "star",
+    "plus",
+)
 CURVE_SIGNS = ("●", "■", "▲", "◆", "▼", "⬢", "★", "✚")
 CURVE_DASHES = ("solid", "dashed", "solid", "dashdot", "dotted", "solid", "dotdash", "dashed")
 LEDGER_COLOURS = {

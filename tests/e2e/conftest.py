@@ -39,6 +39,7 @@ slots = [1, 2]
 repeats = { min = 3 }
 [run]
 shortest = 0
+foreign_load = "warning"  # a shared machine is never quiet
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -69,7 +70,8 @@ def test_a_program_that_is_not_there_is_said(house: House) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "reason"), [(static_program, "it is static"), (set_uid_program, "it is set-uid or set-gid")]
+    ("make", "reason"),
+    [(static_program, "it is static"), (set_uid_program, "it is set-uid or set-gid")],
 )
 def test_a_program_that_cannot_be_seen_into_is_refused_with_the_reason_and_another_way(
     house: House, make: object, reason: str
@@ -77,7 +79,9 @@ def test_a_program_that_cannot_be_seen_into_is_refused_with_the_reason_and_anoth
     program = make(house)  # type: ignore[operator]
     ended = house.run("record", "--out", "x.toml", "--", program, "x")
     assert ended.returncode == BAD_INPUT
-    assert f"{program} cannot be recorded: {reason}" in said(ended) and "strace -f -ttt" in said(ended)
+    assert f"{program} cannot be recorded: {reason}" in said(ended) and "strace -f -ttt" in said(
+        ended
+    )
     assert not (house.place / "x.toml").exists()
 
 
@@ -85,7 +89,7 @@ def test_a_program_that_is_killed_leaves_a_profile_up_to_there(house: House, dat
     code = READS + "os.kill(os.getpid(), 9)\n"
     ended = house.run("record", "--out", "job.toml", "--", sys.executable, "-c", code, data)
     assert ended.returncode == 128 + 9
-    assert "was killed: the profile is whole up to there" in said(ended)
+    assert "was killed or ended unseen: the profile is whole up to there" in said(ended)
     shown = json.loads(house.run("profile", "show", "job.toml", "--json").stdout)
     used = next(file for file in shown["files"] if file["path"] == str(data))
     assert (used["reads"], used["bytes_read"]) == (200, 20_000)
@@ -116,7 +120,9 @@ shortest = 0
 """
 
 
-def test_files_that_are_gone_at_replay_are_named_before_anything_runs(house: House, data: Path) -> None:
+def test_files_that_are_gone_at_replay_are_named_before_anything_runs(
+    house: House, data: Path
+) -> None:
     recorded(house, data)
     study = house.study(REPLAY)
     data.unlink()
@@ -136,7 +142,7 @@ def test_steps_that_are_gone_are_said(house: House, data: Path) -> None:
 
 def test_a_profile_of_a_newer_version_is_refused(house: House, data: Path) -> None:
     table = recorded(house, data)
-    table.write_text(table.read_text().replace("\nversion = 1\n", "\nversion = 99\n"))
+    table.write_text(re.sub(r"\nversion = \d+\n", "\nversion = 99\n", table.read_text()))
     for arguments in (
         ("profile", "show", table),
         ("profile", "simulate", table),
@@ -157,7 +163,11 @@ def test_a_trace_of_another_device_is_refused_and_says_of_which_it_is(house: Hou
         "trace": 1, "devices": ["loop0"], "files": ["loop0.blktrace.0", "loop0.blktrace.1"], "begin_monotonic_ns": 0, "lost": 0,
     }  # fmt: skip
     (place / "trace.json").write_text(json.dumps(values))
-    for command in (("show", place), ("convert", place, "x.csv"), ("plot", place, "--out", "x.png")):
+    for command in (
+        ("show", place),
+        ("convert", place, "x.csv"),
+        ("plot", place, "--out", "x.png"),
+    ):
         ended = house.run("trace", *command, "--device", "sdb")
         assert ended.returncode == BAD_INPUT
         assert "this trace is of another device (given: sdb); allowed: loop0" in said(ended)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from headrace.catalog import entry, names
 
 
 def headrace(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -27,7 +30,10 @@ def test_list_and_show_say_where_values_come_from() -> None:
     rows = json.loads(headrace("drive", "list", "--json").stdout)
     names = {row["name"] for row in rows}
     assert {"wd-wd3200bekt", "corsair-f40", "seagate-st3750640ns"} <= names
-    assert all(row["kind"] in ("hdd", "ssd") and row["capacity_bytes"] > 0 and row["sources"] for row in rows)
+    assert all(
+        row["kind"] in ("hdd", "ssd") and row["capacity_bytes"] > 0 and row["sources"]
+        for row in rows
+    )
     shown = json.loads(headrace("drive", "show", "wd-wd3200bekt", "--json").stdout)
     assert shown["rpm"] == 7200
 
@@ -68,9 +74,52 @@ def test_a_mistake_is_one_message(words: tuple[str, ...]) -> None:
     assert headrace(*words, code=2).stderr.strip()
 
 
+def read_latency_us(drive: str, *words: str) -> float:
+    said = headrace(
+        "drive", "run", drive, "--rw", "randread", "--runtime", "1", "--json", *words
+    ).stdout
+    return json.loads(said)["read"]["latency_ns_mean"] / 1e3
+
+
+def slow_flash(drive: str, times: float, tmp_path: Path) -> tuple[Path, float]:
+    """The catalog's SSD with flash that is read that many times as slowly, and the time of a read."""
+    text = entry("drives", drive).file.read_text()
+    match = re.search(r"read_us = ([0-9.]+)", text)
+    assert match is not None
+    path = tmp_path / f"{drive}.toml"
+    path.write_text(text.replace(match.group(), f"read_us = {float(match.group(1)) * times}"))
+    return path, float(match.group(1)) * times
+
+
+@pytest.mark.parametrize(
+    "drive", [name for name in names("drives") if entry("drives", name).table["kind"] == "ssd"]
+)
+def test_what_is_read_of_an_ssd_is_read_from_its_flash(drive: str, tmp_path: Path) -> None:
+    _, read_us = slow_flash(drive, 1, tmp_path)
+    assert read_latency_us(drive) >= read_us
+    slow, slow_us = slow_flash(drive, 100, tmp_path)
+    assert read_latency_us(str(slow)) >= slow_us
+
+
+def test_an_empty_ssd_answers_without_its_flash(tmp_path: Path) -> None:
+    slow, slow_us = slow_flash("samsung-870-evo-1tb", 100, tmp_path)
+    assert read_latency_us(str(slow), "--empty") < slow_us / 10
+    # A trace that reads says that there was something.
+    trace = tmp_path / "trace.csv"
+    trace.write_text(
+        "time_ns,op,sector,sectors\n0,read,8000,8\n100000000,discard,0,2000000\n200000000,read,8000,8\n"
+    )
+    out = tmp_path / "out.csv"
+    headrace("drive", "replay", str(slow), str(trace), "--out", str(out))
+    first, _, third = (int(line.split(",")[4]) / 1e3 for line in out.read_text().splitlines()[1:])
+    assert first >= slow_us > 10 * third
+
+
 def test_replay_gives_every_request_its_time(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
-    lines = [f"{index * 20_000_000},read,{(index * 7919 * 8) % 600_000_000},8" for index in range(200)]
+    lines = [
+        f"{index * 20_000_000},read,{(index * 7919 * 8) % 600_000_000},8" for index in range(200)
+    ]
     trace.write_text("time_ns,op,sector,sectors\n" + "\n".join(lines) + "\n")
     out = tmp_path / "out.csv"
     summary = json.loads(
@@ -91,5 +140,7 @@ def test_replay_gives_every_request_its_time(tmp_path: Path) -> None:
 def test_a_request_past_the_end_is_told_by_its_line(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("time_ns,op,sector,sectors\n0,read,8,8\n10,read,900000000000,8\n")
-    done = headrace("drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(tmp_path / "o.csv"), code=2)
+    done = headrace(
+        "drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(tmp_path / "o.csv"), code=2
+    )
     assert "trace.csv:3" in done.stderr.replace("\n", "")

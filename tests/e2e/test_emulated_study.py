@@ -7,7 +7,7 @@ import os
 import pytest
 
 from headrace.errors import ExitCode
-from house import House
+from house import House, documented_fields
 
 STUDY = """
 headrace = 1
@@ -62,6 +62,11 @@ def test_faults_measured_on_an_emulated_drive(house: House) -> None:
     for trial in trials.values():
         (emulator,) = trial["emulators"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
         assert emulator["reads"] > 0 and emulator["lateness_ns"]["timed"] > 0
+        assert set(trial) == documented_fields()
+        # A disk of 3.5 inches idles at 9 W and works at 13 W; it was there for longer before the jobs than for them.
+        watts = trial["energy"]["drives_j"] / trial["last_done_s"]
+        assert 8 < watts < 20 and trial["energy"]["total_j"] is None, trial["energy"]
+        assert trial["energy"]["drives_j"] < emulator["energy_j"]
     assert "What faults did" in ended.stdout and "1 of 1" in ended.stdout, ended.stdout
     assert 'id="faults"' in (house.place / "measured" / "report.html").read_text()
 
@@ -75,5 +80,7 @@ def test_the_same_faults_in_virtual_time(house: House) -> None:
         (fault,) = trials[name]["faults"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
         assert fault["fired"] > 0 and fault["struck_s"] == 0.5, fault
     assert trials["drop-off"]["status"] == "failed" and trials["slow-drive"]["status"] == "done"
-    table = [line for line in ended.stdout.splitlines() if "slow-drive" in line and "disk s" in line]
+    table = [
+        line for line in ended.stdout.splitlines() if "slow-drive" in line and "disk s" in line
+    ]
     assert table and "0 of 1" in table[0], ended.stdout

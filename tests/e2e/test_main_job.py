@@ -6,13 +6,14 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from house import ROOT, House
+from house import ROOT, House, documented_fields
 
 DONE = (0, 5)  # 5: some trials were invalid, which other work on a shared machine can make them
 
@@ -27,23 +28,71 @@ def test_quickstart_ends_in_a_table_and_a_page(house: House) -> None:
     trials = house.trials("quick")
     assert len(trials) == 18
     assert all(trial["status"] == "done" for trial in trials)
-    # A shared machine may do other I/O on the same disk meanwhile, which Headrace has to notice; nothing else may be wrong.
+    assert all(set(trial) == documented_fields() for trial in trials)
+    # A shared machine may do other work meanwhile, which Headrace has to notice; nothing else may be wrong.
     reasons = [reason for trial in trials for reason in trial["validity"]["reasons"]]
-    assert {reason["code"] for reason in reasons} <= {"competing-io"}, reasons
+    assert {reason["code"] for reason in reasons} <= {"competing-io", "foreign-load"}, reasons
     table = duckdb.sql(f"SELECT * FROM '{house.place}/quick/trials/*/jobs.parquet'").df()
     assert (table["events"] == 60_000).all()
-    whole = table[["on_cpu_s", "wait_cpu_s", "wait_block_s", "wait_network_s", "other_s"]].sum(axis=1)
+    whole = table[["on_cpu_s", "wait_cpu_s", "wait_block_s", "wait_network_s", "other_s"]].sum(
+        axis=1
+    )
     assert (abs(whole - table["wall_s"]) < 1e-6).all(), "the ledger adds up"
     search = next(
-        trial for trial in trials if trial["workload"]["name"] == "analysis" and trial["levels"]["slots"] == 4
+        trial
+        for trial in trials
+        if trial["workload"]["name"] == "analysis" and trial["levels"]["slots"] == 4
     )
     assert search["results"], "the search has a result"
+
+
+def test_what_a_job_does_to_its_input_reaches_neither_the_cache_nor_the_next_trial(
+    house: House,
+) -> None:
+    """A program that writes into its input file: the next trial has the right events again."""
+    program = house.place / "spoil.py"
+    program.write_text(
+        "import sys, uproot\n"
+        "print(uproot.open(sys.argv[1])['Events'].num_entries, 'events')\n"
+        "file = open(sys.argv[1], 'r+b'); file.seek(200); file.write(bytes(5000)); file.close()\n"
+    )
+    study = house.study(f"""
+headrace = 1
+[target.here]
+kind = "path"
+path = "storage"
+create = true
+[workload.spoil]
+kind = "command"
+command = ["{sys.executable}", "{program}", "{{file}}"]
+events_pattern = '(\\d+) events'
+data = {{ events = 300, files = 1 }}
+[run]
+shortest = 0
+[plan]
+repeats = {{ min = 3 }}
+""")
+    for results in ("first", "second"):
+        assert house.measure(study, results).returncode in DONE
+        rows = duckdb.sql(
+            f"SELECT exit, events FROM '{house.place}/{results}/trials/*/jobs.parquet'"
+        )
+        assert rows.fetchall() == [("ok", 300)] * 3
 
 
 def test_every_format_of_the_report_is_written_again(house: House, tiny: str) -> None:
     assert house.measure(house.study(tiny)).returncode in DONE
     ended = house.run(
-        "report", "results", "--format", "csv", "--format", "latex", "--format", "parquet", "--format", "html"
+        "report",
+        "results",
+        "--format",
+        "csv",
+        "--format",
+        "latex",
+        "--format",
+        "parquet",
+        "--format",
+        "html",
     )
     assert ended.returncode in DONE, ended.stderr
     for name in ("report.html", "report.csv", "report.parquet", "report.tex"):
@@ -69,6 +118,28 @@ def test_ctrl_c_stops_cleanly_and_resume_completes(house: House, tiny: str) -> N
     after = {trial["id"]: trial["started_utc"] for trial in house.trials()}
     assert len(after) == 16
     assert {trial: after[trial] for trial in before} == before, "nothing was run twice"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_while_a_data_set_is_made_is_one_message_and_leaves_nothing(
+    number: signal.Signals, house: House, tiny: str
+) -> None:
+    """Ctrl-C reaches every process of the terminal, those that write the data set too."""
+    study = house.study(tiny.replace("events = 8_000", "events = 4_000_000"))
+    process = house.start(
+        "run", study, "--results", "results", "--cache-dir", "cache", new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(house.place.glob("cache/datasets/.*-*/events-*")):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number, out + err
+    assert "headrace resume" in err and "Traceback" not in out + err
+    assert len([line for line in err.splitlines() if line.strip()]) <= 2, err
+    assert list((house.place / "cache" / "datasets").iterdir()) == []
+    assert not list(house.place.glob("storage/.headrace/datasets/*/*"))
 
 
 def test_killed_at_random_moments_nothing_is_lost(house: House, tiny: str) -> None:
@@ -114,17 +185,30 @@ def test_a_full_disk_under_the_records_stops_with_one_message(house: House, tiny
     """Needs root, for a small filesystem of its own."""
     small = house.place / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "headrace-test", small], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "headrace-test", small], check=True)
+    process = None
     try:
-        ended = house.measure(house.study(tiny), "small/results")
-        assert ended.returncode == 6, ended.stderr
-        assert "no space left" in ended.stderr and "resume" in ended.stderr
+        study = house.study(tiny.replace("min = 3", "min = 8"))
+        process = house.start(
+            "run", study, "--results", "small/results", "--cache-dir", house.cache
+        )
+        _wait_for_trials(house, 2, results="small/results")
+        filler = (small / "foreign").open("wb", buffering=0)
+        with filler, pytest.raises(OSError, match="No space left"):
+            while True:
+                filler.write(bytes(1 << 12))
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 6, err
+        assert "no space left" in err and "resume" in err
         for directory in (small / "results" / "trials").iterdir():
             assert (directory / "trial.json").exists() and (directory / "jobs.parquet").exists()
-        subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
+        (small / "foreign").unlink()
         assert house.run("resume", "small/results", "--cache-dir", house.cache).returncode in DONE
-        assert len(house.trials("small/results")) == 6
+        assert len(house.trials("small/results")) == 16
     finally:
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.communicate()
         subprocess.run(["umount", small], check=True)
 
 
@@ -174,13 +258,16 @@ def test_bad_jobs_are_recorded_and_the_study_goes_on(house: House) -> None:
     assert "3" in trials["fails"]["cause"] and trials["fails"]["status"] == "failed"
     assert "did not end within 3 s" in trials["hangs"]["cause"]
     assert "memory" in trials["eats"]["cause"]
-    assert trials["works"]["status"] == "done" and trials["works"]["validity"]["valid"]
+    assert trials["works"]["status"] == "done"
+    assert {each["code"] for each in trials["works"]["validity"]["reasons"]} <= {"foreign-load"}
     assert not _processes_in(house.place)
 
 
-def _wait_for_trials(house: House, count: int, patience_s: float = 120) -> None:
+def _wait_for_trials(
+    house: House, count: int, patience_s: float = 120, results: str = "results"
+) -> None:
     deadline = time.monotonic() + patience_s
-    while not (house.place / "results" / "trials").exists() or len(house.trials()) < count:
+    while not (house.place / results / "trials").exists() or len(house.trials(results)) < count:
         assert time.monotonic() < deadline, "no trials are recorded"
         time.sleep(0.05)
 
@@ -216,3 +303,51 @@ def test_init_writes_a_study_that_is_good(house: House) -> None:
     assert planned.returncode == 0 and "trials" in planned.stdout
     assert house.run("doctor", "first.toml").returncode == 0
     assert house.run("init", ".", "-o", "first.toml").returncode == 4, "nothing is overwritten"
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        ("jobs = 5", ["1", "2", "3", "1", "2"]),
+        ('jobs = 5\nslots = 2\nload = "sustained"', ["1", "2", "3", "1", "2"]),
+        ("jobs = 2\nslots = 4", ["1", "2"]),
+        ("slots = 4", ["1", "2", "3", "1"]),
+    ],
+)
+def test_as_many_jobs_run_as_were_asked_for(house: House, run: str, expected: list[str]) -> None:
+    """Whatever the number of slots and of the user's files, which are dealt out in turn."""
+    (house.place / "storage").mkdir()
+    for number in (1, 2, 3):
+        (house.place / "storage" / f"{number}.root").write_text("data")
+    study = house.study(f"""
+headrace = 1
+[target.here]
+kind = "path"
+path = "storage"
+[workload.own]
+kind = "command"
+command = ["cat", "{{file}}"]
+files = "*.root"
+[plan]
+repeats = {{ min = 1 }}
+[run]
+shortest = 0
+{run}
+""")
+    assert house.measure(study).returncode in DONE
+    jobs = f"'{house.place}/results/trials/*/jobs.parquet'"
+    rows = duckdb.sql(f"SELECT file FROM {jobs} WHERE exit = 'ok' ORDER BY job").fetchall()
+    assert [Path(file).stem for (file,) in rows] == expected
+
+
+def test_a_number_of_jobs_that_the_load_cannot_have_is_refused(house: House, tiny: str) -> None:
+    for run, factors, where in (
+        ('jobs = 5\nload = "batch"', "", ":16: run:"),
+        ('duration = "5 s"\nload = "batch"', "", ":16: run:"),
+        ('duration = "5 s"\nfeed = "packets"', "", ":16: run:"),
+        ("", 'jobs = [2, 4]\nload = ["batch", "sustained"]', "factors"),
+    ):
+        text = tiny.replace("shortest = 0", f"shortest = 0\n{run}")
+        ended = house.run("run", house.study(text.replace("[factors]", f"[factors]\n{factors}")))
+        assert ended.returncode == 2, ended.stderr
+        assert where in ended.stderr and 'load = "batch"' in ended.stderr, ended.stderr

@@ -28,6 +28,7 @@ data = { events = 20_000, files = 1 }
 workload = ["scan", "search"]
 [run]
 cache = "warm"
+foreign_load = "warning"
 shortest = 0
 [plan]
 repeats = { min = 2 }
@@ -53,7 +54,9 @@ def test_a_study_measured_and_simulated_is_laid_side_by_side(house: House) -> No
         assert cell["provenance"] == "measured" and cell["real_s"] > 0 and cell["simulated_s"] > 0
         assert cell["error"] == pytest.approx(cell["simulated_s"] / cell["real_s"] - 1)
     shown = house.run("compare", "simulated", "measured", "--model")
-    assert shown.returncode == 0 and "The simulated time is within" in " ".join(shown.stdout.split())
+    assert shown.returncode == 0 and "The simulated time is within" in " ".join(
+        shown.stdout.split()
+    )
     for arguments, words in (
         (("measured", "measured", "--model"), "not one measured and one simulated"),
         (("measured", "simulated", "--model", "--force"), "does not go with --model"),

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from house import House
+
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 
 JOB = """
@@ -22,6 +24,11 @@ for n in range(40):
 """
 
 
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path, tmp_path / "cache")
+
+
 def test_record_one_job_and_see_twenty_nodes_run_it(tmp_path: Path) -> None:
     data = tmp_path / "data.bin"
     data.write_bytes(os.urandom(4_000_000))
@@ -29,7 +36,12 @@ def test_record_one_job_and_see_twenty_nodes_run_it(tmp_path: Path) -> None:
 
     def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
         ended = subprocess.run(
-            [*HEADRACE, *arguments], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
+            [*HEADRACE, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            cwd=tmp_path,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended
@@ -38,15 +50,55 @@ def test_record_one_job_and_see_twenty_nodes_run_it(tmp_path: Path) -> None:
     headrace(
         "profile", "simulate", str(profile), "--nodes", "20", "--slots", "2", "--results", str(tmp_path / "results")
     )  # fmt: skip
-    trials = [json.loads(path.read_text()) for path in (tmp_path / "results" / "trials").glob("*/trial.json")]
+    trials = [
+        json.loads(path.read_text())
+        for path in (tmp_path / "results" / "trials").glob("*/trial.json")
+    ]
     assert len(trials) == 2, "one trial a drive"
     for trial in trials:
         assert trial["validity"]["valid"], trial["validity"]
-        assert trial["totals"]["bytes_asked"] == 20 * 2 * 40 * 50_000
+        assert trial["sums"]["bytes_asked"] == 20 * 2 * 40 * 50_000
     # A disk of 7200 rpm takes longer over scattered reads than an SSD.
     seconds = {trial["levels"]["drive"]: trial["last_done_s"] for trial in trials}
     assert seconds["seagate-exos-x24-24tb"] > seconds["samsung-870-evo-1tb"] > 0.2
     assert 'kind = "replay"' in (tmp_path / "job.study.toml").read_text()
+
+
+def test_the_study_that_simulate_writes_is_the_user_s(house: House) -> None:
+    house.study("0123456789" * 200, "data.txt")
+    house.run("record", "--out", "job.toml", "--", "head", "-c", "1000", "data.txt")
+    simulate = ("profile", "simulate", "job.toml", "--slots", "1")
+    first = house.run(*simulate, "--results", "r1")
+    study = house.place / "job.study.toml"
+    assert "study: job.study.toml (written)" in first.stderr
+    edited = study.read_text().replace("slots = [1]", "slots = [3]") + "# my own remark\n"
+    study.write_text(edited)
+    # Without options: the user's file is what runs.
+    again = house.run("profile", "simulate", "job.toml", "--results", "r2")
+    assert again.returncode == 0, again.stderr
+    assert "study: job.study.toml (it was there: used as it is)" in again.stderr
+    assert {trial["levels"]["slots"] for trial in house.trials("r2")} == {3}
+    # With options that ask for another study: that goes beside it, once.
+    for results, done in (("r3", "written"), ("r4", "it was there: used as it is")):
+        other = house.run(*simulate, "--results", results)
+        assert f"study: job-2.study.toml ({done})" in other.stderr
+        assert {trial["levels"]["slots"] for trial in house.trials(results)} == {1}
+    assert study.read_text() == edited
+
+
+def test_a_recording_overwrites_nothing_but_a_recording(house: House) -> None:
+    house.study("title = 'mine'\n", "head.toml")
+    house.study("0123456789" * 200, "data.txt")
+    command = ("--", "head", "-c", "10", "data.txt")
+    house.run("record", *command)
+    assert (house.place / "head.toml").read_text() == "title = 'mine'\n"
+    assert 'name = "head"' in (house.place / "head-2.toml").read_text()
+    refused = house.run("record", "--out", "head.toml", "--", "touch", "ran")
+    assert refused.returncode == 4, refused.stderr
+    assert "head.toml is there and is no recorded profile" in " ".join(refused.stderr.split())
+    assert not (house.place / "ran").exists()
+    again = house.run("record", "--out", "head-2.toml", "--", "head", "-c", "11", "data.txt")
+    assert again.returncode == 0 and "11" in (house.place / "head-2.toml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -63,8 +115,40 @@ def test_a_profile_of_another_ending_is_refused_before_anything_runs(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     ended = subprocess.run(
-        [*HEADRACE, *arguments], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+        [*HEADRACE, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
     )
     assert ended.returncode == 2
     assert "given: x.hrp); allowed: x.toml" in " ".join(ended.stderr.split())
     assert not list(tmp_path.iterdir())
+
+
+SIZES = """\
+100 1700000000.000001 openat(AT_FDCWD</data>, "new.db", O_RDWR|O_CREAT|O_TRUNC, 0600) = 3</data/new.db> <0.000010>
+100 1700000000.000101 ftruncate(3</data/new.db>, 65536) = 0 <0.000010>
+100 1700000000.000201 fallocate(3</data/new.db>, 0, 65536, 4096) = 0 <0.000010>
+100 1700000000.000301 pwrite64(3</data/new.db>, "x"..., 4096, 8192) = 4096 <0.000010>
+100 1700000000.000351 io_uring_setup(8, {flags=0}) = 4 <0.000010>
+100 1700000000.000401 close(3</data/new.db>) = 0 <0.000010>
+"""
+
+
+def test_what_an_export_and_a_simulation_leave_out_is_said(house: House) -> None:
+    (house.place / "a trace").write_text(SIZES)
+    made = house.run("profile", "import", "a trace", "--out", "job.toml")
+    assert made.returncode == 0, made.stderr
+    assert "io_uring was used" in made.stderr
+    said = "1 truncate, 1 allocate"
+    exported = house.run("profile", "export", "job.toml", "job.log", "--format", "fio")
+    assert said in " ".join(exported.stderr.split())
+    simulated = house.run("profile", "simulate", "job.toml", "--slots", "1", "--results", "results")
+    assert simulated.returncode == 0, simulated.stderr
+    for trial in house.trials():
+        assert trial["validity"]["valid"]
+        assert [each["code"] for each in trial["validity"]["warnings"]] == ["not-modelled"]
+    reported = house.run("report", "results")
+    assert said in " ".join(reported.stdout.split())

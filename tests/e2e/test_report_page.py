@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from chromium import Chromium
+from headrace.analysis.find import find
 from headrace.analysis.findings import Comparison, Difference, EnvironmentDifference, Estimate
+from headrace.analysis.read import read
 from headrace.report import write_report
 from headrace.report.comparison import write_comparison
 from headrace.report.select import series_trials, shown_curves
 from sample_findings import sample_findings, write_series
+from synthetic_records import Truth, plan_of, write_results
 
 PHONE, DESK = 390, 1280
 DRAWN = "document.documentElement.dataset.drawn !== undefined"
@@ -62,7 +65,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         energy=True,
     )
     findings = replace(
-        findings, extra_tables={"fio": [{"block size": "4 KiB", "iops": 612.3, "latency_ms_p99": 21.7}]}
+        findings,
+        extra_tables={"fio": [{"block size": "4 KiB", "iops": 612.3, "latency_ms_p99": 21.7}]},
     )
     for trial in series_trials(shown_curves(findings)):
         write_series(results, trial)
@@ -79,7 +83,9 @@ def opened(browser: Chromium, page: Path, width: int) -> Chromium:
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
-def test_the_page_is_drawn_fits_and_asks_for_nothing(browser: Chromium, report: Path, width: int) -> None:
+def test_the_page_is_drawn_fits_and_asks_for_nothing(
+    browser: Chromium, report: Path, width: int
+) -> None:
     tab = opened(browser, report, width)
     figures = tab.evaluate(INK)
     assert len(figures) >= 3 + 2 + 5
@@ -100,10 +106,14 @@ def test_ticking_a_storage_draws_it(browser: Chromium, report: Path) -> None:
     purple = f"{COLOURED}('figure-rate', 204, 121, 167)"
     before = tab.evaluate(purple)
     assert before > 50, "the fourth colour is drawn at first"
-    tab.evaluate("[...document.querySelectorAll('#curves tbody:not([hidden]) input:checked')].at(-1).click()")
+    tab.evaluate(
+        "[...document.querySelectorAll('#curves tbody:not([hidden]) input:checked')].at(-1).click()"
+    )
     tab.evaluate("new Promise((done) => setTimeout(done, 300))")
     assert tab.evaluate(purple) == 0
-    tab.evaluate("document.querySelector('#curves tbody:not([hidden]) input:not(:checked)').click()")
+    tab.evaluate(
+        "document.querySelector('#curves tbody:not([hidden]) input:not(:checked)').click()"
+    )
     tab.evaluate("new Promise((done) => setTimeout(done, 300))")
     assert tab.evaluate(purple) > 50
     assert tab.errors() == []
@@ -113,7 +123,9 @@ def test_tables_follow_what_is_drawn_and_can_show_all(browser: Chromium, report:
     tab = opened(browser, report, DESK)
     shown = "[...document.querySelectorAll('#time tbody')].filter((t) => !t.hidden).length"
     assert (
-        tab.evaluate(shown) == tab.evaluate("document.querySelectorAll('#curves input:checked').length") == 4
+        tab.evaluate(shown)
+        == tab.evaluate("document.querySelectorAll('#curves input:checked').length")
+        == 4
     )
     tab.evaluate("document.querySelector('#time input.only').click()")
     assert tab.evaluate(shown) == 24
@@ -127,7 +139,9 @@ def test_tables_follow_what_is_drawn_and_can_show_all(browser: Chromium, report:
         ("pick-bytes", "figure-bytes", "5"),
     ],
 )
-def test_pickers_redraw(browser: Chromium, report: Path, picker: str, figure: str, value: str) -> None:
+def test_pickers_redraw(
+    browser: Chromium, report: Path, picker: str, figure: str, value: str
+) -> None:
     tab = opened(browser, report, DESK)
     state = f"""(() => {{
       const view = Object.values(Bokeh.index.roots ?? Bokeh.index).find((v) => v.el?.parentElement?.id === "{figure}");
@@ -148,14 +162,19 @@ def test_picking_a_trial_links_to_its_records(browser: Chromium, report: Path) -
         "(() => { const p = document.getElementById('pick-trial'); p.selectedIndex = 1; p.dispatchEvent(new Event('change')); })()"
     )
     trial = tab.evaluate("document.getElementById('pick-trial').value")
-    assert tab.evaluate("document.getElementById('trial-link').getAttribute('href')") == f"trials/{trial}/"
+    assert (
+        tab.evaluate("document.getElementById('trial-link').getAttribute('href')")
+        == f"trials/{trial}/"
+    )
     assert (report.parent / "trials" / trial).is_dir()
     assert tab.errors() == []
 
 
 def test_a_number_leads_to_its_trials(browser: Chromium, report: Path) -> None:
     tab = opened(browser, report, PHONE)
-    tab.evaluate("document.querySelector('#bytes tbody:not([hidden]) a[href^=\"#point-\"]').click()")
+    tab.evaluate(
+        "document.querySelector('#bytes tbody:not([hidden]) a[href^=\"#point-\"]').click()"
+    )
     tab.wait_for("document.querySelector('tr:target details')?.open === true")
     link = tab.evaluate("document.querySelector('tr:target details a').getAttribute('href')")
     assert link.startswith("trials/0")
@@ -169,11 +188,43 @@ def test_a_page_without_script_still_holds_every_number(browser: Chromium, repor
         browser.command("DOM.enable")
         root = browser.command("DOM.getDocument", {"depth": 0})["root"]["nodeId"]
         rows = browser.command(
-            "DOM.querySelectorAll", {"nodeId": root, "selector": "#time tbody:not([hidden]) td.wide"}
+            "DOM.querySelectorAll",
+            {"nodeId": root, "selector": "#time tbody:not([hidden]) td.wide"},
         )["nodeIds"]
         assert len(rows) == 24 * 5
     finally:
         browser.command("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+AXES = """Object.values(Bokeh.index.roots ?? Bokeh.index).map((v) => v.model).filter((m) => m.title?.text)
+  .map((m) => [m.title.text, m.left[0].axis_label, m.y_range.end, m.below[0].axis_label, m.x_range.end])"""
+
+
+@pytest.mark.parametrize(
+    ("events", "unit"),
+    [(300, "events/s"), (200_000, "k events/s"), (10**7, "M events/s"), (10**13, "T events/s")],
+)
+def test_an_axis_never_writes_million_as_m(
+    browser: Chromium, tmp_path: Path, events: int, unit: str
+) -> None:
+    cells = [
+        {"target": "disk", "workload": "higgs", "scheduler": scheduler, "slots": slots}
+        for scheduler in ("none", "bfq")
+        for slots in (1, 2)
+    ]
+    truth = Truth(job_events=events, trial_sigma=0.01, effects={"scheduler": {"bfq": -0.3}})
+    results = write_results(tmp_path / "r", plan_of(cells, 3), truth, series=False)
+    (page,) = write_report(results, find(read(results)), ["html"])
+    tab = opened(browser, page, DESK)
+    axes = tab.evaluate(AXES)
+    rate = next(each for each in axes if each[0].startswith("Event rate against"))
+    assert rate[1] == f"Event rate ({unit})"
+    assert 0.01 < rate[2] <= 12_000
+    levels = next(each for each in axes if each[0] == "Means by level")
+    assert levels[3] == f"Event rate ({unit})"
+    assert levels[4] <= 12_000
+    text = page.read_text(encoding="utf-8")
+    assert 'NumeralTickFormatter"' not in text.split('id="headrace-data">')[1].split("</script>")[0]
 
 
 def difference(slots: int, ratio: float) -> Difference:
@@ -205,6 +256,8 @@ def test_a_comparison_is_drawn(browser: Chromium, tmp_path: Path, width: int) ->
     assert "B is better in 1, A in 1 of 3 cells" in text
     assert "+30\u202f%" in text.replace("+30 %", "+30\u202f%")
     assert "Old <disk>" in text
-    links = tab.evaluate("[...document.querySelectorAll('details a')].map((a) => a.getAttribute('href'))")
+    links = tab.evaluate(
+        "[...document.querySelectorAll('details a')].map((a) => a.getAttribute('href'))"
+    )
     assert "old%20disk/trials/0001-a-r0/" in links
     assert "new/trials/0002-a-r1/" in links

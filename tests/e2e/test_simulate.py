@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import shutil
@@ -12,10 +13,18 @@ import threading
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from headrace.analysis.metrics import trial_metrics
+from headrace.analysis.read import read
+from headrace.catalog import entry
+from headrace.engine import simulate
 from headrace.errors import InterruptedRunError
-from headrace.library import Silent, load_study
+from headrace.library import Silent, load_study, resume
+from headrace.plan.intervals import interval
+from headrace.plan.trial import Trial
+from house import documented_fields
 
 STUDY = """
 headrace = 1
@@ -92,6 +101,107 @@ def test_records_report_and_equal_bytes(tmp_path: Path) -> None:
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
 
 
+def test_energy_reaches_the_report(tmp_path: Path) -> None:
+    """Joules per job, per event and Wh per job, marked as modelled, as the simulator counted them."""
+    (tmp_path / "study.toml").write_text(
+        STUDY.replace('kind = "replay"\nprofile = "iozone-read"', 'kind = "scan"').replace(
+            'data = { files = 8, file_size = "200 MB" }', "data = { files = 8, events = 80_000 }"
+        )
+    )
+    done = headrace("simulate", "study.toml", "--results", "results", cwd=tmp_path)
+    assert "energy per job" in " ".join(done.stdout.split())
+    headrace("report", "results", "--format", "csv", "--format", "html", cwd=tmp_path)
+    rows = list(csv.DictReader((tmp_path / "results" / "report.csv").open()))
+    points = {(row["metric"], row["trials"]): row for row in rows if row["about"] == "point"}
+    told = [key for key in points if key[0] == "energy_j_per_job"]
+    assert len(told) == 8
+    for _, trials in told:
+        joules, jobs, events = 0.0, 0, 0
+        for trial in trials.split():
+            record = json.loads(
+                (tmp_path / "results" / "trials" / trial / "trial.json").read_text()
+            )
+            energy = record["energy"]
+            assert energy["total_j"] == pytest.approx(
+                sum(energy[f"{part}_j"] for part in ENERGY_PARTS)
+            )
+            assert energy["drives_j"] > 0 and energy["nodes_j"] > energy["drives_j"]
+            joules, jobs = joules + energy["total_j"], jobs + record["sums"]["jobs"]
+            events += record["sums"]["events"]
+        for metric, expected in (
+            ("energy_j_per_job", joules / jobs),
+            ("energy_wh_per_job", joules / 3600 / jobs),
+            ("energy_j_per_event", joules / events),
+        ):
+            row = points[metric, trials]
+            assert float(row["value"]) == pytest.approx(expected, rel=1e-6)
+            assert row["provenance"] == "modelled"
+    page = (tmp_path / "results" / "report.html").read_text()
+    assert "Energy per job (Wh/job)" in page and "Energy per event" in page
+
+
+ENERGY_PARTS = ("nodes", "servers", "drives", "switch")
+
+
+def test_a_simulated_record_has_every_field_that_is_documented(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY)
+    load_study(tmp_path / "study.toml").run(tmp_path / "results", engine="simulate")
+    for path in (tmp_path / "results" / "trials").iterdir():
+        record = json.loads((path / "trial.json").read_text())
+        assert set(record) == documented_fields()
+        assert record["run"]["nodes"] == 2, "as many as the site has"
+        assert set(record["probes"]["network"]) == (
+            {"node-0", "node-1"} if record["target"]["name"] == "nas" else set()
+        )
+
+
+SSDS = """
+headrace = 1
+title = "How fast do these SSDs read?"
+
+[target.local]
+kind = "block"
+drive = "samsung-870-evo-1tb"
+
+[workload.reads]
+kind = "random"
+read_fraction = 0.5
+file_size = "1 GiB"
+duration = "1 s"
+
+[factors]
+drive = ["samsung-870-evo-1tb", "intel-670p-1tb", "mtron-msp-sata7035064", "corsair-f40", "slow.toml"]
+
+[plan]
+repeats = { min = 1 }
+"""
+
+
+def test_files_on_ssds_are_read_from_flash_and_writes_have_times_of_their_own(
+    tmp_path: Path,
+) -> None:
+    evo = entry("drives", "samsung-870-evo-1tb").file.read_text()
+    (tmp_path / "slow.toml").write_text(evo.replace("read_us = 45.0", "read_us = 4500.0"))
+    (tmp_path / "ssds.toml").write_text(SSDS)
+    headrace("simulate", "ssds.toml", "--results", "results", cwd=tmp_path)
+    read_us: dict[str, float] = {}
+    write_us: dict[str, float] = {}
+    for trial in (tmp_path / "results" / "trials").iterdir():
+        record = json.loads((trial / "trial.json").read_text())
+        device, drive = record["device"], record["levels"]["drive"]
+        read_us[drive] = device["read_latency_s"] / device["requests_read"] * 1e6
+        write_us[drive] = device["write_latency_s"] / device["requests_write"] * 1e6
+        series = pd.read_parquet(trial / "series" / "block.parquet")
+        busy = series[series["read_iops"] * series["write_iops"] > 0]
+        assert len(busy) and (busy["read_latency_ms"] != busy["write_latency_ms"]).all()
+    # Now and then a page is still in its die's register.
+    assert read_us.pop("slow.toml") >= 0.99 * 4500
+    # Its writes end in the buffer, whatever reading the flash takes.
+    assert write_us["slow.toml"] < 450
+    for drive, took_us in read_us.items():
+        assert took_us >= entry("drives", drive).table["flash"]["read_us"], drive
+
+
 def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
     headrace("simulate", "study.toml", "--results", "whole", cwd=tmp_path)
@@ -104,7 +214,8 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 def test_a_real_medium_without_a_drive_that_stands_for_it_is_refused(tmp_path: Path) -> None:
     text = STUDY.replace(
-        'drive = "wd-wd3200bekt"\n\n[target.nas]', 'image = "disk.img"\nsize = "1 GiB"\n\n[target.nas]'
+        'drive = "wd-wd3200bekt"\n\n[target.nas]',
+        'image = "disk.img"\nsize = "1 GiB"\n\n[target.nas]',
     )
     text = text.replace('drive = ["wd-wd3200bekt", "corsair-f40"]\n', "").replace(
         "count = 2\n", "count = 2\n", 1
@@ -191,6 +302,89 @@ def test_a_sweep_killed_in_the_middle_ends_as_one_that_was_not(tmp_path: Path) -
     assert sum(name.endswith("trial.json") for name in whole) == 180
 
 
+ADAPTIVE = """
+headrace = 1
+title = "Repeats until the interval is narrow"
+
+[target.disk]
+kind = "block"
+drive = "wd-wd3200bekt"
+
+[workload.tau]
+kind = "replay"
+profile = "cms-tau-analysis-sample"
+
+[workload.random]
+kind = "random"
+file_size = "64 MiB"
+amount = "100 KiB"
+
+[factors]
+slots = [1, 2]
+
+[plan]
+repeats = { min = 2, max = 9, interval = 0.04 }
+"""
+
+
+def test_repeats_end_once_the_interval_is_narrow_whatever_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every cell stops at the first repeat after which its interval is narrow, on any thread count, after any stop."""
+    (tmp_path / "study.toml").write_text(ADAPTIVE)
+    study = load_study(tmp_path / "study.toml")
+    study.run(tmp_path / "whole", engine="simulate")
+    trials = read(tmp_path / "whole").trials
+    made = trials.groupby("cell")["repeat"].apply(sorted)
+    assert len(made) == 4
+    assert 8 < len(trials) < 36, (
+        "some cells need more than the least, none needs to be made for nothing"
+    )
+    for cell, repeats in made.items():
+        rates = trial_metrics(trials)["asked_bytes_per_s"][trials["cell"] == cell].to_list()
+        narrow = [
+            interval(rates[:count], 0.95).half_width <= 0.04 for count in range(2, len(rates) + 1)
+        ]
+        assert repeats == list(range(len(rates)))
+        assert narrow == [False] * (len(rates) - 2) + [len(rates) < 9 or narrow[-1]]
+    monkeypatch.setattr(simulate, "BATCH", 1)
+    study.run(tmp_path / "singly", engine="simulate")
+    assert digests(tmp_path / "singly") == digests(tmp_path / "whole")
+    for path in sorted((tmp_path / "singly" / "trials").iterdir())[1::3]:
+        shutil.rmtree(path)
+    resume(tmp_path / "singly")
+    assert digests(tmp_path / "singly") == digests(tmp_path / "whole")
+
+
+def test_a_budget_of_virtual_time_ends_repeats(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(ADAPTIVE.replace("[plan]", '[plan]\nbudget = "60 s"'))
+    seen = Skipped()
+    load_study(tmp_path / "study.toml").run(tmp_path / "results", engine="simulate", observer=seen)
+    trials = read(tmp_path / "results").trials
+    spent_s = trials.groupby("repeat")["duration_s"].sum().cumsum()
+    assert (spent_s[:-1] < 60).all(), "no round was begun after the budget was spent"
+    assert "the time budget is spent" in seen.why
+
+
+class Skipped(Silent):
+    """Notes why trials were skipped."""
+
+    def __init__(self) -> None:
+        self.why: list[str] = []
+
+    def trial_finished(self, trial: Trial, status: str, reasons: list[str], summary: str) -> None:
+        if status == "skipped":
+            self.why.append(summary)
+
+
+def test_a_short_virtual_time_is_no_reason_against_a_trial(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(ADAPTIVE.replace('"100 KiB"', '"8 KiB"'))
+    load_study(tmp_path / "study.toml").run(tmp_path / "results", engine="simulate")
+    trials = read(tmp_path / "results").trials
+    assert trials["last_done_s"].min() < 0.5, "below the default of [run] shortest"
+    assert trials["valid"].all()
+
+
 LONG = """
 headrace = 1
 title = "Trials of seconds"
@@ -218,7 +412,10 @@ repeats = { min = 2 }
 """
 
 
-def test_ctrl_c_in_the_middle_of_a_trial_stops_cleanly_and_resume_completes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_stop_in_the_middle_of_a_trial_is_clean_and_resume_completes(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     (tmp_path / "long.toml").write_text(LONG)
     headrace("simulate", "long.toml", "--results", "whole", cwd=tmp_path)
     process = subprocess.Popen(
@@ -241,9 +438,9 @@ def test_ctrl_c_in_the_middle_of_a_trial_stops_cleanly_and_resume_completes(tmp_
     while not trials.is_dir() or not list(trials.glob("*/trial.json")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.002)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, out + err
+    assert process.returncode == 128 + number, out + err
     assert "Traceback" not in err
     assert "stopped" in err and "headrace resume part" in err
     left = digests(tmp_path / "part")
@@ -269,7 +466,9 @@ class Watching(Silent):
 def test_virtual_time_is_told_while_a_trial_runs(tmp_path: Path) -> None:
     # So large that it is under way for seconds, of which the test waits for the first news alone.
     large = (
-        LONG.replace("count = 12", "count = 1000").replace("[1, 2, 4]", "[8]").replace("min = 2", "min = 1")
+        LONG.replace("count = 12", "count = 1000")
+        .replace("[1, 2, 4]", "[8]")
+        .replace("min = 2", "min = 1")
     )
     (tmp_path / "large.toml").write_text(large)
     stop = threading.Event()

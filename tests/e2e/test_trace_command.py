@@ -49,7 +49,9 @@ repeats = { min = 1 }
     (folder,) = house.place.glob("results/trials/*/trace")
     shown = json.loads(house.run("trace", "show", folder, "--json").stdout)
     assert shown["total"]["requests"] == traced["devices"][device]["requests"]
-    drawn = house.run("trace", "plot", folder, folder, "--label", "a", "--label", "b", "--out", "picture.png")
+    drawn = house.run(
+        "trace", "plot", folder, folder, "--label", "a", "--label", "b", "--out", "picture.png"
+    )
     assert drawn.returncode == 0 and (house.place / "picture.png").stat().st_size > 10_000
 
 
@@ -77,7 +79,9 @@ def test_show_and_convert_of_a_given_trace(house: House) -> None:
         (("plot", REAL, "--label", "a", "--label", "b", "--out", "x.png"), 2, "one for each trace"),
     ],
 )
-def test_mistakes_are_one_message(house: House, arguments: tuple[object, ...], code: int, words: str) -> None:
+def test_mistakes_are_one_message(
+    house: House, arguments: tuple[object, ...], code: int, words: str
+) -> None:
     ended = house.run("trace", *arguments)
     assert ended.returncode == code
     assert words in " ".join(ended.stderr.split())

@@ -82,7 +82,11 @@ def test_the_sample_is_a_part_of_the_job() -> None:
     whole, part = entry("profiles", WHOLE).written, entry("profiles", SAMPLE).written
     assert sampled_part() == PARTS == part["steps"][2]["parts"]
     assert part["steps"][1]["wait_ns"] * PARTS == whole["steps"][1]["wait_ns"]
-    assert {**part["steps"][2], "count": 0, "parts": 1} == {**whole["steps"][2], "count": 0, "parts": 1}
+    assert {**part["steps"][2], "count": 0, "parts": 1} == {
+        **whole["steps"][2],
+        "count": 0,
+        "parts": 1,
+    }
     assert part["files"] == whole["files"]
     assert part["run"]["cpu_spread"] == whole["run"]["cpu_spread"]
     assert part["run"]["stagger_ns"] * sampled_part() == whole["run"]["stagger_ns"]

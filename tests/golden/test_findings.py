@@ -17,7 +17,7 @@ import pytest
 
 from headrace.analysis.compare import compare
 from headrace.analysis.find import find
-from headrace.records.read import Records, read
+from headrace.analysis.read import Records, read
 from synthetic_records import Truth, plan_of, write_results
 
 HERE = Path(__file__).parent
@@ -35,9 +35,13 @@ def records(tmp_path: Path) -> Records:
             "scheduler": scheduler,
             "slots": slots,
         }
-        for filesystem, scheduler, slots in itertools.product(["ext4", "xfs"], ["none", "bfq"], [2, 4, 8])
+        for filesystem, scheduler, slots in itertools.product(
+            ["ext4", "xfs"], ["none", "bfq"], [2, 4, 8]
+        )
     ]
-    cells += [{**cell, "target": "nas", "filesystem": None, "scheduler": None} for cell in cells[:3]]
+    cells += [
+        {**cell, "target": "nas", "filesystem": None, "scheduler": None} for cell in cells[:3]
+    ]
     truth = Truth(
         effects={"filesystem": {"xfs": 0.1}, "scheduler": {"bfq": -0.05}, "target": {"nas": -0.4}},
         whole_plot_sigma=0.02,
@@ -45,7 +49,9 @@ def records(tmp_path: Path) -> Records:
     )
     plan = plan_of(cells, 3, ("target", "filesystem"))
     broken = {1: "invalid", 20: "failed", 40: "unsupported"}
-    return read(write_results(tmp_path / "r", plan, truth, study_text=STUDY, broken=broken, series=False))
+    return read(
+        write_results(tmp_path / "r", plan, truth, study_text=STUDY, broken=broken, series=False)
+    )
 
 
 def plain(value: Any) -> Any:
@@ -92,7 +98,9 @@ def test_findings_of_a_small_result_set(records: Records) -> None:
 def test_comparison_of_two_small_result_sets(records: Records, tmp_path: Path) -> None:
     assert records.plan is not None
     other = read(
-        write_results(tmp_path / "b", records.plan, Truth(trial_sigma=0.01, cpu_s=4.4), seed=7, series=False)
+        write_results(
+            tmp_path / "b", records.plan, Truth(trial_sigma=0.01, cpu_s=4.4), seed=7, series=False
+        )
     )
     check(plain(asdict(compare(records, other))), "comparison.json")
 

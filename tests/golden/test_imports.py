@@ -30,7 +30,9 @@ TRACED = [
 
 def moves(job: Recording, names: tuple[str, ...]) -> list[tuple[str, str, int, int]]:
     steps = job.steps
-    rows = zip(*(getattr(steps, name).tolist() for name in ("op", "file", "offset", "length")), strict=True)
+    rows = zip(
+        *(getattr(steps, name).tolist() for name in ("op", "file", "offset", "length")), strict=True
+    )
     paths = [Path(file.path).name for file in job.files]
     return [
         (Op(op).name, paths[file], offset, length)
@@ -45,7 +47,10 @@ def test_strace_of_threads_and_children(sample: str) -> None:
     assert moves(job, (EVENTS, OUT)) == TRACED
     assert job.processes == 3
     of_data = job.steps.take(job.steps.length == 64)
-    assert of_data.thread.tolist() != [0] and 0 < int((of_data.end_ns - of_data.start_ns)[0]) < 1_000_000
+    assert (
+        of_data.thread.tolist() != [0]
+        and 0 < int((of_data.end_ns - of_data.start_ns)[0]) < 1_000_000
+    )
     facts = {Path(file.path).name: file for file in job.files}
     assert (facts[EVENTS].bytes, facts[EVENTS].created, facts[OUT].created) == (80_300, False, True)
     assert facts["libc.so.6"].software

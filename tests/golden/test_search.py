@@ -34,8 +34,12 @@ def present() -> dict[str, Any]:
     found = Histograms()
     candidates = search({name: columns[name] for name in SEARCH_COLUMNS}, found)
     nano = dressed_block(7, 1, 0.1, "nano").table
-    means = {name: float(np.mean(values, dtype=np.float64)) for name, values in nano.scalars.items()}
-    means |= {name: float(np.mean(values, dtype=np.float64)) for name, (_, values) in nano.objects.items()}
+    means = {
+        name: float(np.mean(values, dtype=np.float64)) for name, values in nano.scalars.items()
+    }
+    means |= {
+        name: float(np.mean(values, dtype=np.float64)) for name, (_, values) in nano.objects.items()
+    }
     return {
         "events": len(blocks) * BLOCK_EVENTS,
         "signal_selected": int(sum(block.signal_selected.sum() for block in blocks)),

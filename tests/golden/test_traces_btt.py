@@ -30,7 +30,11 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def btt(merged: Path, *options: str) -> str:
     done = subprocess.run(
-        ["btt", "-i", merged, *options], check=True, capture_output=True, text=True, cwd=merged.parent
+        ["btt", "-i", merged, *options],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=merged.parent,
     )
     return done.stdout
 

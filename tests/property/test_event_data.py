@@ -32,12 +32,18 @@ class Piece:
     reading_order: tuple[int, int]
 
 
-@given(st.lists(st.integers(0, 6), max_size=30), st.sampled_from(["ordered", "unordered"]), st.integers(0, 5))
+@given(
+    st.lists(st.integers(0, 6), max_size=30),
+    st.sampled_from(["ordered", "unordered"]),
+    st.integers(0, 5),
+)
 def test_placement_gives_every_piece_once_and_keeps_order_when_asked(
     sizes: list[int], order: str, seed: int
 ) -> None:
     placement: Placement[Piece] = Placement(order, np.random.default_rng(seed))  # pyright: ignore[reportArgumentType]
-    pieces = [[Piece((cluster, index)) for index in range(size)] for cluster, size in enumerate(sizes)]
+    pieces = [
+        [Piece((cluster, index)) for index in range(size)] for cluster, size in enumerate(sizes)
+    ]
     given_back = [
         piece for cluster in pieces for piece in placement.add(list(reversed(cluster)))
     ] + placement.rest()
@@ -50,7 +56,11 @@ def test_placement_gives_every_piece_once_and_keeps_order_when_asked(
 @given(arrays.arrays(np.int32, st.integers(1, 60)))
 def test_zigzag_split_integers_decode(values: np.ndarray) -> None:
     raw = (
-        np.frombuffer(encode(values, "splitint32"), np.uint8).reshape(4, -1).T.copy().view(np.uint32).ravel()
+        np.frombuffer(encode(values, "splitint32"), np.uint8)
+        .reshape(4, -1)
+        .T.copy()
+        .view(np.uint32)
+        .ravel()
     )
     decoded = ((raw >> 1) ^ (0 - (raw & 1)).astype(np.uint32)).view(np.int32)
     np.testing.assert_array_equal(decoded, values)

@@ -23,10 +23,22 @@ SECONDS = st.floats(0, 1000)
     counted=st.booleans(),
 )
 def test_shares_add_up_to_the_wall_time(
-    wall: float, cpu: float, runnable: float, block: float, reads: float, network: bool, counted: bool
+    wall: float,
+    cpu: float,
+    runnable: float,
+    block: float,
+    reads: float,
+    network: bool,
+    counted: bool,
 ) -> None:
     shares = share_out(wall, cpu, runnable, block, reads, network=network, block_counted=counted)
-    parts = (shares.on_cpu_s, shares.wait_cpu_s, shares.wait_block_s, shares.wait_network_s, shares.other_s)
+    parts = (
+        shares.on_cpu_s,
+        shares.wait_cpu_s,
+        shares.wait_block_s,
+        shares.wait_network_s,
+        shares.other_s,
+    )
     assert all(part >= 0 for part in parts)
     assert sum(parts) == pytest.approx(wall)
     assert (shares.wait_block_s == 0) if network else (shares.wait_network_s == 0)
@@ -41,7 +53,13 @@ def test_every_ended_process_below_the_job_is_found_in_any_order(data: st.DataOb
     parents = {pid: data.draw(st.integers(0, pid - 1)) for pid in range(2, size + 1)}
     ended = [
         TaskDelays(
-            pid=pid, process=pid, parent=parent, run_ns=1, wait_cpu_ns=0, wait_block_ns=0, peak_rss_bytes=0
+            pid=pid,
+            process=pid,
+            parent=parent,
+            run_ns=1,
+            wait_cpu_ns=0,
+            wait_block_ns=0,
+            peak_rss_bytes=0,
         )
         for pid, parent in parents.items()
     ]

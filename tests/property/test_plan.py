@@ -26,20 +26,29 @@ class DrawnRules:
     hard: frozenset[str]
 
     def applies(self, study: Study, factor: str, target: str, workload: str) -> bool:
-        return (factor, target) not in self.meaningless and (factor, workload) not in self.meaningless
+        return (factor, target) not in self.meaningless and (
+            factor,
+            workload,
+        ) not in self.meaningless
 
     def hard_to_change(self, study: Study, factor: str, target: str) -> bool:
         return factor == "target" or factor in self.hard
 
 
-def study_of(factors: dict[str, list[Any]], exclude: list[dict[str, list[Any]]], plan: PlanOptions) -> Study:
+def study_of(
+    factors: dict[str, list[Any]], exclude: list[dict[str, list[Any]]], plan: PlanOptions
+) -> Study:
     return Study(
         headrace=1,
         title="drawn",
         file=Path("drawn.toml"),
-        targets={name: Part(name=name, kind="path", written={}, options=None) for name in factors["target"]},
+        targets={
+            name: Part(name=name, kind="path", written={}, options=None)
+            for name in factors["target"]
+        },
         workloads={
-            name: Part(name=name, kind="scan", written={}, options=None) for name in factors["workload"]
+            name: Part(name=name, kind="scan", written={}, options=None)
+            for name in factors["workload"]
         },
         factors=factors,
         exclude=exclude,
@@ -64,7 +73,10 @@ def studies(draw: st.DrawFn, designs: tuple[str, ...] = ("full",)) -> tuple[Stud
     for _ in range(draw(st.integers(0, 2))):
         names = draw(st.lists(st.sampled_from(list(factors)), unique=True, min_size=1, max_size=3))
         exclude.append(
-            {name: draw(st.lists(st.sampled_from(factors[name]), unique=True, min_size=1)) for name in names}
+            {
+                name: draw(st.lists(st.sampled_from(factors[name]), unique=True, min_size=1))
+                for name in names
+            }
         )
     parts = [*factors["target"], *factors["workload"]]
     varied = [name for name in factors if name not in ("target", "workload")]
@@ -95,7 +107,8 @@ def expected_cells(study: Study, rules: DrawnRules) -> set[str]:
         cell = dict(zip(study.factors, levels, strict=True))
         cell = {
             name: level
-            if name in ("target", "workload") or rules.applies(study, name, cell["target"], cell["workload"])
+            if name in ("target", "workload")
+            or rules.applies(study, name, cell["target"], cell["workload"])
             else None
             for name, level in cell.items()
         }
@@ -130,12 +143,16 @@ def test_nothing_excluded_is_planned_and_repeats_are_whole(drawn: tuple[Study, D
         assert not any(excluded(trial.levels, partial) for partial in study.exclude)
         assert (trial.target, trial.workload) == (trial.levels["target"], trial.levels["workload"])
         by_cell.setdefault(trial.cell, []).append(trial.repeat)
-    assert all(repeats == list(range(study.plan_options.repeats.most)) for repeats in by_cell.values())
+    assert all(
+        repeats == list(range(study.plan_options.repeats.most)) for repeats in by_cell.values()
+    )
     assert {key(trial.levels) for trial in plan.trials} <= expected_cells(study, rules)
 
 
 @given(studies(("full", "fractional", "screen")))
-def test_whole_plots_are_contiguous_and_made_anew_in_each_round(drawn: tuple[Study, DrawnRules]) -> None:
+def test_whole_plots_are_contiguous_and_made_anew_in_each_round(
+    drawn: tuple[Study, DrawnRules],
+) -> None:
     study, rules = drawn
     plan = planned(study, rules)
     if plan is None:
@@ -150,7 +167,9 @@ def test_whole_plots_are_contiguous_and_made_anew_in_each_round(drawn: tuple[Stu
             if rules.hard_to_change(study, name, trial.target)
         }
         setups.setdefault(trial.whole_plot, set()).add((key(fixed), trial.repeat))
-    assert all(len(found) == 1 for found in setups.values()), "a whole plot mixes hard levels or rounds"
+    assert all(len(found) == 1 for found in setups.values()), (
+        "a whole plot mixes hard levels or rounds"
+    )
     once = [next(iter(found)) for found in setups.values()]
     assert len(set(once)) == len(once), "one setup stands twice in a round"
     assert len(once) == len({setup for setup, _ in once}) * study.plan_options.repeats.most
@@ -176,7 +195,9 @@ def test_equal_seed_equal_plan_and_other_seed_same_trials(drawn: tuple[Study, Dr
 
 @given(st.lists(st.integers(2, 4), min_size=3, max_size=5), st.integers(2, 4), st.integers(0, 100))
 @settings(max_examples=60)
-def test_a_fraction_still_tells_main_effects_apart(counts: list[int], fraction: int, seed: int) -> None:
+def test_a_fraction_still_tells_main_effects_apart(
+    counts: list[int], fraction: int, seed: int
+) -> None:
     import numpy as np
 
     factors: dict[str, list[Any]] = {"target": ["disk"], "workload": ["scan"]}

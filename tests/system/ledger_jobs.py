@@ -97,7 +97,9 @@ def main() -> None:
         case "children":
             # A grandchild each: the shell does not replace itself, as it has something to do afterwards.
             program = [sys.executable, "-c", SPIN.format(seconds=arguments[0])]
-            shells = [subprocess.Popen(["sh", "-c", '"$@"; true', "sh", *program]) for _ in range(2)]
+            shells = [
+                subprocess.Popen(["sh", "-c", '"$@"; true', "sh", *program]) for _ in range(2)
+            ]
             for shell in shells:
                 shell.wait()
         case _:

@@ -22,7 +22,8 @@ def raid(folder: Path, **options: object) -> Target:
 
 def bytes_written(location: Location) -> list[int]:
     return [
-        int(Path(f"/sys/block/{name}/stat").read_text().split()[6]) * 512 for name in location.device_names
+        int(Path(f"/sys/block/{name}/stat").read_text().split()[6]) * 512
+        for name in location.device_names
     ]
 
 

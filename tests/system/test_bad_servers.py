@@ -64,8 +64,14 @@ REFUSED = {
         'address = "127.0.0.1:1"',
         "127.0.0.1:1 does not show /store: Unable to connect: connection refused",
     ),
-    "hdfs": ('address = "127.0.0.1:1"', "the name node 127.0.0.1:1 is not reached: Connection refused"),
-    "s3": ('endpoint = "http://127.0.0.1:1"\nbucket = "bucket"', "Could not connect to the endpoint URL"),
+    "hdfs": (
+        'address = "127.0.0.1:1"',
+        "the name node 127.0.0.1:1 is not reached: Connection refused",
+    ),
+    "s3": (
+        'endpoint = "http://127.0.0.1:1"\nbucket = "bucket"',
+        "Could not connect to the endpoint URL",
+    ),
     "glusterfs": (
         'address = "no.such.host.invalid"\nvolume = "v"',
         "cannot be mounted: error in getaddrinfo [{family=2}, {ret=Name or service not known}]; DNS resolution failed on host "
@@ -76,12 +82,18 @@ REFUSED = {
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=pytest.mark.heavy if kind in ("s3", "hdfs") else ()) for kind in REFUSED],
+    [
+        pytest.param(kind, marks=pytest.mark.heavy if kind in ("s3", "hdfs") else ())
+        for kind in REFUSED
+    ],
 )
 def test_an_address_that_refuses(kind: str, tmp_path: Path) -> None:
     options, wanted = REFUSED[kind]
     code, said = said_of(
-        f'kind = "{kind}"\n{options}', tmp_path, AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret"
+        f'kind = "{kind}"\n{options}',
+        tmp_path,
+        AWS_ACCESS_KEY_ID="key",
+        AWS_SECRET_ACCESS_KEY="secret",
     )
     assert code == 5
     assert "target store: target store" not in said
@@ -106,7 +118,10 @@ def test_an_export_that_is_read_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["hdfs", "glusterfs"])
 def test_fewer_nodes_than_replicas_is_unsupported(kind: str, tmp_path: Path) -> None:
     _, said = said_of(f'kind = "{kind}"\nbricks = {{ on = "node" }}\nreplicas = 2', tmp_path)
-    assert "1 node with a brick is fewer than the 2 that a file's copies or pieces have to be on" in said
+    assert (
+        "1 node with a brick is fewer than the 2 that a file's copies or pieces have to be on"
+        in said
+    )
     assert "1 unsupported" in said
 
 
@@ -124,7 +139,9 @@ def test_wrong_credentials_are_said_in_the_servers_words(tmp_path: Path) -> None
     try:
         time.sleep(1)
         target = f'kind = "s3"\nendpoint = "http://127.0.0.1:{port}"\nbucket = "bucket"'
-        code, said = said_of(target, tmp_path, AWS_ACCESS_KEY_ID="right", AWS_SECRET_ACCESS_KEY="wrong")
+        code, said = said_of(
+            target, tmp_path, AWS_ACCESS_KEY_ID="right", AWS_SECRET_ACCESS_KEY="wrong"
+        )
     finally:
         server.terminate()
         server.wait(10)
@@ -166,7 +183,11 @@ def test_a_namespace_that_a_crash_left_is_named_and_undone(tmp_path: Path) -> No
     (tmp_path / "study.toml").write_text(
         STUDY.format(target='kind = "xrootd"').replace("events = 2000", "events = 2_000_000")
     )
-    environment = {**os.environ, "HEADRACE_JOURNAL_DIR": str(tmp_path / "journal"), "TMPDIR": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "HEADRACE_JOURNAL_DIR": str(tmp_path / "journal"),
+        "TMPDIR": str(tmp_path),
+    }
     run = subprocess.Popen(
         [*HEADRACE, "run", "study.toml", "--results", "crashed"],
         cwd=tmp_path,
@@ -183,7 +204,12 @@ def test_a_namespace_that_a_crash_left_is_named_and_undone(tmp_path: Path) -> No
 
     def headrace(*words: str) -> str:
         done = subprocess.run(
-            [*HEADRACE, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+            [*HEADRACE, *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert "Traceback" not in done.stderr
         return " ".join((done.stdout + done.stderr).split())

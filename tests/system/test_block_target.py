@@ -29,7 +29,9 @@ SIZE = {"ext3": "64 MiB", "ext4": "64 MiB", "xfs": "320 MiB", "btrfs": "160 MiB"
 
 def target(folder: Path, **options: Any) -> BlockTarget:
     given = {"image": str(folder / "disk.img"), "size": "64 MiB", **options}
-    return BlockTarget("disk", BlockOptions.model_validate({k: v for k, v in given.items() if v is not None}))
+    return BlockTarget(
+        "disk", BlockOptions.model_validate({k: v for k, v in given.items() if v is not None})
+    )
 
 
 @pytest.fixture
@@ -44,7 +46,9 @@ def partition_it(path: Path) -> None:
     """Writes a master boot record with one Linux partition of 32 MiB."""
     with path.open("r+b") as file:
         file.seek(446)
-        file.write(struct.pack("<8B2I", 0, 0, 2, 0, 0x83, 0, 0, 0, 2048, 65536) + bytes(48) + b"\x55\xaa")
+        file.write(
+            struct.pack("<8B2I", 0, 0, 2, 0, 0x83, 0, 0, 0, 2048, 65536) + bytes(48) + b"\x55\xaa"
+        )
 
 
 @pytest.mark.parametrize("filesystem", sorted(SIZE))
@@ -77,7 +81,11 @@ def test_every_filesystem_with_every_scheduler(
             settings = {setting.name: setting for setting in disk.apply(asked, context)}
             assert all(setting.applied for setting in settings.values()), settings
             assert settings["scheduler"].before == before[0]
-            assert disk.read_settings() == {"scheduler": scheduler, "read_ahead": 65536, "queue_depth": 24}
+            assert disk.read_settings() == {
+                "scheduler": scheduler,
+                "read_ahead": 65536,
+                "queue_depth": 24,
+            }
             assert block_queue.read_scheduler(name) == scheduler
             assert block_queue.read_depth(name) == 24
     finally:
@@ -89,7 +97,9 @@ def test_every_filesystem_with_every_scheduler(
     assert not (tmp_path / "disk.img").exists()
 
 
-def test_a_level_that_cannot_be_had_is_never_another(context: TargetContext, tmp_path: Path) -> None:
+def test_a_level_that_cannot_be_had_is_never_another(
+    context: TargetContext, tmp_path: Path
+) -> None:
     disk = target(tmp_path)
     disk.prepare(context)
     try:
@@ -173,7 +183,9 @@ def test_a_device_that_is_not_empty_needs_force(
     assert contents(device) is None, "what Headrace formatted is blank again"
 
 
-def test_a_blank_device_is_blank_again(context: TargetContext, device: Path, tmp_path: Path) -> None:
+def test_a_blank_device_is_blank_again(
+    context: TargetContext, device: Path, tmp_path: Path
+) -> None:
     for filesystem in ("ext3", "ext4"):
         disk = target(tmp_path, image=None, size=None, device=str(device), filesystem=filesystem)
         location = disk.prepare(context)
@@ -200,7 +212,9 @@ def test_a_file_of_the_users_is_never_formatted(context: TargetContext, tmp_path
         assert handle.read(6) == b"events"
 
 
-def test_a_blank_image_of_the_users_is_used_and_kept(context: TargetContext, tmp_path: Path) -> None:
+def test_a_blank_image_of_the_users_is_used_and_kept(
+    context: TargetContext, tmp_path: Path
+) -> None:
     file = tmp_path / "mine.img"
     file.touch()
     os.truncate(file, 64 << 20)
@@ -269,7 +283,10 @@ def test_a_missing_mkfs_is_an_unsupported_level(
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setattr("headrace.system.requirements._SYSTEM_FOLDERS", "")
     disk = target(tmp_path, filesystem="xfs", size="320 MiB")
-    assert disk.unsupported() == "xfs: the program mkfs.xfs is not installed (apt-get install xfsprogs)"
+    assert (
+        disk.unsupported()
+        == "xfs: the program mkfs.xfs is not installed (apt-get install xfsprogs)"
+    )
     (problem,) = disk.check(frozenset())
     assert not problem.fatal
     assert problem.level == ("filesystem", "xfs")
@@ -297,7 +314,9 @@ def test_options_that_are_not_understood_are_unsupported(
 
 
 def test_mkfs_options_take_effect(context: TargetContext, tmp_path: Path) -> None:
-    disk = target(tmp_path, mkfs=["-b", "1024", "-E", "stride=16"], mount=["data=writeback", "noatime"])
+    disk = target(
+        tmp_path, mkfs=["-b", "1024", "-E", "stride=16"], mount=["data=writeback", "noatime"]
+    )
     location = disk.prepare(context)
     assert location.description["block_bytes"] == 1024
     assert "data=writeback" in location.description["mount_options"]
@@ -325,7 +344,9 @@ def partition(context: TargetContext, tmp_path: Path) -> Iterator[tuple[Path, Pa
     partition_it(file)
     context.journal.begin("detach_loop", file=str(file), inode=file.stat().st_ino)
     attach_it = ["losetup", "--find", "--show", str(file)]
-    whole = Path(subprocess.run(attach_it, check=True, capture_output=True, text=True).stdout.strip())
+    whole = Path(
+        subprocess.run(attach_it, check=True, capture_output=True, text=True).stdout.strip()
+    )
     part = whole.with_name(f"{whole.name}p1")
     subprocess.run(
         ["addpart", str(whole), "1", "2048", "65536"], check=True
@@ -336,15 +357,22 @@ def partition(context: TargetContext, tmp_path: Path) -> Iterator[tuple[Path, Pa
         subprocess.run(["delpart", str(whole), "1"], check=True)
 
 
-def test_a_partition_of_a_disk(partition: tuple[Path, Path], context: TargetContext, tmp_path: Path) -> None:
+def test_a_partition_of_a_disk(
+    partition: tuple[Path, Path], context: TargetContext, tmp_path: Path
+) -> None:
     whole, part = partition
     disk = target(tmp_path, image=None, size=None, device=str(part))
     location = disk.prepare(context)
     assert location.device_names == (part.name,)
     before = queue_of(whole.name)
-    asked = disk.options.model_copy(update={"scheduler": "bfq", "queue_depth": 16, "read_ahead": 32768})
+    asked = disk.options.model_copy(
+        update={"scheduler": "bfq", "queue_depth": 16, "read_ahead": 32768}
+    )
     assert all(setting.applied for setting in disk.apply(asked, context))
-    assert (block_queue.read_scheduler(whole.name), block_queue.read_depth(whole.name)) == ("bfq", 16)
+    assert (block_queue.read_scheduler(whole.name), block_queue.read_depth(whole.name)) == (
+        "bfq",
+        16,
+    )
     (described,) = location.description["devices"]
     assert (described["kind"], described["below"][0]["name"]) == ("partition", whole.name)
     forced = frozenset({str(whole)})

@@ -23,7 +23,11 @@ pytestmark = pytest.mark.usefixtures("needs_root")
 
 
 def namespaces_of(cluster: Cluster) -> list[str]:
-    return [path.name for path in FOLDER.glob(f"headrace-{cluster.token}-*")] if FOLDER.is_dir() else []
+    return (
+        [path.name for path in FOLDER.glob(f"headrace-{cluster.token}-*")]
+        if FOLDER.is_dir()
+        else []
+    )
 
 
 def send(sender: Node, receiver: Node, size: int) -> float:
@@ -63,7 +67,9 @@ def test_a_cluster_comes_to_be_and_goes_away(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("rate_bytes_per_s", [2.5e6, 12.5e6])
-def test_a_link_has_its_rate_and_both_ends_count_the_same(journal: Journal, rate_bytes_per_s: float) -> None:
+def test_a_link_has_its_rate_and_both_ends_count_the_same(
+    journal: Journal, rate_bytes_per_s: float
+) -> None:
     slow = LinkSettings(rate_bytes_per_s=rate_bytes_per_s)
     with Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("nas", slow)]) as cluster:
         counters = Counters(cluster.switch)
@@ -107,10 +113,14 @@ def test_a_delay_needs_netem(journal: Journal) -> None:
 
 
 def test_the_lines_for_tc_hold_what_is_asked() -> None:
-    lines = queue_commands("eth0", LinkSettings(rate_bytes_per_s=125e6, delay_s=1e-3, txqueuelen=500))
-    assert [line.split()[6] for line in lines] == ["netem", "tbf", "pfifo"] or "netem delay 1000us" in lines[
-        0
-    ]
+    lines = queue_commands(
+        "eth0", LinkSettings(rate_bytes_per_s=125e6, delay_s=1e-3, txqueuelen=500)
+    )
+    assert [line.split()[6] for line in lines] == [
+        "netem",
+        "tbf",
+        "pfifo",
+    ] or "netem delay 1000us" in lines[0]
     assert "rate 1000000000bit" in lines[1]
     assert lines[2].endswith("pfifo limit 500")
     assert queue_commands("eth0", LinkSettings()) == []
@@ -134,7 +144,9 @@ def test_a_cable_is_pulled_and_plugged_in_again(journal: Journal) -> None:
         cluster["nas"].check_port_free(5002, needed_by="a server")
 
 
-def test_a_program_on_a_node_has_its_network_processors_and_memory(journal: Journal, tmp_path: Path) -> None:
+def test_a_program_on_a_node_has_its_network_processors_and_memory(
+    journal: Journal, tmp_path: Path
+) -> None:
     settings = NodeSettings("node-0", cpus=(0,), memory_bytes=64 << 20)
     with Cluster.build(journal, [settings]) as cluster:
         node = cluster["node-0"]
@@ -181,7 +193,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_a_killed_run_leaves_is_undone(journal_place: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", CRASHING], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", CRASHING], capture_output=True, text=True, timeout=30
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     token, pid = next(line for line in done.stdout.splitlines() if line != "up").split()
     assert len(list(FOLDER.glob(f"headrace-{token}-*"))) == 3

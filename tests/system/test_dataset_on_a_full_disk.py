@@ -19,7 +19,9 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "small"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "headrace-test", str(place)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "headrace-test", str(place)], check=True
+    )
     try:
         yield place
     finally:

@@ -22,7 +22,9 @@ DISK = "seagate-st3750640ns"
 COMMAND = [sys.executable, "-c", "from headrace.cli import main; main()"]
 
 
-def headrace(*words: str, code: int = 0, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def headrace(
+    *words: str, code: int = 0, before: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [*before, *COMMAND, *words], capture_output=True, text=True, check=False, timeout=120
     )
@@ -37,13 +39,25 @@ def attach(*words: str) -> dict[str, Any]:
 
 def listed(device: str) -> list[dict[str, Any]]:
     return [
-        row for row in json.loads(headrace("drive", "attached", "--json").stdout) if row["device"] == device
+        row
+        for row in json.loads(headrace("drive", "attached", "--json").stdout)
+        if row["device"] == device
     ]
 
 
 def test_attach_list_detach(journal_place: Path) -> None:
     made = attach(
-        DISK, "--size", "64MiB", "--raid", "1", "--drives", "2", "--scheduler", "bfq", "--read-ahead", "64KiB"
+        DISK,
+        "--size",
+        "64MiB",
+        "--raid",
+        "1",
+        "--drives",
+        "2",
+        "--scheduler",
+        "bfq",
+        "--read-ahead",
+        "64KiB",
     )
     device = made["device"]
     try:

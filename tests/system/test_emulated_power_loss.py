@@ -64,7 +64,9 @@ def lose_power(journal: Journal, folder: Path, filesystem: str, seed: int, drive
     directory, _ = work_directory(journal, folder)
     storage = {"drives": [entry("drives", drive).table]}
     device = emulator.attach(journal, storage, 512 << 20, directory, seed=seed)
-    subprocess.run([f"mkfs.{filesystem}", "-q", str(device.device)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [f"mkfs.{filesystem}", "-q", str(device.device)], check=True, stdout=subprocess.DEVNULL
+    )
     place = directory / "mount"
     place.mkdir()
     mounted = mount(journal, str(device.device), place, filesystem)

@@ -48,14 +48,16 @@ def written(location: Location) -> Path:
 
 
 def read_s(file: Path, struck: Callable[[], None] = lambda: None) -> float:
-    """Time to read some of the file's pages from the device, after a fault has struck. Raises OSError."""
+    """Time to read some of the file's pages from the device, after a fault was injected. Raises OSError."""
     page_cache.drop_files([file])
     descriptor = os.open(file, os.O_RDONLY)
     try:
         struck()
         begun = time.monotonic()
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        for place in random.sample(range(FILE_BYTES // 4096), 16):  # elsewhere each time: drives have caches
+        for place in random.sample(
+            range(FILE_BYTES // 4096), 16
+        ):  # elsewhere each time: drives have caches
             os.pread(descriptor, 4096, place * 4096)
         return time.monotonic() - begun
     finally:
@@ -92,7 +94,7 @@ def test_faults_of_requests_fire_and_end(ssd: Location, context: TargetContext) 
         ("stall", {"duration": "700 ms"}, 0.6),
     ):
         struck = fault(what, **options)
-        taken_s = read_s(file, partial(struck.strike, ssd, context.journal))
+        taken_s = read_s(file, partial(struck.inject, ssd, context.journal))
         struck.lift()
         struck.lift()
         assert struck.fired > 0, what
@@ -100,7 +102,7 @@ def test_faults_of_requests_fire_and_end(ssd: Location, context: TargetContext) 
     for what, options in (("media-error", {"access": "read"}), ("drop-off", {})):
         struck = fault(what, **options)
         with pytest.raises(OSError):
-            read_s(file, partial(struck.strike, ssd, context.journal))
+            read_s(file, partial(struck.inject, ssd, context.journal))
         struck.lift()
         assert struck.fired > 0, what
         read_s(file)
@@ -114,7 +116,7 @@ def test_what_was_made_safe_outlives_a_loss_of_power(ssd: Location, context: Tar
     time.sleep(0.5)
     assert ssd.directory is not None
     (ssd.directory / "unsafe").write_bytes(b"\1" * (1 << 20))
-    loss.strike(ssd, context.journal)
+    loss.inject(ssd, context.journal)
     time.sleep(0.5)
     loss.lift()
     loss.end(ssd, context.journal)
@@ -124,13 +126,17 @@ def test_what_was_made_safe_outlives_a_loss_of_power(ssd: Location, context: Tar
     assert file.read_bytes() == kept, "mounted again, with what had been forced to the drive"
 
 
-@pytest.mark.parametrize(("what", "options"), [("degraded", {"drive": 1}), ("rebuild", {"drive": 0})])
-def test_a_mirror_goes_on_without_a_drive(what: str, options: dict[str, Any], context: TargetContext) -> None:
+@pytest.mark.parametrize(
+    ("what", "options"), [("degraded", {"drive": 1}), ("rebuild", {"drive": 0})]
+)
+def test_a_mirror_goes_on_without_a_drive(
+    what: str, options: dict[str, Any], context: TargetContext
+) -> None:
     made = target(raid={"level": 1, "drives": 2})
     location = made.prepare(context)
     file = written(location)
     struck = fault(what, **options)
-    struck.strike(location, context.journal)
+    struck.inject(location, context.journal)
     read_s(file)
     struck.lift()
     made.release(context)
@@ -139,7 +145,9 @@ def test_a_mirror_goes_on_without_a_drive(what: str, options: dict[str, Any], co
 
 @pytest.mark.parametrize("level", [0, 1])
 def test_the_kernels_raid_over_several_emulated_drives(level: int, context: TargetContext) -> None:
-    made = target(filesystem="btrfs", size="512 MiB", raid={"level": level, "drives": 2, "by": "kernel"})
+    made = target(
+        filesystem="btrfs", size="512 MiB", raid={"level": level, "drives": 2, "by": "kernel"}
+    )
     assert made.unsupported() is None
     location = made.prepare(context)
     file = written(location)
@@ -150,7 +158,7 @@ def test_the_kernels_raid_over_several_emulated_drives(level: int, context: Targ
     assert all(device.report().writes > 0 for device in location.emulated)
     if level == 1:
         gone = fault("drop-off", drive=1)
-        gone.strike(location, context.journal)
+        gone.inject(location, context.journal)
         read_s(file)
         assert file.read_bytes() == kept, "the other drive has it"
         gone.lift()

@@ -58,7 +58,9 @@ def whole_run(folder: Path, place: Path, filesystem: str, answer: int) -> None:
         mount(journal, str(device.device), mounted, filesystem)
         (directory / "jobs.fio").write_text(JOBS)
         jobs = processes.start_process(
-            journal, ["fio", f"--directory={mounted}", str(directory / "jobs.fio")], outlives_us=True
+            journal,
+            ["fio", f"--directory={mounted}", str(directory / "jobs.fio")],
+            outlives_us=True,
         )
         said = {
             "daemon": device.pid,
@@ -101,7 +103,10 @@ def family(pid: int) -> list[int]:
     found = [pid]
     for each in found:
         try:
-            found += [int(child) for child in Path(f"/proc/{each}/task/{each}/children").read_text().split()]
+            found += [
+                int(child)
+                for child in Path(f"/proc/{each}/task/{each}/children").read_text().split()
+            ]
         except OSError:
             continue
     return found

@@ -37,7 +37,9 @@ def read_s(file: Path) -> float:
     return time.monotonic() - start
 
 
-def test_throttle_bounds_the_device_and_only_while_it_lasts(context: TargetContext, tmp_path: Path) -> None:
+def test_throttle_bounds_the_device_and_only_while_it_lasts(
+    context: TargetContext, tmp_path: Path
+) -> None:
     disk = disk_in(tmp_path)
     location = disk.prepare(context)
     assert location.directory is not None
@@ -47,7 +49,7 @@ def test_throttle_bounds_the_device_and_only_while_it_lasts(context: TargetConte
 
     fault = Throttle(ThrottleOptions.model_validate({"what": "throttle", "read_rate": "8 MiB/s"}))
     assert fault.check() == []
-    fault.strike(location, context.journal)
+    fault.inject(location, context.journal)
     assert fault.fired == 1
     throttled_s = read_s(file)
     assert 0.8 < throttled_s < 2.5, "8 MiB at 8 MiB/s"
@@ -71,10 +73,13 @@ def test_disk_full_leaves_what_was_asked(
     assert location.directory is not None
     fault = DiskFull(DiskFullOptions.model_validate({"what": "disk-full", "free": free}))
     assert fault.check() == []
-    fault.strike(location, context.journal)
+    fault.inject(location, context.journal)
     assert fault.fired == 1
     written = 0
-    with pytest.raises(OSError) as caught, (location.directory / "data").open("wb", buffering=0) as file:
+    with (
+        pytest.raises(OSError) as caught,
+        (location.directory / "data").open("wb", buffering=0) as file,
+    ):
         while written < 64 << 20:
             written += file.write(b"\1" * 65536)
     assert caught.value.errno == errno.ENOSPC
@@ -91,11 +96,13 @@ def test_faults_without_a_device(context: TargetContext, tmp_path: Path) -> None
     place.mkdir()
     entry = mount(context.journal, "headrace-test", place, "tmpfs", ["size=1m"])
     with pytest.raises(UnsupportedLevelError, match="no block device"):
-        Throttle(ThrottleOptions.model_validate({"what": "throttle", "read_iops": 10})).strike(
+        Throttle(ThrottleOptions.model_validate({"what": "throttle", "read_iops": 10})).inject(
             Location(place), context.journal
         )
     with pytest.raises(UnsupportedLevelError, match="no directory"):
-        DiskFull(DiskFullOptions(what="disk-full")).strike(Location(None, url="s3://x"), context.journal)  # pyright: ignore[reportCallIssue]
+        DiskFull(DiskFullOptions(what="disk-full")).inject(
+            Location(None, url="s3://x"), context.journal
+        )  # pyright: ignore[reportCallIssue]
     context.journal.undo(entry)
 
 

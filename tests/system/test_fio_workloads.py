@@ -29,7 +29,13 @@ def job(tmp_path: Path, files: tuple[str, ...], slot: int = 0) -> JobInput:
     scratch.mkdir(parents=True, exist_ok=True)
     keep.mkdir(exist_ok=True)
     return JobInput(
-        files=files, directory=tmp_path, scratch=scratch, slot=slot, slots=2, seed=7 + slot, keep=keep
+        files=files,
+        directory=tmp_path,
+        scratch=scratch,
+        slot=slot,
+        slots=2,
+        seed=7 + slot,
+        keep=keep,
     )
 
 
@@ -66,7 +72,9 @@ def test_each_mode_moves_the_whole_file(
         assert output.bytes_unique == min(reads, 4) * MIB
         assert output.read_calls == reads * MIB // (64 << 10)
     assert output.measured_child
-    assert [name for name, _, _ in output.phases] == (["read", "reread"] if mode == "reread" else [mode])
+    assert [name for name, _, _ in output.phases] == (
+        ["read", "reread"] if mode == "reread" else [mode]
+    )
     written = tmp_path / "scratch" / "job-0000" / "written.data"
     assert written.exists() == (mode == "write")
     if mode == "write":
@@ -81,7 +89,10 @@ def test_fio_keeps_its_json_whole(tmp_path: Path) -> None:
     assert said["read"]["io_bytes"] == output.bytes_asked
     # Percentiles from the histogram are fio's own.
     for percentile, name in (("50.000000", "p50"), ("99.000000", "p99"), ("99.900000", "p99_9")):
-        assert output.results[f"read_latency_ns_{name}"] == said["read"]["lat_ns"]["percentile"][percentile]
+        assert (
+            output.results[f"read_latency_ns_{name}"]
+            == said["read"]["lat_ns"]["percentile"][percentile]
+        )
 
 
 def test_laying_out_is_idempotent_and_incompressible(tmp_path: Path) -> None:
@@ -113,7 +124,11 @@ def test_clients_merge(tmp_path: Path) -> None:
         <= merged["read_rate_bytes_per_s_max"]
         < merged["rate_bytes_per_s"]
     )
-    assert sum(count for _, count in merged["read_latency_histogram"]) == merged["read_requests"] == 512
+    assert (
+        sum(count for _, count in merged["read_latency_histogram"])
+        == merged["read_requests"]
+        == 512
+    )
     low, high = sorted(result["read_latency_ns_p50"] for result in results)
     assert low <= merged["read_latency_ns_p50"] <= high
     json.dumps(merged)
@@ -135,12 +150,16 @@ def test_random_reads_for_a_duration(tmp_path: Path, engine: str) -> None:
     )
     (output,) = run(part, tmp_path)
     assert output.results["read_runtime_s"] == pytest.approx(0.3, abs=0.1)
-    assert output.results["read_iops"] == pytest.approx(output.read_calls / output.results["read_runtime_s"])
+    assert output.results["read_iops"] == pytest.approx(
+        output.read_calls / output.results["read_runtime_s"]
+    )
     assert output.bytes_asked == output.read_calls * 4096
     assert output.bytes_unique <= 4 * MIB
     assert 0 < output.read_wait_s <= output.results["runtime_s"]
     assert output.asynchronous == (engine != "psync")
-    latencies = [output.results[f"read_latency_ns_{name}"] for name in ("p50", "p90", "p99", "p99_9")]
+    latencies = [
+        output.results[f"read_latency_ns_{name}"] for name in ("p50", "p90", "p99", "p99_9")
+    ]
     assert latencies == sorted(latencies)
     if depth > 1:
         kept = json.loads(next((tmp_path / "keep").iterdir()).read_text())["jobs"][0]
@@ -167,7 +186,9 @@ def test_a_record_with_a_relative_path(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_missing_file_fails_with_the_words_of_fio(tmp_path: Path) -> None:
     part = workload("sequential", mode="read", file_size="1 MiB")
-    with pytest.raises(HeadraceError, match=r"fio ended with exit code 1: .*file creation disallowed"):
+    with pytest.raises(
+        HeadraceError, match=r"fio ended with exit code 1: .*file creation disallowed"
+    ):
         part.run(job(tmp_path, (str(tmp_path / "none"),)))
 
 
@@ -204,7 +225,9 @@ def test_a_path_with_a_colon(tmp_path: Path) -> None:
         ("random", {"blocksize": 512}, "Extra inputs"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(kind: str, options: dict[str, Any], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(
+    kind: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValidationError, match=message):
         kinds()[kind].Options.model_validate(options)
 

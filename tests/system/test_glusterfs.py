@@ -27,7 +27,12 @@ def test_values_of_gluster_and_ours() -> None:
     assert value_of("4", int) == 4
     assert value_of("42", float) == 42.0
     assert value_of("soon", int) == "soon"
-    assert [word_of(value) for value in (True, False, 3.0, 1 << 20)] == ["on", "off", "3", "1048576"]
+    assert [word_of(value) for value in (True, False, 3.0, 1 << 20)] == [
+        "on",
+        "off",
+        "3",
+        "1048576",
+    ]
 
 
 def test_options_that_contradict_each_other() -> None:
@@ -85,7 +90,7 @@ def test_copies_survive_a_lost_server_and_are_filled_again(context: TargetContex
 
         lost = fault("replica-lost", duration="1 s")
         lost.begin(location, context.journal)
-        lost.strike(location, context.journal)
+        lost.inject(location, context.journal)
         assert files_of(bricks[1]) == {}
         for number in range(8):
             assert (directory / f"data-{number}").read_bytes() == content, "the other copy is read"
@@ -121,7 +126,7 @@ def test_one_copy_on_a_dead_server_is_away_until_it_is_back(context: TargetConte
         for name in names:
             (directory / name).write_text(name)
         killed = fault("server-killed", pulse=None, server=0)
-        killed.strike(location, context.journal)
+        killed.inject(location, context.journal)
         away = [name for name in names if not reached(directory / name)]
         assert 0 < len(away) < len(names), "distribute puts some files on each"
         with pytest.raises(UnsupportedLevelError, match="nowhere else"):
@@ -130,7 +135,9 @@ def test_one_copy_on_a_dead_server_is_away_until_it_is_back(context: TargetConte
         killed.end(location, context.journal)
         assert killed.seen["lacking"] == ""
         deadline = time.monotonic() + 30
-        while not all(reached(directory / name) for name in names):  # the client connects anew by and by
+        while not all(
+            reached(directory / name) for name in names
+        ):  # the client connects anew by and by
             assert time.monotonic() < deadline
             time.sleep(0.2)
 

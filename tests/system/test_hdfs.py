@@ -57,7 +57,9 @@ def test_copies_of_blocks_survive_a_lost_data_node(context: TargetContext, tmp_p
             place.mkdir()
             skim = Skim(
                 "skim",
-                SkimOptions.model_validate({"data": SPEC.model_dump(), "fraction": 1.0, "verify": True}),
+                SkimOptions.model_validate(
+                    {"data": SPEC.model_dump(), "fraction": 1.0, "verify": True}
+                ),
             )
             job = JobInput((held.url,), None, place, slot=0, slots=1, seed=0)
             return call_inside(node.namespace, lambda: skim.run(job)).events
@@ -65,7 +67,7 @@ def test_copies_of_blocks_survive_a_lost_data_node(context: TargetContext, tmp_p
         assert skimmed() == 4000
         lost = fault("replica-lost", duration="1 s")
         lost.begin(location, context.journal)
-        lost.strike(location, context.journal)
+        lost.inject(location, context.journal)
         assert skimmed() == 4000, "the other copy is read"
         lost.lift()
         lost.end(location, context.journal)

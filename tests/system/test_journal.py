@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import select
 import socket
 import subprocess
 import sys
@@ -176,8 +178,27 @@ def test_directories_go_only_when_empty(journal: Journal, tmp_path: Path) -> Non
     assert (tmp_path / "a" / "b" / "results").exists()
 
 
+def test_a_process_that_was_not_yet_its_program_when_we_were_killed_is_ended(
+    journal: Journal,
+) -> None:
+    """Between fork and the end of exec a process carries no mark."""
+    entry = journal.begin("end_process", mark="0123456789abcdef")
+    late = subprocess.Popen(
+        ["sh", "-c", "sleep 0.2; exec env HEADRACE_PROCESS=0123456789abcdef sleep 60"]
+    )
+    try:
+        result = journal.undo(entry)
+        assert result.done and str(late.pid) in result.text, result
+        assert late.wait(5) != 0
+    finally:
+        late.kill()
+        late.wait()
+
+
 def test_a_process_is_known_by_its_mark_before_its_id_is(journal: Journal) -> None:
-    started = start_process(journal, ["sh", "-c", "sleep 60 & setsid sleep 60 & wait"], outlives_us=True)
+    started = start_process(
+        journal, ["sh", "-c", "sleep 60 & setsid sleep 60 & wait"], outlives_us=True
+    )
     mark = str(started.entry.args["mark"])
     assert started.pid in marked(mark)
     result = journal.undo(
@@ -192,19 +213,20 @@ def test_a_process_dies_with_us(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys; from pathlib import Path; from headrace.system.journal import Journal;"
         "from headrace.system.processes import start_process;"
-        "started = start_process(Journal.open('x', Path(sys.argv[1])), ['sleep', '60']);"
-        "print(started.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+        "started = start_process(Journal.open('x', Path(sys.argv[1])), ['sleep', '3600']);"
+        "print(started.pid, flush=True); sys.stdin.read(1); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    said = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True)
-    pid = int(said.stdout)
-    for _ in range(100):
-        state = subprocess.run(
-            ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
-        ).stdout.strip()
-        if not state or state.startswith("Z"):
-            break
-    else:
-        pytest.fail(f"process {pid} is still there in state {state}")
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as ours:
+        assert ours.stdout is not None
+        child = os.pidfd_open(int(ours.stdout.readline()))
+        # The end of its input is the word to die.
+        ours.communicate()
+    # Readable once the process has ended, however long the machine takes to run it for that.
+    ended, _, _ = select.select([child], [], [], 300)
+    os.close(child)
+    assert ended
 
 
 def test_a_program_that_fails_says_why(journal: Journal) -> None:
@@ -245,7 +267,9 @@ def test_a_tree_with_a_mount_in_it_is_not_removed(journal: Journal, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("needs_root")
-def test_a_loop_device_of_another_file_of_the_same_name_is_left(journal: Journal, tmp_path: Path) -> None:
+def test_a_loop_device_of_another_file_of_the_same_name_is_left(
+    journal: Journal, tmp_path: Path
+) -> None:
     file = tmp_path / "image"
     made = make_file(journal, file, 4 << 20)
     loop = attach(journal, file)

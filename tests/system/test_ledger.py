@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from headrace.system.journal import Journal
+from headrace.system.shared_settings import set_file
+
 JOBS = Path(__file__).with_name("ledger_jobs.py")
 PACKAGE = str(Path(__file__).parents[2] / "python")
 DELAYACCT = Path("/proc/sys/kernel/task_delayacct")
@@ -63,19 +66,13 @@ def share(row: dict[str, Any], wait: str) -> float:
 
 
 @pytest.fixture
-def delays_counted() -> Iterator[None]:
-    before = DELAYACCT.read_text()
-    DELAYACCT.write_text("1")
-    yield
-    DELAYACCT.write_text(before)
+def delays_counted(journal: Journal) -> None:
+    set_file(journal, DELAYACCT, "1")
 
 
 @pytest.fixture
-def delays_not_counted() -> Iterator[None]:
-    before = DELAYACCT.read_text()
-    DELAYACCT.write_text("0")
-    yield
-    DELAYACCT.write_text(before)
+def delays_not_counted(journal: Journal) -> None:
+    set_file(journal, DELAYACCT, "0")
 
 
 @pytest.fixture
@@ -118,7 +115,9 @@ class TestWithDelayAccounting:
 
     def test_a_job_with_a_core_of_its_own_is_on_cpu(self) -> None:
         # Best of three: other work on the machine may take the core away for a while.
-        best = max((run("spin", "0.7", cpu=1) for _ in range(3)), key=lambda row: share(row, "on_cpu_s"))
+        best = max(
+            (run("spin", "0.7", cpu=1) for _ in range(3)), key=lambda row: share(row, "on_cpu_s")
+        )
         assert best["ledger_source"] == "taskstats"
         assert share(best, "on_cpu_s") + share(best, "wait_cpu_s") >= 0.99
         assert share(best, "on_cpu_s") >= 0.97
@@ -161,24 +160,26 @@ class TestWithDelayAccounting:
         """Where the kernel itself counts more than there was time for (`system.accounting.possible`)."""
         data = tmp_path / "data"
         data.write_bytes(os.urandom(16 << 20))
-        # One session, so that its jobs take turns on the core.
-        four = 'for each in 1 2 3 4; do "$@" & done; wait'
+        # One session, so that its jobs take turns on the core; a file each, so that their lines do not mix.
+        four = 'for each in 1 2 3 4; do "$@" > "$each.json" & done; wait'
         job = ["taskset", "-c", "1", sys.executable, str(JOBS), "direct", str(data), "1.5"]
-        rows = subprocess.run(
+        subprocess.run(
             ["sh", "-c", four, "sh", *job],
+            cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": PACKAGE},
             start_new_session=True,
             check=True,
-            capture_output=True,
             timeout=60,
-        ).stdout.splitlines()
-        assert len(rows) == 4
-        for row in map(json.loads, rows):
+        )
+        for each in (1, 2, 3, 4):
+            row = json.loads((tmp_path / f"{each}.json").read_text())
             assert row["residue_s"] < 0.02 * row["wall_s"]
             assert share(row, "wait_cpu_s") > 0.1
             assert share(row, "wait_block_s") > 0.1
 
-    def test_a_thread_that_has_ended_is_counted(self, slow_device: tuple[str, dict[str, str]]) -> None:
+    def test_a_thread_that_has_ended_is_counted(
+        self, slow_device: tuple[str, dict[str, str]]
+    ) -> None:
         device, variables = slow_device
         row = run("scattered-thread", device, "100", str(64 << 20), **variables)
         assert share(row, "wait_block_s") > 0.8
@@ -192,7 +193,9 @@ class TestWithDelayAccounting:
         assert row["residue_s"] > 0.5
         assert row["peak_rss_bytes"] > 5 << 20
 
-    def test_without_privilege_ticks_are_used(self, slow_device: tuple[str, dict[str, str]]) -> None:
+    def test_without_privilege_ticks_are_used(
+        self, slow_device: tuple[str, dict[str, str]]
+    ) -> None:
         device, variables = slow_device
         row = run("scattered", device, "150", str(64 << 20), privileged=False, **variables)
         assert row["ledger_source"] == "delayacct"
@@ -226,7 +229,14 @@ class TestWithoutDelayAccounting:
             pytest.skip("no PSI of cgroups here")
         group.mkdir()
         try:
-            row = run("scattered", device, "100", str(64 << 20), TEST_PRESSURE_CGROUP=str(group), **variables)
+            row = run(
+                "scattered",
+                device,
+                "100",
+                str(64 << 20),
+                TEST_PRESSURE_CGROUP=str(group),
+                **variables,
+            )
         finally:
             remove(group)
         assert row["ledger_source"] == "psi"

@@ -16,6 +16,7 @@ from headrace.system.cgroups import MemoryLimit
 from headrace.system.facts import delay_accounting, enable_delay_accounting, facts
 from headrace.system.journal import Journal
 from headrace.system.page_cache import _resident_by_mincore  # pyright: ignore[reportPrivateUsage]
+from headrace.system.shared_settings import holders
 
 SIZE = 8 << 20
 
@@ -67,7 +68,9 @@ ALLOCATE = "import os, sys; sys.stdin.read(); held = bytearray(int(sys.argv[1]))
 def _allocate(limit: MemoryLimit, size: int) -> int:
     """Exit code of a process under the limit that takes `size` bytes of memory."""
     child = subprocess.Popen(
-        [sys.executable, "-c", ALLOCATE, str(size)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [sys.executable, "-c", ALLOCATE, str(size)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
     )
     limit.add(child.pid)
     child.communicate()
@@ -114,16 +117,26 @@ def test_the_memory_limit_goes_while_processes_stay(journal: Journal) -> None:
 def test_delay_accounting_is_switched_back(journal: Journal) -> None:
     entry = enable_delay_accounting(journal)
     assert delay_accounting()
-    assert enable_delay_accounting(journal) is None
     if entry is not None:
-        journal.undo(entry)
-        assert not delay_accounting()
+        again = enable_delay_accounting(journal)
+        assert again is not None
+        assert "needs it too" in journal.undo(entry).text and delay_accounting()
+        journal.undo(again)
+        assert not delay_accounting() or holders("/proc/sys/kernel/task_delayacct")
 
 
 def test_facts_are_whole_and_can_be_written() -> None:
     found = facts()
     assert json.loads(json.dumps(found)) == found
-    for name in ("kernel", "cpu_model", "cores", "memory_bytes", "virtualization", "versions", "os"):
+    for name in (
+        "kernel",
+        "cpu_model",
+        "cores",
+        "memory_bytes",
+        "virtualization",
+        "versions",
+        "os",
+    ):
         assert found[name], name
     assert found["memory_bytes"] == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert found["cpus"] >= found["cores"] >= 1

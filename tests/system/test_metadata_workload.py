@@ -44,7 +44,9 @@ def start(tmp_path: Path, number: int, count: int, **fields: Any) -> subprocess.
     )
 
 
-def ends(processes: list[subprocess.Popen[str]], patience_s: float = 30) -> list[tuple[int, str, str]]:
+def ends(
+    processes: list[subprocess.Popen[str]], patience_s: float = 30
+) -> list[tuple[int, str, str]]:
     try:
         said = [process.communicate(timeout=patience_s) for process in processes]
         return [(process.returncode, *each) for process, each in zip(processes, said, strict=True)]
@@ -54,11 +56,15 @@ def ends(processes: list[subprocess.Popen[str]], patience_s: float = 30) -> list
 
 
 def test_processes_go_through_the_phases_together(tmp_path: Path) -> None:
-    found = ends([start(tmp_path, number, 4, stride=1, unique_directories=True) for number in range(4)])
+    found = ends(
+        [start(tmp_path, number, 4, stride=1, unique_directories=True) for number in range(4)]
+    )
     assert [code for code, _, _ in found] == [0, 0, 0, 0]
     reports = [json.loads(out) for _, out, _ in found]
     for phases in zip(*(report["phases"] for report in reports), strict=True):
-        assert len({(each["phase"], each["start_ns"], each["stonewall_ns"]) for each in phases}) == 1
+        assert (
+            len({(each["phase"], each["start_ns"], each["stonewall_ns"]) for each in phases}) == 1
+        )
         if not phases[0]["phase"].startswith("tree"):
             assert sum(each["operations"] for each in phases) == 4 * 3 * 20
     for before, after in zip(reports[0]["phases"], reports[0]["phases"][1:], strict=False):
@@ -69,7 +75,10 @@ def test_processes_go_through_the_phases_together(tmp_path: Path) -> None:
 def test_nobody_waits_for_a_client_that_was_killed(tmp_path: Path) -> None:
     processes = [start(tmp_path, number, 3, items=2_000_000) for number in range(3)]
     deadline = time.monotonic() + 20
-    while not (tmp_path / "test" / "mdtest" / "mdtest_tree.0.0").exists() and time.monotonic() < deadline:
+    while (
+        not (tmp_path / "test" / "mdtest" / "mdtest_tree.0.0").exists()
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
     processes[1].send_signal(signal.SIGKILL)
     killed = time.monotonic()
@@ -100,13 +109,17 @@ def test_a_full_disk_is_said_with_counts(context: TargetContext, tmp_path: Path)
         assert location.directory is not None
         part = kinds()["metadata"]
         workload = part("w", part.Options.model_validate({"items": 1000, "of": "files"}))
-        with pytest.raises(HeadraceError, match=r"1003 files and directories at once .* of \d+ free"):
+        with pytest.raises(
+            HeadraceError, match=r"1003 files and directories at once .* of \d+ free"
+        ):
             workload.check_room(location.directory, 1)
         scratch = location.directory / "job-0000"
         scratch.mkdir()
         with pytest.raises(HeadraceError) as error:
             workload.run(
-                JobInput(files=(), directory=location.directory, scratch=scratch, slot=0, slots=1, seed=1)
+                JobInput(
+                    files=(), directory=location.directory, scratch=scratch, slot=0, slots=1, seed=1
+                )
             )
         said = error.value.message
         assert said.startswith("file creation: no space left on device at client 0 after ")

@@ -99,7 +99,11 @@ def test_writes_in_any_order_are_read_back(context: TargetContext) -> None:
 
 
 def test_the_data_cross_the_link(context: TargetContext) -> None:
-    with prepared(context, clients=1, export={"size": "64 MiB"}, rsize="64 KiB") as (_, location, cluster):
+    with prepared(context, clients=1, export={"size": "64 MiB"}, rsize="64 KiB") as (
+        _,
+        location,
+        cluster,
+    ):
         file = location.node_directories[0] / "file"
         file.write_bytes(os.urandom(8 << 20))
         page_cache.drop_all()
@@ -155,7 +159,9 @@ def test_a_server_that_is_stalled_goes_on(context: TargetContext) -> None:
         file = location.node_directories[0] / "file"
         assert server.pause()
         begun = time.monotonic()
-        resume = subprocess.Popen(["sh", "-c", f"sleep 0.7; kill -CONT {' '.join(map(str, server.pids))}"])
+        resume = subprocess.Popen(
+            ["sh", "-c", f"sleep 0.7; kill -CONT {' '.join(map(str, server.pids))}"]
+        )
         file.write_bytes(b"x")
         assert time.monotonic() - begun > 0.6
         resume.wait()
@@ -164,7 +170,9 @@ def test_a_server_that_is_stalled_goes_on(context: TargetContext) -> None:
 def test_a_server_holds_no_file_system_but_its_own(context: TargetContext, tmp_path: Path) -> None:
     """Version 3 has a mount namespace of its own, which must not keep others' mounts alive."""
     other = tmp_path / "other"
-    block = BlockTarget("disk", BlockOptions.model_validate({"image": str(other), "size": "64 MiB"}))
+    block = BlockTarget(
+        "disk", BlockOptions.model_validate({"image": str(other), "size": "64 MiB"})
+    )
     before = block.prepare(context)
     with prepared(context, clients=1, export={"size": "64 MiB"}) as (_, location, _cluster):
         (server,) = location.servers.values()
@@ -192,7 +200,9 @@ def test_a_port_that_is_taken_is_named(context: TargetContext) -> None:
     target = Nfs("nas", NfsOptions.model_validate({}))
     nodes = client_nodes(None, 1)
     with Cluster.build(context.journal, [*nodes, *target.nodes_wanted(None)]) as cluster:
-        taken = call_inside(cluster["nas-0"].namespace, lambda: socket.create_server(("", nfs.NFS_PORT)))
+        taken = call_inside(
+            cluster["nas-0"].namespace, lambda: socket.create_server(("", nfs.NFS_PORT))
+        )
         within = replace(context, cluster=cluster, client_nodes=("node-0",))
         with pytest.raises(HeadraceError, match="port 2049 of nas-0"):
             target.prepare(within)
@@ -221,7 +231,8 @@ def test_a_server_that_is_there_already_is_mounted(context: TargetContext, tmp_p
 
 def test_an_address_that_nobody_answers_at_is_named(context: TargetContext) -> None:
     target = Nfs(
-        "nas", NfsOptions.model_validate({"address": "127.0.0.1", "export": "/nowhere", "client": "fuse"})
+        "nas",
+        NfsOptions.model_validate({"address": "127.0.0.1", "export": "/nowhere", "client": "fuse"}),
     )
     with pytest.raises(HeadraceError, match=r"127\.0\.0\.1:/nowhere"):
         target.prepare(context)
@@ -256,7 +267,9 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyP
         without("ganesha.nfsd"),
     )
     problems = Nfs("nas", NfsOptions.model_validate({})).check(frozenset())
-    assert [problem.remedy for problem in problems] == ["apt-get install nfs-ganesha nfs-ganesha-vfs"]
+    assert [problem.remedy for problem in problems] == [
+        "apt-get install nfs-ganesha nfs-ganesha-vfs"
+    ]
     if nfs.why_no_kernel_client() is not None:
         with pytest.raises(MissingError, match="NFS"):
             nfs.choose_client("kernel")
@@ -286,7 +299,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_a_killed_run_leaves_is_undone(journal_place: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", CRASHING], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", CRASHING], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     work, *pids = done.stdout.split()
     assert pids

@@ -47,7 +47,9 @@ series_interval = "50 ms"
 """
 
 
-def measured(tmp_path: Path, medium: str, workloads: list[str], nodes: list[int]) -> list[dict[str, Any]]:
+def measured(
+    tmp_path: Path, medium: str, workloads: list[str], nodes: list[int]
+) -> list[dict[str, Any]]:
     """The records, by nodes and workload; every trial did its jobs."""
     tmp_path.mkdir(exist_ok=True)
     study = tmp_path / "study.toml"
@@ -56,12 +58,15 @@ def measured(tmp_path: Path, medium: str, workloads: list[str], nodes: list[int]
     trials = [json.loads(file.read_text()) for file in sorted(results.glob("trials/*/trial.json"))]
     assert [(trial["status"], trial["cause"]) for trial in trials] == [("done", None)] * len(trials)
     return sorted(
-        trials, key=lambda trial: (trial["levels"]["nodes"], workloads.index(trial["workload"]["name"]))
+        trials,
+        key=lambda trial: (trial["levels"]["nodes"], workloads.index(trial["workload"]["name"])),
     )
 
 
 def table(tmp_path: Path, trial: dict[str, Any], name: str) -> Any:
-    return duckdb.sql(f"SELECT * FROM '{tmp_path}/results/trials/{trial['id']}/{name}.parquet'").df()
+    return duckdb.sql(
+        f"SELECT * FROM '{tmp_path}/results/trials/{trial['id']}/{name}.parquet'"
+    ).df()
 
 
 def shares_read(tmp_path: Path, trial: dict[str, Any]) -> list[float]:
@@ -71,7 +76,9 @@ def shares_read(tmp_path: Path, trial: dict[str, Any]) -> list[float]:
     read: list[float] = []
     for device in trial["location"]["devices"]:
         rows = series[series["device"] == device]
-        read.append(float((rows["read_bytes_per_s"] * rows["time_s"].diff().fillna(rows["time_s"])).sum()))
+        read.append(
+            float((rows["read_bytes_per_s"] * rows["time_s"].diff().fillna(rows["time_s"])).sum())
+        )
     return [each / sum(read) for each in read]
 
 
@@ -105,7 +112,9 @@ def test_each_nodes_jobs_read_from_its_own_image(tmp_path: Path) -> None:
     # A tree that clients share is each node's own.
     phases = names["results"]["phases"]
     assert (
-        phases["file_creation"]["operations"] == phases["directory_removal"]["operations"] == 2 * 2 * 2 * 20
+        phases["file_creation"]["operations"]
+        == phases["directory_removal"]["operations"]
+        == 2 * 2 * 2 * 20
     )
 
 

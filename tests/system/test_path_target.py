@@ -37,7 +37,9 @@ def test_a_directory_is_described_and_left_alone(context: TargetContext, tmp_pat
     assert list(place.iterdir()) == []
 
 
-def test_create_makes_it_and_takes_it_away_when_empty(context: TargetContext, tmp_path: Path) -> None:
+def test_create_makes_it_and_takes_it_away_when_empty(
+    context: TargetContext, tmp_path: Path
+) -> None:
     place = tmp_path / "a" / "b"
     (problem,) = target(place).check(frozenset())
     assert problem.what == f"the directory {place} is missing"
@@ -104,7 +106,9 @@ def test_settings_on_a_mount_of_somebody_else(context: TargetContext, tmp_path: 
     )
     location = disk.prepare(context)
     assert location.directory is not None
-    scratch = target(location.directory / "deep" / "below", create=True, scheduler="bfq", read_ahead="1 MiB")
+    scratch = target(
+        location.directory / "deep" / "below", create=True, scheduler="bfq", read_ahead="1 MiB"
+    )
     assert scratch.prepare(context).device_names == location.device_names
     before = scratch.read_settings()
     assert all(setting.applied for setting in scratch.apply(scratch.options, context))
@@ -152,7 +156,9 @@ def test_without_root(tmp_path: Path) -> None:
     for level in (tmp_path, *tmp_path.parents):
         if level.name.startswith(("pytest", "test_")):
             level.chmod(level.stat().st_mode | 0o011)
-    said = subprocess.run([sys.executable, "-c", AS_NOBODY, str(folder)], capture_output=True, text=True)
+    said = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, str(folder)], capture_output=True, text=True
+    )
     assert said.returncode == 0, said.stderr
     problems, settings, cache, forbidden, closed, left = said.stdout.splitlines()
     assert problems.count("False, (") == 3

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace import probes
+from headrace.engine.measure import validity
+from headrace.engine.measure.sampler import Sampler
 from headrace.probes import Watch
 from headrace.probes.block import BlockProbe, uppermost
 from headrace.probes.cpu import CpuProbe
@@ -21,12 +25,15 @@ from headrace.probes.pressure import PressureProbe
 from headrace.system.cluster import Interface
 
 SIZE = 32 << 20
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 def watch(tmp_path: Path, *devices: str, interfaces: tuple[Interface, ...] = ()) -> Watch:
-    return Watch(device_names=devices, slot_pids=(), directory=tmp_path, keep=tmp_path, interfaces=interfaces)
+    return Watch(
+        device_names=devices, slot_pids=(), directory=tmp_path, keep=tmp_path, interfaces=interfaces
+    )
 
 
 @pytest.fixture
@@ -66,6 +73,40 @@ def test_block_counts_what_was_read_and_written(tmp_path: Path, loop: str) -> No
     assert row["read_bytes_per_s"] > row["write_bytes_per_s"] > 0
     assert 0 < row["read_latency_ms"] < 1000
     assert 0 < row["busy"] <= 1
+
+
+@pytest.fixture
+def bare_loop() -> Iterator[Callable[[], None]]:
+    """A loop device of the test's own, `bare_loop_name()`; calling it takes the device from the kernel."""
+    control = os.open("/dev/loop-control", os.O_RDWR)
+    fcntl.ioctl(control, LOOP_CTL_ADD, bare_loop_number())
+
+    def remove() -> None:
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(control, LOOP_CTL_REMOVE, bare_loop_number())
+
+    yield remove
+    remove()
+    os.close(control)
+
+
+def bare_loop_number() -> int:
+    return 500_000 + os.getpid() % 500_000
+
+
+@root_only
+def test_a_device_that_goes_away_while_it_is_sampled_makes_the_trial_invalid(
+    tmp_path: Path, bare_loop: Callable[[], None]
+) -> None:
+    name = f"loop{bare_loop_number()}"
+    sampler = Sampler({"block": BlockProbe()}, 0.01)
+    sampler.start(watch(tmp_path, name))
+    bare_loop()
+    samples = sampler.finish()
+    (found,) = validity.probes(samples)
+    assert found.code == "device-gone"
+    assert name in found.text
+    assert samples.totals["block"].values["gone"] == [name]
 
 
 def test_block_is_silent_without_devices(tmp_path: Path) -> None:
@@ -110,7 +151,10 @@ def test_memory_sees_a_file_enter_the_page_cache(tmp_path: Path) -> None:
     probe.finish()
     # Other processes may drop caches or write meanwhile: half of it must be seen.
     assert (
-        max(after["cached_bytes"] - before["cached_bytes"], after["dirty_bytes"] - before["dirty_bytes"])
+        max(
+            after["cached_bytes"] - before["cached_bytes"],
+            after["dirty_bytes"] - before["dirty_bytes"],
+        )
         > 32 << 20
     )
     assert after["free_bytes"] > 0
@@ -122,7 +166,9 @@ def test_pressure_is_a_share(tmp_path: Path) -> None:
         pytest.skip("no PSI here")
     probe.start(watch(tmp_path))
     spinner = "import time\nend = time.monotonic() + 0.6\nwhile time.monotonic() < end: pass"
-    spinners = [subprocess.Popen(["taskset", "-c", "0", "python3", "-c", spinner]) for _ in range(2)]
+    spinners = [
+        subprocess.Popen(["taskset", "-c", "0", "python3", "-c", spinner]) for _ in range(2)
+    ]
     for process in spinners:
         process.wait()
     (row,) = probe.sample()
@@ -134,7 +180,9 @@ def test_pressure_is_a_share(tmp_path: Path) -> None:
 
 def test_network_counts_loopback(tmp_path: Path) -> None:
     probe = NetworkProbe()
-    probe.start(watch(tmp_path, interfaces=(Interface("lo", "lo"), Interface("nosuch0", "nosuch0"))))
+    probe.start(
+        watch(tmp_path, interfaces=(Interface("lo", "lo"), Interface("nosuch0", "nosuch0")))
+    )
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
@@ -144,10 +192,12 @@ def test_network_counts_loopback(tmp_path: Path) -> None:
             sender.sendto(bytes(1000), receiver.getsockname())
             receiver.recv(2000)
     (row,) = probe.sample()
-    totals = probe.finish().values
+    found = probe.finish()
+    totals = found.values
     assert row["received_bytes_per_s"] > 0
     assert totals["lo"]["bytes_received"] >= 100_000
     assert totals["gone"] == ["nosuch0"]
+    assert [code for code, _ in found.invalid] == ["interface-gone"]
 
 
 @pytest.mark.parametrize("kind", sorted(probes.kinds()))
@@ -160,7 +210,9 @@ def test_every_probe_keeps_the_contract(kind: str, tmp_path: Path) -> None:
         probe.start(watch(tmp_path))
         time.sleep(0.03)
         for row in probe.sample():
-            assert all(value is None or isinstance(value, (int, float, str)) for value in row.values())
+            assert all(
+                value is None or isinstance(value, (int, float, str)) for value in row.values()
+            )
         totals = probe.finish()
         assert totals.invalid == []
     assert len(list(Path("/proc/self/fd").iterdir())) == handles

@@ -141,7 +141,9 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert exit_code == -9
     assert job.exit == "killed by SIGKILL"
     assert len(reads(job, data)) == 5000
-    assert any("was killed: the profile is whole up to there" in note for note in job.notes)
+    assert any(
+        "was killed or ended unseen: the profile is whole up to there" in note for note in job.notes
+    )
 
 
 def test_programs_that_cannot_be_recorded_are_named_with_the_reason(tmp_path: Path) -> None:
@@ -175,14 +177,29 @@ def test_a_child_that_cannot_be_seen_is_noted(tmp_path: Path) -> None:
     source, static = tmp_path / "static.c", tmp_path / "static"
     source.write_text("int main(void) { return 0; }\n")
     subprocess.run(["cc", "-static", "-o", static, source], check=True)
-    job, _ = recorded(python("import subprocess, sys; subprocess.run([sys.argv[1]])", static), tmp_path)
+    job, _ = recorded(
+        python("import subprocess, sys; subprocess.run([sys.argv[1]])", static), tmp_path
+    )
     assert any(f"{static} was started and is not in the profile" in note for note in job.notes)
 
 
-def test_the_command_line_keeps_the_program_s_exit_code_and_output(data: Path, tmp_path: Path) -> None:
+def test_the_command_line_keeps_the_program_s_exit_code_and_output(
+    data: Path, tmp_path: Path
+) -> None:
     profile = tmp_path / "job.toml"
-    command = ["record", "--out", str(profile), "--hash-names", "--", "sh", "-c", f"wc -c < {data}; exit 3"]
-    ended = subprocess.run([*HEADRACE, *command], capture_output=True, text=True, check=False, timeout=60)
+    command = [
+        "record",
+        "--out",
+        str(profile),
+        "--hash-names",
+        "--",
+        "sh",
+        "-c",
+        f"wc -c < {data}; exit 3",
+    ]
+    ended = subprocess.run(
+        [*HEADRACE, *command], capture_output=True, text=True, check=False, timeout=60
+    )
     assert ended.returncode == 3, ended.stderr
     assert ended.stdout.strip() == "300000"
     assert "data.bin" not in profile.read_text()
@@ -233,13 +250,24 @@ def test_made_and_recorded_profiles_of_every_root_workload_agree(tmp_path: Path)
             part = kinds()[kind]
             made = part(kind, part.Options.model_validate({"data": spec})).profile(None)
             ranges = [
-                each for step in made.steps if step["do"] == "sequence" for each in step["ranges_bytes"]
+                each
+                for step in made.steps
+                if step["do"] == "sequence"
+                for each in step["ranges_bytes"]
             ]
             written = sum(step["length_bytes"] for step in made.steps if step["do"] == "write")
-            expected[f"{kind}-{format}.root"] = len(ranges), sum(size for _, size in ranges), written
+            expected[f"{kind}-{format}.root"] = (
+                len(ranges),
+                sum(size for _, size in ranges),
+                written,
+            )
     job, code = recorded(python(JOBS, tmp_path), tmp_path)
     assert code == 0
-    uses = {Path(use.path).name: use for use in summarise(job).files if use.path.startswith(str(tmp_path))}
+    uses = {
+        Path(use.path).name: use
+        for use in summarise(job).files
+        if use.path.startswith(str(tmp_path))
+    }
     for name, (count, read, written) in expected.items():
         assert uses[name].reads == pytest.approx(count, rel=0.03, abs=3), name
         assert uses[name].bytes_read == pytest.approx(read, rel=0.03), name
@@ -278,7 +306,8 @@ for n in range(20):
     assert output.results["replayed_s"] > 0.4
     data.unlink()
     gone = Replay(
-        "job", ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml"), "place": "recorded"})
+        "job",
+        ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml"), "place": "recorded"}),
     )
     assert "is gone" in gone.check()[0].what
 
@@ -302,7 +331,9 @@ os.write(log, b"and now\\n")
     before = log.read_bytes(), data.read_bytes()
     assert before[0] == b"written long ago\nand now\n"
     save(job, tmp_path / "job.toml")
-    options = ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml"), "place": "recorded"})
+    options = ReplayOptions.model_validate(
+        {"profile": str(tmp_path / "job.toml"), "place": "recorded"}
+    )
     replay = Replay("job", options)
     assert not replay.check()
     scratch = tmp_path / "scratch"
@@ -315,6 +346,8 @@ os.write(log, b"and now\\n")
     code = "import os, sys; fd = os.open(sys.argv[1], os.O_RDWR); os.pread(fd, 9, 0); os.pwrite(fd, b'x', 50)"
     job, _ = recorded(python(code, data), tmp_path)
     save(job, tmp_path / "both.toml")
-    options = ReplayOptions.model_validate({"profile": str(tmp_path / "both.toml"), "place": "recorded"})
+    options = ReplayOptions.model_validate(
+        {"profile": str(tmp_path / "both.toml"), "place": "recorded"}
+    )
     (problem,) = Replay("job", options).check()
     assert str(data) in problem.what and "reads and writes this file" in problem.what

@@ -40,7 +40,8 @@ def test_what_is_put_there_is_read_and_verified(
         scan = Scan("scan", ScanOptions.model_validate({"data": SPEC.model_dump(), "verify": True}))
         node = location.cluster["node-0"]
         output = call_inside(
-            node.namespace, lambda: scan.run(JobInput((held[0],), None, tmp_path, slot=0, slots=1, seed=0))
+            node.namespace,
+            lambda: scan.run(JobInput((held[0],), None, tmp_path, slot=0, slots=1, seed=0)),
         )
         assert output.events == 1000
         assert output.bytes_asked > 0
@@ -58,6 +59,12 @@ def test_what_is_put_there_is_read_and_verified(
                 node.namespace,
                 lambda: scan.run(JobInput((held[1],), None, tmp_path, slot=0, slots=1, seed=0)),
             )
+        assert _upload(location, within, files) == held, "what is damaged is put there again"
+        again = call_inside(
+            node.namespace,
+            lambda: scan.run(JobInput((held[1],), None, tmp_path, slot=0, slots=1, seed=0)),
+        )
+        assert again.events == 1000
     assert_gone(location, context)
 
 
@@ -78,7 +85,7 @@ def test_a_server_that_stalls_and_one_that_dies(context: TargetContext) -> None:
             struck = fault(kind, duration="1 s")
             assert struck.check() == []
             struck.begin(location, context.journal)
-            struck.strike(location, context.journal)
+            struck.inject(location, context.journal)
             time.sleep(1.0)
             struck.lift()
             struck.lift()

@@ -29,7 +29,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def killed_while_it_stands(kind: str, folder: Path, writer: int) -> None:
     journal = Journal.open("a run that is killed", folder / "journal")
     work, _ = work_directory(journal, folder)
-    medium = {"export" if kind == "s3" else "bricks": {"image": str(folder / "disk.img"), "size": "64 MiB"}}
+    medium = {
+        "export" if kind == "s3" else "bricks": {
+            "image": str(folder / "disk.img"),
+            "size": "64 MiB",
+        }
+    }
     target = made(kind, **OPTIONS[kind], **medium)
     nodes = client_nodes(None, 2)
     cluster = Cluster.build(journal, [*nodes, *target.nodes_wanted(None)])

@@ -39,7 +39,9 @@ def test_release_does_not_wait_for_a_silent_server(context: TargetContext) -> No
         assert location.directory is not None
         # Dirty pages, which an ordinary unmount would write out.
         program = "import sys; f = open(sys.argv[1], 'wb')\nwhile True: f.write(bytes(1 << 16))"
-        writer = subprocess.Popen([sys.executable, "-c", program, str(location.directory / "grows")])
+        writer = subprocess.Popen(
+            [sys.executable, "-c", program, str(location.directory / "grows")]
+        )
         try:
             time.sleep(0.5)
             (server,) = location.servers.values()
@@ -60,7 +62,14 @@ def test_a_signal_stops_a_study_whose_server_is_silent(tmp_path: Path) -> None:
     run = subprocess.Popen(
         [
             sys.executable,
-            *("-c", "from headrace.cli import main; main()", "run", "study.toml", "--results", "results"),
+            *(
+                "-c",
+                "from headrace.cli import main; main()",
+                "run",
+                "study.toml",
+                "--results",
+                "results",
+            ),
         ],
         cwd=tmp_path,
         env={**os.environ, "HEADRACE_JOURNAL_DIR": str(journals), "TMPDIR": str(tmp_path)},

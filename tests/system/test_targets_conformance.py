@@ -44,10 +44,19 @@ HERE: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 BROKEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "path": lambda folder: {"path": str(folder / "missing")},
-    "block": lambda folder: {"image": str(folder / "disk.img"), "size": "64 MiB", "mount": "no_such_option"},
+    "block": lambda folder: {
+        "image": str(folder / "disk.img"),
+        "size": "64 MiB",
+        "mount": "no_such_option",
+    },
     "nfs": lambda folder: {"export": {"directory": str(folder)}, "read_only": True},
-    "xrootd": lambda folder: {"bricks": {"image": str(folder / "no" / "disk.img"), "size": "64 MiB"}},
-    "glusterfs": lambda folder: {"bricks": {"directory": str(folder)}, "volume_options": {"no.such": "on"}},
+    "xrootd": lambda folder: {
+        "bricks": {"image": str(folder / "no" / "disk.img"), "size": "64 MiB"}
+    },
+    "glusterfs": lambda folder: {
+        "bricks": {"directory": str(folder)},
+        "volume_options": {"no.such": "on"},
+    },
     "hdfs": lambda folder: {"bricks": {"directory": str(folder)}, "servers": 1, "replicas": 2},
     "s3": lambda folder: {"export": {"image": str(folder / "no" / "disk.img"), "size": "64 MiB"}},
     "raid": lambda folder: {"level": 1, "folder": str(folder / "no")},
@@ -115,13 +124,19 @@ def nodes_for(target: Target, context: TargetContext) -> Generator[TargetContext
 
 
 def left_behind(folder: Path) -> list[Any]:
-    ours = [path for path in folder.iterdir() if path.name != "journal" and not (path / OWNER_FILE).exists()]
+    ours = [
+        path
+        for path in folder.iterdir()
+        if path.name != "journal" and not (path / OWNER_FILE).exists()
+    ]
     return [*mounts_below(folder), *loops_below(folder), *ours]
 
 
 @pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("kind", HERE)
-def test_a_target_comes_to_be_and_goes_away(kind: str, context: TargetContext, tmp_path: Path) -> None:
+def test_a_target_comes_to_be_and_goes_away(
+    kind: str, context: TargetContext, tmp_path: Path
+) -> None:
     target = made(kind, HERE, tmp_path)
     entries = context.journal.open_entries
     assert [problem for problem in target.check(frozenset()) if problem.fatal] == []
@@ -161,7 +176,9 @@ def comes_to_be_and_goes_away(target: Target, context: TargetContext, promised: 
 
 @pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("kind", HERE)
-def test_settings_are_read_back_and_put_back(kind: str, context: TargetContext, tmp_path: Path) -> None:
+def test_settings_are_read_back_and_put_back(
+    kind: str, context: TargetContext, tmp_path: Path
+) -> None:
     if not KINDS[kind].settings:
         pytest.skip("has no settings")
     target = made(kind, HERE, tmp_path)
@@ -190,7 +207,9 @@ def settings_are_put_back(target: Target, context: TargetContext) -> None:
 
 @pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_failed_prepare_cleans_up_behind_itself(kind: str, context: TargetContext, tmp_path: Path) -> None:
+def test_a_failed_prepare_cleans_up_behind_itself(
+    kind: str, context: TargetContext, tmp_path: Path
+) -> None:
     target = made(kind, BROKEN, tmp_path)
     entries = context.journal.open_entries
     with nodes_for(target, context) as within, pytest.raises(HeadraceError) as caught:

@@ -51,12 +51,18 @@ def fio(device: str, *options: str) -> list[str]:
 
 def instances() -> list[str]:
     """Names of our trace instances, looked at through a mount of our own."""
-    script = "d=$(mktemp -d); mount -t tracefs headrace-test $d && ls $d/instances; umount $d; rmdir $d"
-    found = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True).stdout.split()
+    script = (
+        "d=$(mktemp -d); mount -t tracefs headrace-test $d && ls $d/instances; umount $d; rmdir $d"
+    )
+    found = subprocess.run(
+        ["sh", "-c", script], check=True, capture_output=True, text=True
+    ).stdout.split()
     return [name for name in found if name.startswith(tracefs.PREFIX)]
 
 
-def test_every_request_is_there_with_its_process(journal: Journal, loop: str, tmp_path: Path) -> None:
+def test_every_request_is_there_with_its_process(
+    journal: Journal, loop: str, tmp_path: Path
+) -> None:
     before = len(journal.open_entries)
     capture = Capture(journal, [traced_device(loop)], tmp_path / "trace")
     capture.start()
@@ -72,7 +78,11 @@ def test_every_request_is_there_with_its_process(journal: Journal, loop: str, tm
         assert sum(size for _, size in of_fio) == REQUESTS * 8192
     latency = found.total.queue_to_complete
     assert latency is not None and latency.mean_ns > 0
-    assert open_trace(tmp_path / "trace").begin_monotonic_ns == left.begin_monotonic_ns <= found.first_ns
+    assert (
+        open_trace(tmp_path / "trace").begin_monotonic_ns
+        == left.begin_monotonic_ns
+        <= found.first_ns
+    )
     assert len(journal.open_entries) == before
     with pytest.raises(RefusedError):
         Capture(journal, [traced_device(loop)], tmp_path / "trace").start()
@@ -89,7 +99,9 @@ def locked_down(place: Path) -> bool:
         subprocess.run(["umount", place], check=True)
 
 
-def test_blktrace_sees_what_tracefs_sees_or_says_why_not(journal: Journal, loop: str, tmp_path: Path) -> None:
+def test_blktrace_sees_what_tracefs_sees_or_says_why_not(
+    journal: Journal, loop: str, tmp_path: Path
+) -> None:
     before = len(journal.open_entries)
     capture = Capture(journal, [traced_device(loop)], tmp_path / "trace", "blktrace")
     if locked_down(tmp_path / "security"):
@@ -102,7 +114,9 @@ def test_blktrace_sees_what_tracefs_sees_or_says_why_not(journal: Journal, loop:
         left = capture.finish()
         assert (left.by, left.lost) == ("blktrace", 0)
         found = summarise(open_trace(tmp_path / "trace"))
-        of_fio = [part.amount("read", "completed") for part in found.processes if part.name == "fio"]
+        of_fio = [
+            part.amount("read", "completed") for part in found.processes if part.name == "fio"
+        ]
         assert of_fio == [(REQUESTS, REQUESTS * 8192)]
         assert left.begin_monotonic_ns <= found.first_ns
     assert len(journal.open_entries) == before
@@ -155,7 +169,9 @@ def test_what_is_no_device_is_refused() -> None:
             traced_device(given)
 
 
-def test_after_a_kill_undo_removes_the_instance_and_the_trace_is_read(loop: str, tmp_path: Path) -> None:
+def test_after_a_kill_undo_removes_the_instance_and_the_trace_is_read(
+    loop: str, tmp_path: Path
+) -> None:
     place = tmp_path / "killed"
     argv = [
         str(Path(sys.executable).with_name("headrace")),
@@ -179,7 +195,9 @@ def test_after_a_kill_undo_removes_the_instance_and_the_trace_is_read(loop: str,
             ]
             if any(line.get("action") == "end_process" for line in found):
                 mine = [
-                    line["args"]["name"] for line in found if line.get("action") == "remove_trace_instance"
+                    line["args"]["name"]
+                    for line in found
+                    if line.get("action") == "remove_trace_instance"
                 ]
         time.sleep(1.0)
         subprocess.run(fio(loop, "--rw=randread"), check=True, capture_output=True)

@@ -10,8 +10,8 @@ import pytest
 
 import headrace
 from headrace.analysis.metrics import trial_metrics
+from headrace.analysis.read import read
 from headrace.errors import HeadraceError
-from headrace.records.read import read
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -82,7 +82,9 @@ def test_clients_write_read_and_make_names_in_step(kind: str, tmp_path: Path) ->
     trials = trials_of(results)
     assert len(trials) == len(MODES[kind]) + 1
     for trial in trials:
-        reasons = [each for each in trial["validity"]["reasons"] if each["code"] != "clients-saturated"]
+        # Clients and servers share a machine here, and other programs with them.
+        others = ("clients-saturated", "foreign-load")
+        reasons = [each for each in trial["validity"]["reasons"] if each["code"] not in others]
         assert (trial["status"], trial["cause"], reasons) == ("done", None, [])
         if trial["workload"]["name"] == "names":
             check_names(trial, with_directories=kind != "s3")
@@ -111,7 +113,12 @@ def check_stream(trial: dict[str, Any]) -> None:
 def check_names(trial: dict[str, Any], *, with_directories: bool) -> None:
     phases = trial["results"]["phases"]
     of_files = {"file_creation", "file_stat", "file_read", "file_removal"}
-    of_directories = {"directory_creation", "directory_stat", "directory_rename", "directory_removal"}
+    of_directories = {
+        "directory_creation",
+        "directory_stat",
+        "directory_rename",
+        "directory_removal",
+    }
     assert phases.keys() - {"tree_creation", "tree_removal"} == (
         of_files | of_directories if with_directories else of_files
     )
@@ -126,7 +133,11 @@ def check_names(trial: dict[str, Any], *, with_directories: bool) -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "said"),
     [
-        ("hdfs", {"modes": '["write", "random-write"]', "others": '["random-write"]'}, "random-write"),
+        (
+            "hdfs",
+            {"modes": '["write", "random-write"]', "others": '["random-write"]'},
+            "random-write",
+        ),
         ("s3", {"of": 'of = "both"'}, "no directories of one server"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system.cluster import Cluster, call_inside
 from headrace.system.cluster.namespaces import Counters
 from headrace.system.servers import xrootd
@@ -76,7 +77,9 @@ def read(location: Location, within: TargetContext, held: Held, node: str = "nod
     """A file whole, and 64 pieces of it in one request, by XRootD's own client on a node."""
     assert within.cluster is not None
     argv = within.cluster[node].command([sys.executable, "-c", READ, held.url])
-    done = subprocess.run(argv, capture_output=True, timeout=60, env={**os.environ, **location.environment})
+    done = subprocess.run(
+        argv, capture_output=True, timeout=60, env={**os.environ, **location.environment}
+    )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 
@@ -110,8 +113,27 @@ def test_a_server_alone_gives_what_was_put_on_it_over_the_link(
         port = within.cluster["node-0"].port.name
         assert after[port]["tx_bytes"] - before[port]["tx_bytes"] >= file.stat().st_size
         assert location.device_names
-        again = target.upload([file], "data/set", within, lambda text: pytest.fail(f"copied again: {text}"))
+        again = target.upload(
+            [file], "data/set", within, lambda text: pytest.fail(f"copied again: {text}")
+        )
         assert again == [held]
+        (stored,) = (
+            each for folder in target._storages.values() for each in folder.rglob(file.name)
+        )
+        damaged(stored)
+        assert target.upload([file], "data/set", within, silent) == [held]
+        assert read(location, within, held) == file.read_bytes(), (
+            "the same size with other contents"
+        )
+
+
+def damaged(file: Path) -> None:
+    """Changes one byte in place."""
+    with file.open("r+b") as opened:
+        opened.seek(1000)
+        byte = opened.read(1)
+        opened.seek(1000)
+        opened.write(bytes([byte[0] ^ 1]))
 
 
 def test_a_redirector_finds_the_server_of_each_file(context: TargetContext, tmp_path: Path) -> None:
@@ -131,7 +153,9 @@ def test_a_redirector_finds_the_server_of_each_file(context: TargetContext, tmp_
         assert read_at_last(location, within, held[1]) == files[1].read_bytes()
 
 
-def test_a_cache_fetches_a_file_once_and_can_be_emptied(context: TargetContext, tmp_path: Path) -> None:
+def test_a_cache_fetches_a_file_once_and_can_be_emptied(
+    context: TargetContext, tmp_path: Path
+) -> None:
     (file,) = files_of(tmp_path / "files", 1, 2 << 20)
     with prepared(context, cache={}) as (target, location, within):
         (held,) = target.upload([file], "data", within, silent)
@@ -152,7 +176,9 @@ def test_a_cache_fetches_a_file_once_and_can_be_emptied(context: TargetContext, 
         counters.close()
 
 
-def test_data_servers_on_the_nodes_hand_out_their_files(context: TargetContext, tmp_path: Path) -> None:
+def test_data_servers_on_the_nodes_hand_out_their_files(
+    context: TargetContext, tmp_path: Path
+) -> None:
     files = files_of(tmp_path / "files", 2)
     with prepared(context, clients=2, bricks={"on": "node"}) as (target, location, within):
         held = target.upload(files, "data", within, silent)
@@ -176,7 +202,15 @@ def test_a_server_that_is_there_is_found_and_used(context: TargetContext, tmp_pa
         [
             *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
             *("--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override"),
-            *("xrootd", "-c", str(tmp_path / "theirs.cfg"), "-l", str(tmp_path / "log"), "-I", "v4"),
+            *(
+                "xrootd",
+                "-c",
+                str(tmp_path / "theirs.cfg"),
+                "-l",
+                str(tmp_path / "log"),
+                "-I",
+                "v4",
+            ),
         ]
     )
     try:
@@ -189,7 +223,15 @@ def test_a_server_that_is_there_is_found_and_used(context: TargetContext, tmp_pa
         location = target.prepare(context)
         (held,) = target.upload([file], ".headrace/data", context, silent)
         assert (store / ".headrace" / "data" / file.name).read_bytes() == file.read_bytes()
-        assert target.upload([file], ".headrace/data", context, lambda text: pytest.fail(text)) == [held]
+        assert target.upload([file], ".headrace/data", context, lambda text: pytest.fail(text)) == [
+            held
+        ]
+        damaged(store / ".headrace" / "data" / file.name)
+        assert target.upload([file], ".headrace/data", context, silent) == [held]
+        assert (store / ".headrace" / "data" / file.name).read_bytes() == file.read_bytes()
+        with pytest.raises(InterruptedRunError):
+            target.upload([big_file(tmp_path)], ".headrace/data", stopping(context), silent)
+        assert [each.name for each in (store / ".headrace" / "data").iterdir()] == [file.name]
         assert location.servers == {}
         with pytest.raises(HeadraceError, match="does not show /elsewhere"):
             Xrootd("wrong", options.model_copy(update={"path": "/elsewhere"})).prepare(context)
@@ -198,6 +240,20 @@ def test_a_server_that_is_there_is_found_and_used(context: TargetContext, tmp_pa
     finally:
         server.kill()
         server.wait()
+
+
+def big_file(folder: Path) -> Path:
+    """2 GB that take no room: what a client sends for longer than it takes to stop it."""
+    file = folder / "big.dat"
+    with file.open("wb") as opened:
+        opened.truncate(2_000_000_000)
+    return file
+
+
+def stopping(context: TargetContext) -> TargetContext:
+    """The run is stopped as soon as a transfer has begun."""
+    asked = itertools.count()
+    return replace(context, stop=lambda: next(asked) > 3)
 
 
 def free_port() -> int:
@@ -225,7 +281,9 @@ def test_a_port_that_is_taken_is_named(context: TargetContext) -> None:
     target = Xrootd("se", XrootdOptions.model_validate({}))
     nodes = client_nodes(None, 1)
     with Cluster.build(context.journal, [*nodes, *target.nodes_wanted(None)]) as cluster:
-        taken = call_inside(cluster["se-0"].namespace, lambda: socket.create_server(("", xrootd.PORT)))
+        taken = call_inside(
+            cluster["se-0"].namespace, lambda: socket.create_server(("", xrootd.PORT))
+        )
         within = replace(context, cluster=cluster, client_nodes=("node-0",))
         with pytest.raises(HeadraceError, match="port 1094 of se-0"):
             target.prepare(within)
@@ -276,6 +334,8 @@ def test_what_every_reader_reads_comes_over_the_wire(tmp_path: Path) -> None:
     asked = headrace.records(results).df().set_index("trial")["bytes_asked"].to_dict()
     assert len(trials) == 3
     for trial in trials:
-        assert (trial["status"], trial["cause"], trial["validity"]["reasons"]) == ("done", None, [])
+        # Other programs may be at work on a shared machine.
+        reasons = [each for each in trial["validity"]["reasons"] if each["code"] != "foreign-load"]
+        assert (trial["status"], trial["cause"], reasons) == ("done", None, [])
         received = trial["probes"]["network"]["node-0"]["bytes_received"]
         assert received > asked[trial["id"]] > 100_000

@@ -20,7 +20,10 @@ def options(**given: Any) -> BlockOptions:
 def test_text_and_lists_mean_the_same() -> None:
     assert options(mkfs="-b 4096 -L 'my disk'").mkfs == ("-b", "4096", "-L", "my disk")
     assert options(mkfs=["-b", "4096"]).mkfs == ("-b", "4096")
-    assert options(mount="noatime,data=writeback").mount == options(mount=["noatime", "data=writeback"]).mount
+    assert (
+        options(mount="noatime,data=writeback").mount
+        == options(mount=["noatime", "data=writeback"]).mount
+    )
 
 
 def test_an_image_is_relative_to_where_headrace_is_started(

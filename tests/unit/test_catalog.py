@@ -27,7 +27,11 @@ def test_no_source_stands_for_a_field_that_is_not_there() -> None:
             inner = [found.written]
             for part in field.split("."):
                 values = [each[part] for each in inner if isinstance(each, dict) and part in each]
-                inner = [item for value in values for item in (value if isinstance(value, list) else [value])]
+                inner = [
+                    item
+                    for value in values
+                    for item in (value if isinstance(value, list) else [value])
+                ]
             assert values, f"{shelf}/{name}: [source] names {field}, which the entry does not have"
 
 
@@ -63,5 +67,5 @@ def test_an_unknown_field_is_told(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="1 fault"):
+    with pytest.raises(StudyError, match="the drive cannot be read: No such file"):
         entry("drives", str(tmp_path / "none.toml"))

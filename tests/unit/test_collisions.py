@@ -7,7 +7,13 @@ import pytest
 
 from headrace.datasets.collisions import BLOCK_EVENTS, SIGNAL, generate_block
 from headrace.datasets.fillings import further, reduced
-from headrace.datasets.kinematics import HIGGS_MASS_GEV, boost, decay, from_pt_rapidity, higgs_z_masses
+from headrace.datasets.kinematics import (
+    HIGGS_MASS_GEV,
+    boost,
+    decay,
+    from_pt_rapidity,
+    higgs_z_masses,
+)
 from headrace.datasets.shapes import dressed_block
 from headrace.datasets.table import columns_of
 
@@ -44,7 +50,9 @@ def test_decay_products_fly_in_all_directions_alike_in_the_rest_frame() -> None:
 def test_a_boost_of_a_particle_at_rest_is_its_frame() -> None:
     mass = np.array([5.0])
     frame = from_pt_rapidity(np.array([30.0]), np.array([1.2]), np.array([0.4]), mass)
-    np.testing.assert_allclose(boost(np.array([[0.0], [0.0], [0.0], [5.0]]), frame, mass), frame, rtol=1e-12)
+    np.testing.assert_allclose(
+        boost(np.array([[0.0], [0.0], [0.0], [5.0]]), frame, mass), frame, rtol=1e-12
+    )
 
 
 def test_one_z_of_a_higgs_is_near_its_mass_and_the_other_is_what_is_left() -> None:
@@ -83,7 +91,8 @@ def test_objects_are_sorted_by_event_and_falling_momentum() -> None:
 def test_no_event_is_a_copy_of_another() -> None:
     table = dressed_block(1, 0, 0.01, "bench").table
     rows = np.stack(
-        [table.scalars[name] for name in ("MET_pt", "MET_phi", "PV_z", "fixedGridRhoFastjetAll")], axis=1
+        [table.scalars[name] for name in ("MET_pt", "MET_phi", "PV_z", "fixedGridRhoFastjetAll")],
+        axis=1,
     )
     assert len(np.unique(rows, axis=0)) == BLOCK_EVENTS
 
@@ -99,7 +108,9 @@ def test_rounding_keeps_the_bits_asked_for_and_no_more() -> None:
 def test_shapes_share_their_events_and_differ_in_columns() -> None:
     bench, nano = dressed_block(1, 3, 0.01, "bench").table, dressed_block(1, 3, 0.01, "nano").table
     assert len(columns_of(bench)) < 120
-    assert 300 < len(columns_of(nano)) < 1500
+    assert 1500 <= len(columns_of(nano)) <= 1800, (
+        "a NanoAOD of version 9 has 1 499, later ones more"
+    )
     for name, values in bench.scalars.items():
         np.testing.assert_array_equal(nano.scalars[name], values)
     for name, (_, values) in bench.objects.items():
@@ -107,6 +118,10 @@ def test_shapes_share_their_events_and_differ_in_columns() -> None:
 
 
 def test_an_aod_has_thousands_of_columns_with_names_of_their_own() -> None:
-    names = [(column.collection, column.name) for column in further("aod").columns]
-    assert 2000 < len(names) < 10_000
-    assert len(set(names)) == len(names)
+    names = [name for name, _, _ in columns_of(dressed_block(1, 0, 0.01, "aod").table)]
+    assert 3900 <= len(names) <= 4300, "an AOD of ATLAS has some 3 900 branches"
+    assert (
+        len(set(names))
+        == len(names)
+        == 95 + len(further("aod").columns) + len(further("aod").collections)
+    )

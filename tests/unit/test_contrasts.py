@@ -31,7 +31,9 @@ def split_plot(
     for repeat in range(repeats):
         for number, effect in enumerate(hard):
             plot, plot_noise = next(plots), random.normal(0, plot_sigma)
-            for (easy_number, easy_effect), slot in itertools.product(enumerate(easy), range(slots)):
+            for (easy_number, easy_effect), slot in itertools.product(
+                enumerate(easy), range(slots)
+            ):
                 odd = (
                     (slot - (slots - 1) / 2)
                     * (easy_number - (len(easy) - 1) / 2)
@@ -133,7 +135,8 @@ def test_by_chance_alone_few_effects_are_significant(factor: str) -> None:
     random = np.random.default_rng(7)
     studies = 200
     p_values = [
-        blocks(split_plot(random, plot_sigma=0.1, sigma=0.02), factor).p_value or 1.0 for _ in range(studies)
+        blocks(split_plot(random, plot_sigma=0.1, sigma=0.02), factor).p_value or 1.0
+        for _ in range(studies)
     ]
     # 200 studies at 5 %: 10 expected, and outside 2 … 21 in fewer than one of a thousand runs of a right method
     low, high = stats.binom.ppf([0.0005, 0.9995], studies, 0.05)
@@ -141,7 +144,9 @@ def test_by_chance_alone_few_effects_are_significant(factor: str) -> None:
     assert stats.kstest(p_values, "uniform").pvalue > 0.001
 
 
-@pytest.mark.parametrize(("factor", "truth"), [("hard", (0.08, 0.0, -0.08)), ("easy", (0.03, -0.03))])
+@pytest.mark.parametrize(
+    ("factor", "truth"), [("hard", (0.08, 0.0, -0.08)), ("easy", (0.03, -0.03))]
+)
 def test_intervals_of_a_cost_cover_the_truth(factor: str, truth: tuple[float, ...]) -> None:
     """Coverage: nine or more of ten studies; the interval is for all pairs at once, so at least its confidence."""
     random = np.random.default_rng(8)
@@ -163,14 +168,22 @@ def test_intervals_of_a_cost_cover_the_truth(factor: str, truth: tuple[float, ..
 @pytest.mark.parametrize("factor", ["hard", "easy"])
 def test_a_model_of_a_fraction_finds_the_effects(factor: str) -> None:
     rows = split_plot(
-        np.random.default_rng(9), hard=(0.2, 0.0, -0.2), easy=(0.1, 0.0, -0.1), repeats=6, plot_sigma=0.01
+        np.random.default_rng(9),
+        hard=(0.2, 0.0, -0.2),
+        easy=(0.1, 0.0, -0.1),
+        repeats=6,
+        plot_sigma=0.01,
     )
     rows["y"] -= rows["curve"]
     fraction = rows[(rows["hard"] + rows["easy"] + rows["slots"]) % 3 == 0].reset_index(drop=True)
     truth = {"hard": [0.2, 0.0, -0.2], "easy": [0.1, 0.0, -0.1]}[factor]
     others = fraction[[name for name in ("hard", "easy", "slots") if name != factor]]
     found = by_model(
-        fraction["y"].to_numpy(), fraction[factor].to_numpy(), 3, others, fraction["plot"].to_numpy()
+        fraction["y"].to_numpy(),
+        fraction[factor].to_numpy(),
+        3,
+        others,
+        fraction["plot"].to_numpy(),
     )
     assert found is not None
     assert found.effects == pytest.approx(truth, abs=4 * np.sqrt(found.variance))
@@ -185,10 +198,16 @@ def test_a_model_errs_no_more_than_it_says() -> None:
         for _ in range(150):
             rows = split_plot(random, easy=(0.0, 0.0, 0.0), plot_sigma=0.1, repeats=4)
             rows["y"] -= rows["curve"]
-            fraction = rows[(rows["hard"] + rows["easy"] + rows["slots"]) % 3 == 0].reset_index(drop=True)
+            fraction = rows[(rows["hard"] + rows["easy"] + rows["slots"]) % 3 == 0].reset_index(
+                drop=True
+            )
             others = fraction[[name for name in ("hard", "easy", "slots") if name != factor]]
             found = by_model(
-                fraction["y"].to_numpy(), fraction[factor].to_numpy(), 3, others, fraction["plot"].to_numpy()
+                fraction["y"].to_numpy(),
+                fraction[factor].to_numpy(),
+                3,
+                others,
+                fraction["plot"].to_numpy(),
             )
             assert found is not None
             wrong += (found.p_value or 1.0) < 0.05

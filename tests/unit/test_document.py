@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.document import dotted, parse_document
+from headrace.document import dotted, parse_document, read_document
 from headrace.errors import StudyError
 
 TEXT = b"""headrace = 1
@@ -29,7 +29,9 @@ def test_every_field_has_its_line() -> None:
     assert document.line(("fault", 0, "what")) == 7
     assert document.line(("fault", 1, "at", 1)) == 11
     assert document.line(("fault", 1, "inner", "deep")) == 13
-    assert document.line(("target", "a", "missing")) == 2, "what is missing is placed at what should hold it"
+    assert document.line(("target", "a", "missing")) == 2, (
+        "what is missing is placed at what should hold it"
+    )
 
 
 def test_dotted() -> None:
@@ -43,6 +45,13 @@ def test_dotted() -> None:
         (b"a = 1\na = 2\n", 2, "no TOML"),
         (b"a = 1\nb = \xff\n", 2, "UTF-8"),
         (b"[a\n", 1, "no TOML"),
+        (b"a = 1\nb = " + b"[" * 50 + b"]" * 50, 0, "nested too deeply"),
+        (b"a = 1\nb = " + b"[" * 5000 + b"]" * 5000, 0, "nested too deeply"),
+        (b"a" + b".a" * 5000 + b" = 1\n", 0, "nested too deeply"),
+        (b"a = " + b"9" * 5000, 0, "too many digits"),
+        (b"a = 1\nb = 0x" + b"f" * 5000, 2, "too large"),
+        (b"a = 1\nb = [1, inf]\n", 2, "finite"),
+        (b'a = 1\n"b\\u0000" = 1\n', 2, "NUL"),
     ],
 )
 def test_what_is_no_toml_is_placed(text: bytes, line: int, words: str) -> None:
@@ -50,3 +59,8 @@ def test_what_is_no_toml_is_placed(text: bytes, line: int, words: str) -> None:
         parse_document(text, Path("s.toml"))
     assert caught.value.faults[0].line == line
     assert words in caught.value.faults[0].problem
+
+
+def test_an_endless_file_is_refused() -> None:
+    with pytest.raises(StudyError, match="longer than"):
+        read_document(Path("/dev/zero"))

@@ -40,7 +40,10 @@ def as_fio(tmp_path: Path, drive: Entry, number: int, options: dict[str, str]) -
     size = int(options["bs"].removesuffix("k")) << 10
     load = Load(rw=options["rw"], bs_bytes=size, iodepth=int(options["iodepth"]), runtime_s=20.0)
     result: dict[str, Any] = run_drive(drive.table, load)
-    job: dict[str, Any] = {"jobname": f"job{number}", "job options": {**options, "ioengine": "libaio"}}
+    job: dict[str, Any] = {
+        "jobname": f"job{number}",
+        "job options": {**options, "ioengine": "libaio"},
+    }
     for direction in ("read", "write"):
         part = result[direction]
         job[direction] = {
@@ -65,7 +68,9 @@ def test_a_fitted_drive_gives_the_results_and_those_left_out(tmp_path: Path, tru
     assert fit.rms_error < 0.03
     assert fit.cross_error is not None and fit.cross_error < 0.06
     assert abs(found["seek.average_ms"].value / 9.0 - 1) < 0.1
-    assert found["queue.reordering"].determined and abs(found["queue.reordering"].value - 0.6) < 0.25
+    assert (
+        found["queue.reordering"].determined and abs(found["queue.reordering"].value - 0.6) < 0.25
+    )
     outer = found["rates.outer_bytes_per_s"]
     assert outer.determined and abs(outer.value / 95e6 - 1) < 0.1
     write_fitted(changed(tmp_path, "start"), fit, files, tmp_path / "fitted.toml")

@@ -24,7 +24,9 @@ BLKPARSE = (
 )
 
 
-@pytest.mark.parametrize("text", [CSV, IOLOG2, IOLOG3, BLKPARSE], ids=["csv", "iolog2", "iolog3", "blkparse"])
+@pytest.mark.parametrize(
+    "text", [CSV, IOLOG2, IOLOG3, BLKPARSE], ids=["csv", "iolog2", "iolog3", "blkparse"]
+)
 def test_all_forms_say_the_same(tmp_path: Path, text: str) -> None:
     path = tmp_path / "trace"
     path.write_text(text)

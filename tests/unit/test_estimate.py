@@ -12,7 +12,9 @@ from headrace.study import load_study, load_study_text
 
 # Not the drives of our own that studies name, which lie beside them.
 STUDIES = sorted(
-    file for file in (Path(__file__).parents[2] / "studies").rglob("*.toml") if file.parent.name != "drives"
+    file
+    for file in (Path(__file__).parents[2] / "studies").rglob("*.toml")
+    if file.parent.name != "drives"
 )
 
 STUDY = """
@@ -32,7 +34,9 @@ slots = [1, 2]
 
 
 def guess(*, events: int = 100_000, run: str = 'cache = "as-is"', more: str = "") -> Guess:
-    study = load_study_text(STUDY.format(events=events, run=run) + more, file=Path("t.toml"), base=Path("/"))
+    study = load_study_text(
+        STUDY.format(events=events, run=run) + more, file=Path("t.toml"), base=Path("/")
+    )
     return estimate(study, make_plan(study))
 
 
@@ -53,7 +57,9 @@ def test_a_sustained_load_takes_its_duration() -> None:
 def test_what_needs_root_is_said() -> None:
     assert guess().needs_root == ()
     assert any("page cache" in text for text in guess(run='cache = "cold"').needs_root)
-    assert any("memory" in text for text in guess(run='cache = "as-is"\nmemory_limit = "1 GiB"').needs_root)
+    assert any(
+        "memory" in text for text in guess(run='cache = "as-is"\nmemory_limit = "1 GiB"').needs_root
+    )
 
 
 def test_levels_that_no_trial_has_are_warned_of() -> None:

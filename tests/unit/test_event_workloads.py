@@ -48,7 +48,9 @@ def data(events: int = 3000, files: int = 2, **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("format_", ["ttree", "rntuple"])
 def test_scan_fills_what_is_in_the_column(format_: str, tmp_path: Path) -> None:
-    scan = workload_of("scan", data=data(format=format_), variable="Jet_pt", bins=40, low=0, high=200)
+    scan = workload_of(
+        "scan", data=data(format=format_), variable="Jet_pt", bins=40, low=0, high=200
+    )
     dataset = scan.dataset(4)
     assert dataset is not None
     files = materialise(dataset, tmp_path)
@@ -100,11 +102,15 @@ def test_analysis_finds_the_higgs_boson_that_was_put_in(tmp_path: Path) -> None:
     assert higgs["yield_events"] < put_in + 4 * higgs["yield_error_events"]
     for name in ("z_to_muons", "z_to_electrons"):
         assert merged["peaks"][name]["mass_gev"] == pytest.approx(91.19, abs=0.3)
-    assert merged["four_lepton_events"] == sum(output.results["four_lepton_events"] for output in outputs)
+    assert merged["four_lepton_events"] == sum(
+        output.results["four_lepton_events"] for output in outputs
+    )
 
 
 def test_analysis_finds_no_higgs_boson_where_there_is_none(tmp_path: Path) -> None:
-    analysis = workload_of("analysis", data=data(12_000, 1, signal_fraction=0.0, cluster_events=4000))
+    analysis = workload_of(
+        "analysis", data=data(12_000, 1, signal_fraction=0.0, cluster_events=4000)
+    )
     dataset = analysis.dataset(1)
     assert dataset is not None
     output = run(analysis, materialise(dataset, tmp_path), tmp_path)
@@ -115,7 +121,9 @@ def test_analysis_finds_no_higgs_boson_where_there_is_none(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("format_", ["ttree", "rntuple"])
 @pytest.mark.parametrize("fraction", [0.5, 1.0])
-def test_skim_reads_its_share_and_writes_the_survivors(format_: str, fraction: float, tmp_path: Path) -> None:
+def test_skim_reads_its_share_and_writes_the_survivors(
+    format_: str, fraction: float, tmp_path: Path
+) -> None:
     skim = workload_of("skim", data=data(4000, 1, format=format_), fraction=fraction, min_leptons=2)
     dataset = skim.dataset(1)
     assert dataset is not None
@@ -168,13 +176,19 @@ def test_verification_finds_a_file_that_is_not_the_manifests(damage: str, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["scan", "analysis", "skim"])
-def test_warming_reads_nothing_of_the_data_set_and_leaves_nothing(kind: str, tmp_path: Path) -> None:
+def test_warming_reads_nothing_of_the_data_set_and_leaves_nothing(
+    kind: str, tmp_path: Path
+) -> None:
     workload = workload_of(kind, data=data())
     before = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").is_dir() else set[Path]()
     workload.warm()
     assert not list(tmp_path.iterdir())
     if Path("/dev/shm").is_dir():
-        assert not [left for left in set(Path("/dev/shm").iterdir()) - before if "headrace-warm" in left.name]
+        assert not [
+            left
+            for left in set(Path("/dev/shm").iterdir()) - before
+            if "headrace-warm" in left.name
+        ]
 
 
 def test_jobs_have_one_thread(tmp_path: Path) -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pytest
 
 from headrace.analysis.faults import fault_effects
 from headrace.engine.measure.validity import lateness
+from headrace.records.trial_record import FaultRecord
 from headrace.reproduce.beside import judged, spread
 
 
 class Told:
     """Records of one fault, as `fault_effects` reads them."""
 
-    def __init__(self, rows: list[dict[str, Any]], rates: dict[str, list[float]], exits: list[str]) -> None:
+    def __init__(
+        self, rows: list[dict[str, Any]], rates: dict[str, list[float]], exits: list[str]
+    ) -> None:
         self.trials = pd.DataFrame(rows)
         self._rates = rates
         self._exits = exits
@@ -38,7 +42,7 @@ class Told:
         return pd.DataFrame({"time_s": times, "read_bytes_per_s": rates, "write_bytes_per_s": 0.0})
 
 
-def row(trial: str, level: str, faults: list[dict[str, Any]], status: str = "done") -> dict[str, Any]:
+def row(trial: str, level: str, faults: list[FaultRecord], status: str = "done") -> dict[str, Any]:
     return {
         "id": trial, "cell": level, "provenance": "emulated", "status": status, "valid": status == "done",
         "target": "disk", "workload": "reads", "slots": 2, "levels": {"fault": level, "slots": 2},
@@ -46,23 +50,18 @@ def row(trial: str, level: str, faults: list[dict[str, Any]], status: str = "don
     }  # fmt: skip
 
 
-def fault(**more: Any) -> dict[str, Any]:
-    return {
-        "what": "stall",
-        "name": "stall",
-        "struck_s": 1.0,
-        "lifted_s": 2.0,
-        "fired": 3,
-        "seen": {},
-        **more,
-    }
+def fault(**more: Any) -> FaultRecord:
+    usual = FaultRecord(what="stall", name="stall", at_s=1.0, struck_s=1.0, lifted_s=2.0, fired=3)
+    return msgspec.structs.replace(usual, **more)
 
 
 RATES = [100.0, 100.0, 0.0, 0.0, 20.0, 90.0, 100.0, 100.0, 100.0, 100.0]
 
 
 def test_stall_and_recovery_come_from_the_series_and_the_rate_from_the_cell_without_it() -> None:
-    told: Any = Told([row("a", "none", []), row("b", "stall", [fault()])], {"b": RATES}, ["ok", "failed"])
+    told: Any = Told(
+        [row("a", "none", []), row("b", "stall", [fault()])], {"b": RATES}, ["ok", "failed"]
+    )
     (found,) = fault_effects(told, {"a": 10.0, "b": 7.0}, {"reads": "iops"}, 0.95)
     assert (found.stall_s, found.recovered_s) == (1.0, 0.5)
     assert (found.jobs, found.failed_jobs, found.error, found.fired) == (2, 1, "EIO", 3)
@@ -100,13 +99,16 @@ def report(mean_ns: int, service_ns: float, *, rotational: bool, **more: Any) ->
 
 
 def test_the_bound_of_lateness_is_4_per_cent_for_a_disk_and_20_for_an_ssd() -> None:
-    assert lateness([report(300_000, 8e6, rotational=True), report(29_000, 1e5, rotational=False)]) == []
+    assert (
+        lateness([report(300_000, 8e6, rotational=True), report(29_000, 1e5, rotational=False)])
+        == []
+    )
     (late,) = lateness([report(400_000, 8e6, rotational=True)])
-    assert late["code"] == "emulator-late" and "400 us of 8000 us" in late["text"]
-    assert lateness([report(40_000, 1e5, rotational=False)])[0]["code"] == "emulator-late"
+    assert late.code == "emulator-late" and "400 us of 8000 us" in late.text
+    assert lateness([report(40_000, 1e5, rotational=False)])[0].code == "emulator-late"
     assert lateness([report(40_000, 1e6, rotational=False)]) == []
-    assert lateness([report(0, 1e6, rotational=True, full=2)])[0]["code"] == "emulator-full"
-    assert lateness([{"device": "loop9", "error": "it has ended"}])[0]["code"] == "emulator-gone"
+    assert lateness([report(0, 1e6, rotational=True, full=2)])[0].code == "emulator-full"
+    assert lateness([{"device": "loop9", "error": "it has ended"}])[0].code == "emulator-gone"
 
 
 def test_a_claim_is_neither_true_nor_false_where_a_number_is_missing() -> None:

@@ -14,8 +14,9 @@ import pytest
 from headrace.analysis.curves import find_growth, find_knee, slots_fed
 from headrace.analysis.find import FindOptions, find
 from headrace.analysis.findings import Estimate, FactorEffect, Findings, Limit, Point
-from headrace.records.read import read
+from headrace.analysis.read import read
 from headrace.study.model import Price
+from sample_findings import sample_findings
 from synthetic_records import Truth, plan_of, write_results
 
 Found = Callable[..., Findings]
@@ -49,6 +50,18 @@ def cells_of(**factors: list[Any]) -> list[dict[str, Any]]:
 SLOTS = [1, 2, 3, 4, 6, 8, 12]
 
 
+def test_the_findings_that_reports_are_tested_with_have_metrics_that_records_give(
+    found: Found,
+) -> None:
+    (curve,) = found(cells_of(slots=[1, 2]), Truth(site_w=150.0)).curves
+    shown = sample_findings(energy=True).curves[0].points[0].metrics
+    assert set(shown) <= set(curve.points[0].metrics)
+    assert (
+        shown["energy_j_per_job"].provenance
+        == curve.points[0].metrics["energy_j_per_job"].provenance
+    )
+
+
 def test_knee_and_slots_fed_are_those_put_in(found: Found) -> None:
     # the device gives 100 MB/s, a job takes 100 MB in 4 s: four jobs are fed, at five each has 80 %
     (curve,) = found(cells_of(slots=SLOTS), Truth(trial_sigma=0.01, cores=32)).curves
@@ -75,7 +88,11 @@ def test_a_faster_device_feeds_more(found: Found, jobs_fed: int) -> None:
 def test_a_storage_that_feeds_all_that_was_tried_is_censored(found: Found) -> None:
     (curve,) = found(cells_of(slots=[1, 2, 4]), Truth(device_bytes_per_s=1e9)).curves
     assert curve.slots_fed is not None
-    assert (curve.slots_fed.slots, curve.slots_fed.censored, curve.slots_fed.interpolated) == (4, True, None)
+    assert (curve.slots_fed.slots, curve.slots_fed.censored, curve.slots_fed.interpolated) == (
+        4,
+        True,
+        None,
+    )
     assert curve.knee is None
 
 
@@ -93,7 +110,9 @@ def test_more_jobs_than_cores_is_cpu_contention_not_storage(found: Found) -> Non
 
 
 def test_small_requests_to_a_busy_device_are_latency(found: Found) -> None:
-    (curve,) = found(cells_of(slots=[4, 8]), Truth(device_bytes_per_s=20e6, request_bytes=8192)).curves
+    (curve,) = found(
+        cells_of(slots=[4, 8]), Truth(device_bytes_per_s=20e6, request_bytes=8192)
+    ).curves
     assert {point.limit.kind for point in curve.points} == {"device latency"}
     assert "8 KiB" in curve.points[0].limit.evidence
 
@@ -126,7 +145,9 @@ def test_intervals_are_those_of_t_over_repeats(found: Found) -> None:
     assert estimate.low is not None
     assert estimate.high is not None
     assert estimate.value - estimate.low == pytest.approx(estimate.high - estimate.value)
-    medians = found(cells_of(slots=[1]), Truth(trial_sigma=0.1), 6, options=FindOptions(statistic="median"))
+    medians = found(
+        cells_of(slots=[1]), Truth(trial_sigma=0.1), 6, options=FindOptions(statistic="median")
+    )
     assert medians.curves[0].points[0].metrics["events_per_s"].method == "median, order statistics"
 
 
@@ -137,7 +158,9 @@ def test_one_repeat_has_no_interval(found: Found) -> None:
 
 
 def effect_of(findings: Findings, factor: str, metric: str = "events_per_s") -> FactorEffect:
-    return next(effect for effect in findings.effects if (effect.factor, effect.metric) == (factor, metric))
+    return next(
+        effect for effect in findings.effects if (effect.factor, effect.metric) == (factor, metric)
+    )
 
 
 def test_effects_put_in_come_out(found: Found) -> None:
@@ -149,7 +172,11 @@ def test_effects_put_in_come_out(found: Found) -> None:
     )
     findings = found(cells, truth, 5, whole_plot=("target", "filesystem"))
     filesystem, scheduler = effect_of(findings, "filesystem"), effect_of(findings, "scheduler")
-    assert (filesystem.best, filesystem.worst, filesystem.error_term) == ("xfs", "ext3", "whole plots")
+    assert (filesystem.best, filesystem.worst, filesystem.error_term) == (
+        "xfs",
+        "ext3",
+        "whole plots",
+    )
     assert (scheduler.best, scheduler.worst, scheduler.error_term) == ("none", "bfq", "trials")
     for effect, truth_cost in ((filesystem, -np.expm1(-0.4)), (scheduler, -np.expm1(-0.05))):
         assert effect.cost_of_wrong.low is not None
@@ -180,9 +207,14 @@ def test_levels_that_do_nothing_are_not_told_apart(found: Found) -> None:
 
 def test_a_factor_of_one_target_alone(found: Found) -> None:
     cells = cells_of(scheduler=["none", "bfq"], slots=[1, 2])
-    cells += [{**cell, "target": "nas", "scheduler": None} for cell in cells if cell["scheduler"] == "none"]
+    cells += [
+        {**cell, "target": "nas", "scheduler": None}
+        for cell in cells
+        if cell["scheduler"] == "none"
+    ]
     findings = found(
-        cells, Truth(effects={"target": {"nas": -0.2}, "scheduler": {"bfq": -0.1}}, trial_sigma=0.001)
+        cells,
+        Truth(effects={"target": {"nas": -0.2}, "scheduler": {"bfq": -0.1}}, trial_sigma=0.001),
     )
     scheduler, target = effect_of(findings, "scheduler"), effect_of(findings, "target")
     assert scheduler.targets == ("disk",)
@@ -204,7 +236,10 @@ def test_invalid_failed_and_unsupported_are_left_out_of_everything(found: Found)
     lost = {left.trial for left in findings.left_out}
     (curve,) = findings.curves
     rests_on = {
-        trial for point in curve.points for estimate in point.metrics.values() for trial in estimate.trials
+        trial
+        for point in curve.points
+        for estimate in point.metrics.values()
+        for trial in estimate.trials
     }
     rests_on |= {trial for effect in findings.effects for trial in effect.cost_of_wrong.trials}
     assert not rests_on & lost
@@ -217,20 +252,35 @@ def test_invalid_failed_and_unsupported_are_left_out_of_everything(found: Found)
 
 def test_nothing_valid_is_a_warning_not_an_error(found: Found) -> None:
     findings = found(cells_of(slots=[1]), Truth(), 2, broken={0: "failed", 1: "invalid"})
-    assert findings.curves == ()
     assert "no trial is valid: nothing can be said" in findings.warnings
+    # What the invalid trial says is there, apart from everything that is compared.
+    (curve,) = findings.curves
+    assert (curve.points, curve.rank, curve.slots_fed, curve.knee) == ((), None, None, None)
+    (grey,) = curve.distrusted
+    assert grey.reasons == ("the page cache was not cold",)
+    (missing,) = findings.unanswered
+    assert (missing.planned, missing.invalid, missing.failed) == (2, 1, 1)
+    assert {text for text, _ in missing.reasons} == {
+        "the page cache was not cold",
+        "made failed on purpose",
+    }
 
 
 def test_provenances_stay_apart(tmp_path: Path) -> None:
     plan = plan_of(cells_of(slots=[1, 2]), 3)
     root = write_results(tmp_path / "a", plan, Truth(), series=False)
     other = write_results(
-        tmp_path / "b", plan, Truth(engine="simulate", provenance="simulated", cpu_s=8.0), series=False
+        tmp_path / "b",
+        plan,
+        Truth(engine="simulate", provenance="simulated", cpu_s=8.0),
+        series=False,
     )
     for directory in (other / "trials").iterdir():
         directory.rename(root / "trials" / f"{directory.name}-simulated")
     findings = find(read(root))
-    assert [(curve.provenance, curve.points[0].metrics["wall_s"].value) for curve in findings.curves] == [
+    assert [
+        (curve.provenance, curve.points[0].metrics["wall_s"].value) for curve in findings.curves
+    ] == [
         ("measured", pytest.approx(4.0)),
         ("simulated", pytest.approx(8.0)),
     ]
@@ -259,12 +309,28 @@ def test_jobs_that_load_the_storage_feed_no_slots_but_have_a_rate_that_grows_wit
     assert len(curves) == 2
     for curve in curves:
         assert curve.slots_fed is None
-        assert not {"efficiency", "throughput_jobs"} & {name for p in curve.points for name in p.metrics}
+        assert not {"efficiency", "throughput_jobs"} & {
+            name for p in curve.points for name in p.metrics
+        }
         growth = curve.growth
         assert growth is not None and growth == curves[0].growth
         assert (growth.metric, growth.clients) == ("asked_bytes_per_s", (1, 2, 4, 8))
         assert growth.rates == pytest.approx((25e6, 50e6, 100e6, 100e6))
         assert (growth.enough, growth.beyond) == (4, "level")
+
+
+def test_another_load_is_no_storage_to_be_ranked(found: Found) -> None:
+    """2 nodes with 4 slots and 4 with 2 are lines of their own, and one storage."""
+    truth = Truth(effects={"target": {"nas": -0.4}}, trial_sigma=0.005, cores=32)
+    findings = found(cells_of(target=["disk", "nas"], nodes=[1, 2, 4], slots=[2, 4]), truth, 4)
+    assert [curve.target for curve in findings.curves] == ["disk"] * 3 + ["nas"] * 3
+    assert {curve.levels["nodes"] for curve in findings.curves} == {1, 2, 4}
+    ranks = {(curve.target, curve.rank, curve.alike) for curve in findings.curves}
+    assert ranks == {("disk", 1, 0), ("nas", 2, 0)}
+    assert {effect.factor for effect in findings.effects} == {"target"}
+    # The device feeds four jobs: that is so however they are spread.
+    disk = [curve.slots_fed for curve in findings.curves if curve.target == "disk"]
+    assert [(fed.slots, fed.smallest, fed.censored) for fed in disk if fed] == [(4, 2, False)] * 3
 
 
 def test_clients_within_a_job_are_counted(found: Found) -> None:
@@ -286,7 +352,11 @@ def test_a_price_makes_a_stated_metric(found: Found) -> None:
 def test_options_come_from_the_study_that_lies_with_the_records(tmp_path: Path) -> None:
     text = 'headrace = 1\n[report]\nefficiency = 0.5\nconfidence = 0.9\n[plan.repeats]\nmin = 6\nstatistic = "median"\n'
     root = write_results(
-        tmp_path / "r", plan_of(cells_of(slots=[4, 8, 16]), 6), Truth(cores=32), study_text=text, series=False
+        tmp_path / "r",
+        plan_of(cells_of(slots=[4, 8, 16]), 6),
+        Truth(cores=32),
+        study_text=text,
+        series=False,
     )
     findings = find(read(root))
     assert findings.confidence == 0.9
@@ -334,7 +404,9 @@ def test_a_rate_that_falls_with_clients() -> None:
     ]
     growth = find_growth(points, "events_per_s")
     assert growth is not None
-    assert (growth.clients, growth.rates) == ((1, 2, 12), (96, 100, 50)), "of one number the better way"
+    assert (growth.clients, growth.rates) == ((1, 2, 12), (96, 100, 50)), (
+        "of one number the better way"
+    )
     assert (growth.enough, growth.beyond, growth.why) == (1, "falls", "network")
 
 

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from headrace.study.schema import study_schema
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "headrace"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A room may import itself and the rooms named here (law 2). `engine` stands beside the way: records, plan, study, parts, ground.
-GROUND = {"system", "catalog", "published", "document", "units", "errors", "registry", "palette", "_core"}
+GROUND = {
+    "system",
+    "catalog",
+    "published",
+    "document",
+    "validation",
+    "units",
+    "errors",
+    "labels",
+    "registry",
+    "palette",
+    "user",
+    "refusals",
+    "_core",
+}
 PARTS = {"targets", "workloads", "probes", "faults", "datasets", "readers"}
 # What jobs and drives were seen to do: used by parts (a probe that traces, a workload that replays) and by the faces.
 CAPTURED = {"traces", "profiles"}
 ALLOWED: dict[str, set[str]] = {
     **{
         name: {"errors", "registry", "units"}
-        for name in ("units", "errors", "registry", "document", "palette")
+        for name in ("units", "errors", "labels", "registry", "palette", "user")
     },
+    "document": {"errors", "registry", "units", "user"},
+    "refusals": {"registry", "units"},
+    "validation": {"document", "errors", "refusals"},
     **dict.fromkeys(("system", "catalog", "published"), GROUND),
     "traces": GROUND,
     "profiles": GROUND,
@@ -31,15 +51,30 @@ ALLOWED: dict[str, set[str]] = {
     "plan": GROUND | PARTS | {"study"},
     "records": GROUND | {"plan", "study"},
     "engine": GROUND | PARTS | {"study", "plan", "records"},
-    "analysis": GROUND | {"records", "plan", "study"},
-    "report": GROUND | {"analysis", "records", "plan", "study"},
+    "metrics": GROUND | {"records", "study"},
+    "analysis": GROUND | {"metrics", "records", "plan", "study"},
+    "report": GROUND | {"analysis", "metrics", "records", "plan", "study"},
     "reproduce": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report"},
-    "library": GROUND | PARTS | CAPTURED | {"study", "plan", "records", "engine", "analysis", "report"},
+    "library": GROUND
+    | PARTS
+    | CAPTURED
+    | {"study", "plan", "records", "engine", "analysis", "report"},
     "cli": GROUND
     | PARTS
     | CAPTURED
-    | {"drives", "study", "plan", "records", "engine", "analysis", "report", "library", "reproduce"},
-    "__init__": {"library"},
+    | {
+        "drives",
+        "study",
+        "plan",
+        "records",
+        "engine",
+        "analysis",
+        "report",
+        "library",
+        "reproduce",
+    },
+    "__init__": {"library", "errors"},
+    "__main__": {"cli"},
 }
 
 
@@ -118,3 +153,10 @@ def test_every_room_stands_in_the_architecture() -> None:
         assert re.search(rf"\b{re.escape(room)}\b", text), f"ARCHITECTURE.md does not name {room}"
     for crate in sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml")):
         assert f"{crate}/" in text, f"ARCHITECTURE.md does not name crate {crate}"
+
+
+def test_the_published_schema_is_the_one_of_the_code() -> None:
+    published = json.loads((ROOT / "docs" / "study.schema.json").read_text())
+    assert published == study_schema(), (
+        "docs/study.schema.json is stale; write it again: make schema"
+    )

@@ -18,7 +18,9 @@ from headrace.errors import HeadraceError
 def test_pieces_cover_every_event_of_every_column_once_and_do_not_overlap(
     format_: str, tmp_path: Path
 ) -> None:
-    spec = DatasetSpec.model_validate({"events": 1000, "files": 1, "format": format_, "cluster_events": 300})
+    spec = DatasetSpec.model_validate(
+        {"events": 1000, "files": 1, "format": format_, "cluster_events": 300}
+    )
     path = tmp_path / write_file(spec, 0, tmp_path, lambda events: None).name
     pieces = layout(path)
     for name in ("MET_pt", "nJet", "event"):

@@ -16,16 +16,26 @@ DISK = DeviceLoad(
     in_flight=4.0,
     latency_s=0.02,
 )
-IDLE = replace(DISK, rate_bytes_per_s=0.0, busy=0.0, request_bytes=0.0, in_flight=0.0, latency_s=0.0)
+IDLE = replace(
+    DISK, rate_bytes_per_s=0.0, busy=0.0, request_bytes=0.0, in_flight=0.0, latency_s=0.0
+)
 
 
 def ledger(**shares: float) -> dict[str, float]:
-    whole = {"on_cpu": 0.0, "wait_cpu": 0.0, "wait_block": 0.0, "wait_network": 0.0, "other": 0.0} | shares
+    whole = {
+        "on_cpu": 0.0,
+        "wait_cpu": 0.0,
+        "wait_block": 0.0,
+        "wait_network": 0.0,
+        "other": 0.0,
+    } | shares
     assert sum(whole.values()) == pytest.approx(1)
     return whole
 
 
-def kind(shares: dict[str, float], device: DeviceLoad | None = DISK, moved: float | None = 1.0) -> str:
+def kind(
+    shares: dict[str, float], device: DeviceLoad | None = DISK, moved: float | None = 1.0
+) -> str:
     return limit_of(shares, 0.9, device, moved, 4, 2).kind
 
 

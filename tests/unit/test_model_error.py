@@ -11,18 +11,23 @@ import pytest
 from rich.console import Console
 
 from headrace.analysis.model_error import as_json, model_errors
+from headrace.analysis.read import Records, read
 from headrace.errors import RefusedError
-from headrace.records.read import Records, read
 from headrace.report.model_error import print_model_errors
 from synthetic_records import Truth, plan_of, write_results
 
 CELLS: list[dict[str, Any]] = [
-    {"target": "disk", "workload": "higgs", "filesystem": "ext4", "slots": slots} for slots in (1, 2)
+    {"target": "disk", "workload": "higgs", "filesystem": "ext4", "slots": slots}
+    for slots in (1, 2)
 ]
 
 
-def results(path: Path, truth: Truth, cells: list[dict[str, Any]] = CELLS, repeats: int = 4) -> Records:
-    return read(write_results(path, plan_of(cells, repeats), truth, seed=len(path.name), series=False))
+def results(
+    path: Path, truth: Truth, cells: list[dict[str, Any]] = CELLS, repeats: int = 4
+) -> Records:
+    return read(
+        write_results(path, plan_of(cells, repeats), truth, seed=len(path.name), series=False)
+    )
 
 
 def simulated(path: Path, cells: list[dict[str, Any]] = CELLS, **truth: Any) -> Records:
@@ -66,7 +71,9 @@ def test_what_is_no_such_pair_is_refused(tmp_path: Path) -> None:
     other = simulated(tmp_path / "other", [{**CELLS[0], "target": "ssd"}])
     with pytest.raises(RefusedError, match="no cell in common"):
         model_errors(real, other)
-    broken = read(write_results(tmp_path / "broken", plan_of(CELLS[:1], 1), Truth(), broken={0: "failed"}))
+    broken = read(
+        write_results(tmp_path / "broken", plan_of(CELLS[:1], 1), Truth(), broken={0: "failed"})
+    )
     with pytest.raises(RefusedError, match="no valid trial"):
         model_errors(real, broken)
 

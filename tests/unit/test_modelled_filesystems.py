@@ -48,7 +48,9 @@ target = ["local", "nas"]
         (("nodiratime", "data=ordered", "commit=0"), {}),
     ],
 )
-def test_options_that_the_model_knows_change_it(options: tuple[str, ...], fields: dict[str, object]) -> None:
+def test_options_that_the_model_knows_change_it(
+    options: tuple[str, ...], fields: dict[str, object]
+) -> None:
     assert filesystem("ext4", options) == {"kind": "ext4", **fields}
 
 

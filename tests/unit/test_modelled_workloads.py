@@ -16,7 +16,13 @@ from headrace.readers.counts import ReadCounts
 from headrace.system.accounting import io_counts
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, kinds
 
-SPEC = {"shape": "bench", "events": 5_000, "files": 1, "cluster_events": 1_000, "basket_size": 4_000}
+SPEC = {
+    "shape": "bench",
+    "events": 5_000,
+    "files": 1,
+    "cluster_events": 1_000,
+    "basket_size": 4_000,
+}
 
 
 def spec_of(**fields: Any) -> DatasetSpec:
@@ -37,7 +43,9 @@ def reads_of(job: ModelledJob) -> list[tuple[int, int]]:
     return [each for step in job.steps if step["do"] == "sequence" for each in step["ranges_bytes"]]
 
 
-@pytest.mark.parametrize("fields", [{}, {"format": "rntuple"}, {"order": "unordered"}, {"events": 5_300}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"format": "rntuple"}, {"order": "unordered"}, {"events": 5_300}]
+)
 def test_a_data_set_s_layout_is_that_of_its_files(cache: Path, fields: dict[str, Any]) -> None:
     spec = spec_of(**fields)
     made = layout_of_dataset(spec)
@@ -45,7 +53,9 @@ def test_a_data_set_s_layout_is_that_of_its_files(cache: Path, fields: dict[str,
     assert made.events == real.events
     assert made.file_bytes == pytest.approx(real.file_bytes, rel=0.02)
     assert len(made.pieces) == pytest.approx(len(real.pieces), rel=0.02)
-    assert [piece.column for piece in made.pieces[:50]] == [piece.column for piece in real.pieces[:50]]
+    assert [piece.column for piece in made.pieces[:50]] == [
+        piece.column for piece in real.pieces[:50]
+    ]
     if "events" not in fields and "order" not in fields:  # scattered otherwise, by as much
         far = [
             abs(a.offset - b.offset) / real.file_bytes
@@ -61,7 +71,9 @@ def run(
     seen: list[tuple[int, int]] = []
     add = ReadCounts.add
 
-    def noted(counts: ReadCounts, path: str, start: int, stop: int, calls: int, wait_s: float) -> None:
+    def noted(
+        counts: ReadCounts, path: str, start: int, stop: int, calls: int, wait_s: float
+    ) -> None:
         seen.append((start, stop - start))
         add(counts, path, start, stop, calls, wait_s)
 
@@ -97,7 +109,9 @@ def test_the_made_profile_asks_for_what_the_job_asks_for(
 
 @pytest.mark.parametrize("format", ["ttree", "rntuple"])
 @pytest.mark.parametrize("kind", ["scan", "analysis"])
-def test_root_s_reads_follow_from_its_rules(kind: str, format: str, cache: Path, tmp_path: Path) -> None:
+def test_root_s_reads_follow_from_its_rules(
+    kind: str, format: str, cache: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("ROOT")
     spec = spec_of(format=format)
     part = workload(kind, data=spec, reader="event-loop")
@@ -121,11 +135,17 @@ def test_root_joins_what_touches_and_what_is_near() -> None:
 
 
 def test_fio_s_words_become_requests() -> None:
-    job = workload("random", iodepth=8, block_size="4 KiB", file_size="1 MiB", duration="2 s").profile(None)
+    job = workload(
+        "random", iodepth=8, block_size="4 KiB", file_size="1 MiB", duration="2 s"
+    ).profile(None)
     step = next(step for step in job.steps if step["do"] == "requests")
     assert (step["in_flight"], step["duration_ns"], step["access"]) == (8, 2_000_000_000, "direct")
-    job = workload("sequential", mode="reread", file_size="1 MiB", record_size="64 KiB").profile(None)
+    job = workload("sequential", mode="reread", file_size="1 MiB", record_size="64 KiB").profile(
+        None
+    )
     assert [step["count"] for step in job.steps if step["do"] == "requests"] == [16, 16]
-    job = workload("sequential", mode="write", file_size="1 MiB", record_size="64 KiB").profile(None)
+    job = workload("sequential", mode="write", file_size="1 MiB", record_size="64 KiB").profile(
+        None
+    )
     assert job.files[0]["share"] == "new"
     assert [step["do"] for step in job.steps] == ["compute", "create", "requests", "fsync", "close"]

@@ -17,8 +17,12 @@ NFS4 = (
 NFS_IPV6 = "106 29 0:53 / /six ro - nfs [fe80::1]:/vol rw,vers=3,addr=fe80::1"
 LUSTRE = "80 29 0:44 / /lustre rw,flock - lustre 10.1.0.1@o2ib:10.1.0.2@o2ib:/scratch rw,flock,lazystatfs"
 CEPH = "81 29 0:45 / /ceph rw - ceph 10.0.0.1:6789,10.0.0.2:6789:/volumes/a rw,name=admin,secret=<hidden>,acl"
-CIFS = "82 29 0:46 / /win rw - cifs //files/share rw,vers=3.1.1,username=u,rsize=4194304,password=hush"
-GLUSTER = "83 29 0:47 / /gluster rw - fuse.glusterfs node1:/gv0 rw,user_id=0,group_id=0,max_read=131072"
+CIFS = (
+    "82 29 0:46 / /win rw - cifs //files/share rw,vers=3.1.1,username=u,rsize=4194304,password=hush"
+)
+GLUSTER = (
+    "83 29 0:47 / /gluster rw - fuse.glusterfs node1:/gv0 rw,user_id=0,group_id=0,max_read=131072"
+)
 MOOSE = "84 29 0:48 / /mfs rw - fuse.mfs mfs#mfsmaster:9421 rw,user_id=0,allow_other"
 ORANGE = "85 29 0:49 / /orange rw - pvfs2 tcp://node1:3334/orangefs rw"
 GPFS = "86 29 0:50 / /gpfs/fs1 rw,relatime - gpfs fs1 rw,relatime"
@@ -87,7 +91,9 @@ def test_beegfs_names_its_server_in_a_file(tmp_path: Path) -> None:
 
 
 def test_layouts() -> None:
-    lustre = parse_layout("stripe_count:  4 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n")
+    lustre = parse_layout(
+        "stripe_count:  4 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n"
+    )
     assert lustre["stripe_count"] == 4
     assert lustre["stripe_size_bytes"] == 1048576
     assert lustre["pattern"] == "raid0"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.measure import validity
-from headrace.engine.measure.crew import JobEnd
+from headrace.engine.measure.job_pool import JobEnd
 from headrace.engine.measure.packets import Packetiser
 from headrace.study import load_study_text
 from headrace.study.model import RunOptions, Site
@@ -23,7 +23,14 @@ from headrace.workloads import JobOutput, Packet
 def test_links_are_what_the_study_says() -> None:
     site = Site.model_validate(
         {
-            "node": {"link": {"rate": "100 Mb/s", "mtu": 9000, "txqueuelen": 50, "socket_buffer": "64 KiB"}},
+            "node": {
+                "link": {
+                    "rate": "100 Mb/s",
+                    "mtu": 9000,
+                    "txqueuelen": 50,
+                    "socket_buffer": "64 KiB",
+                }
+            },
             "server": {"nas": {"link": "4 x 1 GbE"}},
         }
     )
@@ -50,7 +57,13 @@ def test_a_target_names_the_nodes_of_its_servers() -> None:
     assert [node.name for node in nas.nodes_wanted(site)] == ["nas-0"]
     options = {"bricks": {"on": "store"}, "cache": {}}
     wanted = Xrootd("se", XrootdOptions.model_validate(options)).nodes_wanted(site)
-    assert [node.name for node in wanted] == ["store-0", "store-1", "store-2", "se-redirector", "se-cache"]
+    assert [node.name for node in wanted] == [
+        "store-0",
+        "store-1",
+        "store-2",
+        "se-redirector",
+        "se-cache",
+    ]
     assert wanted[0].link.rate_bytes_per_s == 1.25e9
     farm = Xrootd("se", XrootdOptions.model_validate({"bricks": {"on": "node"}}))
     assert [node.name for node in farm.nodes_wanted(None)] == ["se-redirector"]
@@ -94,12 +107,16 @@ def ended(unique: int) -> JobEnd:
     return JobEnd(0, 0, "f", "ok", None, 0.0, 1.0, JobOutput(bytes_unique=unique), None, 0.0)
 
 
-@pytest.mark.parametrize(("received", "codes"), [(1000, []), (950, []), (800, ["not-over-the-network"])])
-def test_data_that_came_another_way_make_a_cold_trial_invalid(received: int, codes: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("received", "codes"), [(1000, []), (950, []), (800, ["not-over-the-network"])]
+)
+def test_data_that_came_another_way_make_a_cold_trial_invalid(
+    received: int, codes: list[str]
+) -> None:
     network = {"node-0": {"bytes_received": received, "bytes_sent": 0}}
     cold, warm = RunOptions.model_validate({}), RunOptions.model_validate({"cache": "warm"})
     found = validity.over_network(cold, [ended(1000)], network, ("node-0",))
-    assert [reason["code"] for reason in found] == codes
+    assert [reason.code for reason in found] == codes
     assert validity.over_network(warm, [ended(1000)], network, ("node-0",)) == []
     assert validity.over_network(cold, [ended(1000)], None, ("node-0",)) == []
 

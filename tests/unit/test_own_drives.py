@@ -28,9 +28,12 @@ def test_an_image_and_an_emulated_drive_are_each_nodes_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [("path", {"path": "/scratch"}), ("block", {"device": "/dev/sdz"}), ("nfs", {})]
+    ("kind", "options"),
+    [("path", {"path": "/scratch"}), ("block", {"device": "/dev/sdz"}), ("nfs", {})],
 )
-def test_a_directory_a_device_and_a_server_are_one_for_all(kind: str, options: dict[str, Any]) -> None:
+def test_a_directory_a_device_and_a_server_are_one_for_all(
+    kind: str, options: dict[str, Any]
+) -> None:
     target = made(kind, **options)
     assert on_nodes(target, 4) is target
 
@@ -70,7 +73,9 @@ class Node(Target):
         return Location(self.place, device_names=(self.place.name,))
 
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
-        return [Setting("scheduler", "bfq", "none", self.scheduler, applied=self.scheduler == "bfq")]
+        return [
+            Setting("scheduler", "bfq", "none", self.scheduler, applied=self.scheduler == "bfq")
+        ]
 
     def read_settings(self) -> dict[str, Any]:
         return {"scheduler": self.scheduler}

@@ -17,7 +17,11 @@ def test_every_event_is_handed_out_once(
     """Workers of different speed pull until the query is done: no event twice, none left, never more readers than allowed."""
     names = [(f"f{index}", events) for index, events in enumerate(files)]
     packetiser = Packetiser(
-        names, workers=len(speeds), first_events=None, workers_per_server=limit, cluster_events=cluster
+        names,
+        workers=len(speeds),
+        first_events=None,
+        workers_per_server=limit,
+        cluster_events=cluster,
     )
     seen = {name: [False] * events for name, events in names}
     free_at = dict.fromkeys(range(len(speeds)), 0.0)
@@ -59,3 +63,57 @@ def test_a_faster_worker_gets_larger_packets() -> None:
     slow = packetiser.next(1, 1.0)
     assert isinstance(fast, Packet) and isinstance(slow, Packet)
     assert fast.events > 5 * slow.events
+
+
+@given(
+    files=st.lists(st.integers(1, 3000), min_size=1, max_size=4),
+    workers=st.integers(1, 5),
+    limit=st.one_of(st.none(), st.integers(1, 2)),
+    fates=st.lists(st.booleans(), max_size=60),
+)
+def test_when_workers_die_every_event_is_in_one_result_or_given_up(
+    files: list[int], workers: int, limit: int | None, fates: list[bool]
+) -> None:
+    """`fates`: whether the worker whose turn it is dies with the packet in its hands; a new one takes its place."""
+    names = [(f"f{index}", events) for index, events in enumerate(files)]
+    packetiser = Packetiser(names, workers=workers, first_events=200, workers_per_server=limit)
+    held: dict[int, list[Packet]] = {number: [] for number in range(workers)}
+    busy: set[int] = set()
+    results: list[Packet] = []
+    number, now = workers, 0.0
+    for turn in range(10_000):
+        if not held:
+            break
+        worker = sorted(held)[turn % len(held)]
+        now += 0.01
+        if worker in busy and turn < len(fates) and fates[turn]:
+            packetiser.died(worker, "killed")
+            del held[worker]
+            busy.discard(worker)
+            held[number] = []
+            number += 1
+            continue
+        answer = packetiser.next(worker, now)
+        busy.discard(worker)
+        if answer == "wait":
+            assert busy, "a worker waits though nobody reads"
+        elif answer is None:
+            results += held.pop(worker)
+            # One that is told that nothing is left ends; should another die later, a new worker is started.
+            if not held and packetiser.events_left:
+                held[number] = []
+                number += 1
+        else:
+            assert isinstance(answer, Packet)
+            busy.add(worker)
+            held[worker].append(answer)
+            assert limit is None or len(busy) <= limit
+    assert not held
+    given_up = [Packet(each.file, each.first_event, each.events) for each in packetiser.given_up]
+    seen = sorted((each.file, each.first_event, each.events) for each in [*results, *given_up])
+    for name, events in names:
+        runs = [(first, count) for file, first, count in seen if file == name]
+        assert sum(count for _, count in runs) == events
+        ends = [0, *[first + count for first, count in runs]]
+        assert [first for first, _ in runs] == ends[:-1], "no event twice, none left out"
+    assert packetiser.summary().events_not_processed == sum(each.events for each in given_up)

@@ -39,9 +39,13 @@ def make_study(
         headrace=1,
         title="t",
         file=file,
-        targets={name: Part(name=name, kind="block", written={}, options=None) for name in factors["target"]},
+        targets={
+            name: Part(name=name, kind="block", written={}, options=None)
+            for name in factors["target"]
+        },
         workloads={
-            name: Part(name=name, kind="scan", written={}, options=None) for name in factors["workload"]
+            name: Part(name=name, kind="scan", written={}, options=None)
+            for name in factors["workload"]
         },
         factors=factors,
         exclude=exclude or [],
@@ -78,7 +82,8 @@ def test_the_order_is_fixed_by_the_seed_for_ever() -> None:
 
 def test_a_factor_that_does_not_apply_is_null_and_not_repeated() -> None:
     study = make_study(
-        {"target": ["disk", "nas"], "scheduler": ["none", "bfq"]}, plan=PlanOptions(repeats=Repeats(min=1))
+        {"target": ["disk", "nas"], "scheduler": ["none", "bfq"]},
+        plan=PlanOptions(repeats=Repeats(min=1)),
     )
     trials = make_plan(study, Everywhere()).trials
     assert sorted((t.target, t.levels["scheduler"]) for t in trials if t.target == "disk") == [
@@ -94,13 +99,17 @@ def test_exclude_takes_away_what_matches_whole() -> None:
         exclude=[{"filesystem": ["xfs"], "slots": [2, 4]}],
         plan=PlanOptions(repeats=Repeats(min=1)),
     )
-    cells = {(t.levels["filesystem"], t.levels["slots"]) for t in make_plan(study, Everywhere()).trials}
+    cells = {
+        (t.levels["filesystem"], t.levels["slots"]) for t in make_plan(study, Everywhere()).trials
+    }
     assert cells == {("ext4", 1), ("ext4", 2), ("ext4", 4), ("xfs", 1)}
 
 
 def test_an_exclude_that_leaves_nothing_is_named_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
-    file.write_text('headrace = 1\n\n[[exclude]]\nslots = 2\n\n[[exclude]]\nfilesystem = ["ext4", "xfs"]\n')
+    file.write_text(
+        'headrace = 1\n\n[[exclude]]\nslots = 2\n\n[[exclude]]\nfilesystem = ["ext4", "xfs"]\n'
+    )
     study = make_study(
         {"filesystem": ["ext4", "xfs"], "slots": [1, 2]},
         exclude=[{"slots": [2]}, {"filesystem": ["ext4", "xfs"]}],
@@ -123,7 +132,8 @@ def test_excludes_that_leave_nothing_together_are_all_named() -> None:
 
 def test_a_fraction_that_cannot_tell_factors_apart_is_refused() -> None:
     study = make_study(
-        {"filesystem": ["ext4", "xfs"], "scheduler": ["none", "bfq"]}, plan=PlanOptions(design="fractional")
+        {"filesystem": ["ext4", "xfs"], "scheduler": ["none", "bfq"]},
+        plan=PlanOptions(design="fractional"),
     )
     with pytest.raises(StudyError) as caught:
         make_plan(study, Everywhere())
@@ -137,7 +147,9 @@ def test_a_fraction_keeps_every_slot_count_of_what_it_tries() -> None:
         "read_ahead": [4, 8, 16],
         "slots": [1, 2, 4],
     }
-    study = make_study(factors, plan=PlanOptions(design="fractional", fraction=3, repeats=Repeats(min=1)))
+    study = make_study(
+        factors, plan=PlanOptions(design="fractional", fraction=3, repeats=Repeats(min=1))
+    )
     trials = make_plan(study, Everywhere()).trials
     assert len(trials) == 27
     tried: dict[tuple[Any, ...], set[int]] = {}
@@ -181,7 +193,10 @@ def test_levels_that_no_trial_has_are_told() -> None:
 )
 def test_the_plan_survives_its_file(tmp_path: Path, levels: dict[str, Any]) -> None:
     plan = Plan(
-        trials=(Trial(0, "disk", "scan", levels, 0, 2**31 - 1, 0), Trial(1, "disk", "scan", levels, 1, 5, 1)),
+        trials=(
+            Trial(0, "disk", "scan", levels, 0, 2**31 - 1, 0),
+            Trial(1, "disk", "scan", levels, 1, 5, 1),
+        ),
         study_hash="h",
         seed=7,
     )
@@ -200,7 +215,9 @@ def test_a_damaged_plan_is_one_message(tmp_path: Path) -> None:
 
 
 def test_repeats_go_on_until_the_interval_is_narrow_or_the_budget_ends() -> None:
-    study = make_study({}, plan=PlanOptions(repeats=Repeats(min=3, max=8, interval=0.05), budget=100.0))
+    study = make_study(
+        {}, plan=PlanOptions(repeats=Repeats(min=3, max=8, interval=0.05), budget=100.0)
+    )
     wide, narrow = [100.0, 120.0, 80.0], [100.0, 101.0, 99.0]
     assert needs_more([], 2, study, 1e9), "the first are always made"
     assert needs_more(wide, 3, study, 50.0)
@@ -231,7 +248,10 @@ def test_t_interval_of_a_textbook_sample() -> None:
     values = np.linspace(-1, 1, 195)
     values = 9.261460 + 0.02278881 * values / np.std(values, ddof=1)
     found = interval(list(values), 0.95)
-    assert (found.low, found.high) == (pytest.approx(9.258242, abs=2e-6), pytest.approx(9.264679, abs=2e-6))
+    assert (found.low, found.high) == (
+        pytest.approx(9.258242, abs=2e-6),
+        pytest.approx(9.264679, abs=2e-6),
+    )
 
 
 def test_interval_of_a_median_needs_six() -> None:

@@ -74,10 +74,10 @@ def test_hashed_names_say_nothing_but_their_ending(tmp_path: Path) -> None:
 def test_a_newer_profile_and_one_without_its_steps_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     save(recording(), path)
-    path.write_text(path.read_text().replace("version = 1\n", "version = 2\n"))
+    path.write_text(path.read_text().replace("version = 2\n", "version = 3\n"))
     with pytest.raises(StudyError) as found:
         load(str(path))
-    assert re.search(r"job\.toml:3.*newer Headrace: version 2", faults_of(found.value))
+    assert re.search(r"job\.toml:3.*newer Headrace: version 3", faults_of(found.value))
     other = tmp_path / "other.toml"
     save(recording(), other)
     steps_path(other).unlink()
@@ -90,9 +90,21 @@ def test_a_newer_profile_and_one_without_its_steps_are_refused(tmp_path: Path) -
 
 def test_one_thread_s_line_keeps_all_time() -> None:
     line = timeline(recording().steps, FILES, 100 * MS)
-    assert [Op(op).name for op in line.steps.op] == ["OPEN", "READ", "READ", "READ", "WRITE", "CLOSE"]
+    assert [Op(op).name for op in line.steps.op] == [
+        "OPEN",
+        "READ",
+        "READ",
+        "READ",
+        "WRITE",
+        "CLOSE",
+    ]
     calls = int((line.steps.end_ns - line.steps.start_ns).sum())
-    total = int(line.work_ns.sum() + line.wait_ns.sum()) + line.work_after_ns + line.wait_after_ns + calls
+    total = (
+        int(line.work_ns.sum() + line.wait_ns.sum())
+        + line.work_after_ns
+        + line.wait_after_ns
+        + calls
+    )
     assert total == 100 * MS
     # The read of a library is left out, what it took is not: 1 ms of the time between is sleep.
     assert line.work_ns.tolist()[:3] == [4 * MS, 1 * MS, 11 * MS]
@@ -147,7 +159,9 @@ def test_the_summary_counts() -> None:
 
 
 def test_pictures_are_small_and_of_two_kinds(tmp_path: Path) -> None:
-    many = [(n * MS, n * MS + 1000, 0, Op.READ, 0, n * 7919 % 100_000, 4096, 0) for n in range(50_000)]
+    many = [
+        (n * MS, n * MS + 1000, 0, Op.READ, 0, n * 7919 % 100_000, 4096, 0) for n in range(50_000)
+    ]
     for ending in ("png", "svg"):
         draw(recording(many), tmp_path / f"job.{ending}")
         assert 10_000 < (tmp_path / f"job.{ending}").stat().st_size < 2_000_000
@@ -191,7 +205,9 @@ def test_replay_reads_and_writes_what_the_profile_says(tmp_path: Path) -> None:
     assert done.work_ns + done.wait_ns >= 90 * MS
     source.unlink()
     with pytest.raises(HeadraceError, match=r"in: the file is gone"):
-        Replayer({"in": source, "out": made}, new=frozenset({"out"})).run(primitives(steps, {"in": 5000}, 1))
+        Replayer({"in": source, "out": made}, new=frozenset({"out"})).run(
+            primitives(steps, {"in": 5000}, 1)
+        )
 
 
 STRACE = """\
@@ -243,7 +259,11 @@ def moves(job: Recording) -> list[tuple[str, str, int, int]]:
     return [
         (Op(op).name, job.files[file].path, offset, length)
         for op, file, offset, length in zip(
-            steps.op.tolist(), steps.file.tolist(), steps.offset.tolist(), steps.length.tolist(), strict=True
+            steps.op.tolist(),
+            steps.file.tolist(),
+            steps.offset.tolist(),
+            steps.length.tolist(),
+            strict=True,
         )
         if length
     ]
@@ -264,7 +284,10 @@ def test_strace_with_children_and_calls_that_others_interrupt(tmp_path: Path) ->
 
 def test_darshan_s_ranks_are_threads_and_mpi_io_counts_once(tmp_path: Path) -> None:
     job = imported(tmp_path, DARSHAN)
-    assert moves(job) == [("WRITE", "/scratch/a file", 0, 262144), ("READ", "/scratch/a file", 262144, 1000)]
+    assert moves(job) == [
+        ("WRITE", "/scratch/a file", 0, 262144),
+        ("READ", "/scratch/a file", 262144, 1000),
+    ]
     assert job.steps.thread.tolist() == [0, 1]
     assert job.duration_ns == 1_500_000_000
 
@@ -285,7 +308,9 @@ def test_xrootd_s_vectors_are_reads_and_failures_left_out(tmp_path: Path) -> Non
         (XROOTD + "nonsense\n", r"trace:7"),
     ],
 )
-def test_what_cannot_be_imported_is_said_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_what_cannot_be_imported_is_said_with_its_line(
+    tmp_path: Path, text: str, said: str
+) -> None:
     with pytest.raises(StudyError) as found:
         imported(tmp_path, text)
     assert re.search(said, faults_of(found.value))
@@ -295,7 +320,10 @@ def test_exports_hold_every_read(tmp_path: Path) -> None:
     job = recording()
     assert export(job, tmp_path / "job.csv", "csv") == 6
     assert (
-        (tmp_path / "job.csv").read_text().splitlines()[2].endswith("0,read,/data/events.root,0,1000,1000000")
+        (tmp_path / "job.csv")
+        .read_text()
+        .splitlines()[2]
+        .endswith("0,read,/data/events.root,0,1000,1000000")
     )
     assert export(job, tmp_path / "job.log", "fio") == 4
     assert "12 /data/events.root read 0 1000" in (tmp_path / "job.log").read_text()
@@ -314,7 +342,9 @@ def test_a_profile_is_a_workload_of_the_simulator(tmp_path: Path) -> None:
     from headrace import _core
 
     save(recording(), tmp_path / "job.toml")
-    job = Replay("job", ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml")})).profile(None)
+    job = Replay(
+        "job", ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml")})
+    ).profile(None)
     drive = entry("drives", "samsung-870-evo-1tb").table
     node = entry("nodes", "generic-node").table.part() | {
         "name": "n",

@@ -47,7 +47,9 @@ def test_bytes_asked_are_the_baskets_of_the_columns_and_the_files_description(
 ) -> None:
     path, _ = made(tmp_path, format=format_)
     baskets = sum(
-        piece.compressed_bytes for piece in layout(path) if piece.column.removesuffix(".offsets") in COLUMNS
+        piece.compressed_bytes
+        for piece in layout(path)
+        if piece.column.removesuffix(".offsets") in COLUMNS
     )
     described = path.stat().st_size - sum(piece.compressed_bytes for piece in layout(path))
     events, counts = read(path, COLUMNS, access)

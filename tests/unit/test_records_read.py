@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from headrace.errors import HeadraceError, RefusedError
-from headrace.records.read import Records, read
+from headrace.analysis.metrics import metric_provenance, trial_metrics
+from headrace.analysis.read import Records, read
+from headrace.errors import HeadraceError, UsageError
 from headrace.records.sums import job_sums
 from synthetic_records import Truth, plan_of, write_results
 
@@ -37,7 +39,13 @@ def test_every_trial_is_there_once_in_the_order_of_the_plan(results: Path) -> No
     assert list(records.trials["index"]) == list(range(12))
     assert records.plan is not None
     assert [trial.id for trial in records.plan.trials] == list(records.trials["id"])
-    assert list(records.trials["status"].iloc[:5]) == ["done", "done", "failed", "unsupported", "done"]
+    assert list(records.trials["status"].iloc[:5]) == [
+        "done",
+        "done",
+        "failed",
+        "unsupported",
+        "done",
+    ]
     assert list(records.trials["valid"].iloc[:5]) == [True, False, False, False, True]
     assert records.trials["reasons"].iloc[1] == (("cache-not-cold", "the page cache was not cold"),)
     assert len(records.environments) == 1
@@ -77,6 +85,39 @@ def test_series_of_a_trial(results: Path) -> None:
     assert records.series(trial, "network").empty
 
 
+def energy_j(trials: pd.DataFrame, name: str = "energy_j_per_job") -> list[float]:
+    """Joules of each trial, from a metric per job."""
+    return (trial_metrics(trials)[name] * trials["jobs"]).to_list()
+
+
+def test_energy_of_records_new_and_old(tmp_path: Path) -> None:
+    """Records of 0.1 had what the simulator said of energy among the probes."""
+    results = write_results(tmp_path / "r", plan_of(CELLS, 1), Truth(site_w=200.0))
+    trials = read(results).trials
+    joules = 200.0 * trials["last_done_s"]
+    assert energy_j(trials) == pytest.approx(joules.to_list())
+    for index, path in enumerate(sorted(results.glob("trials/*/trial.json"))):
+        values = json.loads(path.read_text())
+        del values["energy"]
+        values["schema"] = 1
+        values["probes"]["energy"] = {
+            "nodes_j": 1.0,
+            "servers_j": 0.0,
+            "drives_j": 0.5,
+            "switch_j": 0.0,
+        }
+        values["probes"]["energy"]["total_j"] = 2.0 + index
+        path.write_text(json.dumps(values))
+    trials = read(results).trials
+    assert energy_j(trials) == pytest.approx([2.0, 3.0, 4.0, 5.0])
+    assert energy_j(trials, "energy_drives_j_per_job") == pytest.approx([0.5] * 4)
+    assert metric_provenance(trials, {})["energy_j_per_job"] == "modelled"
+
+
+def test_without_energy_nothing_is_known(results: Path) -> None:
+    assert "energy_j_per_job" not in trial_metrics(read(results).trials)
+
+
 def damage(results: Path, index: int, how: str) -> str:
     directory = sorted((results / "trials").iterdir())[index]
     if how == "truncated json":
@@ -111,7 +152,9 @@ def damage(results: Path, index: int, how: str) -> str:
         ("field", "lacks 'levels'"),
     ],
 )
-def test_a_damaged_record_is_named_and_the_others_are_read(results: Path, how: str, said: str) -> None:
+def test_a_damaged_record_is_named_and_the_others_are_read(
+    results: Path, how: str, said: str
+) -> None:
     name = damage(results, 4, how)
     records = read(results)
     assert len(records) == 11
@@ -130,14 +173,30 @@ def test_no_trial_yet(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="no results folder"):
+    with pytest.raises(UsageError, match="no results folder"):
         read(tmp_path)
 
 
 def test_window_of_a_batch_is_the_stonewall() -> None:
     jobs = [
-        {"node": 0, "slot": 0, "start_s": 0.0, "end_s": 10.0, "wall_s": 10.0, "user_s": 5.0, "events": 100},
-        {"node": 0, "slot": 1, "start_s": 0.0, "end_s": 20.0, "wall_s": 20.0, "user_s": 5.0, "events": 100},
+        {
+            "node": 0,
+            "slot": 0,
+            "start_s": 0.0,
+            "end_s": 10.0,
+            "wall_s": 10.0,
+            "user_s": 5.0,
+            "events": 100,
+        },
+        {
+            "node": 0,
+            "slot": 1,
+            "start_s": 0.0,
+            "end_s": 20.0,
+            "wall_s": 20.0,
+            "user_s": 5.0,
+            "events": 100,
+        },
     ]
     sums = job_sums(jobs)
     assert (sums["window_s"], sums["events"], sums["window_events"]) == (10.0, 200, 150)
@@ -146,9 +205,33 @@ def test_window_of_a_batch_is_the_stonewall() -> None:
 
 def test_window_of_a_sustained_load_ends_with_the_first_idle_slot() -> None:
     jobs = [
-        {"node": 0, "slot": 0, "start_s": 0.0, "end_s": 10.0, "wall_s": 10.0, "user_s": 10.0, "events": 100},
-        {"node": 0, "slot": 0, "start_s": 10.0, "end_s": 30.0, "wall_s": 20.0, "user_s": 5.0, "events": 100},
-        {"node": 0, "slot": 1, "start_s": 0.0, "end_s": 40.0, "wall_s": 40.0, "user_s": 40.0, "events": 100},
+        {
+            "node": 0,
+            "slot": 0,
+            "start_s": 0.0,
+            "end_s": 10.0,
+            "wall_s": 10.0,
+            "user_s": 10.0,
+            "events": 100,
+        },
+        {
+            "node": 0,
+            "slot": 0,
+            "start_s": 10.0,
+            "end_s": 30.0,
+            "wall_s": 20.0,
+            "user_s": 5.0,
+            "events": 100,
+        },
+        {
+            "node": 0,
+            "slot": 1,
+            "start_s": 0.0,
+            "end_s": 40.0,
+            "wall_s": 40.0,
+            "user_s": 40.0,
+            "events": 100,
+        },
     ]
     sums = job_sums(jobs)
     assert sums["window_s"] == 30.0
@@ -159,9 +242,11 @@ def test_window_of_a_sustained_load_ends_with_the_first_idle_slot() -> None:
 def test_the_room_can_be_called_before_and_after_its_parts_are_imported(results: Path) -> None:
     program = (
         "import headrace, sys; first = headrace.records(sys.argv[1]).shape;"
-        "import headrace.records.read; import headrace.library;"
+        "import headrace.analysis.read; import headrace.library;"
         "assert headrace.records(sys.argv[1]).shape == first == headrace.library.records(sys.argv[1]).shape; print(first[0])"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(results)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(results)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == len(read(results).jobs)

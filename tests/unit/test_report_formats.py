@@ -29,7 +29,12 @@ def printed(findings: Findings, width: int = 80, *, colour: bool = False) -> str
     out = io.StringIO()
     print_report(
         findings,
-        Console(file=out, width=width, force_terminal=colour, color_system="standard" if colour else None),
+        Console(
+            file=out,
+            width=width,
+            force_terminal=colour,
+            color_system="standard" if colour else None,
+        ),
     )
     return out.getvalue()
 
@@ -83,8 +88,12 @@ def test_energy_has_a_column_only_when_there_is_energy() -> None:
 
 
 def test_latex_is_well_formed_whatever_the_names() -> None:
-    text = latex_text(sample_findings(title=HOSTILE, targets=(HOSTILE,), left_out=1), {"rate-0": HOSTILE})
-    assert re.findall(r"\\begin\{(\w+)\}", text).count("tabular") == text.count(r"\end{tabular}") >= 3
+    text = latex_text(
+        sample_findings(title=HOSTILE, targets=(HOSTILE,), left_out=1), {"rate-0": HOSTILE}
+    )
+    assert (
+        re.findall(r"\\begin\{(\w+)\}", text).count("tabular") == text.count(r"\end{tabular}") >= 3
+    )
     unescaped = re.sub(r"\\[\\{}%&_#$,]", "", text)
     assert unescaped.count("{") == unescaped.count("}")
     found = re.findall(
@@ -150,7 +159,9 @@ def test_the_terminal_marks_what_is_not_measured() -> None:
 
 
 def test_findings_of_no_valid_trial_say_so() -> None:
-    nothing = replace(sample_findings(left_out=3), curves=(), effects=(), combined=(), trials_done=0)
+    nothing = replace(
+        sample_findings(left_out=3), curves=(), effects=(), combined=(), trials_done=0
+    )
     assert "No trial can be trusted" in printed(nothing)
     assert "invalid" in printed(nothing)
 

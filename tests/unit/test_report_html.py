@@ -105,7 +105,11 @@ def test_every_anchor_has_a_place(page: str) -> None:
 def test_every_point_leads_to_its_trials() -> None:
     findings = sample_findings()
     outline = Outline(render(findings, Path("/nowhere")))
-    linked = {link.removeprefix("trials/").strip("/") for link in outline.links if link.startswith("trials/")}
+    linked = {
+        link.removeprefix("trials/").strip("/")
+        for link in outline.links
+        if link.startswith("trials/")
+    }
     for curve in findings.curves:
         for point in curve.points:
             assert set(point.trials) <= linked
@@ -121,7 +125,7 @@ def test_the_answer_and_the_numbers_stand_in_the_text(page: str) -> None:
         "Inside one trial",
         "Left out",
         "Environment",
-        "Energy a job",
+        "Energy per job",
     ):
         assert words in text
 
@@ -139,7 +143,7 @@ def test_every_value_has_a_mark(page: str) -> None:
 
 
 def test_columns_of_energy_only_when_there_is_energy() -> None:
-    assert "Energy a job" not in render(sample_findings(), Path("/nowhere"))
+    assert "Energy per job" not in render(sample_findings(), Path("/nowhere"))
 
 
 def test_names_cannot_break_the_page() -> None:
@@ -151,7 +155,9 @@ def test_names_cannot_break_the_page() -> None:
         extra_tables={HOSTILE: [{HOSTILE: HOSTILE, "n": 1}]},
         left_out=(LeftOut("x/../y", {HOSTILE: HOSTILE}, "failed", (HOSTILE,)),),
     )
-    findings = replace(findings, curves=tuple(replace(curve, label=HOSTILE) for curve in findings.curves))
+    findings = replace(
+        findings, curves=tuple(replace(curve, label=HOSTILE) for curve in findings.curves)
+    )
     text = render(findings, Path("/nowhere"))
     Outline(text)
     assert "alert(1)</script>" not in text
@@ -165,8 +171,10 @@ def test_embedded_data_are_what_the_findings_say() -> None:
     for position, point in enumerate(findings.curves[0].points):
         value, low, high, *_ = curve["values"]["events_per_s"][position]
         estimate = point.metrics["events_per_s"]
-        assert [value, low, high] == pytest.approx([estimate.value, estimate.low, estimate.high], rel=1e-5)
-        assert curve["slots"][position] == point.slots
+        assert [value, low, high] == pytest.approx(
+            [estimate.value, estimate.low, estimate.high], rel=1e-5
+        )
+        assert curve["load"][position] == point.slots
 
 
 def many(repeats: int) -> Findings:
@@ -197,7 +205,9 @@ def test_ten_thousand_trials_make_a_page_of_bounded_size(tmp_path: Path) -> None
 
 
 def test_findings_of_no_valid_trial_make_a_page() -> None:
-    findings = replace(sample_findings(left_out=3), curves=(), effects=(), combined=(), trials_done=0)
+    findings = replace(
+        sample_findings(left_out=3), curves=(), effects=(), combined=(), trials_done=0
+    )
     text = render(findings, Path("/nowhere"))
     Outline(text)
     assert "No trial can be trusted" in text

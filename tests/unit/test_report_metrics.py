@@ -7,16 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.analysis.findings import Estimate
-from headrace.report.metrics import (
-    digits_for,
-    interval_text,
-    less_is_better,
-    lowered,
-    metric,
-    number,
-    percent,
-    value_text,
-)
+from headrace.metrics import less_is_better
+from headrace.metrics.shown import lowered, show
+from headrace.report.numbers import digits_for, interval_text, number, percent, value_text
 
 
 def estimate(value: float, low: float | None = None, high: float | None = None) -> Estimate:
@@ -45,15 +38,17 @@ def estimate(value: float, low: float | None = None, high: float | None = None) 
         ("amplification", 1.2, "×", 1.0),
     ],
 )
-def test_the_unit_is_read_from_the_name(name: str, largest: float, unit: str, divisor: float) -> None:
-    shown = metric(name, largest)
+def test_the_unit_is_read_from_the_name(
+    name: str, largest: float, unit: str, divisor: float
+) -> None:
+    shown = show(name, largest)
     assert shown.unit == unit
     assert shown.divisor == pytest.approx(divisor)
 
 
 def test_titles_do_not_carry_the_unit() -> None:
-    assert metric("latency_ns_p99", 1e6).heading == "Latency p99 (ms)"
-    assert metric("energy_j_per_job", 10.0).heading == "Energy a job (J/job)"
+    assert show("latency_ns_p99", 1e6).heading == "Latency p99 (ms)"
+    assert show("energy_j_per_job", 10.0).heading == "Energy per job (J/job)"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +67,7 @@ def test_numbers(value: float, digits: int, text: str) -> None:
 
 
 def test_digits_follow_the_uncertainty() -> None:
-    shown = metric("events_per_s", 1000.0)
+    shown = show("events_per_s", 1000.0)
     assert value_text(estimate(614.38, 613.4, 615.4), shown) == "614.4"
     assert value_text(estimate(614.38, 580.0, 650.0), shown) == "614"
     assert interval_text(estimate(614.38, 580.0, 650.0), shown) == "580 – 650"
@@ -80,10 +75,12 @@ def test_digits_follow_the_uncertainty() -> None:
 
 
 def test_an_interval_has_the_decimals_of_its_value() -> None:
-    shown = metric("efficiency", 1.0)
+    shown = show("efficiency", 1.0)
     assert interval_text(estimate(0.9999, 0.99, 1.01), shown) == "99.0 – 101.0"
     assert value_text(estimate(0.9999, 0.99, 1.01), shown) == "100.0"
-    assert interval_text(estimate(0.0025, -0.0038, 0.0088), shown) == "−0.380 – 0.880"
+    assert interval_text(estimate(0.0025, -0.0038, 0.0088), shown) == "−0.38 – 0.88", (
+        "noise has two digits"
+    )
     assert value_text(estimate(0.0, 0.0, 0.0), shown) == "0.00"
 
 

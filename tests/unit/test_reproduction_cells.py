@@ -1,13 +1,17 @@
-"""Unit: cells of a reproduction. Jobs that do not end are told and are no number; repeats are one run behind the other."""
+"""Unit: cells of a reproduction are what any simulation of the study records and its analysis finds."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
+from headrace.analysis.find import find
+from headrace.analysis.read import read
 from headrace.errors import HeadraceError
-from headrace.reproduce.cells import Cell, run_cells
+from headrace.library import load_study
+from headrace.reproduce.cells import run_cells
 
 STUDY = """
 headrace = 1
@@ -30,9 +34,11 @@ repeats = { min = 1 }
 """
 
 
-def written(tmp_path: Path, load: str) -> Path:
+def written(
+    tmp_path: Path, load: str = 'load = "batch"', plan: str = "repeats = { min = 1 }"
+) -> Path:
     path = tmp_path / "cells.toml"
-    path.write_text(STUDY.replace("{load}", load))
+    path.write_text(STUDY.replace("{load}", load).replace("repeats = { min = 1 }", plan))
     return path
 
 
@@ -41,24 +47,54 @@ def test_jobs_that_do_not_end_are_told(tmp_path: Path) -> None:
         run_cells([written(tmp_path, 'load = "sustained"\nduration = "3 s"')])
 
 
-def test_jobs_that_end_are_counted(tmp_path: Path) -> None:
-    cells = list(run_cells([written(tmp_path, 'load = "batch"')]))
-    assert [len(cell.jobs) for cell in cells] == [2]
+def test_a_simulation_of_the_study_gives_the_same_records_and_numbers(tmp_path: Path) -> None:
+    """Through a results folder, and through memory."""
+    study = load_study(written(tmp_path))
+    study.run(tmp_path / "results", engine="simulate")
+    records = read(tmp_path / "results")
+    (trial,) = study.plan().trials
+    # A reproduction's first repeat takes the seed of the plan, that of a study follows from it.
+    (cell,) = run_cells([written(tmp_path, plan=f"repeats = {{ min = 1 }}\nseed = {trial.seed}")])
+    (curve,) = find(records).curves
+    (point,) = curve.points
+    found = {name: estimate.value for name, estimate in point.metrics.items()}
+    assert {"efficiency", "mean_job_efficiency", "wall_s", "energy_wh_per_job"} <= set(found)
+    for name, value in found.items():
+        assert cell.metric(name) == pytest.approx(value, rel=1e-12), name
+    recorded = records.trial_record(trial.id)
+    assert cell.records[0].seed == recorded.seed
+    assert cell.records[0].sums == recorded.sums
+    assert cell.records[0].drives == recorded.drives
 
 
-def test_repeats_are_other_runs_and_count_together(tmp_path: Path) -> None:
-    path = written(tmp_path, 'load = "batch"')
+def test_repeats_are_other_runs_and_count_alike(tmp_path: Path) -> None:
+    both = next(iter(run_cells([written(tmp_path, plan="repeats = { min = 2 }")])))
+    first = next(iter(run_cells([written(tmp_path)])))
+    second = next(iter(run_cells([written(tmp_path, plan="repeats = { min = 1 }\nseed = 2")])))
+    assert [record.sums for record in both.records] == [
+        first.records[0].sums,
+        second.records[0].sums,
+    ]
+    for name in (
+        "wall_s",
+        "efficiency",
+        "mean_job_efficiency",
+        "energy_wh_per_job",
+        "device_bytes_per_s",
+    ):
+        assert first.metric(name) != second.metric(name), name
+        assert both.metric(name) == pytest.approx(
+            fmean([first.metric(name), second.metric(name)])
+        ), name
+    assert both.per_job("bytes_asked") == pytest.approx(
+        fmean([first.per_job("bytes_asked"), second.per_job("bytes_asked")])
+    )
 
-    def cell(plan: str) -> Cell:
-        path.write_text(path.read_text().split("[plan]")[0] + f"[plan]\n{plan}\n")
-        (found,) = run_cells([path])
-        return found
 
-    both = cell("repeats = { min = 2 }")
-    first, second = cell("repeats = { min = 1 }"), cell("repeats = { min = 1 }\nseed = 2")
-    assert first.jobs != second.jobs
-    assert both.jobs == first.jobs + second.jobs
-    assert both.drives == first.drives + second.drives
-    for field in ("end_s", "busy_core_s", "nodes_j", "servers_j", "total_j", "requests"):
-        assert getattr(both, field) == pytest.approx(getattr(first, field) + getattr(second, field))
-    assert min(first.cpu_use, second.cpu_use) <= both.cpu_use <= max(first.cpu_use, second.cpu_use)
+def test_the_efficiency_of_all_jobs_and_the_mean_of_theirs_are_two_metrics(tmp_path: Path) -> None:
+    (cell,) = run_cells([written(tmp_path)])
+    (record,) = cell.records
+    assert record.sums is not None
+    assert cell.metric("efficiency") == pytest.approx(record.sums["user_s"] / record.sums["wall_s"])
+    assert cell.metric("mean_job_efficiency") == pytest.approx(record.sums["efficiencies"] / 2)
+    assert cell.metric("efficiency") != cell.metric("mean_job_efficiency")

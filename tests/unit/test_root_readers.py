@@ -28,7 +28,13 @@ ROOT_READERS = ("rdataframe", "event-loop")
 
 
 def workload_of(kind: str, format_: str, reader: str, **fields: Any) -> tuple[Workload, Any]:
-    data = {"events": 3000, "files": 2, "cluster_events": 500, "format": format_, "signal_fraction": 0.2}
+    data = {
+        "events": 3000,
+        "files": 2,
+        "cluster_events": 500,
+        "format": format_,
+        "signal_fraction": 0.2,
+    }
     part = kinds()[kind]
     workload = part("mine", part.Options.model_validate({"data": data, "reader": reader, **fields}))
     return workload, workload.dataset(1)
@@ -44,12 +50,16 @@ def run(
         yield from packets or []
 
     return workload.run(
-        JobInput(() if packets else names, None, scratch, 0, 1, 1, packets=pulled if packets else None)
+        JobInput(
+            () if packets else names, None, scratch, 0, 1, 1, packets=pulled if packets else None
+        )
     )
 
 
 @pytest.mark.parametrize(("format_", "reader"), list(itertools.product(FORMATS, ROOT_READERS)))
-def test_the_search_fills_the_same_bins_as_uproots(format_: str, reader: str, tmp_path: Path) -> None:
+def test_the_search_fills_the_same_bins_as_uproots(
+    format_: str, reader: str, tmp_path: Path
+) -> None:
     """The two compute in different order: a value in a thousand may fall on the other side of an edge."""
     ours, dataset = workload_of("analysis", format_, "uproot")
     files = materialise(dataset, tmp_path)
@@ -69,7 +79,9 @@ def test_the_search_fills_the_same_bins_as_uproots(format_: str, reader: str, tm
 
 @pytest.mark.parametrize(("format_", "reader"), list(itertools.product(FORMATS, ROOT_READERS)))
 @pytest.mark.parametrize("variable", ["Jet_pt", "MET_pt", "Track_isHighPurity", "nMuon", "event"])
-def test_a_scan_of_any_type_is_the_same(format_: str, reader: str, variable: str, tmp_path: Path) -> None:
+def test_a_scan_of_any_type_is_the_same(
+    format_: str, reader: str, variable: str, tmp_path: Path
+) -> None:
     fields = {"variable": variable, "bins": 50, "low": 0, "high": 150}
     ours, dataset = workload_of("scan", format_, "uproot", **fields)
     files = materialise(dataset, tmp_path)
@@ -80,14 +92,19 @@ def test_a_scan_of_any_type_is_the_same(format_: str, reader: str, variable: str
         Packet(str(files[0]), 1200, 300),
     ]
     for given in (None, packets):
-        mine, other = run(ours, files, tmp_path / "s", given), run(theirs, files, tmp_path / "s", given)
+        mine, other = (
+            run(ours, files, tmp_path / "s", given),
+            run(theirs, files, tmp_path / "s", given),
+        )
         assert mine.results == other.results
         assert mine.events == other.events
         assert mine.bytes_uncompressed == other.bytes_uncompressed
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_skim_by_rdataframe_keeps_the_events_with_two_leptons(format_: str, tmp_path: Path) -> None:
+def test_a_skim_by_rdataframe_keeps_the_events_with_two_leptons(
+    format_: str, tmp_path: Path
+) -> None:
     ours, dataset = workload_of("skim", format_, "uproot", fraction=1.0)
     files = materialise(dataset, tmp_path)[:1]
     theirs, _ = workload_of("skim", format_, "rdataframe", fraction=1.0)
@@ -95,7 +112,9 @@ def test_a_skim_by_rdataframe_keeps_the_events_with_two_leptons(format_: str, tm
     assert mine.events == other.events == 1500
     assert mine.results == other.results
     assert mine.bytes_uncompressed == other.bytes_uncompressed
-    assert other.bytes_written == sum(file.stat().st_size for file in (tmp_path / "theirs").iterdir())
+    assert other.bytes_written == sum(
+        file.stat().st_size for file in (tmp_path / "theirs").iterdir()
+    )
     read: list[Any] = []
     for place in ("mine", "theirs"):
         (path,) = (tmp_path / place).iterdir()
@@ -120,9 +139,13 @@ def test_a_truncated_file_is_one_clear_message(
 
 @pytest.mark.parametrize(("format_", "reader"), list(itertools.product(FORMATS, ROOT_READERS)))
 @pytest.mark.parametrize("codec", ["zlib", "zstd"])
-def test_a_damaged_basket_is_one_clear_message(format_: str, reader: str, codec: str, tmp_path: Path) -> None:
+def test_a_damaged_basket_is_one_clear_message(
+    format_: str, reader: str, codec: str, tmp_path: Path
+) -> None:
     workload, _ = workload_of("analysis", format_, reader)
-    dataset = DatasetSpec.model_validate({"events": 2000, "files": 1, "format": format_, "codec": codec})
+    dataset = DatasetSpec.model_validate(
+        {"events": 2000, "files": 1, "format": format_, "codec": codec}
+    )
     (file,) = materialise(dataset, tmp_path)
     pieces = [piece for piece in layout(file) if piece.column == "Jet_pt"]
     basket = max(pieces, key=lambda piece: piece.compressed_bytes)

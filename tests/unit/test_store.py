@@ -8,10 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.errors import RefusedError
+from headrace.errors import RefusedError, UsageError
 from headrace.records.store import ResultsHeader, ResultStore, read_header
+from synthetic_records import failed_trial
 
 HEADER = ResultsHeader("abc", "a study", "measure", "/", "2026-01-01T00:00:00+00:00", "0.1.0")
+TESTS = Path(__file__).parents[1]
 PLAN = pa.table({"index": [0]})
 
 
@@ -28,7 +30,7 @@ def test_a_record_is_there_only_after_its_commit(tmp_path: Path) -> None:
     with store.record("0000-a-r0") as record:
         record.jobs([{"trial": "0000-a-r0", "job": 0}])
         record.series("cpu", [{"time_s": 0.0, "user": 0.5}])
-        record.commit({"id": "0000-a-r0"})
+        record.commit(failed_trial("0000-a-r0"))
     assert store.has("0000-a-r0")
     assert json.loads((tmp_path / "r/trials/0000-a-r0/trial.json").read_text())["id"] == "0000-a-r0"
     assert not list((tmp_path / "r").glob(".making-*"))
@@ -36,7 +38,7 @@ def test_a_record_is_there_only_after_its_commit(tmp_path: Path) -> None:
 
 def test_two_writers_are_refused(tmp_path: Path) -> None:
     store = make(tmp_path / "r")
-    with pytest.raises(RefusedError, match="another headrace"):
+    with pytest.raises(RefusedError, match=f"in use by another headrace, process {os.getpid()}"):
         ResultStore.open(tmp_path / "r")
     store.close()
     ResultStore.open(tmp_path / "r").close()
@@ -58,14 +60,16 @@ def test_a_results_folder_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r/results.json").write_text(json.dumps({**values, "schema": 99}))
     with pytest.raises(RefusedError, match="record schema 99"):
         read_header(tmp_path / "r")
-    with pytest.raises(RefusedError, match="no results folder"):
+    with pytest.raises(UsageError, match="no results folder"):
         read_header(tmp_path)
 
 
 WRITER = """
 import sys
+sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from headrace.records.store import ResultStore
+from synthetic_records import failed_trial
 store = ResultStore.open(Path(sys.argv[1]))
 for number in range(100000):
     name = f"{number:06d}-x-r0"
@@ -73,7 +77,7 @@ for number in range(100000):
         continue
     with store.record(name) as record:
         record.jobs([{"trial": name, "job": job} for job in range(3)])
-        record.commit({"id": name, "jobs": 3})
+        record.commit(failed_trial(name))
     print("went", flush=True)
 """
 
@@ -83,7 +87,9 @@ def test_killed_at_any_moment_every_record_is_whole(tmp_path: Path) -> None:
     make(root).close()
     delays_s = [0.002 * 1.7**step for step in range(13)]
     for delay_s in delays_s:
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(root)], stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(root), str(TESTS)], stdout=subprocess.PIPE
+        )
         assert process.stdout is not None
         process.stdout.readline()
         with pytest.raises(subprocess.TimeoutExpired):

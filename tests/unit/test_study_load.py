@@ -1,5 +1,7 @@
 """Study files good and bad, through the loader that every command uses."""
 
+import os
+import pwd
 from pathlib import Path
 
 import jsonschema
@@ -9,6 +11,7 @@ from headrace.document import parse_document
 from headrace.errors import StudyError
 from headrace.plan.order import make_plan
 from headrace.study import Study, load_study_text
+from headrace.study.first import first_study
 from headrace.study.resolve import applies, hard_to_change, resolve
 from headrace.study.schema import study_schema
 
@@ -79,15 +82,42 @@ def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
         ('kind = "path"', 'kind = "pth"', 5, 'did you mean "path"'),
         ('path = "somewhere"', 'paht = "x"', 6, 'did you mean "path"'),
         ('size = "1 GB"', 'size = "1 gigabyte"', 10, "no unit of size"),
-        ("slots = [1, 2]", "slots = [1, 0]", 17, "greater than or equal to 1"),
+        ("slots = [1, 2]", "slots = [1, 0]", 17, "allowed: at least 1"),
         ("slots = [1, 2]", "slots = []", 17, "at least one level"),
-        ("slots = [1, 2]", "slots = [1, 1]", 17, "stands there twice"),
+        ("slots = [1, 2]", "slots = [1, 1]", 17, "duplicate level"),
         ("slots = [1, 2]", "slotss = [1, 2]", 17, 'did you mean "slots"'),
         ('codec = ["zlib", "zstd"]', 'codec = ["zlib", "zst"]', 20, 'did you mean "zstd"'),
         ('target = ["disk", "image"]', 'target = ["dsk"]', 16, 'did you mean "disk"'),
         ("headrace = 1", "headrace = 2", 2, "version"),
         ("files = 2", "fils = 2", 14, 'did you mean "files"'),
         ('kind = "scan"', "", 12, "is missing"),
+        (
+            'kind = "path"',
+            "kind = {}",
+            5,
+            "target.disk.kind: must be text (given: {}); allowed: block",
+        ),
+        ('kind = "path"', "kind = []", 5, "target.disk.kind: must be text"),
+        ('kind = "scan"', "kind = [[1]]", 13, "workload.scan.kind: must be text"),
+        ('size = "1 GB"', 'size = "1e308 GB"', 10, "too large a size; at most 9000 PB"),
+        ('size = "1 GB"', "size = 1e308", 10, "too large a size"),
+        ('size = "1 GB"', "size = nan", 10, "must be a finite number"),
+        ('size = "1 GB"', f"size = {10**30}", 10, "whole numbers below 2^63"),
+        ('size = "1 GB"', 'size = "5 kB/s"', 10, "no unit of size"),
+        (
+            'path = "somewhere"',
+            'path = "some\\u0000where"',
+            6,
+            "target.disk.path: holds the character NUL",
+        ),
+        ('path = "somewhere"', 'path = "~nosuchuser/x"', 6, "home directory"),
+        ("[factors]", "[[fault]]\nwhat = {}\n[factors]", 16, "fault[0].what: must be text"),
+        ("[factors]", "fault = 3\n[factors]", 15, "unknown field"),
+        ('target = ["disk", "image"]', "target = [[]]", 16, "factors.target[0]: must be text"),
+        ("slots = [1, 2]", "slots = [1979-05-27]", 17, "dates and times are not used here"),
+        ("slots = [1, 2]", 'slots = [{ a = "\\u0000" }]', 17, "NUL"),
+        ('kind = "scan"', 'kind = "replay"\nprofile = "mdtst"', 14, 'did you mean "mdtest"'),
+        ('kind = "scan"', 'kind = "replay"\nprofile = "none.toml"', 14, "cannot be read"),
     ],
 )
 def test_each_mistake_is_named_with_its_line(old: str, new: str, line: int, words: str) -> None:
@@ -128,3 +158,40 @@ def test_the_published_schema_takes_good_studies_and_refuses_bad_ones() -> None:
     assert not validator.is_valid(bad)
     bad = parse_document(GOOD.replace('kind = "path"', 'kind = "pth"').encode(), Path("s")).values
     assert not validator.is_valid(bad)
+
+
+def path_of(written: str, **levels: str) -> str:
+    study = load(GOOD.replace('"somewhere"', f'"{written}"'))
+    return str(resolve(study, "disk", "scan", levels).target_options.path)
+
+
+def test_variables_in_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRATCH", "/scratch/7")
+    monkeypatch.setenv("odd", "wrong")
+    assert path_of("$SCRATCH/x") == path_of("${SCRATCH}/x") == "/scratch/7/x"
+    assert path_of("a$$odd") == "/base/a$odd"
+    # Not the environment's: after `runuser` and `setpriv` that is another user's.
+    monkeypatch.setenv("USER", "somebody")
+    assert path_of("/var/tmp/$USER") == f"/var/tmp/{pwd.getpwuid(os.geteuid()).pw_name}"
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("$NOT_SET_ANYWHERE/x", "variable NOT_SET_ANYWHERE is not set"),
+        ("a$", "write $$"),
+        ("${x", "write $$"),
+        ("~no-such-user/x", "home directory"),
+    ],
+)
+def test_a_path_that_means_nothing(written: str, words: str) -> None:
+    (text,) = faults(GOOD.replace('"somewhere"', f'"{written}"'))
+    assert text.startswith("study.toml:6: target.disk.path: ") and words in text
+
+
+@pytest.mark.parametrize("name", ["plain", "$HOME and $5", "a b", 'quo"te', "ünï 😀", "new\nline"])
+def test_the_first_study_of_a_directory_means_that_directory(name: str) -> None:
+    study = load_study_text(
+        first_study(Path("/data") / name, 2), file=Path("s.toml"), base=Path("/base")
+    )
+    assert resolve(study, "storage", "analysis", {}).target_options.path == f"/data/{name}"

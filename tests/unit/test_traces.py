@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from headrace.cli import make_app
 from headrace.errors import StudyError
 from headrace.traces import convert, draw, lacking, open_trace, read_rows, summarise
 from headrace.traces.tiles import lay_out
@@ -42,14 +47,17 @@ def test_what_is_converted_has_every_request(tmp_path: Path, ending: str) -> Non
         table = pq.read_table(out).to_pydict()
         assert table["sector"] == rows.sector.tolist()
         latencies = [
-            done - issued for done, issued in zip(table["complete_ns"], table["time_ns"], strict=True)
+            done - issued
+            for done, issued in zip(table["complete_ns"], table["time_ns"], strict=True)
         ]
         assert latencies == (rows.complete_ns - rows.time_ns).tolist()
         return
     back = summarise(open_trace(out))
     first = summarise(trace)
     assert back.total.amount("read") == first.total.amount("read")
-    assert back.total.values["seek_distance_absolute"] == first.total.values["seek_distance_absolute"]
+    assert (
+        back.total.values["seek_distance_absolute"] == first.total.values["seek_distance_absolute"]
+    )
     if ending == "csv":
         assert back.total.queue_to_complete == first.total.queue_to_complete
         assert back.total.dispatch_to_complete == first.total.dispatch_to_complete
@@ -83,15 +91,154 @@ def test_pictures_have_labelled_axes_and_stay_small(tmp_path: Path) -> None:
 def test_a_journal_far_away_does_not_flatten_the_picture(tmp_path: Path) -> None:
     near = [f"{1000 * n},read,{1_000_000 + 8 * (n % 50)},8" for n in range(960)]
     far = [f"{1000 * n + 500},write,{800_000_000 + 8 * n},8" for n in range(40)]
-    (tmp_path / "trace.csv").write_text("time_ns,op,sector,sectors\n" + "\n".join(near + far) + "\n")
+    (tmp_path / "trace.csv").write_text(
+        "time_ns,op,sector,sectors\n" + "\n".join(near + far) + "\n"
+    )
     (run,) = lay_out([summarise(open_trace(tmp_path / "trace.csv"))], ["a"], 100, 50)
-    assert 511_900_000 < run.low_bytes <= 512_000_000 and 512_204_800 <= run.high_bytes < 512_300_000
-    assert run.shown == pytest.approx(0.96) and "4 % of all requests lie elsewhere" in run.elsewhere()
-    assert run.has(0) and not run.has(1), "no panel where nothing lies"
+    reads, writes = run.offsets
+    assert (
+        511_900_000 < reads.low_bytes <= 512_000_000
+        and 512_204_800 <= reads.high_bytes < 512_300_000
+    )
+    assert (reads.shown, reads.elsewhere()) == (1.0, "")
+    # The writes are drawn too, where they lie.
+    assert 409_590_000_000 < writes.low_bytes <= 409_600_000_000
+    assert 409_600_150_000 <= writes.high_bytes < 409_600_300_000
+    assert writes.shown >= 0.95 and int(writes.cells.sum()) >= 38
+    assert run.notes() == ["requests in flight are not known: no completions in the trace"]
     even = [f"{1000 * n},read,{80_000 * n},8" for n in range(1000)]
     (tmp_path / "even.csv").write_text("time_ns,op,sector,sectors\n" + "\n".join(even) + "\n")
     (run,) = lay_out([summarise(open_trace(tmp_path / "even.csv"))], ["b"], 100, 50)
-    assert (run.shown, run.elsewhere(), run.low_bytes) == (1.0, "", 0)
+    (panel,) = run.offsets
+    assert (panel.shown, panel.elsewhere(), panel.low_bytes) == (1.0, "", 0)
+
+
+def test_what_a_picture_leaves_out_is_told_in_it_and_in_words(tmp_path: Path) -> None:
+    # Reads in one place but for a few; two small writes, which would be a panel of two dots.
+    near = [f"{1000 * n},read,{1_000_000 + 8 * (n % 50)},64,{500}" for n in range(1960)]
+    far = [f"{1000 * n + 500},read,{800_000_000 + 8 * n},64,{500}" for n in range(40)]
+    few = ["700,write,5000,8,500", "900700,write,5008,8,500"]
+    lines = ["time_ns,op,sector,sectors,response_ns", *near, *far, *few]
+    (tmp_path / "trace.csv").write_text("\n".join(lines) + "\n")
+    found = summarise(open_trace(tmp_path / "trace.csv"))
+    told = draw([found], tmp_path / "picture.svg")
+    assert told == [
+        "trace.csv: offsets of reads: 2 % of the reads lie elsewhere",
+        "trace.csv: offsets of 2 writes (8 KiB) are not drawn",
+    ]
+    picture = (tmp_path / "picture.svg").read_text()
+    draw([found], tmp_path / "picture.html")
+    page = (tmp_path / "picture.html").read_text()
+    for words in told:
+        assert words in picture and words in page
+    assert "Offsets of reads" in picture and "Offsets of writes" not in picture
+    said = CliRunner().invoke(
+        make_app(), ["trace", "plot", str(tmp_path / "trace.csv"), "--out", str(tmp_path / "p.png")]
+    )
+    assert all(words in " ".join(said.stderr.split()) for words in told)
+
+
+def test_few_requests_that_move_much_have_a_panel(tmp_path: Path) -> None:
+    reads = [f"{1000 * n},read,{1_000_000 + 8 * (n % 50)},8,500" for n in range(2000)]
+    writes = [f"{100_000 * n + 500},write,{900_000_000 + 2048 * n},2048,500" for n in range(13)]
+    (tmp_path / "trace.csv").write_text(
+        "\n".join(["time_ns,op,sector,sectors,response_ns", *reads, *writes])
+    )
+    (run,) = lay_out([summarise(open_trace(tmp_path / "trace.csv"))], ["a"], 160, 50)
+    assert [panel.word for panel in run.offsets] == ["reads", "writes"]
+    assert (run.notes(), run.has(0), run.has(1)) == ([], True, True)
+
+
+def blkparse(events: list[tuple[float, str, int, int]]) -> str:
+    """Text as blkparse prints it."""
+    lines = [
+        f"  8,0    {n % 4}  {n:>7} {time_s:>14.9f}  {4000 + n % 3}  {letter:>1}   W {sector} + {sectors} [job]"
+        for n, (time_s, letter, sector, sectors) in enumerate(events, 1)
+    ]
+    return "\n".join(lines) + "\nCPU0 (sda):\n Reads Queued:  0,  0KiB\n"
+
+
+def ftrace(events: list[tuple[float, str, int, int]]) -> str:
+    """Text as tracefs prints it."""
+    names = {"Q": "block_bio_queue", "D": "block_rq_issue", "C": "block_rq_complete"}
+    lines = []
+    for time_s, letter, sector, sectors in events:
+        size = f"{sectors * 512} " if letter == "D" else ""
+        rest = (
+            f"8,0 W {size}() {sector} + {sectors}"
+            if letter != "Q"
+            else f"8,0 W {sector} + {sectors}"
+        )
+        lines.append(
+            f"   job-4000    [001] ..... {time_s + 100:.6f}: {names[letter]}: {rest} [job]"
+        )
+    return "# tracer: nop\n#\n" + "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("text", [blkparse, ftrace])
+def test_a_text_in_which_requests_are_dispatched_twice(
+    tmp_path: Path, text: Callable[[list[tuple[float, str, int, int]]], str]
+) -> None:
+    # A request of 100 us each ms; every tenth is dispatched a second time, without a requeue.
+    events: list[tuple[float, str, int, int]] = []
+    for n in range(100):
+        begin_s = n * 1e-3
+        events.append((begin_s, "D", 8 * n, 8))
+        events += [(begin_s + 20e-6, "D", 8 * n, 8)] * (n % 10 == 0)
+        events.append((begin_s + 100e-6, "C", 8 * n, 8))
+    (tmp_path / "trace.txt").write_text(text(events))
+    found = summarise(open_trace(tmp_path / "trace.txt"))
+    assert (found.values["reissues"], found.values["unfinished"]) == (10, 0)
+    assert (found.total.amount("write"), found.total.amount("write", "completed")[0]) == (
+        (110, 110 * 4096),
+        100,
+    )
+    assert found.total.queue_depth_max == 1
+    assert found.total.queue_depth_mean == pytest.approx(100 * 100e-6 / found.duration_s, rel=1e-3)
+    assert sum(len(rows) for rows in read_rows(found.trace)) == 100
+    (run,) = lay_out([found], ["a"], 160, 50)
+    assert int(run.cells.depth_max.max()) == 1
+    assert run.cells.depth_mean.mean() == pytest.approx(found.total.queue_depth_mean, rel=1e-3)
+
+
+@pytest.mark.parametrize("text", [blkparse, ftrace])
+def test_a_text_without_completions_knows_no_queue_depth(
+    tmp_path: Path, text: Callable[[list[tuple[float, str, int, int]]], str]
+) -> None:
+    (tmp_path / "trace.txt").write_text(text([(n * 1e-3, "D", 8 * n, 8) for n in range(600)]))
+    found = summarise(open_trace(tmp_path / "trace.txt"))
+    assert (found.total.queue_depth_mean, found.total.queue_depth_max) == (None, None)
+    said = CliRunner().invoke(make_app(), ["trace", "show", str(tmp_path / "trace.txt")])
+    assert said.exit_code == 0 and "requests in flight: not known" in said.stdout
+    told = draw([found], tmp_path / "picture.svg")
+    assert told == ["trace.txt: requests in flight are not known: no completions in the trace"]
+    assert "Queue depth" not in (tmp_path / "picture.svg").read_text()
+
+
+def _show_iolog(folder: Path, lines: int) -> tuple[str, int]:
+    """What `trace show` says of an iolog without waits, and the most memory it took, KiB."""
+    text = ["fio version 2 iolog", "/dev/sdb add", "/dev/sdb open"]
+    text += [f"/dev/sdb read {4096 * (7919 * n % 1_000_003)} 4096" for n in range(lines)]
+    (folder / "trace.iolog").write_text("\n".join(text) + "\n")
+    program = (
+        "import atexit, sys; sys.argv[0] = 'headrace'; from headrace.cli import main;"
+        "atexit.register(lambda: sys.stderr.write(open('/proc/self/status').read())); main()"
+    )
+    command = [sys.executable, "-c", program, "trace", "show", "trace.iolog"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
+    return said.stdout, int(said.stderr.split("VmHWM:")[1].split()[0])
+
+
+def test_an_iolog_without_waits_has_no_rates_no_depth_and_little_memory(tmp_path: Path) -> None:
+    _, few_kib = _show_iolog(tmp_path, 1_000)
+    shown, most_kib = _show_iolog(tmp_path, 1_000_000)
+    # What the interpreter and its libraries take differs by machine; the lines must add little.
+    assert most_kib - few_kib < 40 * 1024, f"{most_kib - few_kib} KiB more for a million lines"
+    assert "the trace has no times" in shown and "B/s" not in shown
+    assert "requests in flight: not known" in shown
+    with pytest.raises(StudyError) as caught:
+        draw([summarise(open_trace(tmp_path / "trace.iolog"))], tmp_path / "picture.png")
+    assert "trace.iolog: file: has no times" in str(caught.value.faults[0])
 
 
 def test_equal_traces_give_equal_pictures(tmp_path: Path) -> None:
@@ -132,8 +279,9 @@ def test_what_is_wrong_with_a_trace_is_told(tmp_path: Path) -> None:
     )
     assert "version" in fault_of(captured(tmp_path / "b", trace=2))
     idle = captured(tmp_path / "c", files=[], moved={"vda": 17})
-    assert "holds no requests; while it was captured these disks had some: vda (17 requests)" in fault_of(
-        idle
+    assert (
+        "holds no requests; while it was captured these disks had some: vda (17 requests)"
+        in fault_of(idle)
     )
     assert "of this device" in fault_of(REAL, "8:0")
     assert "major:minor" in fault_of(REAL, "sda")
@@ -162,7 +310,9 @@ def test_lost_events_are_in_the_statistics(tmp_path: Path) -> None:
 def test_a_way_to_capture_that_there_is_not() -> None:
     with pytest.raises(StudyError) as caught:
         lacking("strace")
-    assert "--with" in str(caught.value.faults[0]) and "tracefs, blktrace" in str(caught.value.faults[0])
+    assert "--with" in str(caught.value.faults[0]) and "tracefs, blktrace" in str(
+        caught.value.faults[0]
+    )
 
 
 def test_pictures_that_cannot_be_made(tmp_path: Path) -> None:

@@ -1,8 +1,16 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.units import format_bytes, format_seconds, parse_bytes, parse_bytes_per_s, parse_seconds
+from headrace.units import (
+    format_bytes,
+    format_seconds,
+    parse_bytes,
+    parse_bytes_per_s,
+    parse_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,10 +30,26 @@ def test_sizes_keep_decimal_and_binary_apart(text: object, size: int) -> None:
     assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["64 Kb", "lots", "-1 KB", "1.5 B", True, None, [], "64 k", "1 KiBs"])
+@pytest.mark.parametrize(
+    "text", ["64 Kb", "lots", "-1 KB", "1.5 B", True, None, [], "64 k", "1 KiBs"]
+)
 def test_what_is_no_size_is_refused(text: object) -> None:
     with pytest.raises(ValueError):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize("parse", [parse_bytes, parse_bytes_per_s, parse_seconds])
+@pytest.mark.parametrize(
+    "value", [1e308, 10**400, float("nan"), float("inf"), -1e308, -(10**400), "1e400"]
+)
+def test_what_no_machine_has_is_refused(parse: Callable[[object], float], value: object) -> None:
+    with pytest.raises(ValueError, match=r"too large|negative|unit is missing"):
+        parse(value)
+
+
+def test_a_prefix_of_the_wrong_case_is_no_unit() -> None:
+    with pytest.raises(ValueError, match='"kiB/s" is no unit of rate'):
+        parse_bytes_per_s("5 kiB/s")
 
 
 @pytest.mark.parametrize(

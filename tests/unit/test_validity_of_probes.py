@@ -1,4 +1,4 @@
-"""What the probes' totals say against a trial: other I/O on the device, clients that were the limit themselves."""
+"""What the probes' totals say against a trial: other I/O on the device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from headrace.probes.block import competing_io
-from headrace.probes.cpu import clients_saturated
 
 MIB = 1 << 20
 
@@ -44,10 +43,3 @@ def test_other_reads_and_writes_are_told_of() -> None:
 
 def test_dirty_pages_of_the_jobs_do_not_hide_other_reads() -> None:
     assert competing_io(device(1000 * MIB, 10 * MIB), 100 * MIB, 10, 5000 * MIB) is not None
-
-
-def test_saturated_clients() -> None:
-    assert "98 %" in (clients_saturated({"cores": 4, "busy_s": 39.0, "idle_s": 0.5, "iowait_s": 0.5}) or "")
-    assert clients_saturated({"cores": 4, "busy_s": 10.0, "idle_s": 30.0, "iowait_s": 0.0}) is None
-    assert clients_saturated({"cores": 4, "busy_s": 20.0, "idle_s": 0.0, "iowait_s": 20.0}) is None
-    assert clients_saturated({"cores": 4, "busy_s": 0.0, "idle_s": 0.0, "iowait_s": 0.0}) is None

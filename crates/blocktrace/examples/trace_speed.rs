@@ -21,6 +21,7 @@ fn main() {
             rows: 400,
             groups: Default::default(),
             group_count: 8,
+            exact: false,
         };
         let mut follow = Follow::new(true, Tiles::new(window));
         walk(&files, &Filter::default(), &mut follow, |_| true).expect("a trace");
@@ -29,6 +30,6 @@ fn main() {
     }
     let mut statistics = Statistics::default();
     let walked = walk(&files, &Filter::default(), &mut statistics, |_| true).expect("a trace");
-    let summary = statistics.summary(walked.format, &walked.names, walked.unfinished).expect("requests");
+    let summary = statistics.summary(&walked).expect("requests");
     println!("{} events, {} requests", summary.events, summary.total.requests);
 }

@@ -1,4 +1,4 @@
-//! blkparse's text, as it prints it by default: `8,0  3  11  0.009507758  697  C  W 223490 + 8 [kjournald]`.
+//! Default text output of blkparse: `8,0  3  11  0.009507758  697  C  W 223490 + 8 [kjournald]`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub fn open(file: &Path) -> Result<Lines<Blkparse>, Box<Damage>> {
     Lines::open(file, Blkparse)
 }
 
-/// Whether a line is an event: device, CPU, sequence, time, process, action.
+/// Return whether a line is an event: device, CPU, sequence, time, process, action.
 pub fn is_event(line: &str) -> bool {
     let mut words = line.split_whitespace();
     words.next().is_some_and(|word| device(word).is_some())
@@ -27,9 +27,14 @@ impl Format for Blkparse {
 
     fn line(&mut self, line: &str, names: &mut Names, out: &mut Heap) -> Result<(), Wrong> {
         if !is_event(line) {
-            // Sums at the end and messages are text; what begins like an event and is none was cut or overwritten.
+            // Totals at the end and messages are plain text; a line that starts like an event but
+            // is none was truncated or overwritten.
             let begun = line.split_whitespace().next().is_some_and(|word| device(word).is_some());
-            return if begun { Err(Wrong::new("line", line, "is no event of blkparse")) } else { Ok(()) };
+            return if begun {
+                Err(Wrong::new("line", line, "is no event of blkparse"))
+            } else {
+                Ok(())
+            };
         }
         let broken = || Wrong::new("line", line, "is no event of blkparse");
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -40,10 +45,13 @@ impl Format for Blkparse {
         let Some(action) = Action::of_letter(letter) else { return Ok(()) };
         let rwbs = words.get(6).ok_or_else(broken)?;
         let (sector, sectors) = if words.get(8) == Some(&"+") {
-            let number =
-                |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).ok_or_else(broken);
+            let number = |at: usize| {
+                words.get(at).and_then(|word| word.parse::<u64>().ok()).ok_or_else(broken)
+            };
             (number(7)?, number(9)?)
-        } else if words.get(7).is_some_and(|word| word.parse::<u64>().is_ok()) && !line.contains('[') {
+        } else if words.get(7).is_some_and(|word| word.parse::<u64>().is_ok())
+            && !line.contains('[')
+        {
             return Err(broken());
         } else {
             (0, 0)
@@ -51,7 +59,7 @@ impl Format for Blkparse {
         let op = Op::of_rwbs(rwbs.as_bytes(), u32::try_from(sectors).map_err(|_| broken())?);
         let Some(op) = op else { return Ok(()) };
         if op != Op::Flush && sectors == 0 {
-            return Ok(()); // a command passed through to the drive
+            return Ok(()); // a passthrough command
         }
         let sectors = check(op, sector, sectors)?;
         if action != Action::Complete {

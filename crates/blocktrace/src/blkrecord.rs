@@ -1,22 +1,23 @@
-//! One record of blktrace's binary files: told from other bytes, taken apart, and written.
+//! One record of blktrace's binary files: detection, decoding and encoding.
 //!
-//! Version 7 (`struct blk_io_trace`) has 48 bytes before its payload: magic, sequence, time, sector, bytes, action, pid, device, cpu,
-//! error, payload length. Version 8 (`struct blk_io_trace2`, from Linux 6.19 on, made for zoned drives) has 64, with an action of 64
-//! bits. Both are in the byte order of the machine that traced (the kernel's include/uapi/linux/blktrace_api.h).
+//! In version 7 (`struct blk_io_trace`), 48 bytes precede the payload: magic, sequence, time,
+//! sector, bytes, action, pid, device, cpu, error, payload length. In version 8 (`struct
+//! blk_io_trace2`, since Linux 6.19, for zoned drives) it is 64 bytes, with an action of 64 bits.
+//! Both use the byte order of the traced machine (the kernel's include/uapi/linux/blktrace_api.h).
 
 use crate::event::{Action, Event, Op};
 
 const MAGIC: u32 = 0x6561_7400;
 const SECTOR_BYTES: u32 = 512;
 
-/// Versions that are read, as a message names them.
+/// Supported versions, for messages.
 pub const VERSIONS: &str = "7, 8";
-/// The version that is written.
+/// The version written.
 const WRITTEN: u32 = 7;
 const WRITTEN_BYTES: usize = 48;
 const WIDE_BYTES: usize = 64;
 
-/// Categories, above the lower 16 bits of `action`.
+/// Categories: the bits above the lower 16 bits of `action`.
 const READ: u64 = 1 << 16;
 const WRITE: u64 = 1 << 17;
 const FLUSH: u64 = 1 << 18;
@@ -27,25 +28,25 @@ const COMPLETE: u64 = 1 << 23;
 const PASSED_THROUGH: u64 = 1 << 25;
 const NOTIFY: u64 = 1 << 26;
 const DISCARD: u64 = 1 << 29;
-/// Version 8: zones that are reset, finished, opened, closed. No data moves.
+/// Version 8: reset, finish, open and close of zones. No data is transferred.
 const ZONES: u64 = 0b1_1111 << 33;
 
 const NOTE_PROCESS: u64 = 0;
 const NOTE_TIME: u64 = 1;
 
-/// In which version and byte order a file's records are.
+/// Version and byte order of a file's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     pub version: u32,
     pub swapped: bool,
 }
 
-/// What a record says.
+/// Content of a record.
 pub enum Said {
     Event(Event),
-    /// The name of this process is the payload.
+    /// The payload is the name of this process.
     Name(u32),
-    /// What is no step in the life of a request.
+    /// Not an event of a request.
     Other,
 }
 
@@ -56,7 +57,7 @@ impl Default for Form {
 }
 
 impl Form {
-    /// The form of a record that begins here; None for other bytes.
+    /// Return the form of the record at the start of `bytes`, `None` if there is no record.
     pub fn of(bytes: &[u8]) -> Option<Form> {
         let value = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
         for (value, swapped) in [(value, false), (value.swap_bytes(), true)] {
@@ -75,7 +76,7 @@ impl Form {
         self.version == 8
     }
 
-    /// The first four bytes of each record.
+    /// Return the first four bytes of each record.
     pub fn magic(self) -> [u8; 4] {
         let value = MAGIC | self.version;
         if self.swapped {
@@ -85,7 +86,7 @@ impl Form {
         }
     }
 
-    /// Bytes of a record before its payload.
+    /// Return the length of a record without its payload.
     #[inline(always)]
     pub fn bytes(self) -> usize {
         if self.is_wide() {
@@ -97,7 +98,8 @@ impl Form {
 
     #[inline(always)]
     fn u32_at(self, record: &[u8], at: usize) -> u32 {
-        let value = u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+        let value =
+            u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
         if self.swapped {
             value.swap_bytes()
         } else {
@@ -115,15 +117,19 @@ impl Form {
         }
     }
 
-    /// Bytes of the payload behind a record.
+    /// Return the length of a record's payload.
     #[inline(always)]
     pub fn payload(self, record: &[u8]) -> usize {
         let at = if self.is_wide() { 50 } else { 46 };
         let value = [record[at], record[at + 1]];
-        usize::from(if self.swapped { u16::from_be_bytes(value) } else { u16::from_le_bytes(value) })
+        usize::from(if self.swapped {
+            u16::from_be_bytes(value)
+        } else {
+            u16::from_le_bytes(value)
+        })
     }
 
-    /// Takes a whole record (of `bytes()`) apart; `WIDE`: of version 8.
+    /// Decode a complete record (of `bytes()` bytes); `WIDE`: version 8.
     #[inline(always)]
     pub fn said<const WIDE: bool>(self, record: &[u8]) -> Said {
         let (action, pid, device) = if WIDE {
@@ -167,7 +173,7 @@ impl Form {
     }
 }
 
-/// What is written before a payload.
+/// A record without its payload.
 #[derive(Clone, Copy)]
 pub struct Head {
     time_ns: u64,
@@ -203,17 +209,17 @@ impl Head {
         }
     }
 
-    /// Tells the name of a process, at the time of its event.
+    /// Return the record that announces the process's name, at the time of the event.
     pub fn name(self) -> Head {
         Head { sector: 0, bytes: 0, action: NOTIFY | NOTE_PROCESS, ..self }
     }
 
-    /// Tells the time on the wall.
+    /// Return the record that announces the wall-clock time.
     pub fn wall(device: u32, time_ns: u64) -> Head {
         Head { time_ns, sector: 0, bytes: 0, action: NOTIFY | NOTE_TIME, pid: 0, device }
     }
 
-    /// As it stands in a file of this machine's byte order.
+    /// Encode the record in this machine's byte order.
     pub fn encoded(self, sequence: u32, cpu: u32, payload: usize) -> [u8; WRITTEN_BYTES] {
         let mut bytes = [0u8; WRITTEN_BYTES];
         bytes[0..4].copy_from_slice(&(MAGIC | WRITTEN).to_ne_bytes());

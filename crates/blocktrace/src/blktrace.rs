@@ -1,4 +1,5 @@
-//! blktrace's binary files, a file a CPU: read and merged by time, and written. [`crate::blkrecord`] has a record's bytes.
+//! blktrace's binary files, one per CPU: reading, merging by time, and writing.
+//! [`crate::blkrecord`] defines a record's bytes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use crate::damage::{Damage, Damages};
 use crate::event::{note_name, Event, Names};
 use crate::source::{plain, Source, BATCH};
 
-/// What is read of a file at once.
+/// Read size.
 const CHUNK: usize = 1 << 20;
 
 struct Cpu {
@@ -18,7 +19,7 @@ struct Cpu {
     buffer: Vec<u8>,
     begin: usize,
     end: usize,
-    /// Where `buffer` begins in the file.
+    /// File offset of the start of `buffer`.
     base: u64,
     form: Form,
     events: Vec<Event>,
@@ -33,7 +34,7 @@ pub struct Blktrace {
 }
 
 impl Blktrace {
-    /// Whether the first bytes of a file are a record.
+    /// Return whether a file starts with a record.
     pub fn is_one(head: &[u8]) -> bool {
         Form::of(head).is_some()
     }
@@ -41,8 +42,9 @@ impl Blktrace {
     pub fn open(files: &[PathBuf]) -> Result<Blktrace, Box<Damage>> {
         let mut cpus = Vec::new();
         for path in files {
-            let file = File::open(path)
-                .map_err(|error| Damage::file(path, &format!("cannot be read: {}", plain(&error))))?;
+            let file = File::open(path).map_err(|error| {
+                Damage::file(path, &format!("cannot be read: {}", plain(&error)))
+            })?;
             let mut cpu = Cpu {
                 path: path.clone(),
                 file: Some(file),
@@ -59,10 +61,11 @@ impl Blktrace {
                 Some(form) if form.is_read() => cpu.form = form,
                 Some(form) => {
                     let problem = "this version of blktrace's format is not known";
-                    let damage = Damage { given: form.version.to_string(), ..Damage::file(path, problem) };
+                    let damage =
+                        Damage { given: form.version.to_string(), ..Damage::file(path, problem) };
                     return Err(damage.allowing(VERSIONS).into());
                 }
-                None => {} // empty: a CPU that saw nothing
+                None => {} // empty: a CPU without events
             }
             cpus.push(cpu);
         }
@@ -71,7 +74,7 @@ impl Blktrace {
 }
 
 impl Cpu {
-    /// Reads more behind what is left in the buffer. False when there is no more.
+    /// Append to the rest of the buffer. Return false at the end of the file.
     fn read_on(&mut self, damages: &mut Damages) -> bool {
         self.buffer.copy_within(self.begin..self.end, 0);
         self.base += self.begin as u64;
@@ -94,7 +97,7 @@ impl Cpu {
         false
     }
 
-    /// Decodes the next events; none are left when `events` stays empty.
+    /// Decode the next events; `events` stays empty at the end of the file.
     fn refill(&mut self, names: &mut Names, damages: &mut Damages) {
         self.events.clear();
         self.next = 0;
@@ -105,7 +108,7 @@ impl Cpu {
         }
     }
 
-    /// One loop for each version: which it is costs nothing a record.
+    /// Compiled separately for each version, so that the version costs nothing per record.
     fn decode<const WIDE: bool>(&mut self, names: &mut Names, damages: &mut Damages) {
         let form = Form { version: if WIDE { 8 } else { 7 }, ..self.form };
         let (magic, length) = (form.magic(), form.bytes());
@@ -137,7 +140,8 @@ impl Cpu {
             }
             match form.said::<WIDE>(record) {
                 Said::Event(event) => {
-                    // Interrupts come between the reading of the clock and the record: a record may be older than the one before.
+                    // An interrupt can occur between reading the clock and writing the record, so a
+                    // record can be older than the previous one.
                     self.events.push(event);
                     let mut at = self.events.len() - 1;
                     while at > 0 && self.events[at - 1].time_ns > event.time_ns {
@@ -159,12 +163,13 @@ impl Cpu {
         self.begin = self.end;
     }
 
-    /// Goes to the next record after bytes that are none. False at the end of the file.
+    /// Skip invalid bytes up to the next record. Return false at the end of the file.
     fn find_next(&mut self, damages: &mut Damages) -> bool {
         let start = self.base + self.begin as u64;
         let wanted = self.form.magic();
         loop {
-            let found = self.buffer[self.begin..self.end].windows(4).position(|four| four == wanted);
+            let found =
+                self.buffer[self.begin..self.end].windows(4).position(|four| four == wanted);
             if let Some(at) = found {
                 self.begin += at;
                 break;
@@ -176,7 +181,11 @@ impl Cpu {
             }
         }
         let skipped = self.base + self.begin as u64 - start;
-        damages.add(Damage::offset(&self.path, start, format!("{skipped} bytes are no records of blktrace")));
+        damages.add(Damage::offset(
+            &self.path,
+            start,
+            format!("{skipped} bytes are no records of blktrace"),
+        ));
         self.end > self.begin
     }
 }
@@ -184,7 +193,8 @@ impl Cpu {
 impl Source for Blktrace {
     fn fill(&mut self, batch: &mut Vec<Event>) {
         while batch.len() < BATCH {
-            // The CPU with the oldest event, and how far it goes before another has an older one.
+            // Find the CPU with the oldest event, and the time up to which no other CPU has an
+            // older one.
             let mut oldest: Option<(u64, usize)> = None;
             let mut limit = u64::MAX;
             for at in 0..self.cpus.len() {
@@ -234,7 +244,7 @@ impl Source for Blktrace {
     }
 }
 
-/// Writes one CPU's file, in this machine's byte order.
+/// Writes one CPU's file in this machine's byte order.
 pub struct Writer<W: Write> {
     out: W,
     sequence: u32,
@@ -253,15 +263,21 @@ impl<W: Write> Writer<W> {
         self.out.write_all(payload)
     }
 
-    /// Notes when the trace began by the wall clock (seconds since 1970, nanoseconds).
-    pub fn clock(&mut self, device: u32, time_ns: u64, wall_s: u32, wall_ns: u32) -> std::io::Result<()> {
+    /// Record the wall-clock time of the start of the trace (seconds since 1970, nanoseconds).
+    pub fn clock(
+        &mut self,
+        device: u32,
+        time_ns: u64,
+        wall_s: u32,
+        wall_ns: u32,
+    ) -> std::io::Result<()> {
         let mut payload = [0u8; 8];
         payload[..4].copy_from_slice(&wall_s.to_ne_bytes());
         payload[4..].copy_from_slice(&wall_ns.to_ne_bytes());
         self.record(Head::wall(device, time_ns), &payload)
     }
 
-    /// Writes an event, and before it the name of its process when that is new.
+    /// Write an event, preceded by the name of its process if that is new.
     pub fn event(&mut self, event: &Event, name: &[u8]) -> std::io::Result<()> {
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         let head = Head::event(event);
@@ -280,7 +296,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The files of the run that a path names: one file, `NAME.blktrace.N` of all CPUs, or `NAME` as `blkparse -i` takes it.
+/// Return the files of the run that a path names: one file, `NAME.blktrace.N` of all CPUs, or
+/// `NAME` as in `blkparse -i`.
 pub fn files_of_run(path: &Path) -> Vec<PathBuf> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let stem = match name.rsplit_once(".blktrace.") {
@@ -288,7 +305,8 @@ pub fn files_of_run(path: &Path) -> Vec<PathBuf> {
         _ if path.is_file() => return vec![path.to_owned()],
         _ => name,
     };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let prefix = format!("{stem}.blktrace.");
     let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir(directory)
         .into_iter()

@@ -1,4 +1,5 @@
-//! CSV with a header: `time_ns,op,sector,sectors`, and any of `pid`, `process`, `device`, `queue_ns`, `complete_ns`, `response_ns`.
+//! CSV with a header: `time_ns,op,sector,sectors`, and any of `pid`, `process`, `device`,
+//! `queue_ns`, `complete_ns`, `response_ns`.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use crate::damage::Damage;
 use crate::event::{note_name, Action, Event, Names};
 use crate::lines::{check, device, op_of_word, Format, Heap, Lines, Wrong};
 
-/// Where a column stands in a line.
+/// Column indices.
 #[derive(Default)]
 pub struct Csv {
     header: bool,
@@ -41,7 +42,8 @@ impl Csv {
         self.sector = at("sector").unwrap_or(2);
         self.sectors = at("sectors").unwrap_or(3);
         (self.pid, self.process, self.device) = (at("pid"), at("process"), at("device"));
-        (self.queue, self.complete, self.response) = (at("queue_ns"), at("complete_ns"), at("response_ns"));
+        (self.queue, self.complete, self.response) =
+            (at("queue_ns"), at("complete_ns"), at("response_ns"));
     }
 }
 
@@ -52,13 +54,19 @@ fn whole(parts: &[&str], at: usize, field: &'static str) -> Result<u64, Wrong> {
 
 fn optional(parts: &[&str], at: Option<usize>, field: &'static str) -> Result<Option<u64>, Wrong> {
     match at {
-        Some(at) if !parts.get(at).copied().unwrap_or("").is_empty() => whole(parts, at, field).map(Some),
+        Some(at) if !parts.get(at).copied().unwrap_or("").is_empty() => {
+            whole(parts, at, field).map(Some)
+        }
         _ => Ok(None),
     }
 }
 
 impl Format for Csv {
     const NAME: &'static str = "csv";
+
+    fn completes(&self) -> bool {
+        self.complete.is_some() || self.response.is_some()
+    }
 
     fn line(&mut self, line: &str, names: &mut Names, out: &mut Heap) -> Result<(), Wrong> {
         if line.trim().is_empty() {
@@ -93,10 +101,16 @@ impl Format for Csv {
         out.push(event);
         let complete = match optional(&parts, self.complete, "complete_ns")? {
             Some(complete_ns) => Some(complete_ns),
-            None => optional(&parts, self.response, "response_ns")?.map(|ns| time_ns.saturating_add(ns)),
+            None => {
+                optional(&parts, self.response, "response_ns")?.map(|ns| time_ns.saturating_add(ns))
+            }
         };
         if let Some(complete_ns) = complete {
-            out.later(Event { time_ns: complete_ns.max(time_ns), action: Action::Complete, ..event });
+            out.later(Event {
+                time_ns: complete_ns.max(time_ns),
+                action: Action::Complete,
+                ..event
+            });
         }
         Ok(())
     }

@@ -1,16 +1,16 @@
-//! What is wrong with a trace: where, what stands there, what may stand there. What is good is kept.
+//! Damaged parts of a trace: where, the value found, and the allowed values. Intact parts are used.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// One place in a file that could not be read.
+/// One unreadable place in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
     pub file: PathBuf,
-    /// 1-based line of a text file; 0 for a binary one.
+    /// Line of a text file, counted from 1; 0 for a binary file.
     pub line: u64,
-    /// Byte of a binary file; 0 for text.
+    /// Byte offset in a binary file; 0 for text.
     pub offset: u64,
     pub field: String,
     pub given: String,
@@ -53,7 +53,7 @@ impl Damage {
     }
 }
 
-/// The first damages in full, the others counted.
+/// The first damages in full, and the number of all.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Damages {
     pub first: Vec<Damage>,

@@ -1,21 +1,21 @@
-//! What a trace is made of: one event in the life of a block request, and the names of the processes that asked.
+//! Elements of a trace: one event of a block request, and the names of the requesting processes.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-/// What happened, in blktrace's letters.
+/// Type of an event, with blktrace's letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[repr(u8)]
 pub enum Action {
-    /// `Q`: a process asked the block layer.
+    /// `Q`: a process submitted a bio to the block layer.
     Queue,
-    /// `M` or `F`: what was queued joined a request that was waiting.
+    /// `M` or `F`: a queued bio was merged with a waiting request.
     Merge,
-    /// `D`: the request was given to the driver.
+    /// `D`: the request was issued to the driver.
     Issue,
-    /// `R`: the driver gave it back; it will be issued again.
+    /// `R`: the driver returned the request; it will be issued again.
     Requeue,
-    /// `C`: done.
+    /// `C`: the request completed.
     Complete,
 }
 
@@ -32,7 +32,7 @@ impl Action {
     }
 }
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -50,8 +50,9 @@ impl Op {
         ["read", "write", "flush", "discard"][self as usize]
     }
 
-    /// From the kernel's `rwbs` letters (blk_fill_rwbs in kernel/trace/blktrace.c), in which a leading F is a flush before the
-    /// operation; a write of nothing is a flush. None for what is neither (a command passed through).
+    /// Parse the kernel's `rwbs` letters (blk_fill_rwbs in kernel/trace/blktrace.c). A leading F is
+    /// a flush before the operation; a write of 0 sectors is a flush. Return `None` for other
+    /// operations (passthrough commands).
     pub fn of_rwbs(rwbs: &[u8], sectors: u32) -> Option<Op> {
         let letters = match rwbs {
             [b'F', rest @ ..] if !rest.is_empty() => rest,
@@ -68,7 +69,7 @@ impl Op {
     }
 }
 
-/// One event. `device` is `major << 20 | minor`, as the kernel has it.
+/// One event. `device` is `major << 20 | minor`, as in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     pub time_ns: u64,
@@ -80,18 +81,18 @@ pub struct Event {
     pub op: Op,
 }
 
-/// `major << 20 | minor`.
+/// Return `major << 20 | minor`.
 pub fn device_number(major: u32, minor: u32) -> u32 {
     major << 20 | (minor & 0xf_ffff)
 }
 
-/// Names of processes by their id; the last name that an id had.
+/// Names of processes by process ID; the last name if an ID had several.
 pub type Names = FxHashMap<u32, String>;
 
-/// Processes whose names are kept at most: a trace of years must not fill the memory.
+/// Maximum number of names kept: a trace of several years must not exhaust memory.
 const NAMES_AT_MOST: usize = 1 << 16;
 
-/// Notes the name of a process.
+/// Record the name of a process.
 pub fn note_name(names: &mut Names, pid: u32, name: &[u8]) {
     let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
     if end == 0 || (names.len() >= NAMES_AT_MOST && !names.contains_key(&pid)) {

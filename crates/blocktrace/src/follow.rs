@@ -1,43 +1,56 @@
-//! Requests from beginning to end, whatever a trace has of them: from their issue to the driver, or, where a trace has no issues,
-//! each queued piece of I/O from its queueing. For pictures and rows, which show the two alike.
+//! Requests from start to end, independent of the events in the trace: from issue to the driver or,
+//! if the trace has no issues, from the queueing of each piece of I/O. Plots and rows treat both
+//! alike.
 
 use crate::event::{Event, Op};
 use crate::join::{Piece, Request, Watcher};
 
-/// A time that the trace does not have.
+/// A time that the trace does not contain.
 pub const UNSEEN_NS: u64 = u64::MAX;
 
-/// A request that begins.
+/// The start of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     pub time_ns: u64,
-    /// [`UNSEEN_NS`] when its queueing was not seen.
+    /// [`UNSEEN_NS`] if the queueing was not recorded.
     pub queue_ns: u64,
     pub sector: u64,
     pub sectors: u32,
     pub pid: u32,
     pub device: u32,
     pub op: Op,
-    /// Counted from 0 in the order of beginning.
+    /// Numbered from 0 in order of start.
     pub number: u64,
 }
 
-/// Is told of each request.
-pub trait Follower {
-    fn begun(&mut self, begun: &Begun);
-    /// The driver gave it back: it begins again under another number.
-    fn withdrawn(&mut self, number: u64);
-    fn done(&mut self, number: u64, begin_ns: u64, complete_ns: u64);
+/// The completion of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    pub number: u64,
+    pub op: Op,
+    pub begin_ns: u64,
+    pub complete_ns: u64,
 }
 
-/// A watcher that tells a follower.
+/// Receives the start and end of each request.
+pub trait Follower {
+    fn begun(&mut self, begun: &Begun);
+    /// Not a separate request: the driver returned it at this time and it starts again under
+    /// another number; or, without a time, it was the second issue of another request.
+    fn withdrawn(&mut self, number: u64, returned_ns: Option<u64>);
+    /// The request will not complete.
+    fn abandoned(&mut self, _number: u64) {}
+    fn done(&mut self, ended: &Ended);
+}
+
+/// A watcher that notifies a follower.
 pub struct Follow<F> {
     by_issue: bool,
     pub follower: F,
 }
 
 impl<F: Follower> Follow<F> {
-    /// `by_issue`: the trace has issues ([`crate::walk::has_issues`]).
+    /// `by_issue`: the trace contains issue events ([`crate::walk::has_issues`]).
     pub fn new(by_issue: bool, follower: F) -> Follow<F> {
         Follow { by_issue, follower }
     }
@@ -78,21 +91,31 @@ impl<F: Follower> Watcher for Follow<F> {
         }
     }
 
-    fn requeued(&mut self, request: &Request) {
+    fn requeued(&mut self, request: &Request, requeue_ns: u64) {
         if self.by_issue {
-            self.follower.withdrawn(request.number);
+            self.follower.withdrawn(request.number, Some(requeue_ns));
+        }
+    }
+
+    fn dropped(&mut self, request: &Request, again: bool) {
+        if self.by_issue && again {
+            self.follower.withdrawn(request.number, None);
+        } else if self.by_issue {
+            self.follower.abandoned(request.number);
         }
     }
 
     fn completed(&mut self, request: &Request, complete_ns: u64) {
         if self.by_issue {
-            self.follower.done(request.number, request.issue_ns, complete_ns);
+            let Request { number, op, issue_ns: begin_ns, .. } = *request;
+            self.follower.done(&Ended { number, op, begin_ns, complete_ns });
         }
     }
 
     fn piece_completed(&mut self, event: &Event, piece: &Piece) {
         if !self.by_issue {
-            self.follower.done(piece.number, piece.queue_ns, event.time_ns);
+            let Piece { number, op, queue_ns: begin_ns, .. } = *piece;
+            self.follower.done(&Ended { number, op, begin_ns, complete_ns: event.time_ns });
         }
     }
 }

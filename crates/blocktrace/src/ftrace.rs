@@ -1,4 +1,5 @@
-//! Text of tracefs (`trace`, `trace_pipe`), trace-cmd and perf script: what differs is how the process stands before the event.
+//! Text of tracefs (`trace`, `trace_pipe`), trace-cmd and perf script. They differ in the notation
+//! of the process before the event.
 //!
 //! ```text
 //!     fio-1234    [001] ..... 12345.678901: block_rq_issue: 7,0 R 4096 () 8 + 8 none,0,0 [fio]
@@ -18,10 +19,12 @@ pub fn open(file: &Path) -> Result<Lines<Ftrace>, Box<Damage>> {
     Lines::open(file, Ftrace)
 }
 
-/// What is before an event's name, the name, and what is after it.
+/// Return the text before an event's name, the name, and the text after it.
 fn split(line: &str) -> Option<(&str, &str, &str)> {
-    let at =
-        line.find(": block_").map(|at| at + 2).or_else(|| line.find(": block:block_").map(|at| at + 8))?;
+    let at = line
+        .find(": block_")
+        .map(|at| at + 2)
+        .or_else(|| line.find(": block:block_").map(|at| at + 8))?;
     let end = at + line[at..].find(':')?;
     Some((
         line[..at].trim_end_matches("block:").trim_end().trim_end_matches(':'),
@@ -50,7 +53,8 @@ fn action_of(name: &str) -> Option<Action> {
     })
 }
 
-/// Process id and name before the CPU in brackets: `name-id` (tracefs, perhaps with a group `(id)`) or `name id` (perf).
+/// Return the process ID and name before the CPU in brackets: `name-id` (tracefs, optionally
+/// followed by a group `(id)`) or `name id` (perf).
 fn process(before: &str) -> Option<(u32, &str)> {
     let end = before.rfind('[')?;
     let mut left = before[..end].trim();
@@ -76,11 +80,13 @@ impl Format for Ftrace {
         let Some((before, name, after)) = split(line) else { return Ok(()) };
         let Some(action) = action_of(name) else { return Ok(()) };
         let broken = || Wrong::new("line", line, "is no whole event");
-        let time_ns = before.rsplit(char::is_whitespace).next().and_then(seconds).ok_or_else(broken)?;
+        let time_ns =
+            before.rsplit(char::is_whitespace).next().and_then(seconds).ok_or_else(broken)?;
         let (pid, comm) = process(before).ok_or_else(broken)?;
         let plus = after.find(" + ").ok_or_else(broken)?;
         let sector = after[..plus].rsplit(' ').next().and_then(|word| word.parse::<u64>().ok());
-        let sectors = after[plus + 3..].split([' ', '\n']).next().and_then(|word| word.parse::<u64>().ok());
+        let sectors =
+            after[plus + 3..].split([' ', '\n']).next().and_then(|word| word.parse::<u64>().ok());
         let mut words = after.split_whitespace();
         let device = words.next().and_then(device).ok_or_else(broken)?;
         let rwbs = words.next().ok_or_else(broken)?;
@@ -88,9 +94,9 @@ impl Format for Ftrace {
         let op = Op::of_rwbs(rwbs.as_bytes(), u32::try_from(sectors).map_err(|_| broken())?);
         let Some(op) = op else { return Ok(()) };
         if op != Op::Flush && sectors == 0 {
-            return Ok(()); // a command passed through to the drive
+            return Ok(()); // a passthrough command
         }
-        // The kernel prints all ones for a request without a place (a flush).
+        // The kernel prints a value with all bits set for a request without a position (a flush).
         let sector = if op == Op::Flush && sectors == 0 { 0 } else { sector };
         let sectors = check(op, sector, sectors)?;
         if action != Action::Complete && !comm.is_empty() {

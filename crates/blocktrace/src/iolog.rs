@@ -1,6 +1,8 @@
-//! fio's iolog. Version 2: `file action offset length`, with `wait` in microseconds between; version 3: a time in microseconds first.
+//! fio's iolog. Version 2: `file action offset length`, with `wait` lines in microseconds between;
+//! version 3: starts each line with a time in microseconds.
 //!
-//! All files of the log are taken as the drive itself. <https://fio.readthedocs.io>, "Trace file format".
+//! All files of the log are treated as one drive. <https://fio.readthedocs.io>, "Trace file
+//! format".
 
 use std::path::Path;
 
@@ -15,7 +17,7 @@ pub struct Iolog {
     now_us: u64,
 }
 
-/// The version in the first line of an iolog.
+/// Return the version in the first line of an iolog.
 pub fn version(line: &str) -> Option<&str> {
     line.strip_prefix("fio version ")?.strip_suffix(" iolog")
 }
@@ -27,6 +29,10 @@ pub fn open(file: &Path, timed: bool) -> Result<Lines<Iolog>, Box<Damage>> {
 impl Format for Iolog {
     const NAME: &'static str = "fio-iolog";
 
+    fn completes(&self) -> bool {
+        false
+    }
+
     fn line(&mut self, line: &str, _: &mut Names, out: &mut Heap) -> Result<(), Wrong> {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         if words.is_empty() || words.starts_with(&["fio", "version"]) {
@@ -36,7 +42,8 @@ impl Format for Iolog {
         if self.timed {
             self.now_us = words.remove(0).parse().map_err(|_| broken())?;
         }
-        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).ok_or_else(broken);
+        let number =
+            |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).ok_or_else(broken);
         let action = *words.get(1).ok_or_else(broken)?;
         if matches!(action, "add" | "open" | "close") {
             return Ok(());
@@ -51,7 +58,11 @@ impl Format for Iolog {
         })?;
         let (offset, length) = if words.len() >= 4 { (number(2)?, number(3)?) } else { (0, 0) };
         if offset % SECTOR_BYTES != 0 || length % SECTOR_BYTES != 0 {
-            return Err(Wrong::new("offset", &format!("{offset} {length}"), "not a multiple of 512 bytes"));
+            return Err(Wrong::new(
+                "offset",
+                &format!("{offset} {length}"),
+                "not a multiple of 512 bytes",
+            ));
         }
         let sectors = check(op, offset / SECTOR_BYTES, length / SECTOR_BYTES)?;
         let time_ns = self.now_us.checked_mul(1000).ok_or_else(broken)?;

@@ -1,62 +1,72 @@
-//! Follows requests: what was queued (Q), issued (D) and completed (C) is joined by device and sector.
+//! Follows requests: joins queue (Q), issue (D) and complete (C) events by device and sector.
 //!
-//! One request may carry several queued pieces of I/O (merges), one piece may be split over several requests, and a request may
-//! complete in parts or be given back. What is open is kept, what is done is told and forgotten.
+//! One request can contain several queued bios (merges), one bio can be split over several
+//! requests, and a request can complete in parts or be requeued. Open requests are kept; completed
+//! ones are reported and dropped.
 
+use std::collections::hash_map::Entry;
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
 use crate::event::{Action, Event, Op};
 
-/// A piece of I/O that a process queued (the kernel's bio), or what is left of it.
+/// A piece of I/O queued by a process (the kernel's bio), or its remainder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub queue_ns: u64,
     pub sectors: u32,
     pub pid: u32,
     pub op: Op,
-    /// Counted from 0 in the order of queueing.
+    /// Numbered from 0 in order of queueing.
     pub number: u64,
 }
 
-/// A request that the driver has.
+/// A request that was issued to the driver.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub issue_ns: u64,
     pub sector: u64,
     pub sectors: u32,
     pub device: u32,
-    /// The process that queued its first piece; that which issued it when its queueing was not seen.
+    /// The process that queued its first piece; the issuing process if the queueing was not
+    /// recorded.
     pub pid: u32,
     pub op: Op,
     pub first: Option<Piece>,
     pub merged: Vec<Piece>,
-    /// Counted from 0 in the order of issue.
+    /// Numbered from 0 in order of issue.
     pub number: u64,
     left: u32,
+    /// A request of the same position, length and operation was open: this may be the same one,
+    /// issued again without a requeue event.
+    again: bool,
 }
 
 impl Request {
-    /// The pieces that it carries, as far as their queueing was seen.
+    /// Return the pieces of the request whose queueing was recorded.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.first.iter().chain(self.merged.iter())
     }
 }
 
-/// Is told what happens. `piece` of a bio-based device (RAID, mapping) completes without a request.
+/// Receives the joined events. A `piece` of a bio-based device (RAID, device mapper) completes
+/// without a request.
 pub trait Watcher {
     fn queued(&mut self, event: &Event, piece: &Piece);
     fn merged(&mut self, _event: &Event) {}
     fn issued(&mut self, request: &Request);
-    fn requeued(&mut self, _request: &Request) {}
+    fn requeued(&mut self, _request: &Request, _requeue_ns: u64) {}
     fn completed(&mut self, request: &Request, complete_ns: u64);
     fn piece_completed(&mut self, event: &Event, piece: &Piece);
-    /// A completion of which nothing is known.
+    /// A completion that matches no open request.
     fn stray(&mut self, _event: &Event) {}
+    /// A request that will not complete. `again`: it was the second issue of another request, not a
+    /// request of its own.
+    fn dropped(&mut self, _request: &Request, _again: bool) {}
 }
 
-/// Open things by place; the first of each place lies in the table itself.
+/// Open items by position; the first item of each position is stored in the table itself.
 struct Open<T> {
     first: FxHashMap<u64, (T, bool)>,
     more: FxHashMap<u64, VecDeque<T>>,
@@ -68,30 +78,44 @@ impl<T> Open<T> {
         Open { first: FxHashMap::default(), more: FxHashMap::default(), len: 0 }
     }
 
-    fn add(&mut self, key: u64, item: T) {
+    /// Add an item; return true if others are open at that position.
+    #[inline]
+    fn add(&mut self, key: u64, item: T) -> bool {
         self.len += 1;
         match self.first.entry(key) {
-            std::collections::hash_map::Entry::Vacant(place) => {
+            Entry::Vacant(place) => {
                 place.insert((item, false));
+                false
             }
-            std::collections::hash_map::Entry::Occupied(mut place) => {
+            Entry::Occupied(mut place) => {
                 place.get_mut().1 = true;
                 self.more.entry(key).or_default().push_back(item);
+                true
             }
         }
     }
 
-    /// Takes the oldest at a place that fits.
+    fn newest(&mut self, key: u64) -> Option<&mut T> {
+        self.more.get_mut(&key).and_then(VecDeque::back_mut)
+    }
+
+    /// Remove and return the oldest matching item at a position.
+    #[inline]
     fn take(&mut self, key: u64, fits: impl Fn(&T) -> bool) -> Option<T> {
-        let (item, more) = self.first.get(&key)?;
-        if !more {
-            if !fits(item) {
-                return None;
+        match self.first.entry(key) {
+            Entry::Vacant(_) => None,
+            Entry::Occupied(place) => {
+                let (item, more) = place.get();
+                if *more {
+                    return self.take_of_many(key, fits);
+                }
+                if !fits(item) {
+                    return None;
+                }
+                self.len -= 1;
+                Some(place.remove().0)
             }
-            self.len -= 1;
-            return self.first.remove(&key).map(|(item, _)| item);
         }
-        self.take_of_many(key, fits)
     }
 
     #[cold]
@@ -110,45 +134,82 @@ impl<T> Open<T> {
         taken
     }
 
-    /// Forgets what is too old to be open still. Returns how many.
-    fn forget(&mut self, old: impl Fn(&T) -> bool) -> u64 {
-        let all: Vec<(u64, T)> = {
-            let firsts = self.first.drain().map(|(key, (item, _))| (key, item));
-            let mut all: Vec<(u64, T)> = firsts.collect();
-            for (key, items) in self.more.drain() {
-                all.extend(items.into_iter().map(|item| (key, item)));
-            }
-            all
-        };
-        let before = self.len;
+    /// Remove the items that are too old to be still open, and pass them to `gone`.
+    fn forget(&mut self, old: impl Fn(&T) -> bool, mut gone: impl FnMut(T)) {
+        let mut all: Vec<(u64, T)> =
+            self.first.drain().map(|(key, (item, _))| (key, item)).collect();
+        for (key, items) in self.more.drain() {
+            all.extend(items.into_iter().map(|item| (key, item)));
+        }
         self.len = 0;
         for (key, item) in all {
-            if !old(&item) {
+            if old(&item) {
+                gone(item);
+            } else {
                 self.add(key, item);
             }
         }
-        (before - self.len) as u64
+    }
+
+    /// Remove and return matching items at a position, oldest first. Called only if the position is
+    /// occupied.
+    #[cold]
+    fn weed(&mut self, key: u64, goes: impl Fn(&T) -> bool) -> Vec<T> {
+        let Some((first, _)) = self.first.remove(&key) else { return Vec::new() };
+        let mut all = self.more.remove(&key).unwrap_or_default();
+        all.push_front(first);
+        let (gone, mut kept): (VecDeque<T>, VecDeque<T>) = all.into_iter().partition(goes);
+        self.len -= gone.len();
+        if let Some(first) = kept.pop_front() {
+            self.first.insert(key, (first, !kept.is_empty()));
+            if !kept.is_empty() {
+                self.more.insert(key, kept);
+            }
+        }
+        gone.into()
+    }
+
+    fn oldest(&self, key: u64) -> Option<&T> {
+        self.first.get(&key).map(|(item, _)| item)
     }
 }
 
-/// What is open.
+/// The open pieces and requests of a trace.
 pub struct Join {
     pieces: Open<Piece>,
     requests: Open<Request>,
     devices: Vec<u32>,
     last_device: (u32, u64),
-    /// When so many are open, old ones are looked for.
+    /// Number of open items at which old ones are dropped.
     limit: usize,
     now_ns: u64,
     queued: u64,
     issued: u64,
-    /// What was queued or issued and never completed, as far as it was given up.
+    completed: u64,
+    /// False for a trace without completions: no request is kept open.
+    completes: bool,
+    /// Moving average of the requests' latency.
+    latency_ns: u64,
+    /// Requests that never completed (queued pieces, in a trace without issues), as far as they
+    /// were given up.
     pub unfinished: u64,
+    /// Requests that were issued a second time without a requeue event, as far as decided.
+    pub reissues: u64,
 }
 
-/// What is open for longer never completes: its completion was not recorded.
+/// Items open for longer than this never complete: the completion was not recorded.
 const OLD_NS: u64 = 60_000_000_000;
 const LIMIT: usize = 1 << 14;
+/// Items that stay open while this many others start never complete either; this also covers traces
+/// without times.
+const OPEN_AT_MOST: u64 = 1 << 16;
+/// When another request starts at the position of an open one, the open one is dropped if it has
+/// waited longer than this multiple of the usual latency plus this constant: otherwise a completion
+/// would be assigned to a request whose own completion was not recorded.
+const PATIENCE: u64 = 64;
+const PATIENCE_NS: u64 = 1_000_000;
+/// Pieces can wait long before they are issued.
+const PATIENCE_QUEUED_NS: u64 = 1_000_000_000;
 
 impl Default for Join {
     fn default() -> Self {
@@ -161,13 +222,18 @@ impl Default for Join {
             now_ns: 0,
             queued: 0,
             issued: 0,
+            completed: 0,
+            completes: true,
+            latency_ns: 0,
             unfinished: 0,
+            reissues: 0,
         }
     }
 }
 
 impl Join {
-    /// Devices are few and sectors need 55 bits: both in one key.
+    /// Return the key of a position. There are few devices, and sectors need 55 bits: both fit in
+    /// one key.
     fn key(&mut self, device: u32, sector: u64) -> u64 {
         if self.last_device.0 != device {
             let at = match self.devices.iter().position(|&known| known == device) {
@@ -182,6 +248,11 @@ impl Join {
         self.last_device.1 | sector
     }
 
+    /// Set whether the trace contains completions; if not, no request is kept open.
+    pub fn expect_completions(&mut self, completes: bool) {
+        self.completes = completes;
+    }
+
     pub fn open_requests(&self) -> usize {
         self.requests.len
     }
@@ -190,7 +261,7 @@ impl Join {
         self.pieces.len
     }
 
-    /// Takes the next event.
+    /// Process the next event.
     #[inline]
     pub fn take<W: Watcher>(&mut self, event: &Event, watcher: &mut W) {
         let event = &Event { time_ns: event.time_ns.max(self.now_ns), ..*event };
@@ -201,10 +272,12 @@ impl Join {
                 let Event { time_ns, sectors, pid, op, .. } = *event;
                 let piece = Piece { queue_ns: time_ns, sectors, pid, op, number: self.queued };
                 self.queued += 1;
-                self.pieces.add(key, piece);
+                if self.pieces.add(key, piece) {
+                    self.weed_pieces(key, &piece);
+                }
                 watcher.queued(event, &piece);
                 if self.pieces.len + self.requests.len > self.limit {
-                    self.give_up();
+                    self.give_up(watcher);
                 }
             }
             Action::Merge => watcher.merged(event),
@@ -226,6 +299,7 @@ impl Join {
             merged: Vec::new(),
             number: self.issued,
             left: event.sectors,
+            again: false,
         };
         self.issued += 1;
         let end = event.sector + u64::from(event.sectors);
@@ -235,7 +309,7 @@ impl Join {
             let Some(piece) = self.pieces.take(key, |piece| piece.op == event.op) else { break };
             let room = end.saturating_sub(place);
             if u64::from(piece.sectors) > room {
-                // Split: the rest of it comes with another request.
+                // Split: the remainder belongs to another request.
                 let rest = self.key(event.device, end);
                 self.pieces.add(rest, Piece { sectors: piece.sectors - room as u32, ..piece });
             }
@@ -252,35 +326,110 @@ impl Join {
             }
         }
         watcher.issued(&request);
-        let key = self.key(event.device, event.sector);
-        self.requests.add(key, request);
-        if self.pieces.len + self.requests.len > self.limit {
-            self.give_up();
+        if !self.completes {
+            self.unfinished += 1;
+            return;
         }
+        let key = self.key(event.device, event.sector);
+        let number = request.number;
+        if self.requests.add(key, request) {
+            self.weed_requests(key, number, watcher);
+        }
+        if self.pieces.len + self.requests.len > self.limit {
+            self.give_up(watcher);
+        }
+    }
+
+    /// Handle a request that starts at the position of open ones: drop those that never complete,
+    /// and mark the new one if it may be a second issue.
+    #[cold]
+    fn weed_requests<W: Watcher>(&mut self, key: u64, number: u64, watcher: &mut W) {
+        let before_ns = self.now_ns.saturating_sub(PATIENCE * self.latency_ns + PATIENCE_NS);
+        // A second issue still open when the first has completed was not a request of its own.
+        let left_over = self.requests.oldest(key).is_some_and(|oldest| oldest.again);
+        let never = |open: &Request| open.issue_ns < before_ns || (left_over && open.again);
+        for gone in self.requests.weed(key, |open| open.number != number && never(open)) {
+            self.drop_request(&gone, watcher);
+        }
+        let oldest = self.requests.oldest(key).map(|open| (open.op, open.left));
+        if let Some(request) = self.requests.newest(key) {
+            // A request with pieces of its own is not a second issue.
+            request.again = request.first.is_none() && oldest == Some((request.op, request.left));
+        }
+    }
+
+    #[cold]
+    fn weed_pieces(&mut self, key: u64, piece: &Piece) {
+        let patience_ns = PATIENCE * self.latency_ns + PATIENCE_QUEUED_NS;
+        let before_ns = piece.queue_ns.saturating_sub(patience_ns);
+        let gone = self.pieces.weed(key, |open| {
+            open.queue_ns < before_ns && open.op == piece.op && open.sectors == piece.sectors
+        });
+        self.unfinished += if self.issued == 0 { gone.len() as u64 } else { 0 };
+    }
+
+    fn drop_request<W: Watcher>(&mut self, request: &Request, watcher: &mut W) {
+        // If nothing ever completes, a missing completion proves nothing.
+        let again = request.again && self.completed > 0;
+        self.reissues += u64::from(again);
+        self.unfinished += u64::from(!again);
+        watcher.dropped(request, again);
     }
 
     fn requeue<W: Watcher>(&mut self, event: &Event, watcher: &mut W) {
         let key = self.key(event.device, event.sector);
-        if let Some(request) = self.requests.take(key, |request| request.op == event.op) {
+        if let Some(request) = self.take_request(key, event) {
             let mut place = request.sector;
             for piece in request.pieces() {
                 let key = self.key(event.device, place);
                 self.pieces.add(key, *piece);
                 place += u64::from(piece.sectors);
             }
-            watcher.requeued(&request);
+            watcher.requeued(&request, event.time_ns);
+        }
+    }
+
+    /// Remove and return the oldest request that an event can refer to: one of equal length, else a
+    /// longer one.
+    #[inline]
+    fn take_request(&mut self, key: u64, event: &Event) -> Option<Request> {
+        let Event { op, sectors, .. } = *event;
+        let found = self.requests.take(key, |open| open.op == op && open.left >= sectors);
+        match found {
+            Some(open) if open.left != sectors => Some(self.take_exact(key, event, open)),
+            found => found,
+        }
+    }
+
+    /// If several requests match, prefer the one with exactly this length to a part of a longer
+    /// one.
+    #[cold]
+    fn take_exact(&mut self, key: u64, event: &Event, longer: Request) -> Request {
+        let exact = |open: &Request| open.op == event.op && open.left == event.sectors;
+        match self.requests.take(key, exact) {
+            None => longer,
+            Some(request) => {
+                self.requests.add(key, longer);
+                request
+            }
         }
     }
 
     fn complete<W: Watcher>(&mut self, event: &Event, watcher: &mut W) {
         let key = self.key(event.device, event.sector);
-        if let Some(mut request) = self.requests.take(key, |request| request.op == event.op) {
+        if let Some(mut request) = self.take_request(key, event) {
             if event.sectors < request.left {
-                // In part: the rest is waited for at its own place.
+                // Partial completion: the remainder is kept open at its own position.
                 request.left -= event.sectors;
                 let rest = self.key(event.device, event.sector + u64::from(event.sectors));
                 self.requests.add(rest, request);
             } else {
+                self.completed += 1;
+                let taken_ns = event.time_ns - request.issue_ns;
+                self.latency_ns = match self.latency_ns {
+                    0 => taken_ns,
+                    usual => usual - usual / 64 + taken_ns / 64,
+                };
                 watcher.completed(&request, event.time_ns);
             }
         } else if let Some(piece) = self.pieces.take(key, |piece| piece.op == event.op) {
@@ -291,10 +440,36 @@ impl Join {
     }
 
     #[cold]
-    fn give_up(&mut self) {
+    fn give_up<W: Watcher>(&mut self, watcher: &mut W) {
         let before_ns = self.now_ns.saturating_sub(OLD_NS);
-        self.unfinished += self.pieces.forget(|piece| piece.queue_ns < before_ns);
-        self.unfinished += self.requests.forget(|request| request.issue_ns < before_ns);
-        self.limit = (2 * (self.pieces.len + self.requests.len)).max(LIMIT);
+        let (issued, queued) = (self.issued, self.queued);
+        let mut pieces = 0;
+        let old = |time_ns: u64, number: u64, all: u64| {
+            time_ns < before_ns || number + OPEN_AT_MOST < all
+        };
+        self.pieces.forget(|piece| old(piece.queue_ns, piece.number, queued), |_| pieces += 1);
+        self.unfinished += if issued == 0 { pieces } else { 0 };
+        let mut gone = Vec::new();
+        self.requests.forget(
+            |request| old(request.issue_ns, request.number, issued),
+            |request| gone.push(request),
+        );
+        for request in gone {
+            self.drop_request(&request, watcher);
+        }
+        let open = self.pieces.len + self.requests.len;
+        self.limit = (open + open / 2).max(LIMIT);
+    }
+
+    /// End of the trace: open requests never complete.
+    pub fn finish<W: Watcher>(&mut self, watcher: &mut W) {
+        if self.issued == 0 {
+            self.unfinished += self.pieces.len as u64;
+        }
+        let mut gone = Vec::new();
+        self.requests.forget(|_| true, |request| gone.push(request));
+        for request in gone {
+            self.drop_request(&request, watcher);
+        }
     }
 }

@@ -1,9 +1,11 @@
-//! Block traces in one pass: read in any format, joined into requests, counted, and laid into tiles of pictures.
+//! Reads block traces of any supported format in one pass, joins events to requests, computes
+//! statistics, and aggregates them for plots.
 //!
-//! [`source::open`] gives batches of [`event::Event`]s in the order of time; [`join::Join`] follows each request from its
-//! queueing to its completion and tells a [`join::Watcher`]; [`statistics::Statistics`] is one, and [`follow::Follow`], which tells
-//! [`tiles::Tiles`] and [`requests::Requests`] of each request from its beginning to its end. Memory is bounded by the requests in
-//! flight, never by the trace.
+//! [`source::open`] returns batches of [`event::Event`]s in time order. [`join::Join`] follows each
+//! request from queueing to completion and notifies a [`join::Watcher`]. [`statistics::Statistics`]
+//! is a watcher; so is [`follow::Follow`], which passes the start and end of each request to
+//! [`tiles::Tiles`] and [`requests::Requests`]. Memory use is proportional to the requests in
+//! flight, not to the length of the trace.
 
 pub mod blkparse;
 pub mod blkrecord;
@@ -11,6 +13,7 @@ pub mod blktrace;
 pub mod csv;
 pub mod damage;
 pub mod event;
+pub mod flight;
 pub mod follow;
 pub mod ftrace;
 pub mod iolog;

@@ -1,4 +1,4 @@
-//! Traces of text: lines are read one by one, each gives at most two events, and a small heap puts them in the order of time.
+//! Text traces: each line gives at most two events, which a small heap sorts by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,15 +10,19 @@ use crate::damage::{Damage, Damages};
 use crate::event::{Action, Event, Names, Op, OPS};
 use crate::source::{plain, Source, BATCH};
 
-/// Understands the lines of one format.
+/// Parser for the lines of one format.
 pub trait Format {
     const NAME: &'static str;
-    /// Gives the events of a line to `out`; a line that says nothing of requests gives none. What is wrong with it otherwise:
-    /// (field, given, problem, allowed).
+    /// Push the events of a line to `out`; lines unrelated to requests give none. Return an error
+    /// if the line is invalid.
     fn line(&mut self, line: &str, names: &mut Names, out: &mut Heap) -> Result<(), Wrong>;
+    /// Return whether lines can contain completion times.
+    fn completes(&self) -> bool {
+        true
+    }
 }
 
-/// What is wrong with a line.
+/// Describes what is wrong with a line.
 #[derive(Debug)]
 pub struct Wrong {
     pub field: &'static str,
@@ -33,38 +37,46 @@ impl Wrong {
     }
 }
 
-/// Events that wait until nothing earlier can come: text is written CPU by CPU and is not always in order.
+/// Events that wait until no earlier one can follow: text is written CPU by CPU and is not always
+/// in order.
 #[derive(Default)]
 pub struct Heap {
     events: BinaryHeap<Reverse<(u64, u64, Packed)>>,
     sequence: u64,
     last_ns: u64,
-    /// The newest time of a line, as opposed to completions that were worked out from it.
+    /// The latest time of a line, excluding completion times computed from it.
     now_ns: u64,
 }
 
 type Packed = (u64, u32, u32, u32, u8, u8);
 
-/// Lines out of order by more events than this are taken as coming at the time of those before them.
+/// Events out of order by more than this number of events get the time of the preceding event.
 const WINDOW: usize = 16_384;
 
 impl Heap {
-    /// An event at the time of its own line.
+    /// Add an event at the time of its line.
     pub fn push(&mut self, event: Event) {
         self.now_ns = self.now_ns.max(event.time_ns);
         self.later(event);
     }
 
-    /// An event that is known before its time has come.
+    /// Add an event whose time is later than its line.
     pub fn later(&mut self, event: Event) {
         self.sequence += 1;
-        let packed =
-            (event.sector, event.sectors, event.pid, event.device, event.action as u8, event.op as u8);
+        let packed = (
+            event.sector,
+            event.sectors,
+            event.pid,
+            event.device,
+            event.action as u8,
+            event.op as u8,
+        );
         self.events.push(Reverse((event.time_ns, self.sequence, packed)));
     }
 
     fn pop(&mut self) -> Option<Event> {
-        let Reverse((time_ns, _, (sector, sectors, pid, device, action, op))) = self.events.pop()?;
+        let Reverse((time_ns, _, (sector, sectors, pid, device, action, op))) =
+            self.events.pop()?;
         self.last_ns = self.last_ns.max(time_ns);
         Some(Event {
             time_ns: self.last_ns,
@@ -78,9 +90,10 @@ impl Heap {
     }
 }
 
-const ACTIONS: [Action; 5] = [Action::Queue, Action::Merge, Action::Issue, Action::Requeue, Action::Complete];
+const ACTIONS: [Action; 5] =
+    [Action::Queue, Action::Merge, Action::Issue, Action::Requeue, Action::Complete];
 
-/// A file of lines in a format.
+/// A text file in some format.
 pub struct Lines<F> {
     format: F,
     file: PathBuf,
@@ -89,7 +102,6 @@ pub struct Lines<F> {
     text: Vec<u8>,
     ended: bool,
     heap: Heap,
-    /// Of events on lines, how many wait in the heap for their order.
     names: Names,
     damages: Damages,
 }
@@ -113,16 +125,23 @@ impl<F: Format> Lines<F> {
 
     fn read_line(&mut self) {
         self.text.clear();
-        // A binary file without line ends must not be swallowed whole.
+        // A binary file without line ends must not be read into memory as one line.
         let mut limited = std::io::Read::take(&mut self.reader, 1 << 16);
         match limited.read_until(b'\n', &mut self.text) {
             Ok(0) => self.ended = true,
             Ok(_) => {
                 self.number += 1;
                 let line = String::from_utf8_lossy(&self.text);
-                if let Err(wrong) = self.format.line(line.trim_end(), &mut self.names, &mut self.heap) {
-                    let damage =
-                        Damage::line(&self.file, self.number, wrong.field, &wrong.given, wrong.problem);
+                if let Err(wrong) =
+                    self.format.line(line.trim_end(), &mut self.names, &mut self.heap)
+                {
+                    let damage = Damage::line(
+                        &self.file,
+                        self.number,
+                        wrong.field,
+                        &wrong.given,
+                        wrong.problem,
+                    );
                     self.damages.add(damage.allowing(wrong.allowed));
                 }
             }
@@ -134,11 +153,11 @@ impl<F: Format> Lines<F> {
         }
     }
 
-    /// Whether the earliest event may go: nothing earlier is expected on the lines to come.
+    /// Return whether the earliest event can be emitted because no earlier one is expected.
     fn ripe(&self) -> bool {
         match self.heap.events.peek() {
             None => false,
-            // Completions worked out from long requests do not count as waiting for order.
+            // Computed completions of long requests do not count for the window.
             Some(Reverse((time_ns, sequence, _))) => {
                 *time_ns <= self.heap.now_ns && self.heap.sequence - sequence >= WINDOW as u64
             }
@@ -171,9 +190,13 @@ impl<F: Format> Source for Lines<F> {
     fn format(&self) -> &'static str {
         F::NAME
     }
+
+    fn completes(&self) -> bool {
+        self.format.completes()
+    }
 }
 
-/// Seconds with a fraction (`12.000345678`) as nanoseconds.
+/// Parse seconds with a fraction (`12.000345678`) to nanoseconds.
 pub fn seconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut nanos: u64 = 0;
@@ -183,13 +206,13 @@ pub fn seconds(text: &str) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
-/// `8,16` as a device number.
+/// Parse a device number such as `8,16`.
 pub fn device(text: &str) -> Option<u32> {
     let (major, minor) = text.split_once(',')?;
     Some(crate::event::device_number(major.trim().parse().ok()?, minor.trim().parse().ok()?))
 }
 
-/// An operation by fio's or our own word.
+/// Parse an operation in fio's or Headrace's notation.
 pub fn op_of_word(word: &str) -> Option<Op> {
     Some(match word {
         "read" | "r" => Op::Read,
@@ -200,10 +223,14 @@ pub fn op_of_word(word: &str) -> Option<Op> {
     })
 }
 
-/// What no request can be: a sector past what a device can have, or nothing moved. Says what is wrong.
+/// Check a request: its sectors must be possible for a device, and it must transfer something.
 pub fn check(op: Op, sector: u64, sectors: u64) -> Result<u32, Wrong> {
     if op != Op::Flush && sectors < 1 {
-        return Err(Wrong::new("sectors", &sectors.to_string(), "a request moves at least one sector"));
+        return Err(Wrong::new(
+            "sectors",
+            &sectors.to_string(),
+            "a request moves at least one sector",
+        ));
     }
     if sector >= 1 << 55 || sectors >= 1 << 32 {
         return Err(Wrong::new("request", &format!("{sector} + {sectors}"), "out of range"));

@@ -1,7 +1,8 @@
-//! `headrace-blocktrace TASK.json`: records block events until it is told to end (SIGTERM, SIGINT).
+//! `headrace-blocktrace TASK.json`: records block events until it receives SIGTERM or SIGINT.
 //!
-//! Says `ready` on standard output when it records, and at the end what it recorded, as a line of JSON. Started by
-//! `headrace.traces.capture`, which mounts what is needed, makes the tracefs instance and takes it all away.
+//! Prints `ready` on standard output when recording starts, and a summary as a line of JSON when it
+//! ends. It is started by `headrace.traces.capture`, which mounts what is needed, creates the
+//! tracefs instance and removes both afterwards.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use headrace_blocktrace::recording::{Recorder, Recording, Task};
 use headrace_blocktrace::relay::{Relay, RelayTask};
 use serde::Deserialize;
 
-/// What is to be recorded, and by which of the kernel's ways.
+/// What to record, and with which kernel interface.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Means {
@@ -20,21 +21,27 @@ enum Means {
     Blktrace(RelayTask),
 }
 
-/// Buffers of 8 MB fill in a third of a second at 100 000 requests a second; this is far below.
+/// Buffers of 8 MB fill in a third of a second at 100 000 requests per second; this interval is far
+/// shorter.
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn record(task_file: &str) -> Result<(), String> {
-    let text = std::fs::read_to_string(task_file).map_err(|error| format!("{task_file}: {error}"))?;
-    let means: Means = serde_json::from_str(&text).map_err(|error| format!("{task_file}: {error}"))?;
+    let text =
+        std::fs::read_to_string(task_file).map_err(|error| format!("{task_file}: {error}"))?;
+    let means: Means =
+        serde_json::from_str(&text).map_err(|error| format!("{task_file}: {error}"))?;
     let end = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, end.clone()).map_err(|error| error.to_string())?;
     }
-    // The jobs must not keep it from emptying the buffers. Without the right to it, it goes as it goes.
+    // Jobs must not delay the emptying of the buffers. Without the privilege, recording continues
+    // at normal priority.
     let _ = rustix::process::setpriority_process(None, -10);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut recorder: Box<dyn Recorder> = match means {
-        Means::Tracefs(task) => Box::new(Recording::open(task, (now.as_secs() as u32, now.subsec_nanos()))?),
+        Means::Tracefs(task) => {
+            Box::new(Recording::open(task, (now.as_secs() as u32, now.subsec_nanos()))?)
+        }
         Means::Blktrace(task) => Box::new(Relay::open(task)?),
     };
     say("ready")?;

@@ -1,9 +1,11 @@
-//! Pages of the kernel's ring buffer, as `trace_pipe_raw` gives them (include/linux/ring_buffer.h, kernel/trace/ring_buffer.c).
+//! Pages of the kernel's ring buffer as read from `trace_pipe_raw` (include/linux/ring_buffer.h,
+//! kernel/trace/ring_buffer.c).
 //!
-//! A page is a time, the bytes that follow, and events whose times are differences. Bits 31 and 30 of the length say that
-//! events were lost before the page, and that their number stands behind its last event.
+//! A page consists of a time, the length of its data, and events with time differences. Bit 31 of
+//! the length means that events were lost before the page, bit 30 that their number is stored after
+//! the last event.
 
-/// Where the parts of a page are, from `events/header_page`.
+/// Positions of the fields of a page, from `events/header_page`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub commit_offset: usize,
@@ -17,11 +19,11 @@ const LOST_STORED: u64 = 1 << 30;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-/// Upper bits of an absolute time, which its event has no room for.
+/// Upper bits of an absolute time, which do not fit in its event.
 const TIME_HIGH: u64 = 0xf8 << 56;
 
 impl Layout {
-    /// Reads the text of `events/header_page`. None when it lacks a field.
+    /// Parse the text of `events/header_page`. Return `None` if a field is missing.
     pub fn parse(text: &str) -> Option<Layout> {
         let commit = field(text, "commit")?;
         let data = field(text, "data")?;
@@ -29,17 +31,22 @@ impl Layout {
     }
 }
 
-/// (offset, size) of a field in one of tracefs's format texts: `field:TYPE NAME; offset:O; size:S; signed:…;`
+/// Return (offset, size) of a field in one of tracefs's format texts: `field:TYPE NAME; offset:O;
+/// size:S; signed:…;`
 pub fn field(text: &str, name: &str) -> Option<(usize, usize)> {
     for line in text.lines() {
         let mut parts = line.trim().split(';');
-        let Some(declared) = parts.next().and_then(|part| part.strip_prefix("field:")) else { continue };
+        let Some(declared) = parts.next().and_then(|part| part.strip_prefix("field:")) else {
+            continue;
+        };
         let word = declared.rsplit(char::is_whitespace).next()?;
         if word.split('[').next() != Some(name) {
             continue;
         }
         let mut number = |key: &str| {
-            parts.next().and_then(|part| part.trim().strip_prefix(key)?.trim_start_matches(':').parse().ok())
+            parts.next().and_then(|part| {
+                part.trim().strip_prefix(key)?.trim_start_matches(':').parse().ok()
+            })
         };
         return Some((number("offset")?, number("size")?));
     }
@@ -54,8 +61,9 @@ fn u64_of(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Gives the time and bytes of every event of a page to `each`. Returns how many events were lost before it (at least 1 when
-/// their number is not known), or None when the page makes no sense from some event on.
+/// Call `each` with the time and bytes of every event of a page. Return the number of events lost
+/// before the page (1 if the number is unknown), or `None` if the page is invalid from some event
+/// on.
 pub fn decode(page: &[u8], layout: Layout, mut each: impl FnMut(u64, &[u8])) -> Option<u64> {
     let mut time_ns = u64_of(page, 0)?;
     let commit = match layout.commit_size {
@@ -85,7 +93,8 @@ pub fn decode(page: &[u8], layout: Layout, mut each: impl FnMut(u64, &[u8])) -> 
                 8
             }
             TIME_STAMP => {
-                time_ns = (time_ns & TIME_HIGH) | (delta + (u64::from(u32_of(data, at + 4)?) << 27));
+                time_ns =
+                    (time_ns & TIME_HIGH) | (delta + (u64::from(u32_of(data, at + 4)?) << 27));
                 8
             }
             words => {
@@ -116,8 +125,14 @@ mod tests {
 
     #[test]
     fn the_layout_is_read_from_the_kernels_text() {
-        assert_eq!(Layout::parse(HEADER), Some(Layout { commit_offset: 8, commit_size: 8, data_offset: 16 }));
-        assert_eq!(field("\tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;", "rwbs"), Some((34, 10)));
+        assert_eq!(
+            Layout::parse(HEADER),
+            Some(Layout { commit_offset: 8, commit_size: 8, data_offset: 16 })
+        );
+        assert_eq!(
+            field("\tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;", "rwbs"),
+            Some((34, 10))
+        );
         assert_eq!(Layout::parse("nothing"), None);
     }
 
@@ -130,27 +145,41 @@ mod tests {
 
     #[test]
     fn times_are_differences_and_the_long_ones_have_two_words() {
-        // An event of one word 5 later, a jump of 1 << 27, one of a length of its own (8 bytes), padding to the end.
+        // An event of one word 5 ns later, a time extension of 1 << 27, an event with an explicit
+        // length (8 bytes), padding to the end.
         let words = [1 | 5 << 5, 77, TIME_EXTEND, 1, 2 << 5, 12, 88, 99, PADDING];
         let mut seen = Vec::new();
         let layout = Layout::parse(HEADER).unwrap();
-        let lost = decode(&page(36, &words), layout, |time, bytes| seen.push((time, bytes.to_vec())));
+        let lost =
+            decode(&page(36, &words), layout, |time, bytes| seen.push((time, bytes.to_vec())));
         assert_eq!(lost, Some(0));
         let second = [88u32.to_ne_bytes(), 99u32.to_ne_bytes()].concat();
-        assert_eq!(seen, vec![(1005, 77u32.to_ne_bytes().to_vec()), (1005 + (1 << 27) + 2, second)]);
+        assert_eq!(
+            seen,
+            vec![(1005, 77u32.to_ne_bytes().to_vec()), (1005 + (1 << 27) + 2, second)]
+        );
     }
 
     #[test]
     fn lost_events_are_told() {
         let layout = Layout::parse(HEADER).unwrap();
         assert_eq!(decode(&page(8 | LOST, &[1, 77]), layout, |_, _| ()), Some(1));
-        assert_eq!(decode(&page(8 | LOST | LOST_STORED, &[1, 77, 42, 0]), layout, |_, _| ()), Some(42));
+        assert_eq!(
+            decode(&page(8 | LOST | LOST_STORED, &[1, 77, 42, 0]), layout, |_, _| ()),
+            Some(42)
+        );
     }
 
     proptest::proptest! {
         #[test]
-        fn nonsense_never_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
-            let _ = decode(&bytes, Layout { commit_offset: 8, commit_size: 8, data_offset: 16 }, |_, _| ());
+        fn nonsense_never_panics(
+            bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)
+        ) {
+            let _ = decode(
+                &bytes,
+                Layout { commit_offset: 8, commit_size: 8, data_offset: 16 },
+                |_, _| (),
+            );
         }
     }
 }

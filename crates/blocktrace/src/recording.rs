@@ -1,4 +1,5 @@
-//! Records block events from a tracefs instance: reads the raw pages of every CPU and writes blktrace's files, one set a device.
+//! Records block events from a tracefs instance: reads the raw pages of every CPU and writes
+//! blktrace files, one set per device.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read};
@@ -12,18 +13,18 @@ use crate::blktrace::Writer;
 use crate::event::{device_number, Action, Event, Op};
 use crate::pages::{decode, field, Layout};
 
-/// What is to be recorded, as the caller writes it down.
+/// What to record, as written by the caller.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
-    /// The instance's folder in tracefs.
+    /// The instance's directory in tracefs.
     pub instance: PathBuf,
-    /// Where the files go.
+    /// Output directory.
     pub out: PathBuf,
     pub devices: Vec<Device>,
 }
 
-/// A disk, and the numbers under which its events come (its own, and those of its partitions).
+/// A disk, and the device numbers of its events (its own and those of its partitions).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
@@ -32,28 +33,29 @@ pub struct Device {
     pub also: Vec<(u32, u32)>,
 }
 
-/// Something that records until it is finished.
+/// A recorder that runs until it is finished.
 pub trait Recorder {
-    /// Takes what there is. True when there was something.
+    /// Read available events. Return true if there were any.
     fn take(&mut self) -> Result<bool, String>;
-    /// Takes the rest, and says what was recorded and how much was lost.
+    /// Read the remaining events; return what was recorded and how many events were lost.
     fn finish(self: Box<Self>) -> Result<Recorded, String>;
 }
 
-/// What was recorded.
+/// Summary of a recording.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Recorded {
     pub events: u64,
-    /// Events that came when the buffers were full, as the kernel counts them.
+    /// Events lost because buffers were full, as counted by the kernel.
     pub lost: u64,
-    /// Pages that made no sense.
+    /// Pages that could not be decoded.
     pub broken_pages: u64,
-    /// CPU time that recording took.
+    /// CPU time used by the recording.
     pub cpu_s: f64,
     pub files: Vec<String>,
 }
 
-/// Tracepoints and what they mean. `block_bio_complete` comes only from drivers without requests (RAID, mappings).
+/// Tracepoints and their event types. `block_bio_complete` comes only from drivers without requests
+/// (RAID, device mapper).
 pub const TRACEPOINTS: [(&str, Action); 7] = [
     ("block_bio_queue", Action::Queue),
     ("block_bio_backmerge", Action::Merge),
@@ -64,7 +66,7 @@ pub const TRACEPOINTS: [(&str, Action); 7] = [
     ("block_bio_complete", Action::Complete),
 ];
 
-/// Where the fields of a tracepoint's events are.
+/// Positions of the fields in a tracepoint's events.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     action: Action,
@@ -75,7 +77,7 @@ struct Shape {
     name: Option<(usize, usize)>,
 }
 
-/// Every tracepoint's shape by its number.
+/// The field positions of every tracepoint, by tracepoint ID.
 #[derive(Debug)]
 pub struct Shapes(FxHashMap<u16, Shape>);
 
@@ -84,8 +86,8 @@ impl Shapes {
         let mut shapes = FxHashMap::default();
         for (tracepoint, action) in TRACEPOINTS {
             let path = instance.join("events/block").join(tracepoint).join("format");
-            let text =
-                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             let (number, shape) = shape_of(&text, action)
                 .ok_or_else(|| format!("{} is not as Headrace knows it", path.display()))?;
             shapes.insert(number, shape);
@@ -93,12 +95,13 @@ impl Shapes {
         Ok(Shapes(shapes))
     }
 
-    /// The event in these bytes, and its process's name; None for what is no request.
+    /// Decode an event and the name of its process; return `None` for other events.
     fn event<'a>(&self, time_ns: u64, bytes: &'a [u8]) -> Option<(Event, &'a [u8])> {
         let four = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let number = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
         let shape = self.0.get(&number)?;
-        let sector = u64::from_ne_bytes(bytes.get(shape.sector..shape.sector + 8)?.try_into().ok()?);
+        let sector =
+            u64::from_ne_bytes(bytes.get(shape.sector..shape.sector + 8)?.try_into().ok()?);
         let sectors = four(shape.sectors)?;
         let rwbs = bytes.get(shape.rwbs.0..shape.rwbs.0 + shape.rwbs.1)?;
         let rwbs = &rwbs[..rwbs.iter().position(|&letter| letter == 0).unwrap_or(rwbs.len())];
@@ -108,7 +111,7 @@ impl Shapes {
         }
         let event = Event {
             time_ns,
-            // A request without a place (a flush) has all ones.
+            // A request without a position (a flush) has all bits set.
             sector: if sectors == 0 { 0 } else { sector },
             sectors,
             pid: four(4)?,
@@ -134,7 +137,7 @@ fn shape_of(text: &str, action: Action) -> Option<(u16, Shape)> {
     Some((number, shape))
 }
 
-/// The kernel gives `header_page` in one piece or not at all.
+/// Read in a single call: the kernel returns `header_page` in one piece or not at all.
 fn read_at_once(path: &Path) -> std::io::Result<String> {
     let mut bytes = vec![0; 1 << 14];
     let count = File::open(path)?.read(&mut bytes)?;
@@ -160,12 +163,14 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens the pipes of all CPUs. Says what is missing.
+    /// Open the pipes of all CPUs. The error says what is missing.
     pub fn open(task: Task, wall: (u32, u32)) -> Result<Recording, String> {
         let shapes = Shapes::read(&task.instance)?;
         let header = task.instance.join("events/header_page");
-        let text = read_at_once(&header).map_err(|error| format!("{}: {error}", header.display()))?;
-        let layout = Layout::parse(&text).ok_or("events/header_page is not as Headrace knows it")?;
+        let text =
+            read_at_once(&header).map_err(|error| format!("{}: {error}", header.display()))?;
+        let layout =
+            Layout::parse(&text).ok_or("events/header_page is not as Headrace knows it")?;
         let (_, size) = field(&text, "data").unwrap_or((0, 4080));
         let mut pipes = Vec::new();
         for cpu in 0.. {
@@ -207,7 +212,8 @@ impl Recording {
                     let file = format!("{}.blktrace.{cpu}", task.devices[device].name);
                     recorded.files.push(file.clone());
                     File::create(task.out.join(file)).and_then(|file| {
-                        let writer = empty.insert(Writer::new(BufWriter::with_capacity(1 << 20, file), *cpu));
+                        let writer = empty
+                            .insert(Writer::new(BufWriter::with_capacity(1 << 20, file), *cpu));
                         writer.clock(event.device, time_ns, wall.0, wall.1)?;
                         writer.event(&event, name)
                     })
@@ -241,7 +247,9 @@ impl Recorder for Recording {
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(format!("trace_pipe_raw of CPU {}: {error}", pipe.cpu)),
+                    Err(error) => {
+                        return Err(format!("trace_pipe_raw of CPU {}: {error}", pipe.cpu))
+                    }
                 }
             }
         }
@@ -252,13 +260,13 @@ impl Recorder for Recording {
         while self.take()? {}
         for pipe in &mut self.pipes {
             for writer in pipe.writers.iter_mut().flatten() {
-                writer
-                    .flush()
-                    .map_err(|error| format!("{} cannot be written: {error}", self.task.out.display()))?;
+                writer.flush().map_err(|error| {
+                    format!("{} cannot be written: {error}", self.task.out.display())
+                })?;
             }
             let path = self.task.instance.join(format!("per_cpu/cpu{}/stats", pipe.cpu));
-            let text =
-                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             self.recorded.lost += lost_of(&text);
         }
         self.recorded.files.sort();
@@ -266,7 +274,7 @@ impl Recorder for Recording {
     }
 }
 
-/// Events that a CPU's buffer had no room for, from its `stats`.
+/// Return the number of events that a CPU's buffer lost, from its `stats`.
 fn lost_of(stats: &str) -> u64 {
     let lines = stats.lines().filter_map(|line| line.split_once(':'));
     lines

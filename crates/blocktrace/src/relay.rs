@@ -1,8 +1,10 @@
-//! Records through the kernel's blktrace: its ioctls switch a trace on, and its relay files in debugfs, one a CPU, are written down as
-//! they fill (blktrace(8)).
+//! Records with the kernel's blktrace: ioctls start a trace, and its relay files in debugfs, one
+//! per CPU, are written to disk as they fill (blktrace(8)).
 //!
-//! A CPU's buffer is a ring of smaller ones. Of one that is not full, read(2) gives records that are being written, half of them zeros:
-//! only what poll(2) shows to be full is read, and never beyond its end (relay_file_read and relay_file_poll in kernel/relay.c).
+//! A CPU's buffer is a ring of sub-buffers. If a sub-buffer is not full, read(2) returns records
+//! that are still being written, half of them zeros. Therefore only sub-buffers that poll(2)
+//! reports as full are read, and never beyond their end (relay_file_read and relay_file_poll in
+//! kernel/relay.c).
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Write};
@@ -18,18 +20,18 @@ use crate::blkrecord::Form;
 use crate::recording::{Recorded, Recorder};
 use crate::source::{open, plain, BATCH};
 
-/// What is to be recorded.
+/// What to record.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelayTask {
-    /// Where debugfs is mounted.
+    /// Mount point of debugfs.
     pub debugfs: PathBuf,
-    /// Where the files go.
+    /// Output directory.
     pub out: PathBuf,
     pub disks: Vec<Disk>,
 }
 
-/// A disk, and which of its sectors are looked at: the first, and the one past the last (0, 0: all).
+/// A disk, and the range of sectors to trace: the first, and the one after the last (0, 0: all).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
@@ -37,7 +39,7 @@ pub struct Disk {
     pub sectors: (u64, u64),
 }
 
-/// `struct blk_user_trace_setup` of include/uapi/linux/blktrace_api.h.
+/// `struct blk_user_trace_setup` in include/uapi/linux/blktrace_api.h.
 #[repr(C)]
 #[derive(Default)]
 struct Setup {
@@ -55,26 +57,27 @@ const START: Opcode = opcode::none(0x12, 116);
 const STOP: Opcode = opcode::none(0x12, 117);
 const TEARDOWN: Opcode = opcode::none(0x12, 118);
 
-/// Queued and merged, given back, issued, completed.
+/// Queue and merge, requeue, issue, complete.
 const CATEGORIES: u16 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
-/// 8 MB a CPU, as tracefs has it.
+/// 8 MB per CPU, as with tracefs.
 const BUFFER_BYTES: u32 = 512 << 10;
 const BUFFERS: u32 = 16;
-/// A buffer ends where the next record has no room. Up to here it is read in one go, from here on record by record.
+/// A buffer ends when the next record does not fit. It is read in bulk up to this offset, then
+/// record by record.
 const BULK_BYTES: usize = BUFFER_BYTES as usize - 4096;
 
 struct CpuFile {
     relay: File,
     path: PathBuf,
     out: Option<BufWriter<File>>,
-    /// What has been read of the present buffer.
+    /// Bytes already read of the current buffer.
     place: usize,
-    /// The beginning of a record whose end is still to be read.
+    /// The start of a record whose end is not read yet.
     begun: Vec<u8>,
 }
 
 impl CpuFile {
-    /// Whether a full buffer waits.
+    /// Return whether a full buffer is available.
     fn full(&self) -> Result<bool, String> {
         let mut asked = [PollFd::new(&self.relay, PollFlags::IN)];
         match poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
@@ -84,7 +87,8 @@ impl CpuFile {
         }
     }
 
-    /// How much may be read of the present buffer, which is full, without going beyond its end.
+    /// Return how many bytes of the current (full) buffer can be read without reading beyond its
+    /// end.
     fn next_bytes(&mut self) -> usize {
         let form = Form::of(&self.begun).unwrap_or_default();
         if self.begun.is_empty() {
@@ -102,7 +106,7 @@ impl CpuFile {
         whole - self.begun.len()
     }
 
-    /// Writes what was read, as far as its records are whole.
+    /// Write the complete records of the bytes read so far.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.place += bytes.len();
         self.begun.extend_from_slice(bytes);
@@ -127,7 +131,7 @@ impl CpuFile {
     }
 }
 
-/// A trace that the kernel keeps of a disk. It ends with this.
+/// The kernel's trace of one disk. Dropping it ends the trace.
 struct Trace {
     device: File,
     name: String,
@@ -137,7 +141,8 @@ struct Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // SAFETY: both take no argument and change the kernel's trace of this disk alone, which we set up.
+        // SAFETY: both take no argument and affect only the kernel's trace of this disk, which we
+        // set up.
         unsafe {
             let _ = ioctl(&self.device, NoArg::<STOP>::new());
             let _ = ioctl(&self.device, NoArg::<TEARDOWN>::new());
@@ -152,7 +157,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Begins to record. Says what is missing.
+    /// Start recording. The error says what is missing.
     pub fn open(task: RelayTask) -> Result<Relay, String> {
         let mut traces = Vec::new();
         for disk in &task.disks {
@@ -169,7 +174,8 @@ impl Relay {
 
 fn set_up(task: &RelayTask, disk: &Disk) -> Result<Trace, String> {
     let path = Path::new("/dev").join(&disk.name);
-    let device = File::open(&path).map_err(|error| format!("{}: {}", path.display(), plain(&error)))?;
+    let device =
+        File::open(&path).map_err(|error| format!("{}: {}", path.display(), plain(&error)))?;
     let mut setup = Setup {
         categories: CATEGORIES,
         buffer_bytes: BUFFER_BYTES,
@@ -179,11 +185,13 @@ fn set_up(task: &RelayTask, disk: &Disk) -> Result<Trace, String> {
         ..Setup::default()
     };
     // SAFETY: the kernel reads and writes a `struct blk_user_trace_setup`, which `Setup` is.
-    unsafe { ioctl(&device, Updater::<SETUP, Setup>::new(&mut setup)) }.map_err(|error| match error {
-        Errno::BUSY => format!("{}: another blktrace is at work on it", disk.name),
-        Errno::NOTTY => "this kernel has no blktrace (CONFIG_BLK_DEV_IO_TRACE)".to_owned(),
-        error => format!("{}: blktrace cannot be set up: {error}", disk.name),
-    })?;
+    unsafe { ioctl(&device, Updater::<SETUP, Setup>::new(&mut setup)) }.map_err(
+        |error| match error {
+            Errno::BUSY => format!("{}: another blktrace is at work on it", disk.name),
+            Errno::NOTTY => "this kernel has no blktrace (CONFIG_BLK_DEV_IO_TRACE)".to_owned(),
+            error => format!("{}: blktrace cannot be set up: {error}", disk.name),
+        },
+    )?;
     let files = task.debugfs.join("block").join(&disk.name);
     let mut trace = Trace { device, name: disk.name.clone(), files, cpus: Vec::new() };
     for cpu in 0.. {
@@ -206,7 +214,7 @@ fn set_up(task: &RelayTask, disk: &Disk) -> Result<Trace, String> {
 }
 
 impl Relay {
-    /// Reads what is full; once the trace has stopped, all that there is.
+    /// Read full buffers; after the trace has stopped, read everything.
     fn read(&mut self, stopped: bool) -> Result<bool, String> {
         let mut any = false;
         for cpu in self.traces.iter_mut().flat_map(|trace| &mut trace.cpus) {
@@ -216,8 +224,9 @@ impl Relay {
                     Ok(0) => break,
                     Ok(count) => {
                         any = true;
-                        cpu.write(&self.chunk[..count])
-                            .map_err(|error| format!("{} cannot be written: {error}", cpu.path.display()))?;
+                        cpu.write(&self.chunk[..count]).map_err(|error| {
+                            format!("{} cannot be written: {error}", cpu.path.display())
+                        })?;
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -246,18 +255,24 @@ impl Recorder for Relay {
             for cpu in &mut trace.cpus {
                 recorded.broken_pages += u64::from(!cpu.begun.is_empty());
                 if let Some(out) = &mut cpu.out {
-                    out.flush()
-                        .map_err(|error| format!("{} cannot be written: {error}", cpu.path.display()))?;
+                    out.flush().map_err(|error| {
+                        format!("{} cannot be written: {error}", cpu.path.display())
+                    })?;
                 }
             }
             let path = trace.files.join("dropped");
             let text = std::fs::read_to_string(&path)
                 .map_err(|error| format!("{}: {}", path.display(), plain(&error)))?;
             recorded.lost += text.trim().parse::<u64>().unwrap_or(0);
-            let written: Vec<PathBuf> =
-                trace.cpus.iter().filter(|cpu| cpu.out.is_some()).map(|cpu| cpu.path.clone()).collect();
+            let written: Vec<PathBuf> = trace
+                .cpus
+                .iter()
+                .filter(|cpu| cpu.out.is_some())
+                .map(|cpu| cpu.path.clone())
+                .collect();
             recorded.events += count_events(&written)?;
-            let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+            let name =
+                |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
             recorded.files.extend(written.iter().filter_map(name));
         }
         recorded.files.sort();
@@ -265,7 +280,7 @@ impl Recorder for Relay {
     }
 }
 
-/// Events of requests in the files of a disk; blktrace writes others, too.
+/// Count the request events in the files of a disk; blktrace also writes other events.
 fn count_events(files: &[PathBuf]) -> Result<u64, String> {
     if files.is_empty() {
         return Ok(0);

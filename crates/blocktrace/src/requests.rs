@@ -1,11 +1,11 @@
-//! A trace as rows, one a request, in the order of issue: for replaying and for converting.
+//! A trace as rows, one per request, in order of issue: for replay and conversion.
 
 use std::collections::VecDeque;
 
 use crate::event::Op;
-use crate::follow::{Begun, Follower, UNSEEN_NS};
+use crate::follow::{Begun, Ended, Follower, UNSEEN_NS};
 
-/// One request. `queue_ns` and `complete_ns` are [`UNSEEN_NS`] when the trace does not have them.
+/// One request. `queue_ns` and `complete_ns` are [`UNSEEN_NS`] if the trace does not contain them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     pub time_ns: u64,
@@ -23,7 +23,7 @@ struct Slot {
     done: bool,
 }
 
-/// Rows come out when all that were issued before them are done.
+/// Rows are emitted once all requests issued before them are complete.
 #[derive(Default)]
 pub struct Requests {
     slots: VecDeque<Slot>,
@@ -31,7 +31,7 @@ pub struct Requests {
     pub ready: Vec<Row>,
 }
 
-/// A request that does not complete holds back those behind it at most so many rows.
+/// Maximum number of rows that wait for a request that does not complete.
 const HELD_AT_MOST: usize = 1 << 18;
 
 impl Requests {
@@ -50,7 +50,7 @@ impl Requests {
         }
     }
 
-    /// At the end of the trace: what never completed comes out too.
+    /// End of the trace: emit the requests that never completed, too.
     pub fn finish(&mut self) {
         for slot in &mut self.slots {
             slot.done = true;
@@ -62,7 +62,8 @@ impl Requests {
 impl Follower for Requests {
     fn begun(&mut self, begun: &Begun) {
         let Begun { time_ns, queue_ns, sector, sectors, pid, device, op, .. } = *begun;
-        let row = Row { time_ns, queue_ns, complete_ns: UNSEEN_NS, sector, sectors, pid, device, op };
+        let row =
+            Row { time_ns, queue_ns, complete_ns: UNSEEN_NS, sector, sectors, pid, device, op };
         self.slots.push_back(Slot { row, done: false });
         if self.slots.len() > HELD_AT_MOST {
             self.slots[0].done = true;
@@ -70,9 +71,9 @@ impl Follower for Requests {
         }
     }
 
-    fn withdrawn(&mut self, number: u64) {
+    fn withdrawn(&mut self, number: u64, _: Option<u64>) {
         if let Some(slot) = self.slot(number) {
-            // No row of its own: it has one when it begins again.
+            // Emit no row now: the request gets one when it is issued again.
             slot.row.sectors = 0;
             slot.row.op = Op::Read;
             slot.done = true;
@@ -80,9 +81,16 @@ impl Follower for Requests {
         self.let_go();
     }
 
-    fn done(&mut self, number: u64, _: u64, complete_ns: u64) {
+    fn abandoned(&mut self, number: u64) {
         if let Some(slot) = self.slot(number) {
-            slot.row.complete_ns = complete_ns;
+            slot.done = true;
+        }
+        self.let_go();
+    }
+
+    fn done(&mut self, ended: &Ended) {
+        if let Some(slot) = self.slot(ended.number) {
+            slot.row.complete_ns = ended.complete_ns;
             slot.done = true;
         }
         self.let_go();

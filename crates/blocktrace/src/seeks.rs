@@ -1,22 +1,24 @@
-//! How far apart requests follow each other, in both definitions.
+//! Distances between successive requests, in two definitions.
 //!
-//! Absolute: from the end of the one before to the start of the next (what an arm travels). Closeness, as `btt` has it (its
-//! documentation, "seeks"): nothing when the two overlap or touch, else from the nearer side (end when ahead, start when behind).
+//! Absolute: from the end of the previous request to the start of the next (the distance that the
+//! arm moves). Closeness, as defined by `btt` (its documentation, "seeks"): 0 if the two overlap or
+//! touch, else the distance from the nearer side (the end if the next request is ahead, the start
+//! if it is behind).
 
 use headrace_model::histogram::Histogram;
 use serde::Serialize;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// Of one stream of requests.
+/// Distances in one stream of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Seeks {
     last: Option<(u64, u64)>,
-    /// Requests with one before them.
+    /// Requests with a predecessor.
     pub followed: u64,
-    /// Those that began where the one before had ended.
+    /// Requests that started at the end of their predecessor.
     pub sequential: u64,
-    /// Those with a distance in closeness.
+    /// Requests with a closeness distance above 0.
     pub apart: u64,
     absolute: Histogram,
     closeness: Histogram,
@@ -24,7 +26,7 @@ pub struct Seeks {
     closeness_sectors: u128,
 }
 
-/// Distances for a record: sums are exact, quantiles to an eighth of an octave.
+/// Distances for a record: sums are exact, quantiles have a resolution of an eighth of an octave.
 #[derive(Clone, Debug, Serialize)]
 pub struct Distances {
     pub mean_sectors: f64,
@@ -36,7 +38,8 @@ pub struct Distances {
 }
 
 impl Seeks {
-    /// Takes the next request; true when it is a seek (it did not begin where the one before ended).
+    /// Add the next request; return true if it is a seek (it does not start at the end of its
+    /// predecessor).
     #[inline]
     pub fn add(&mut self, sector: u64, sectors: u32) -> bool {
         let end = sector + u64::from(sectors);
@@ -60,12 +63,12 @@ impl Seeks {
         absolute != 0
     }
 
-    /// Seeks: requests that did not begin where the one before ended.
+    /// Return the number of seeks: requests that do not start at the end of their predecessor.
     pub fn seeks(&self) -> u64 {
         self.followed - self.sequential
     }
 
-    /// The two together, of two drives.
+    /// Combine the distances of two drives.
     pub fn and(mut self, other: &Seeks) -> Seeks {
         self.followed += other.followed;
         self.sequential += other.sequential;

@@ -1,4 +1,4 @@
-//! Where events come from: a trace in any format, told by what stands in it, as batches in the order of time.
+//! Sources of events: a trace in any format, detected by its content, as batches in time order.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,13 +9,17 @@ use crate::damage::{Damage, Damages};
 use crate::event::{Event, Names};
 use crate::{blkparse, csv, ftrace, iolog};
 
-/// Events of a trace, a batch at a time.
+/// Events of a trace in batches.
 pub trait Source {
-    /// Fills the emptied `batch` with events in the order of time; leaves it empty at the end.
+    /// Fill the empty `batch` with events in time order; leave it empty at the end of the trace.
     fn fill(&mut self, batch: &mut Vec<Event>);
     fn names(&self) -> &Names;
     fn damages(&self) -> &Damages;
     fn format(&self) -> &'static str;
+    /// Return whether the trace, as far as it was read, can contain completion times.
+    fn completes(&self) -> bool {
+        true
+    }
 }
 
 pub const BATCH: usize = 2048;
@@ -23,7 +27,8 @@ pub const BATCH: usize = 2048;
 const KNOWN: &str = "blktrace's binary files, blkparse text, fio's iolog version 2 or 3, text of tracefs or perf script, CSV with \
                      the header time_ns,op,sector,sectors";
 
-/// Opens a trace: the files of one blktrace run (one a CPU), or one file of any other format. Refuses what it does not know.
+/// Open a trace: the files of one blktrace run (one per CPU), or one file of any other format.
+/// Return an error if the format is unknown.
 pub fn open(files: &[PathBuf]) -> Result<Box<dyn Source + Send + Sync>, Box<Damage>> {
     let Some(first) = files.first() else {
         return Err(Damage::file(Path::new("."), "no file was named").into());
@@ -33,10 +38,14 @@ pub fn open(files: &[PathBuf]) -> Result<Box<dyn Source + Send + Sync>, Box<Dama
         heads.push(head_of(file)?);
     }
     if heads.iter().any(|head| Blktrace::is_one(head)) {
-        if let Some(strange) = heads.iter().position(|head| !head.is_empty() && !Blktrace::is_one(head)) {
-            return Err(
-                Damage::file(&files[strange], "is no binary file of blktrace, as the others are").into()
-            );
+        if let Some(strange) =
+            heads.iter().position(|head| !head.is_empty() && !Blktrace::is_one(head))
+        {
+            return Err(Damage::file(
+                &files[strange],
+                "is no binary file of blktrace, as the others are",
+            )
+            .into());
         }
         return Ok(Box::new(Blktrace::open(files)?));
     }
@@ -58,7 +67,8 @@ fn open_text(file: &Path, head: &[u8]) -> Result<Box<dyn Source + Send + Sync>, 
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned();
     if let Some(version) = iolog::version(&first) {
         if version != "2" && version != "3" {
-            let damage = Damage::line(file, 1, "file", version, "this version of fio's iolog is not known");
+            let damage =
+                Damage::line(file, 1, "file", version, "this version of fio's iolog is not known");
             return Err(damage.allowing("2, 3").into());
         }
         return Ok(Box::new(iolog::open(file, version == "3")?));
@@ -82,13 +92,14 @@ fn open_text(file: &Path, head: &[u8]) -> Result<Box<dyn Source + Send + Sync>, 
 }
 
 fn head_of(file: &Path) -> Result<Vec<u8>, Box<Damage>> {
-    let cannot = |error: std::io::Error| Damage::file(file, &format!("cannot be read: {}", plain(&error)));
+    let cannot =
+        |error: std::io::Error| Damage::file(file, &format!("cannot be read: {}", plain(&error)));
     let mut head = Vec::new();
     File::open(file).map_err(cannot)?.take(1 << 16).read_to_end(&mut head).map_err(cannot)?;
     Ok(head)
 }
 
-/// The system's words for an error, without Rust's number behind them.
+/// Return the system's error message without the error number that Rust appends.
 pub fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()

@@ -1,4 +1,5 @@
-//! What is counted of a trace, in all and of each process. A watcher of [`crate::join::Join`]; `summary` makes a record of it.
+//! Statistics of a trace, in total and per process. Implements [`crate::join::Watcher`]; `summary`
+//! converts the result to a record.
 
 mod summary;
 
@@ -7,15 +8,16 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::event::{Event, Op};
+use crate::flight::{Change, Flight};
 use crate::join::{Piece, Request, Watcher};
 use crate::seeks::Seeks;
 
-pub use summary::{Latency, OpSummary, Part, Summary};
+pub use summary::{summarise, Latency, OpSummary, Part, Summary};
 
 const SECTOR_BYTES: u64 = 512;
-/// Processes that are counted apart; those that come later are counted together.
+/// Maximum number of processes counted separately; later ones are counted together.
 const PROCESSES_AT_MOST: usize = 1024;
-/// The id under which the others are counted.
+/// The process ID of the processes that are counted together.
 pub const OTHERS: u32 = u32::MAX;
 const DEPTHS: usize = 1025;
 const SIZES_AT_MOST: usize = 1024;
@@ -33,10 +35,10 @@ impl Amount {
     }
 }
 
-/// Counts of requests by what they had to do with: read, write, flush, discard.
+/// Counts by operation: read, write, flush, discard.
 type ByOp = [Amount; 4];
 
-/// How many are open over time.
+/// Number of requests in flight over time.
 #[derive(Clone, Debug)]
 struct Depth {
     now: usize,
@@ -97,7 +99,7 @@ impl Process {
     }
 }
 
-/// All that is counted.
+/// All statistics of a trace.
 pub struct Statistics {
     total: Option<Process>,
     processes: Vec<Process>,
@@ -106,7 +108,7 @@ pub struct Statistics {
     devices: FxHashMap<u32, Amount>,
     last_device: u32,
     of_device: Amount,
-    /// Of each device, where its last request was: a seek is a matter of one drive.
+    /// Position of the last request of each device: seeks are counted per drive.
     device_seeks: FxHashMap<u32, (Seeks, Seeks)>,
     seeks: (Seeks, Seeks),
     merges: u64,
@@ -117,6 +119,12 @@ pub struct Statistics {
     sector_low: u64,
     sector_high: u64,
     events: u64,
+    /// Decides which requests count as in flight; `None`: all of them, from their start.
+    flight: Option<Flight>,
+    /// Whether an issue event was seen. Until then, queued pieces are counted and are in flight.
+    by_issue: bool,
+    /// Number of requests in flight that were seen to end: if 0, the number in flight is unknown.
+    ended: u64,
 }
 
 impl Default for Statistics {
@@ -139,6 +147,9 @@ impl Default for Statistics {
             sector_low: u64::MAX,
             sector_high: 0,
             events: 0,
+            flight: None,
+            by_issue: false,
+            ended: 0,
         }
     }
 }
@@ -179,6 +190,57 @@ impl Statistics {
         (total, one)
     }
 
+    /// Create statistics that count a request as in flight only if its end is recorded: for traces
+    /// in which some ends are missing.
+    pub fn exact() -> Statistics {
+        Statistics { flight: Some(Flight::default()), ..Statistics::default() }
+    }
+
+    /// Count a request, or a piece in a trace without issues, as in flight from now on. A flush has
+    /// no position by which its completion could be found, so it is not counted.
+    #[inline]
+    fn begin(&mut self, time_ns: u64, process: usize, op: Op) {
+        let (counts, tag) = (op != Op::Flush, process as u32);
+        let Statistics { flight, total, processes, .. } = self;
+        match flight {
+            None if counts => count_change(total, processes, Change { time_ns, tag, by: 1 }),
+            None => {}
+            Some(flight) => {
+                flight.begin(time_ns, tag, counts, |change| count_change(total, processes, change));
+            }
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, number: u64, time_ns: u64, process: usize, op: Op) {
+        let Statistics { flight, total, processes, .. } = self;
+        match flight {
+            None if op != Op::Flush => {
+                count_change(total, processes, Change { time_ns, tag: process as u32, by: -1 });
+            }
+            None => {}
+            Some(flight) => {
+                flight.end(number, time_ns, |change| count_change(total, processes, change))
+            }
+        }
+    }
+
+    /// Switch from counting queue events to counting issue events.
+    #[cold]
+    fn begin_counting_issues(&mut self) {
+        self.by_issue = true;
+        self.sizes = Default::default();
+        (self.sector_low, self.sector_high) = (u64::MAX, 0);
+        self.devices.clear();
+        self.of_device = Amount::default();
+        self.flight = self.flight.take().map(|_| Flight::default());
+        self.ended = 0;
+        for process in self.total.iter_mut().chain(&mut self.processes) {
+            process.depth = Depth::new(process.depth.time_ns.len());
+            process.depth.since_ns = process.first_ns;
+        }
+    }
+
     fn change_device(&mut self, device: u32) {
         if self.last_device != device {
             if self.last_device != u32::MAX {
@@ -201,11 +263,21 @@ impl Statistics {
             *count += 1;
             return;
         }
-        // When there are so many different sizes, new ones are counted under the next power of two.
+        // If there are too many different sizes, count new ones under the next power of two.
         let full = sizes.len() >= SIZES_AT_MOST;
-        let size = if full { sectors.checked_next_power_of_two().unwrap_or(u32::MAX) } else { sectors };
+        let size =
+            if full { sectors.checked_next_power_of_two().unwrap_or(u32::MAX) } else { sectors };
         *sizes.entry(size).or_default() += 1;
     }
+}
+
+/// Count a change of the requests in flight, in total and for its process.
+#[inline]
+fn count_change(total: &mut Option<Process>, processes: &mut [Process], change: Change) {
+    if let Some(total) = total {
+        total.depth.change(change.time_ns, i64::from(change.by));
+    }
+    processes[change.tag as usize].depth.change(change.time_ns, i64::from(change.by));
 }
 
 fn moves(op: Op) -> bool {
@@ -217,16 +289,21 @@ impl Watcher for Statistics {
     fn queued(&mut self, event: &Event, _: &Piece) {
         self.events += 1;
         self.change_device(event.device);
+        let by_issue = self.by_issue;
         let (total, one) = self.both(event.pid, event.time_ns);
         total.queued[event.op as usize].add(event.sectors);
         one.queued[event.op as usize].add(event.sectors);
-        // Only a trace without issues is judged by what was queued.
-        if total.issued.iter().all(|amount| amount.count == 0) && moves(event.op) {
+        // Only traces without issues are analysed by queue events.
+        if by_issue {
+            return;
+        }
+        if moves(event.op) {
             one.queue_seeks.add(event.sector, event.sectors);
             self.seeks.1.add(event.sector, event.sectors);
             self.place(event.sector, event.sectors, event.op);
             self.of_device.add(event.sectors);
         }
+        self.begin(event.time_ns, self.last.1, event.op);
     }
 
     fn merged(&mut self, event: &Event) {
@@ -239,37 +316,38 @@ impl Watcher for Statistics {
     fn issued(&mut self, request: &Request) {
         self.events += 1;
         self.change_device(request.device);
+        if !self.by_issue {
+            self.begin_counting_issues();
+        }
         let (total, one) = self.both(request.pid, request.issue_ns);
-        let first = total.issued.iter().all(|amount| amount.count == 0);
         for part in [total, one] {
             part.issued[request.op as usize].add(request.sectors);
-            part.depth.change(request.issue_ns, 1);
         }
         if moves(request.op) {
             one_seek(&mut self.processes[self.last.1], request);
             self.seeks.0.add(request.sector, request.sectors);
         }
-        if first {
-            // What was counted by its queueing until now is counted by its issue from here on.
-            self.sizes = Default::default();
-            (self.sector_low, self.sector_high) = (u64::MAX, 0);
-            self.devices.clear();
-            self.of_device = Amount::default();
-        }
         self.place(request.sector, request.sectors, request.op);
         self.of_device.add(request.sectors);
+        self.begin(request.issue_ns, self.last.1, request.op);
     }
 
-    fn requeued(&mut self, request: &Request) {
+    fn requeued(&mut self, request: &Request, requeue_ns: u64) {
         self.events += 1;
         self.requeues += 1;
-        let now_ns = self.total.as_ref().map_or(0, |total| total.last_ns);
-        let (total, one) = self.both(request.pid, now_ns);
+        let (total, one) = self.both(request.pid, requeue_ns);
         for part in [total, one] {
             let amount = &mut part.issued[request.op as usize];
             amount.count -= 1;
             amount.bytes -= u64::from(request.sectors) * SECTOR_BYTES;
-            part.depth.change(now_ns, -1);
+        }
+        self.end(request.number, requeue_ns, self.last.1, request.op);
+    }
+
+    fn dropped(&mut self, request: &Request, _: bool) {
+        let Statistics { flight, total, processes, .. } = self;
+        if let Some(flight) = flight {
+            flight.drop(request.number, |change| count_change(total, processes, change));
         }
     }
 
@@ -281,7 +359,6 @@ impl Watcher for Statistics {
         for part in [total, one] {
             part.completed[request.op as usize].add(request.sectors);
             part.dispatch_to_complete.add(dispatch_ns);
-            part.depth.change(complete_ns, -1);
             for piece in request.pieces() {
                 part.queue_to_complete.add(complete_ns - piece.queue_ns);
             }
@@ -289,6 +366,8 @@ impl Watcher for Statistics {
         for _ in request.pieces() {
             self.pieces_to_complete.add(dispatch_ns);
         }
+        self.ended += u64::from(request.op != Op::Flush);
+        self.end(request.number, complete_ns, self.last.1, request.op);
     }
 
     fn piece_completed(&mut self, event: &Event, piece: &Piece) {
@@ -298,12 +377,16 @@ impl Watcher for Statistics {
             part.completed[event.op as usize].add(event.sectors);
             part.queue_to_complete.add(event.time_ns - piece.queue_ns);
         }
+        if !self.by_issue {
+            self.ended += u64::from(piece.op != Op::Flush);
+            self.end(piece.number, event.time_ns, self.last.1, piece.op);
+        }
     }
 
     fn stray(&mut self, event: &Event) {
         self.events += 1;
         self.strays += 1;
-        // Time goes on; whose it was is not known.
+        // Time advances; the process is unknown.
         if let Some(total) = self.total.as_mut() {
             total.last_ns = event.time_ns;
         }

@@ -1,4 +1,5 @@
-//! From a trace's files to a watcher: the events of the devices and the time that are wanted, joined into requests.
+//! Processes the files of a trace: selects events by device, joins them to requests, and passes
+//! these to a watcher.
 
 use std::path::PathBuf;
 
@@ -7,10 +8,10 @@ use crate::event::{Action, Event, Names};
 use crate::join::{Join, Watcher};
 use crate::source::{open, BATCH};
 
-/// What of a trace is looked at.
+/// Selects a part of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// `major << 20 | minor`; all when None.
+    /// `major << 20 | minor`; `None`: all devices.
     pub device: Option<u32>,
 }
 
@@ -20,17 +21,19 @@ impl Filter {
     }
 }
 
-/// What stood beside the events.
-#[derive(Debug)]
+/// Information about a trace other than its events.
+#[derive(Debug, Default)]
 pub struct Walked {
     pub format: &'static str,
     pub names: Names,
     pub damages: Damages,
-    /// Requests whose completion was not seen.
+    /// Requests whose completion was not recorded.
     pub unfinished: u64,
+    /// Requests that were issued again without a requeue event.
+    pub reissues: u64,
 }
 
-/// Takes a whole trace. `after` is called between batches and ends the walk by returning false.
+/// Process a whole trace. `after` is called between batches; returning false stops the processing.
 pub fn walk<W: Watcher>(
     files: &[PathBuf],
     filter: &Filter,
@@ -46,6 +49,7 @@ pub fn walk<W: Watcher>(
         if batch.is_empty() {
             break;
         }
+        join.expect_completions(source.completes());
         for event in batch.iter().filter(|event| filter.lets(event)) {
             join.take(event, watcher);
         }
@@ -53,12 +57,13 @@ pub fn walk<W: Watcher>(
             break;
         }
     }
-    let unfinished = join.unfinished + join.open_requests() as u64;
+    join.finish(watcher);
+    let (unfinished, reissues) = (join.unfinished, join.reissues);
     let (names, damages) = (source.names().clone(), source.damages().clone());
-    Ok(Walked { format: source.format(), names, damages, unfinished })
+    Ok(Walked { format: source.format(), names, damages, unfinished, reissues })
 }
 
-/// Whether a trace says when requests were issued to the driver (D): only then is it judged by that.
+/// Return whether a trace contains issue events (D): only then it is analysed by them.
 pub fn has_issues(files: &[PathBuf], filter: &Filter) -> Result<bool, Box<Damage>> {
     let mut source = open(files)?;
     let mut batch = Vec::with_capacity(BATCH);

@@ -69,10 +69,32 @@ fn swapped(bytes: &[u8], length: usize, numbers: &[(usize, usize)]) -> Vec<u8> {
     bytes
 }
 
-const NUMBERS_7: [(usize, usize); 11] =
-    [(0, 4), (4, 4), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 4), (44, 2), (46, 2)];
-const NUMBERS_8: [(usize, usize); 11] =
-    [(0, 4), (4, 4), (8, 8), (16, 8), (24, 4), (28, 4), (32, 8), (40, 4), (44, 4), (48, 2), (50, 2)];
+const NUMBERS_7: [(usize, usize); 11] = [
+    (0, 4),
+    (4, 4),
+    (8, 8),
+    (16, 8),
+    (24, 4),
+    (28, 4),
+    (32, 4),
+    (36, 4),
+    (40, 4),
+    (44, 2),
+    (46, 2),
+];
+const NUMBERS_8: [(usize, usize); 11] = [
+    (0, 4),
+    (4, 4),
+    (8, 8),
+    (16, 8),
+    (24, 4),
+    (28, 4),
+    (32, 8),
+    (40, 4),
+    (44, 4),
+    (48, 2),
+    (50, 2),
+];
 
 /// The three events as a file of version 7 or 8.
 fn three_in(version: u32) -> Vec<u8> {
@@ -129,9 +151,13 @@ fn iolog_and_csv_are_in_the_order_of_time() {
     assert_eq!((times, damages.count), (vec![3000, 5000, 9000], 0));
     let csv = "time_ns,op,sector,sectors,response_ns\n0,read,8,8,500\n100,write,64,8,100\n300,flush,0,0,\n";
     let (events, _) = of_text(csv).unwrap();
-    let seen: Vec<(u64, Action)> = events.iter().map(|event| (event.time_ns, event.action)).collect();
+    let seen: Vec<(u64, Action)> =
+        events.iter().map(|event| (event.time_ns, event.action)).collect();
     use Action::{Complete, Issue};
-    assert_eq!(seen, vec![(0, Issue), (100, Issue), (200, Complete), (300, Issue), (500, Complete)]);
+    assert_eq!(
+        seen,
+        vec![(0, Issue), (100, Issue), (200, Complete), (300, Issue), (500, Complete)]
+    );
 }
 
 #[test]
@@ -198,7 +224,10 @@ fn a_broken_line_is_told_and_the_others_are_kept() {
     let (events, damages) =
         of_text("time_ns,op,sector,sectors\n0,read,8,8\n5,reed,8,8\n9,read,8,8\n").unwrap();
     assert_eq!(events.len(), 2);
-    assert_eq!((damages.count, damages.first[0].line, damages.first[0].field.as_str()), (1, 3, "op"));
+    assert_eq!(
+        (damages.count, damages.first[0].line, damages.first[0].field.as_str()),
+        (1, 3, "op")
+    );
     let lost = "  cat-1 [000] ..... 1.0: block_rq_issue: 8,0 R 4096 () 8 + 8 [cat]\nCPU:1 [LOST 42 EVENTS]\n";
     let (events, damages) = of_text(lost).unwrap();
     assert_eq!((events.len(), damages.count), (1, 1));
@@ -210,7 +239,8 @@ fn bytes_between_records_are_skipped_and_told() {
         let whole = three_in(version);
         // After the name's record and the first event's.
         let cut = length + 16 + length;
-        let (events, damages) = of_bytes(&[&whole[..cut], &[0xAA; 100][..], &whole[cut..]].concat()).unwrap();
+        let (events, damages) =
+            of_bytes(&[&whole[..cut], &[0xAA; 100][..], &whole[cut..]].concat()).unwrap();
         assert_eq!(events, three());
         assert_eq!((damages.count, damages.first[0].offset), (1, cut as u64));
         assert!(damages.first[0].problem.starts_with("100 bytes"), "{:?}", damages.first[0]);

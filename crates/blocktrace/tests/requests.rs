@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use headrace_blocktrace::event::{Action, Event, Names, Op};
+use headrace_blocktrace::event::{Action, Event, Op};
 use headrace_blocktrace::follow::{Follow, UNSEEN_NS};
 use headrace_blocktrace::join::Join;
 use headrace_blocktrace::requests::{Requests, Row};
 use headrace_blocktrace::seeks::Seeks;
 use headrace_blocktrace::statistics::{Statistics, Summary};
 use headrace_blocktrace::tiles::{Tiles, Window};
+use headrace_blocktrace::walk::Walked;
 use proptest::prelude::*;
 
 use Action::{Complete, Issue, Merge, Queue, Requeue};
@@ -17,15 +18,28 @@ fn event(time_ns: u64, action: Action, sector: u64, sectors: u32, pid: u32) -> E
     Event { time_ns, sector, sectors, pid, device: 0, action, op: Op::Read }
 }
 
+/// Summed up as `summarise` does: where some never end, it is told first which of them were in flight.
 fn counted(events: &[Event]) -> Summary {
-    let (mut join, mut statistics) = (Join::default(), Statistics::default());
+    let (fast, walked) = taken(events, Statistics::default());
+    if walked.unfinished + walked.reissues == 0 {
+        return fast.summary(&walked).unwrap();
+    }
+    let (exact, walked) = taken(events, Statistics::exact());
+    exact.summary(&walked).unwrap()
+}
+
+fn taken(events: &[Event], mut statistics: Statistics) -> (Statistics, Walked) {
+    let mut join = Join::default();
     events.iter().for_each(|event| join.take(event, &mut statistics));
-    statistics.summary("test", &Names::default(), join.unfinished + join.open_requests() as u64).unwrap()
+    join.finish(&mut statistics);
+    let (unfinished, reissues) = (join.unfinished, join.reissues);
+    (statistics, Walked { unfinished, reissues, ..Walked::default() })
 }
 
 fn rows(events: &[Event]) -> Vec<Row> {
     let (mut join, mut follow) = (Join::default(), Follow::new(true, Requests::default()));
     events.iter().for_each(|event| join.take(event, &mut follow));
+    join.finish(&mut follow);
     follow.follower.finish();
     follow.follower.ready
 }
@@ -58,14 +72,18 @@ fn a_split_piece_is_in_both_requests() {
         event(90, Complete, 0, 60, 0),
     ];
     let found = counted(&events);
-    assert_eq!((found.total.requests, found.total.queue_depth_max), (2, 2));
+    assert_eq!((found.total.requests, found.total.queue_depth_max), (2, Some(2)));
     assert_eq!(found.total.queue_to_complete.unwrap().mean_ns, 70.0);
     assert!(rows(&events).iter().all(|row| row.pid == 1 && row.queue_ns == 10));
 }
 
 #[test]
 fn a_request_that_completes_in_parts_is_done_with_its_last() {
-    let events = [event(10, Issue, 0, 100, 1), event(40, Complete, 0, 30, 0), event(60, Complete, 30, 70, 0)];
+    let events = [
+        event(10, Issue, 0, 100, 1),
+        event(40, Complete, 0, 30, 0),
+        event(60, Complete, 30, 70, 0),
+    ];
     let latency = counted(&events).total.dispatch_to_complete.unwrap();
     assert_eq!((latency.count, latency.max_ns), (1, 50));
 }
@@ -97,8 +115,209 @@ fn two_requests_at_one_place_are_taken_in_turn() {
         event(100, Complete, 0, 8, 0),
     ];
     let found = counted(&events);
-    assert_eq!((found.total.dispatch_to_complete.unwrap().count, found.unfinished, found.strays), (2, 0, 0));
+    assert_eq!(
+        (found.total.dispatch_to_complete.unwrap().count, found.unfinished, found.strays),
+        (2, 0, 0)
+    );
     assert_eq!(rows(&events).iter().map(|row| row.complete_ns).collect::<Vec<_>>(), vec![30, 100]);
+}
+
+fn write(time_ns: u64, action: Action, sector: u64, sectors: u32) -> Event {
+    Event { op: Op::Write, ..event(time_ns, action, sector, sectors, 1) }
+}
+
+#[test]
+fn a_request_issued_again_without_having_been_given_back_is_in_flight_once() {
+    let events = [
+        event(10, Issue, 0, 8, 1),
+        event(20, Issue, 0, 8, 2),
+        event(20, Issue, 64, 8, 1),
+        event(50, Complete, 0, 8, 0),
+        event(110, Complete, 64, 8, 0),
+    ];
+    let found = counted(&events);
+    assert_eq!((found.reissues, found.unfinished, found.strays), (1, 0, 0));
+    assert_eq!((found.total.read.issued.count, found.total.read.completed.count), (3, 2));
+    assert_eq!(found.total.queue_depth_max, Some(2));
+    // From 10 to 50, and from 20 to 110.
+    assert_eq!(found.total.queue_depth_mean, Some((40.0 + 90.0) / 100.0));
+    assert_eq!(found.queue_depth_share.len(), 3);
+    let rows = rows(&events);
+    assert_eq!(
+        rows.iter().map(|row| (row.sector, row.complete_ns)).collect::<Vec<_>>(),
+        [(0, 50), (64, 110)]
+    );
+}
+
+#[test]
+fn a_second_issue_that_is_left_over_takes_no_later_completion() {
+    // As of a journal: the same place is written again and again.
+    let mut events =
+        vec![write(0, Issue, 8, 8), write(1_000, Issue, 8, 8), write(90_000, Complete, 8, 8)];
+    for at in 1..50u64 {
+        events.push(write(at * 1_000_000, Issue, 8, 8));
+        events.push(write(at * 1_000_000 + 90_000, Complete, 8, 8));
+    }
+    let found = counted(&events);
+    let latency = found.total.dispatch_to_complete.unwrap();
+    assert_eq!(
+        (latency.count, latency.max_ns, found.reissues, found.unfinished),
+        (50, 90_000, 1, 0)
+    );
+    assert_eq!(found.total.queue_depth_max, Some(1));
+}
+
+#[test]
+fn how_many_are_in_flight_is_not_known_without_completions() {
+    let events = (0..100).map(|at| event(at * 1000, Issue, at * 8, 8, 1)).collect::<Vec<_>>();
+    let found = counted(&events);
+    assert_eq!((found.total.queue_depth_mean, found.total.queue_depth_max), (None, None));
+    assert_eq!((found.processes[0].queue_depth_mean, found.queue_depth_share.len()), (None, 0));
+    assert_eq!((found.unfinished, found.reissues, found.total.requests), (100, 0, 100));
+    // The same place again and again is as many requests, where nothing tells otherwise.
+    let again = (0..100).map(|at| event(at * 1000, Issue, 8, 8, 1)).collect::<Vec<_>>();
+    assert_eq!((counted(&again).reissues, rows(&again).len()), (0, 100));
+    let queued = (0..100).map(|at| event(at * 1000, Queue, at * 8, 8, 1)).collect::<Vec<_>>();
+    let found = counted(&queued);
+    assert_eq!(
+        (found.total.queue_depth_mean, found.unfinished, found.total.requests),
+        (None, 100, 100)
+    );
+}
+
+#[test]
+fn requests_without_a_completion_are_not_in_flight() {
+    let mut events = Vec::new();
+    for at in 0..1000u64 {
+        events.push(event(at * 1000, Issue, at * 8, 8, 1));
+        if at % 10 != 3 {
+            events.push(event(at * 1000 + 500, Complete, at * 8, 8, 0));
+        }
+    }
+    let found = counted(&events);
+    assert_eq!((found.unfinished, found.total.queue_depth_max), (100, Some(1)));
+    let duration_ns = found.duration_s * 1e9;
+    assert!((found.total.queue_depth_mean.unwrap() - 900.0 * 500.0 / duration_ns).abs() < 1e-9);
+    assert!((found.queue_depth_share.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_lost_completion_does_not_shift_those_that_follow_at_its_place() {
+    let mut events = Vec::new();
+    for at in 0..100u64 {
+        let (begin_ns, lost) = (at * 10_000_000, at == 40);
+        events.push(write(begin_ns, Queue, 8, 8));
+        events.push(write(begin_ns + 1_000, Issue, 8, 8));
+        if !lost {
+            events.push(write(begin_ns + 100_000, Complete, 8, 8));
+        }
+    }
+    let found = counted(&events);
+    assert_eq!((found.unfinished, found.reissues), (1, 0));
+    assert_eq!(found.total.dispatch_to_complete.unwrap().max_ns, 99_000);
+    assert_eq!(found.total.queue_to_complete.unwrap().max_ns, 100_000);
+}
+
+#[test]
+fn a_completion_is_of_a_request_of_its_length() {
+    let events = [
+        event(10, Issue, 0, 8, 1),
+        event(20, Issue, 0, 64, 1),
+        event(30, Complete, 0, 64, 0),
+        event(40, Complete, 0, 8, 0),
+        event(50, Issue, 512, 8, 1),
+        event(60, Complete, 512, 128, 0),
+    ];
+    let found = counted(&events);
+    assert_eq!(
+        rows(&events).iter().map(|row| row.complete_ns).collect::<Vec<_>>(),
+        [40, 30, UNSEEN_NS]
+    );
+    assert_eq!((found.strays, found.unfinished), (1, 1));
+}
+
+#[test]
+fn pieces_of_a_device_without_requests_are_in_flight_until_they_complete() {
+    let events = [
+        event(0, Queue, 0, 8, 1),
+        event(10, Queue, 64, 8, 1),
+        event(30, Complete, 0, 8, 0),
+        event(40, Complete, 64, 8, 0),
+        event(50, Queue, 128, 8, 1),
+    ];
+    let found = counted(&events);
+    assert_eq!(
+        (found.total.queue_depth_mean, found.total.queue_depth_max),
+        (Some(60.0 / 50.0), Some(2))
+    );
+    assert_eq!(found.unfinished, 1);
+}
+
+#[test]
+fn a_flush_has_no_place_and_is_not_in_flight() {
+    let flush = |time_ns, action| Event { op: Op::Flush, ..event(time_ns, action, 0, 0, 1) };
+    let events = [
+        event(0, Issue, 8, 8, 1),
+        flush(10, Issue),
+        event(50, Complete, 8, 8, 0),
+        flush(100, Complete),
+    ];
+    let found = counted(&events);
+    assert_eq!((found.total.queue_depth_mean, found.total.queue_depth_max), (Some(0.5), Some(1)));
+    assert_eq!(found.total.flush.completed.count, 1);
+}
+
+#[test]
+fn a_trace_that_begins_in_the_middle_has_completions_of_what_was_before() {
+    let events = [
+        event(0, Complete, 800, 8, 0),
+        event(10, Issue, 0, 8, 1),
+        event(20, Complete, 808, 8, 0),
+        event(110, Complete, 0, 8, 0),
+    ];
+    let found = counted(&events);
+    assert_eq!((found.strays, found.unfinished, found.total.queue_depth_max), (2, 0, Some(1)));
+    assert_eq!(found.total.queue_depth_mean, Some(1.0));
+}
+
+#[test]
+fn the_same_place_on_two_devices_is_two_places() {
+    let on = |device, event: Event| Event { device, ..event };
+    let mut events = Vec::new();
+    for device in 0..400 {
+        events.push(on(device, event(u64::from(device), Issue, 8, 8, 1)));
+    }
+    for device in 0..400 {
+        events.push(on(device, event(1000 + u64::from(device), Complete, 8, 8, 0)));
+    }
+    let found = counted(&events);
+    assert_eq!((found.reissues, found.unfinished, found.total.queue_depth_max), (0, 0, Some(400)));
+    assert_eq!(found.total.dispatch_to_complete.unwrap().mean_ns, 1000.0);
+}
+
+#[test]
+fn a_trace_without_times_has_no_rates() {
+    let events = [event(7, Issue, 0, 8, 1), event(7, Issue, 64, 8, 1)];
+    let found = counted(&events);
+    assert_eq!((found.duration_s, found.total.requests), (0.0, 2));
+    assert_eq!(
+        (found.total.iops, found.total.rate_bytes_per_s, found.total.seeks_per_s),
+        (None, None, None)
+    );
+    assert_eq!(counted(&events[..1]).total.sequential_fraction, None);
+}
+
+#[test]
+fn requests_at_one_moment_that_never_complete_do_not_fill_the_memory() {
+    let (mut join, mut statistics) = (Join::default(), Statistics::default());
+    let mut most = 0;
+    for at in 0..1_000_000u64 {
+        join.take(&event(0, Issue, at * 8, 8, 1), &mut statistics);
+        most = most.max(join.open_requests());
+    }
+    assert!(most < 140_000, "{most}");
+    join.finish(&mut statistics);
+    assert_eq!((join.unfinished, join.open_requests()), (1_000_000, 0));
 }
 
 #[test]
@@ -111,7 +330,10 @@ fn rows_come_in_the_order_of_issue_and_say_what_was_not_seen() {
     ];
     let rows = rows(&events);
     assert_eq!(rows.iter().map(|row| row.sector).collect::<Vec<_>>(), vec![0, 64]);
-    assert_eq!((rows[0].complete_ns, rows[0].queue_ns, rows[1].complete_ns), (UNSEEN_NS, UNSEEN_NS, 30));
+    assert_eq!(
+        (rows[0].complete_ns, rows[0].queue_ns, rows[1].complete_ns),
+        (UNSEEN_NS, UNSEEN_NS, 30)
+    );
     let found = counted(&events);
     assert_eq!((found.strays, found.unfinished), (1, 1));
 }
@@ -154,6 +376,7 @@ fn tiles_hold_every_request_at_its_place() {
         rows: 10,
         groups: [(1, 0)].into_iter().collect(),
         group_count: 2,
+        exact: false,
     };
     let (mut join, mut follow) = (Join::default(), Follow::new(true, Tiles::new(window)));
     for event in [
@@ -166,12 +389,14 @@ fn tiles_hold_every_request_at_its_place() {
     }
     let mut tiles = follow.follower;
     tiles.finish();
-    let cell = |group: usize, row: usize, column: usize| tiles.offsets[(group * 2 * 10 + row) * 10 + column];
+    let cell = |group: usize, row: usize, column: usize| {
+        tiles.offsets[(group * 2 * 10 + row) * 10 + column]
+    };
     assert_eq!((cell(0, 0, 0), cell(1, 9, 1), tiles.offsets.iter().sum::<u32>()), (1, 1, 2));
     assert_eq!((tiles.bytes[0], tiles.seeks[1]), (51_200, 1));
     // One request from 50 on, two from 150 to 250.
-    assert_eq!(tiles.depth_ns[..3], [50, 150, 100]);
-    assert_eq!(tiles.depth_max[..4], [1, 2, 2, 0]);
+    assert_eq!(tiles.depth.ns[..3], [50, 150, 100]);
+    assert_eq!(tiles.depth.max[..4], [1, 2, 2, 0]);
     assert_eq!(tiles.latencies.iter().sum::<u32>(), 2);
 }
 
@@ -193,7 +418,7 @@ proptest! {
         prop_assert_eq!((found.unfinished, found.strays), (0, 0));
         let busy: u64 = requests.iter().map(|request| request.1).sum();
         let span = found.duration_s * 1e9;
-        prop_assert!((found.total.queue_depth_mean * span - busy as f64).abs() < 1e-3 * busy as f64 + 1.0);
+        prop_assert!((found.total.queue_depth_mean.unwrap() * span - busy as f64).abs() < 1e-3 * busy as f64 + 1.0);
         let mut by_pid: HashMap<u32, u64> = HashMap::new();
         requests.iter().for_each(|request| *by_pid.entry(request.3).or_default() += 1);
         prop_assert_eq!(found.processes.len(), by_pid.len());

@@ -1,5 +1,5 @@
-//! Measures what the way from an application through the kernel to the model and back takes, with a service of
-//! known length, and how late this machine wakes a sleeper.
+//! Measures the latency of the path from an application through the kernel to the model and back,
+//! using a fixed service time, and the wake-up delay of this machine.
 
 use std::fs::File;
 use std::io;
@@ -16,21 +16,24 @@ use crate::fuse::TRANSFER_BYTES;
 use crate::pacer::{Floor, Service, Way, QUICK_NS, SLOW_NS};
 
 const SMALL: usize = 4096;
-/// The pace at which the floor is measured, within these: what the drive takes for a request at queue depth 1.
+/// Limits of the service time at which the floor is measured, which is the drive's service time at
+/// queue depth 1.
 const PACES_NS: (Nanos, Nanos) = (50_000, QUICK_NS);
-/// So often what was found is subtracted and what is left over is found.
+/// Number of calibration passes: each measures what remains after the floor found so far is
+/// subtracted.
 const PASSES: usize = 2;
 const LARGE_DELAY_NS: Nanos = 2_000_000;
-/// Times of a round; the quietest of the rounds counts.
+/// Repetitions per round; the round with the smallest median counts.
 const SMALL_TIMES: usize = 50;
 const SLOW_TIMES: usize = 15;
 const LARGE_TIMES: usize = 11;
 const ROUNDS: usize = 2;
 
-/// What was found, nanoseconds: medians of the quietest round, for what other work on the machine adds is no floor.
+/// Measured floor, nanoseconds: medians of the quietest round, because load from other work is not
+/// part of the floor.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
-    /// Of 4 KiB.
+    /// For 4 KiB.
     pub read: Way,
     pub write: Way,
     pub read_ns_per_mib: Nanos,
@@ -50,7 +53,7 @@ impl From<Measured> for Floor {
     }
 }
 
-/// How much later than asked a sleeping thread of ours wakes, at the median.
+/// Return the median wake-up delay of a sleeping thread of this process.
 pub fn wake_lateness() -> io::Result<Nanos> {
     let alarm = Alarm::new()?;
     let mut late: Vec<Nanos> = (0..200)
@@ -72,8 +75,9 @@ struct Device {
 
 impl Device {
     fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(path)?;
-        // SAFETY: a new mapping; unmapped when dropped.
+        let file =
+            File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(path)?;
+        // SAFETY: a new mapping; unmapped on drop.
         let buffer = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -90,7 +94,7 @@ impl Device {
         Ok(Device { file, buffer: buffer.cast() })
     }
 
-    /// The median time of a transfer at the front of the device, in the quietest round.
+    /// Return the median time of a transfer at the start of the device, in the quietest round.
     fn time(&self, write: bool, bytes: usize, times: usize) -> io::Result<Nanos> {
         let mut least = Nanos::MAX;
         for _ in 0..ROUNDS {
@@ -105,7 +109,11 @@ impl Device {
         let mut took = Vec::with_capacity(times);
         for _ in 0..times {
             let before = monotonic_ns();
-            let done = if write { self.file.write_at(buffer, 0)? } else { self.file.read_at(buffer, 0)? };
+            let done = if write {
+                self.file.write_at(buffer, 0)?
+            } else {
+                self.file.read_at(buffer, 0)?
+            };
             took.push(monotonic_ns() - before);
             if done != bytes {
                 return Err(io::Error::other(format!(
@@ -126,29 +134,44 @@ impl Drop for Device {
     }
 }
 
-/// What is left of a 4 KiB transfer's time when the service takes `pace`.
-fn way(engine: &Engine, device: &Device, write: bool, pace: Nanos, times: usize) -> io::Result<Nanos> {
+/// Return the latency of a 4 KiB transfer beyond a service time of `pace`.
+fn way(
+    engine: &Engine,
+    device: &Device,
+    write: bool,
+    pace: Nanos,
+    times: usize,
+) -> io::Result<Nanos> {
     engine.with_pacer(|pacer, _| pacer.replace(Service::Fixed(pace)));
-    device.median(write, SMALL, times)?; // warms up
+    device.median(write, SMALL, times)?; // warm-up
     let mut found = 0;
     for _ in 0..PASSES {
         let both = Way { quick_ns: found, slow_ns: found };
-        engine.with_pacer(|pacer, _| pacer.set_floor(Floor { read: both, write: both, ..Floor::default() }));
+        engine.with_pacer(|pacer, _| {
+            pacer.set_floor(Floor { read: both, write: both, ..Floor::default() })
+        });
         found = (found + device.time(write, SMALL, times)?).saturating_sub(pace);
     }
     engine.with_pacer(|pacer, _| pacer.set_floor(Floor::default()));
     Ok(found)
 }
 
-fn find(engine: &Engine, device: &Device, pace: Nanos, slow: bool, wake_ns: Nanos) -> io::Result<Measured> {
+fn find(
+    engine: &Engine,
+    device: &Device,
+    pace: Nanos,
+    slow: bool,
+    wake_ns: Nanos,
+) -> io::Result<Measured> {
     let both_ways = |write| {
         let quick_ns = way(engine, device, write, pace, SMALL_TIMES)?;
-        let slow_ns = if slow { way(engine, device, write, SLOW_NS, SLOW_TIMES)? } else { quick_ns };
+        let slow_ns =
+            if slow { way(engine, device, write, SLOW_NS, SLOW_TIMES)? } else { quick_ns };
         Ok::<_, io::Error>(Way { quick_ns, slow_ns })
     };
     let (read, write) = (both_ways(false)?, both_ways(true)?);
     engine.with_pacer(|pacer, _| pacer.replace(Service::Fixed(LARGE_DELAY_NS)));
-    // Zeroes: the device holds nothing afterwards either. To the copy it makes no difference.
+    // Zeroes, so that the device stays empty; the copy takes the same time.
     let copy = |write, way: Way| {
         let took = device.time(write, TRANSFER_BYTES as usize, LARGE_TIMES)?;
         Ok::<_, io::Error>(took.saturating_sub(LARGE_DELAY_NS + way.slow_ns))
@@ -162,10 +185,15 @@ fn find(engine: &Engine, device: &Device, pace: Nanos, slow: bool, wake_ns: Nano
     })
 }
 
-/// Measures the floor through the block device at `path`, which nobody else uses yet and which holds nothing,
-/// and has the engine subtract it. `pace` is what the drive takes for its quickest request at queue depth 1; `slow`
-/// says that others take milliseconds.
-pub fn measure(engine: &Engine, path: &Path, pace: Option<Nanos>, slow: bool) -> io::Result<Measured> {
+/// Measure the floor through the block device at `path`, which must be empty and unused, and make
+/// the engine subtract it. `pace` is the drive's shortest service time at queue depth 1; `slow`
+/// means that other requests take milliseconds.
+pub fn measure(
+    engine: &Engine,
+    path: &Path,
+    pace: Option<Nanos>,
+    slow: bool,
+) -> io::Result<Measured> {
     let pace = pace.unwrap_or(QUICK_NS).clamp(PACES_NS.0, PACES_NS.1);
     let wake_ns = wake_lateness_at_priority()?;
     engine.set_lead(wake_ns);
@@ -185,7 +213,7 @@ pub fn measure(engine: &Engine, path: &Path, pace: Option<Nanos>, slow: bool) ->
     measured
 }
 
-/// The wake of a thread like the timer's.
+/// Return the wake-up delay of a thread with the timer's priority.
 fn wake_lateness_at_priority() -> io::Result<Nanos> {
     std::thread::scope(|scope| {
         scope

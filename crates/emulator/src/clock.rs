@@ -1,4 +1,4 @@
-//! The monotonic clock, and waiting for an instant of it.
+//! The monotonic clock and timers.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 use headrace_model::Nanos;
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// Return CLOCK_MONOTONIC in nanoseconds.
 #[inline]
 pub fn monotonic_ns() -> Nanos {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -15,7 +15,8 @@ pub fn monotonic_ns() -> Nanos {
     time.tv_sec as Nanos * 1_000_000_000 + time.tv_nsec as Nanos
 }
 
-/// A timer that any thread sets and one waits for: to set it anew wakes nobody.
+/// A timer that any thread sets and one thread waits for. Setting it does not wake the waiting
+/// thread.
 pub struct Alarm {
     file: File,
 }
@@ -32,25 +33,32 @@ impl Alarm {
         }
     }
 
-    /// Goes off at the absolute time `at`, and not at what was set before.
+    /// Set the timer to the absolute time `at`, replacing the previous setting.
     pub fn set(&self, at: Nanos) {
-        // A time of 0 would switch it off.
+        // A time of 0 would disarm the timer.
         let at = at.max(1);
         let value = libc::timespec {
             tv_sec: (at / 1_000_000_000) as libc::time_t,
             tv_nsec: (at % 1_000_000_000) as libc::c_long,
         };
-        let once =
-            libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-        // SAFETY: `once` lives through the call; its fields are in range, so that it cannot fail.
+        let once = libc::itimerspec {
+            it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: value,
+        };
+        // SAFETY: `once` outlives the call; its fields are in range, so the call cannot fail.
         unsafe {
-            libc::timerfd_settime(self.file.as_raw_fd(), libc::TFD_TIMER_ABSTIME, &once, std::ptr::null_mut())
+            libc::timerfd_settime(
+                self.file.as_raw_fd(),
+                libc::TFD_TIMER_ABSTIME,
+                &once,
+                std::ptr::null_mut(),
+            )
         };
     }
 
-    /// Waits until it has gone off. One that has gone off already and was not set anew since ends the wait at once.
+    /// Wait until the timer expires. Return at once if it has expired and was not set again since.
     pub fn wait(&self) {
-        // Interrupted: the caller looks at the time anyway.
+        // If interrupted: the caller checks the time anyway.
         let _ = (&self.file).read(&mut [0; 8]);
     }
 }

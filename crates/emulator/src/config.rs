@@ -1,41 +1,44 @@
-//! What the daemon is started with: `config.json` in its directory.
+//! Configuration of the daemon: `config.json` in its directory.
 
 use std::path::{Path, PathBuf};
 
 use headrace_model::spec::{DriveSpec, StorageSpec};
 use serde::Deserialize;
 
-/// The whole of it.
+/// The configuration of one emulated drive.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Source of the FUSE mount, by which it is known as ours, and name of its file.
+    /// Source of the FUSE mount, which identifies it as Headrace's, and name of its file.
     pub source: String,
-    /// An empty directory that the file is mounted on while the loop device is being made.
+    /// An empty directory on which the file system is mounted while the loop device is set up.
     pub mount: PathBuf,
-    /// Where the control socket is to be.
+    /// Path of the control socket.
     pub control: PathBuf,
-    /// Bytes of the device.
+    /// Size of the device.
     pub size_bytes: u64,
-    /// Bytes of data that are kept at most; a write that needs more fails.
+    /// Maximum amount of data kept in memory; a write that needs more fails.
     pub data_limit_bytes: u64,
-    /// The drive or RAID; without it every request is answered at once.
+    /// The drive or RAID; if not given, every request completes immediately.
     #[serde(default)]
     pub storage: Option<StorageSpec>,
     #[serde(default)]
     pub seed: u64,
-    /// The kernel gives up on a request, and with it on the device, after about this time.
+    /// Approximate time after which the kernel aborts a request, and with it the device.
     pub request_timeout_s: u16,
 }
 
 impl Config {
     pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// True when every drive is a disk.
+    /// Return true if every drive is a hard disk.
     pub fn rotational(&self) -> bool {
-        self.storage.as_ref().is_some_and(|storage| storage.drives.iter().all(DriveSpec::rotational))
+        self.storage
+            .as_ref()
+            .is_some_and(|storage| storage.drives.iter().all(DriveSpec::rotational))
     }
 }

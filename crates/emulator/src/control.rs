@@ -1,4 +1,5 @@
-//! The control socket: one JSON object a line, one JSON line back: `{"ok": …}` or `{"error": "…"}`.
+//! The control socket: one JSON object per line, answered by one line: `{"ok": …}` or `{"error":
+//! "…"}`.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,14 +17,14 @@ use crate::engine::Engine;
 #[derive(Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 enum Ask {
-    /// Measure the floor through this device, for a drive that takes `pace_ns` for a request.
+    /// Measure the floor through this device, for a drive with service time `pace_ns`.
     Calibrate {
         device: PathBuf,
         pace_ns: Option<u64>,
     },
     Report,
     Reset,
-    /// A fault whose times count from now.
+    /// Inject a fault whose times are relative to now.
     Inject {
         fault: FaultSpec,
     },
@@ -32,7 +33,7 @@ enum Ask {
     },
 }
 
-/// What a line is answered from.
+/// State used to answer requests.
 pub struct Control {
     engine: Arc<Engine>,
     config: Config,
@@ -45,7 +46,7 @@ impl Control {
         Control { engine, config, lacking, floor: Mutex::new(None) }
     }
 
-    /// Listens at `path`, a thread a connection, until the process ends.
+    /// Listen at `path` until the process ends, with one thread per connection.
     pub fn listen(self: Arc<Self>, path: &Path) -> io::Result<()> {
         let listener = UnixListener::bind(path)?;
         std::thread::spawn(move || {
@@ -76,14 +77,16 @@ impl Control {
         let engine = &self.engine;
         match ask {
             Ask::Calibrate { device, pace_ns } => {
-                let found = calibration::measure(engine, &device, pace_ns, self.config.rotational())
-                    .map_err(|error| format!("the floor cannot be measured: {error}"))?;
+                let found =
+                    calibration::measure(engine, &device, pace_ns, self.config.rotational())
+                        .map_err(|error| format!("the floor cannot be measured: {error}"))?;
                 *self.floor.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
                 Ok(json!(found))
             }
             Ask::Report => {
                 let mut report = json!(engine.snapshot());
-                report["floor_ns"] = json!(*self.floor.lock().unwrap_or_else(PoisonError::into_inner));
+                report["floor_ns"] =
+                    json!(*self.floor.lock().unwrap_or_else(PoisonError::into_inner));
                 report["size_bytes"] = json!(self.config.size_bytes);
                 report["data_limit_bytes"] = json!(self.config.data_limit_bytes);
                 report["rotational"] = json!(self.config.rotational());
@@ -128,7 +131,10 @@ impl Control {
         let (number, power_at) = self.engine.with_pacer(|pacer, now| {
             let power = fault.fault == FaultKind::PowerLoss;
             let at = pacer.model_time(now) + (fault.from_s * 1e9) as u64;
-            pacer.inject(now, fault).map(|number| (number, power.then_some(at))).map_err(|e| e.to_string())
+            pacer
+                .inject(now, fault)
+                .map(|number| (number, power.then_some(at)))
+                .map_err(|e| e.to_string())
         })?;
         if let Some(at) = power_at {
             self.engine.schedule_power_loss(at);

@@ -1,11 +1,11 @@
-//! Puts together what comes in, what the model says and what goes out: reader threads hand requests in, one
-//! timer thread answers them when they are due.
+//! Connects backend, model and store: reader threads submit requests, one timer thread completes
+//! them when they are due.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headrace_model::stream::Stream;
-use headrace_model::{Device, Nanos, Op, Status};
+use headrace_model::{Medium, Nanos, Op, Status};
 
 use crate::backend::{Answer, Arrival, Asked, Backend, Port, Ticket};
 use crate::clock::{monotonic_ns, Alarm};
@@ -15,21 +15,24 @@ use crate::softirq::Softirq;
 use crate::store::Store;
 use crate::volatile::Volatile;
 
-/// The timer comes round at least this often, so that the guard sees it alive.
+/// The timer runs at least this often, so that the guard sees that it is alive.
 const ROUND_NS: Nanos = 500_000_000;
-/// How often it is looked how late an ordinary thread wakes.
+/// Interval at which the wake-up delay of an ordinary thread is measured.
 const WAKE_EVERY_NS: Nanos = 5_000_000;
-/// Old data of writes that is kept before the model is asked what has become safe.
+/// Limits of the old data kept for unflushed writes; beyond them the model is queried for writes
+/// that have become safe.
 const SETTLE_BYTES: u64 = 32 << 20;
 const SETTLE_WRITES: usize = 1 << 15;
-/// Closer to its time than this an answer goes out: looking at the clock again would take as long.
+/// A reply that is due within this time is sent at once: reading the clock again would take as
+/// long.
 const SLACK_NS: Nanos = 500;
-/// How early the timer wakes, to spin the rest: what waking takes on this machine, within these.
+/// Limits of the lead: how early the timer wakes to spin until the due time. The lead adapts to the
+/// machine's wake-up delay.
 const LEAST_LEAD_NS: Nanos = 2_000;
 const MOST_LEAD_NS: Nanos = 100_000;
 const LEAD_STEP_NS: Nanos = 100;
-/// Answers that are due so close to each other go out together: a sleep and a wake between two of them would
-/// take longer, and the CPU that jobs need.
+/// Replies due within this time are sent together: a sleep and wake-up between them would take
+/// longer and use CPU time that jobs need.
 const TOGETHER_NS: Nanos = 10_000;
 
 #[derive(Clone, Copy)]
@@ -38,11 +41,11 @@ struct Pending {
     op: Op,
     offset: u64,
     length: u64,
-    /// Number of the write in `Volatile`.
+    /// Number of the write in [`Volatile`].
     write: u64,
 }
 
-/// What was asked and done since the report was last reset.
+/// Requests received and completed since the last reset.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Counts {
     pub reads: u64,
@@ -53,7 +56,7 @@ pub struct Counts {
     pub read_bytes: u64,
     pub written_bytes: u64,
     pub failed: u64,
-    /// Writes that found no memory within the limit.
+    /// Writes that failed because the memory limit was reached.
     pub full: u64,
 }
 
@@ -63,17 +66,17 @@ struct State {
     free: Vec<u64>,
     meter: Meter,
     counts: Counts,
-    /// Losses of power to come: when, and the fault's number.
+    /// Times of pending power losses.
     power: Vec<Nanos>,
     lost_bytes: u64,
     since: Nanos,
     busy_before: Nanos,
     chance: Stream,
-    /// Whether the timer sleeps, or is about to.
+    /// Whether the timer thread sleeps or is about to sleep.
     asleep: bool,
 }
 
-/// What is published of the device.
+/// Published statistics of the device.
 #[derive(Debug, serde::Serialize)]
 pub struct Snapshot {
     #[serde(flatten)]
@@ -98,23 +101,23 @@ pub struct Engine {
     state: Mutex<State>,
     alarm: Alarm,
     softirq: Softirq,
-    /// When the timer has something to do next; changed under `state`'s lock.
+    /// The time of the timer's next work; changed while holding the lock of `state`.
     armed: AtomicU64,
-    /// How early it wakes, to spin the rest.
+    /// How early the timer wakes, to spin the remaining time.
     lead: AtomicU64,
-    /// Whether a write can be lost: without a drive there is no power to lose.
+    /// Whether writes can be lost: without a drive there is no power loss.
     volatile_writes: bool,
-    /// CLOCK_MONOTONIC of the model's time 0.
+    /// CLOCK_MONOTONIC at the model's time 0.
     zero: Nanos,
     settle_bytes: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panics ends the process (`main`), so no lock is ever poisoned for long.
+    // A thread that panics ends the process (`main`), so a poisoned lock need not be handled.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Up to how early an answer goes out.
+/// Return how early a reply may be sent.
 fn slack_ns(pacer: &Pacer) -> Nanos {
     if pacer.in_flight() > 1 {
         TOGETHER_NS
@@ -123,7 +126,7 @@ fn slack_ns(pacer: &Pacer) -> Nanos {
     }
 }
 
-/// Answers on their way out of the lock.
+/// Replies to send after the lock is released.
 type Batch = Vec<(Pending, Due)>;
 
 impl Engine {
@@ -163,7 +166,7 @@ impl Engine {
         })
     }
 
-    /// The model's clock.
+    /// Return the current model time.
     #[inline]
     pub fn now(&self) -> Nanos {
         monotonic_ns() - self.zero
@@ -173,19 +176,19 @@ impl Engine {
         &self.store
     }
 
-    /// The timer begins with this lead, and finds out by itself what it needs.
+    /// Set the initial lead of the timer, which then adapts by itself.
     pub fn set_lead(&self, lead: Nanos) {
         self.lead.store(lead.clamp(LEAST_LEAD_NS, MOST_LEAD_NS), Ordering::Relaxed);
     }
 
-    /// The timer woke before its time or after it: with these steps it wakes in time nine times in ten.
+    /// Adapt the lead: with these step sizes the timer wakes in time in nine of ten cases.
     fn learn_lead(&self, in_time: bool) {
         let lead = self.lead.load(Ordering::Relaxed);
         let lead = if in_time { lead - LEAD_STEP_NS } else { lead + 9 * LEAD_STEP_NS };
         self.set_lead(lead);
     }
 
-    /// Works with the pacer under its lock.
+    /// Call `work` with the pacer while holding the lock.
     pub fn with_pacer<R>(&self, work: impl FnOnce(&mut Pacer, Nanos) -> R) -> R {
         let mut state = lock(&self.state);
         let now = self.now();
@@ -194,14 +197,15 @@ impl Engine {
         result
     }
 
-    /// Power will be lost so many nanoseconds from now.
+    /// Schedule a power loss at model time `at`.
     pub fn schedule_power_loss(&self, at: Nanos) {
         let mut state = lock(&self.state);
         state.power.push(at);
         self.arm(&state, self.now());
     }
 
-    /// Has the timer come round at `next`. It sees what is armed while it does not sleep.
+    /// Schedule the timer's next work at `next`. A timer that is not asleep sees the value of
+    /// `armed`.
     fn arm(&self, state: &State, next: Nanos) {
         self.armed.store(next, Ordering::Release);
         if state.asleep {
@@ -210,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Serves one port until the device is gone.
+    /// Serve one port until the device is removed.
     pub fn serve(&self, port: &mut dyn Port) -> std::io::Result<()> {
         let mut batch: Batch = Vec::with_capacity(256);
         while let Some(arrival) = port.next()? {
@@ -269,9 +273,12 @@ impl Engine {
         };
         let counts = &mut state.counts;
         match op {
-            Op::Read => (counts.reads, counts.read_bytes) = (counts.reads + 1, counts.read_bytes + length),
+            Op::Read => {
+                (counts.reads, counts.read_bytes) = (counts.reads + 1, counts.read_bytes + length)
+            }
             Op::Write => {
-                (counts.writes, counts.written_bytes) = (counts.writes + 1, counts.written_bytes + length);
+                (counts.writes, counts.written_bytes) =
+                    (counts.writes + 1, counts.written_bytes + length);
             }
             Op::Flush => counts.flushes += 1,
             Op::Discard => counts.discards += 1,
@@ -290,7 +297,7 @@ impl Engine {
         self.send(batch);
     }
 
-    /// Takes out what is due at `now`.
+    /// Move the replies due at `now` to `batch`.
     fn pop(&self, state: &mut State, now: Nanos, batch: &mut Batch) {
         let until = now + slack_ns(&state.pacer);
         while let Some(due) = state.pacer.pop(until) {
@@ -299,19 +306,21 @@ impl Engine {
             state.counts.failed += u64::from(due.status != Status::Done);
             match pending.op {
                 Op::Write if due.status == Status::Done => {
-                    // Now, and not at its end by the model: whoever is answered may ask for a flush at once, and
-                    // rely on it.
+                    // Use `now`, not the completion time of the model: after the reply, the
+                    // application may issue a flush at once and rely on it.
                     lock(&self.volatile).acknowledge(pending.write, now);
                 }
                 Op::Write => lock(&self.volatile).revert(&self.store, pending.write),
-                Op::Flush if due.status == Status::Done => lock(&self.volatile).flushed(due.submitted),
+                Op::Flush if due.status == Status::Done => {
+                    lock(&self.volatile).flushed(due.submitted)
+                }
                 _ => {}
             }
             batch.push((pending, due));
         }
     }
 
-    /// Sends answers, then counts how late they were.
+    /// Send replies, then record their completion delays.
     fn send(&self, batch: &mut Batch) {
         if batch.is_empty() {
             return;
@@ -338,12 +347,14 @@ impl Engine {
             (Status::Done, Op::Read) => self.store.read(pending.offset, pending.length, |slices| {
                 self.backend.answer(ticket, Answer::Data(slices));
             }),
-            (Status::Done, Op::Write) => self.backend.answer(ticket, Answer::Written(pending.length as u32)),
+            (Status::Done, Op::Write) => {
+                self.backend.answer(ticket, Answer::Written(pending.length as u32))
+            }
             (Status::Done, _) => self.backend.answer(ticket, Answer::Done),
         }
     }
 
-    /// The timer thread. `alive` is called at every round.
+    /// Run the timer thread. `alive` is called in every iteration.
     pub fn keep_time(&self, alive: impl Fn()) -> ! {
         let mut batch: Batch = Vec::with_capacity(256);
         loop {
@@ -351,15 +362,16 @@ impl Engine {
             let mut state = lock(&self.state);
             let now = self.now();
             state.pacer.collect(now);
-            // What is answered now ended before the power is lost.
+            // Requests completed now ended before the power loss.
             self.pop(&mut state, now, &mut batch);
             self.lose_power(&mut state, now);
             let power = state.power.iter().copied().min();
-            let next = [state.pacer.next(), power, Some(now + ROUND_NS)].into_iter().flatten().min();
+            let next =
+                [state.pacer.next(), power, Some(now + ROUND_NS)].into_iter().flatten().min();
             let next = next.unwrap_or(now + ROUND_NS);
             let slack = slack_ns(&state.pacer);
             let lead = self.lead.load(Ordering::Relaxed);
-            // Answering takes its time, too.
+            // Sending replies takes time, too.
             state.asleep = batch.is_empty() && next > self.now() + lead;
             let asleep = state.asleep;
             self.arm(&state, next);
@@ -371,12 +383,13 @@ impl Engine {
             }
             if asleep {
                 self.alarm.wait();
-                // Rounds that have nothing to answer teach nothing.
+                // Iterations without a reply give no information about the lead.
                 if next < now + ROUND_NS {
                     self.learn_lead(self.now() <= self.armed.load(Ordering::Acquire));
                 }
             }
-            // The rest is too short to sleep. `armed` may come nearer meanwhile.
+            // The remaining time is too short to sleep. Another thread may set `armed` to an
+            // earlier time meanwhile.
             loop {
                 let (now, next) = (self.now(), self.armed.load(Ordering::Acquire));
                 if next <= now + slack || next > now + lead {
@@ -387,7 +400,7 @@ impl Engine {
         }
     }
 
-    /// A thread of ordinary priority that finds out how late such threads wake.
+    /// Run a thread of ordinary priority that measures how late such threads wake.
     pub fn watch_wakes(&self) {
         let Ok(alarm) = Alarm::new() else { return };
         loop {
@@ -399,7 +412,7 @@ impl Engine {
         }
     }
 
-    /// Forgets old data of writes that have reached the medium, when there is much of it.
+    /// Discard old data of writes that have reached the medium, once enough has accumulated.
     fn settle(&self) {
         let volatile = lock(&self.volatile);
         let limit = self.settle_bytes.load(Ordering::Relaxed);
@@ -415,7 +428,7 @@ impl Engine {
         };
         let mut volatile = lock(&self.volatile);
         volatile.settle(&unflushed);
-        // As much again may gather before the next look, so that looking stays rare.
+        // Allow as much again before the next query, so that queries stay rare.
         self.settle_bytes.store(SETTLE_BYTES.max(2 * volatile.bytes()), Ordering::Relaxed);
     }
 

@@ -1,5 +1,5 @@
-//! A process beside the daemon that kills it when it no longer does anything, so that those who wait for it get
-//! errors in bounded time. The kernel's own request timeout stands behind it, and is slower.
+//! A watchdog process that kills a hung daemon, so that waiting processes get errors in bounded
+//! time. The kernel's request timeout is a second, slower safeguard.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::process::fork;
 
 const TICK: Duration = Duration::from_millis(500);
-/// Ticks without a beat after which the daemon is given up. Counted in the guard's own ticks: when the whole
-/// machine stands still, so does the count.
+/// Ticks without a heartbeat after which the daemon is killed. The guard counts its own ticks, so
+/// the count also stops while the whole machine is suspended.
 const PATIENCE: u32 = 12;
 
-/// The daemon's pulse, in memory that it shares with the guard.
+/// The daemon's heartbeat counter, in memory shared with the guard.
 pub struct Pulse {
     beats: &'static AtomicU64,
 }
@@ -23,7 +23,8 @@ impl Pulse {
     }
 }
 
-/// Starts the guard. To be called while the process has one thread and nothing open that must close with it.
+/// Start the guard. Call this while the process has one thread and no open files that must close
+/// with it.
 pub fn start() -> io::Result<Pulse> {
     // SAFETY: a new shared mapping, zeroed by the kernel, never unmapped.
     let beats = unsafe {
@@ -47,7 +48,7 @@ pub fn start() -> io::Result<Pulse> {
 }
 
 fn watch(beats: &AtomicU64, daemon: libc::pid_t) {
-    // Whoever reads what the daemon says must see its end.
+    // Close standard streams: readers of the daemon's output must see its end.
     for descriptor in 0..3 {
         // SAFETY: closing our own copies.
         unsafe { libc::close(descriptor) };
@@ -60,11 +61,11 @@ fn watch(beats: &AtomicU64, daemon: libc::pid_t) {
             return;
         }
         let now = beats.load(Ordering::Relaxed);
-        // Before its first beat the daemon is still being set up; whoever started it watches that.
+        // Before its first heartbeat the daemon is still starting, which its parent monitors.
         missed = if now == last && now > 0 { missed + 1 } else { 0 };
         last = now;
         if missed >= PATIENCE {
-            // SAFETY: it is still our parent, so the number is still its.
+            // SAFETY: the daemon is still our parent, so its process ID was not reused.
             unsafe { libc::kill(daemon, libc::SIGKILL) };
             return;
         }

@@ -1,20 +1,20 @@
-//! How late answers went out: what says whether a trial can be trusted.
+//! Completion delays: how late replies were sent. They determine whether a trial is valid.
 
 use hdrhistogram::Histogram;
 use headrace_model::Nanos;
 use serde::Serialize;
 
-/// Lateness below this disturbs no request, however short.
+/// Completion delays below this are harmless for any request.
 const ALWAYS_ALLOWED_NS: Nanos = 30_000;
 
-/// How much of its service time a request may be late.
+/// Allowed completion delay as a fraction of the service time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     pub share: f64,
 }
 
 impl Bound {
-    /// 4 % for a disk, 20 % for anything faster; 30 us in any case.
+    /// Return the bound: 4 % for a hard disk, 20 % for anything faster; 30 us are always allowed.
     pub fn of(rotational: bool) -> Self {
         Bound { share: if rotational { 0.04 } else { 0.2 } }
     }
@@ -24,7 +24,7 @@ impl Bound {
     }
 }
 
-/// What is published of it, nanoseconds.
+/// Published completion delays, nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lateness {
     pub timed: u64,
@@ -36,8 +36,9 @@ pub struct Lateness {
     pub max: u64,
 }
 
-/// How late a thread of ordinary priority wakes: the loop driver's worker, which hands requests on to us, is
-/// one. What it makes a request wait is not seen in `Lateness`, for it has not come in yet.
+/// Wake-up delay of a thread of ordinary priority, such as the loop driver's worker that passes
+/// requests to the emulator. The delay it causes is not included in `Lateness`, because the request
+/// has not arrived yet.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelWake {
     pub mean: f64,
@@ -62,7 +63,7 @@ fn at(histogram: &Histogram<u64>, quantile: f64) -> u64 {
     }
 }
 
-/// Counts it.
+/// Records completion delays and wake-up delays.
 pub struct Meter {
     bound: Bound,
     late: Histogram<u64>,
@@ -74,10 +75,17 @@ pub struct Meter {
 
 impl Meter {
     pub fn new(bound: Bound) -> Self {
-        Meter { bound, late: histogram(), past_bound: 0, late_ns: 0, service_ns: 0, woken: histogram() }
+        Meter {
+            bound,
+            late: histogram(),
+            past_bound: 0,
+            late_ns: 0,
+            service_ns: 0,
+            woken: histogram(),
+        }
     }
 
-    /// An ordinary thread woke so late.
+    /// Record the wake-up delay of an ordinary thread.
     pub fn note_wake(&mut self, late: Nanos) {
         self.woken.saturating_record(late.max(1));
     }
@@ -92,7 +100,7 @@ impl Meter {
         }
     }
 
-    /// Of all answers.
+    /// Return the mean over all replies.
     fn mean(&self, sum: u128) -> f64 {
         if self.late.is_empty() {
             0.0
@@ -101,12 +109,12 @@ impl Meter {
         }
     }
 
-    /// The mean of what the drive took for a request.
+    /// Return the drive's mean service time.
     pub fn service_ns_mean(&self) -> f64 {
         self.mean(self.service_ns)
     }
 
-    /// An answer that was due at `due` went out at `at`; the drive took `service` for it.
+    /// Record a reply that was due at `due` and sent at `at`, with the drive's service time.
     #[inline]
     pub fn note(&mut self, due: Nanos, at: Nanos, service: Nanos) {
         let late = at.saturating_sub(due);

@@ -1,13 +1,14 @@
-//! A drive of the catalog in real time: the simulator's device models, driven by the monotonic clock, behind
-//! a block device of the kernel.
+//! Real-time emulation of a drive of the catalog: the simulator's device models, driven by the
+//! monotonic clock, behind a block device of the kernel.
 //!
 //! ```text
 //! kernel ── backend (FUSE file under a loop device) ──> engine ──> pacer ──> device model
-//!                               │                          └─ when to answer
-//!                               └─> store (what the sectors hold), volatile (what a power loss takes back)
+//!                               │                          └─ completion times
+//!                               └─> store (sector contents), volatile (data lost at power loss)
 //! ```
 //!
-//! `pacer` knows no clock and no kernel, `backend` knows no model, `engine` puts them together.
+//! `pacer` is independent of clock and kernel, `backend` is independent of the model; `engine`
+//! connects them.
 
 pub mod backend;
 pub mod calibration;

@@ -1,5 +1,5 @@
-//! `headrace-emulator CONFIG`: one emulated drive. Mounts its file, says `ready` on standard output, and serves
-//! until the kernel has let go of the file.
+//! `headrace-emulator CONFIG`: one emulated drive. Mounts its FUSE file, prints `ready` on standard
+//! output, and serves requests until the kernel releases the file.
 
 use std::io::Write;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// To whoever started us; who may be gone already.
+/// Print a line for the parent process. Errors are ignored: the parent may have exited.
 fn say(words: &str) {
     let _ = writeln!(std::io::stdout(), "{words}");
 }
@@ -42,7 +42,8 @@ fn say(words: &str) {
 fn run(path: &Path) -> Result<(), String> {
     let config = Config::read(path)?;
     let pulse = guard::start().map_err(|error| format!("the guard does not start: {error}"))?;
-    // A thread that panics would leave requests unanswered; the end of the process answers them all.
+    // A panicking thread would leave requests unanswered; when the process ends, the kernel fails
+    // them all.
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         told(info);
@@ -50,17 +51,25 @@ fn run(path: &Path) -> Result<(), String> {
     }));
     let service = match &config.storage {
         Some(spec) => {
-            let mut storage = Storage::build(spec, config.seed).map_err(|error| error.to_string())?;
+            let mut storage =
+                Storage::build(spec, config.seed).map_err(|error| error.to_string())?;
             storage.watch();
             Service::Drive(Box::new(storage))
         }
         None => Service::Undelayed,
     };
-    let store = Store::new(config.size_bytes, config.data_limit_bytes)
-        .map_err(|error| format!("no room for {} bytes of address space: {error}", config.size_bytes))?;
+    let store = Store::new(config.size_bytes, config.data_limit_bytes).map_err(|error| {
+        format!("no room for {} bytes of address space: {error}", config.size_bytes)
+    })?;
     let lacking = process::prepare();
-    let fuse = Fuse::mount(&config.mount, &config.source, PORTS, config.size_bytes, config.request_timeout_s)
-        .map_err(|error| format!("the FUSE file system cannot be mounted: {error}"))?;
+    let fuse = Fuse::mount(
+        &config.mount,
+        &config.source,
+        PORTS,
+        config.size_bytes,
+        config.request_timeout_s,
+    )
+    .map_err(|error| format!("the FUSE file system cannot be mounted: {error}"))?;
     let ports = fuse.ports();
     let engine = Engine::new(fuse, store, service, config.rotational(), config.seed)
         .map_err(|error| format!("no timer: {error}"))?;

@@ -1,8 +1,8 @@
-//! When each answer is due: the device model, given the requests at the times at which they came, without a
-//! clock and without threads.
+//! Computes when each reply is due: the device model, given requests with their arrival times. Uses
+//! no clock and no threads.
 //!
-//! The model keeps its own time. Whoever drives this late gets the same completions, so lateness of one
-//! answer is never passed on to the next.
+//! The model keeps its own time: if the caller is late, the completion times stay the same. The
+//! delay of one completion therefore never affects the next.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,23 +13,24 @@ use headrace_model::storage::{Drives, Storage};
 use headrace_model::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
 use serde::Serialize;
 
-/// One model request has at most this many sectors.
+/// Maximum number of sectors of one model request.
 const MOST_SECTORS: u64 = u32::MAX as u64 & !7;
 
-/// So far ahead the model is asked what is certain to end: more than any floor. What happens to the drive
-/// meanwhile (a fault, a loss of power) comes too late for an answer that is already certain.
+/// How far ahead the model is queried for certain completions: more than any floor. An event of the
+/// drive in that time (a fault, a power loss) does not change a reply that is already certain.
 const AHEAD_NS: Nanos = 2_000_000;
-/// So long before its time an end is asked for.
+/// A completion time is requested this long in advance, for callers that need lead time.
 const EARLY_NS: Nanos = 1_000_000;
 
-/// What a request takes besides the model: the kernel's way in and out, with the wakes of threads. Both are longer
-/// the longer the CPUs have slept: the way out by the service, the way in by what came before. At queue depth 1
-/// and equal services these are the same, and so it is measured.
+/// Latency of a request outside the model: the kernel's submission path and completion path,
+/// including thread wake-ups. Both depend on how long the CPUs slept before: the completion path on
+/// the service time, the submission path on the preceding pause. At queue depth 1 with equal
+/// service times these are equal, which is how they are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Way {
-    /// After a sleep of `QUICK_NS` or less.
+    /// After a sleep of at most `QUICK_NS`.
     pub quick_ns: Nanos,
-    /// After one of `SLOW_NS` or more.
+    /// After a sleep of at least `SLOW_NS`.
     pub slow_ns: Nanos,
 }
 
@@ -37,10 +38,11 @@ pub const QUICK_NS: Nanos = 200_000;
 pub const SLOW_NS: Nanos = 5_000_000;
 
 impl Way {
-    /// After sleeps of this length; in between by its logarithm.
+    /// Return the latency after a sleep of this length, interpolated logarithmically.
     fn after(&self, slept: Nanos) -> Nanos {
         let (quick, slow) = (self.quick_ns as f64, self.slow_ns as f64);
-        let part = (slept.max(1) as f64 / QUICK_NS as f64).ln() / (SLOW_NS as f64 / QUICK_NS as f64).ln();
+        let part =
+            (slept.max(1) as f64 / QUICK_NS as f64).ln() / (SLOW_NS as f64 / QUICK_NS as f64).ln();
         (quick + (slow - quick) * part.clamp(0.0, 1.0)) as Nanos
     }
 
@@ -49,8 +51,8 @@ impl Way {
     }
 }
 
-/// What the way between the application and the model takes: subtracted from every answer. The data of a
-/// write comes in with the request.
+/// Latency between the application and the model, subtracted from every completion time. The data
+/// of a write arrives with the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Floor {
     pub read: Way,
@@ -60,7 +62,8 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Of a request that the model serves for `service`, and that came after `slept`.
+    /// Return the floor of a request with service time `service` that arrived after a sleep of
+    /// `slept`.
     #[inline]
     pub fn of(&self, op: Op, bytes: u64, slept: Nanos, service: Nanos) -> Nanos {
         let (way, per_byte) = match op {
@@ -71,24 +74,24 @@ impl Floor {
         (way.after(slept) + way.after(service)) / 2 + (bytes as f64 * per_byte) as Nanos
     }
 
-    /// Of the quickest.
+    /// Return the smallest floor of any request.
     fn least(&self) -> Nanos {
         self.read.least().min(self.write.least())
     }
 }
 
-/// How long the CPUs slept before what comes now.
+/// Tracks how long the CPUs slept before a request.
 #[derive(Default)]
 struct Sleep {
-    /// When something last came in or went out.
+    /// Time of the last request or reply.
     last: Nanos,
-    /// The last pause of more than `QUICK_NS`, and when it ended.
+    /// The last pause longer than `QUICK_NS`, and its end.
     pause: Nanos,
     ended: Nanos,
 }
 
 impl Sleep {
-    /// Something comes in or goes out.
+    /// Record a request or reply.
     fn note(&mut self, now: Nanos) {
         let pause = now.saturating_sub(self.last);
         if pause > QUICK_NS {
@@ -97,7 +100,8 @@ impl Sleep {
         self.last = now;
     }
 
-    /// The pause that ends now, or has ended so lately that who was woken has only just got going.
+    /// Return the pause that ends now, or one that ended so recently that the woken threads have
+    /// only just started.
     fn before(&self, now: Nanos) -> Nanos {
         let pause = now.saturating_sub(self.last);
         if pause <= QUICK_NS && now.saturating_sub(self.ended) <= QUICK_NS {
@@ -110,22 +114,22 @@ impl Sleep {
 
 /// What serves the requests.
 pub enum Service {
-    /// Nothing: every request ends at once.
+    /// Every request completes immediately.
     Undelayed,
-    /// Every request takes this long (for measuring the floor).
+    /// Every request takes this long (to measure the floor).
     Fixed(Nanos),
     Drive(Box<Storage>),
 }
 
-/// A request whose end is known.
+/// A request with a known completion time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     pub tag: u64,
-    /// When the answer has to go out.
+    /// When the reply must be sent.
     pub at: Nanos,
-    /// When it came in.
+    /// When the request arrived.
     pub submitted: Nanos,
-    /// When the application is to see its end.
+    /// When the application should see the completion.
     pub end: Nanos,
     pub status: Status,
 }
@@ -137,7 +141,7 @@ struct Flight {
     bytes: u64,
     submitted: Nanos,
     slept: Nanos,
-    /// Model requests that have not ended.
+    /// Model requests that have not completed.
     parts: u32,
     status: Status,
     end: Nanos,
@@ -153,14 +157,14 @@ struct Waiting {
 pub struct Pacer {
     service: Service,
     floor: Floor,
-    /// The model's time; never goes back.
+    /// The model's time; monotonic.
     clock: Nanos,
     flights: Vec<Flight>,
     free: Vec<usize>,
     due: BinaryHeap<Reverse<Waiting>>,
     sequence: u64,
     woken: Vec<Completion>,
-    /// Up to when the model has told what is certain.
+    /// The time up to which the model has reported certain completions.
     told: Nanos,
     busy: Nanos,
     busy_since: Option<Nanos>,
@@ -193,7 +197,7 @@ impl Pacer {
         self.floor = floor;
     }
 
-    /// Puts another service in place; nothing may be in flight.
+    /// Replace the service; no request may be in flight.
     pub fn replace(&mut self, service: Service) -> Service {
         debug_assert_eq!(self.in_flight(), 0);
         std::mem::replace(&mut self.service, service)
@@ -210,24 +214,32 @@ impl Pacer {
         self.flights.len() - self.free.len()
     }
 
-    /// The model's time at `now`.
+    /// Return the model's time at `now`.
     pub fn model_time(&self, now: Nanos) -> Nanos {
         self.clock.max(now)
     }
 
-    /// Time with something in flight, up to `now`.
+    /// Return the time with requests in flight, up to `now`.
     pub fn busy_ns(&self, now: Nanos) -> Nanos {
         self.busy + self.busy_since.map_or(0, |since| now.saturating_sub(since))
     }
 
-    /// Takes a request at `now`. `tag` is the caller's.
+    /// Submit a request at `now`. `tag` identifies it to the caller.
     pub fn submit(&mut self, now: Nanos, tag: u64, op: Op, offset: u64, bytes: u64) {
         let submitted = self.model_time(now);
         self.busy_since.get_or_insert(now);
         let slept = self.sleep.before(now);
         self.sleep.note(now);
-        let flight =
-            Flight { tag, op, bytes, submitted, slept, parts: 1, status: Status::Done, end: submitted };
+        let flight = Flight {
+            tag,
+            op,
+            bytes,
+            submitted,
+            slept,
+            parts: 1,
+            status: Status::Done,
+            end: submitted,
+        };
         let index = match self.free.pop() {
             Some(index) => {
                 self.flights[index] = flight;
@@ -246,7 +258,7 @@ impl Pacer {
             }
             Service::Drive(storage) => {
                 self.clock = submitted;
-                // What this changes has not been told.
+                // The new request may change completions that were not reported yet.
                 self.told = 0;
                 let first = offset / SECTOR_BYTES;
                 let mut left = bytes / SECTOR_BYTES;
@@ -254,8 +266,13 @@ impl Pacer {
                 self.flights[index].parts = left.div_ceil(MOST_SECTORS).max(1) as u32;
                 loop {
                     let sectors = left.min(MOST_SECTORS);
-                    let request =
-                        Request { tag: index as u64, op, sector: at, sectors: sectors as u32, fua: false };
+                    let request = Request {
+                        tag: index as u64,
+                        op,
+                        sector: at,
+                        sectors: sectors as u32,
+                        fua: false,
+                    };
                     storage.submit(submitted, request);
                     at += sectors;
                     left -= sectors;
@@ -276,20 +293,21 @@ impl Pacer {
         self.due.push(Reverse(Waiting { at, sequence: self.sequence, flight: index }));
     }
 
-    /// A RAID cannot say what is certain: the end of one drive's part may start another's. It is woken a floor
-    /// before its time instead, and what comes in meanwhile counts as that much later.
+    /// Return how early a RAID is queried, `None` for a single drive. A RAID cannot report certain
+    /// completions, because the end of one drive's part may start another's. It is queried one
+    /// floor ahead instead, and requests that arrive meanwhile count as that much later.
     fn raid_ahead(&self, storage: &Storage) -> Option<Nanos> {
         matches!(storage.drives, Drives::Raid(_)).then_some(self.floor.least())
     }
 
-    /// Learns from the model what ends soon.
+    /// Collect the completions that the model reports.
     pub fn collect(&mut self, now: Nanos) {
         let Service::Drive(storage) = &self.service else { return };
         let (from, until) = match self.raid_ahead(storage) {
             Some(ahead) => (self.model_time(now + ahead), self.model_time(now + ahead)),
             None => (self.model_time(now), self.model_time(now) + AHEAD_NS),
         };
-        // Asked only when it has something to say.
+        // Query the model only if it has something to report.
         if storage.next_wake().is_none_or(|next| next > until) {
             return;
         }
@@ -314,22 +332,25 @@ impl Pacer {
         self.woken = woken;
     }
 
-    /// When `collect` or `pop` next has something to do.
+    /// Return when `collect` or `pop` next has something to do.
     pub fn next(&self) -> Option<Nanos> {
         let due = self.due.peek().map(|Reverse(waiting)| waiting.at);
         let model = match &self.service {
-            Service::Drive(storage) => storage.next_wake().map(|next| match self.raid_ahead(storage) {
-                Some(ahead) => next.saturating_sub(ahead),
-                // What is told and still there is no end but a decision: it has to wait for its time.
-                None if next <= self.told => next,
-                None => next.saturating_sub(EARLY_NS),
-            }),
+            Service::Drive(storage) => {
+                storage.next_wake().map(|next| match self.raid_ahead(storage) {
+                    Some(ahead) => next.saturating_sub(ahead),
+                    // A time that was already queried and is still pending is not a completion but
+                    // a decision of the drive; it cannot be requested early.
+                    None if next <= self.told => next,
+                    None => next.saturating_sub(EARLY_NS),
+                })
+            }
             _ => None,
         };
         [due, model].into_iter().flatten().min()
     }
 
-    /// The next answer that has to go out at `now`.
+    /// Return the next reply that must be sent at `now`.
     pub fn pop(&mut self, now: Nanos) -> Option<Due> {
         if self.due.peek().is_none_or(|Reverse(waiting)| waiting.at > now) {
             return None;
@@ -344,7 +365,7 @@ impl Pacer {
         Some(Due { tag, at, submitted, end, status })
     }
 
-    /// Power was lost at `at`: what would have ended later fails.
+    /// Fail all requests that would complete after the power loss at `at`.
     pub fn fail_after(&mut self, at: Nanos) {
         let Pacer { flights, due, .. } = self;
         for Reverse(waiting) in due.iter() {
@@ -355,7 +376,7 @@ impl Pacer {
         }
     }
 
-    /// Injects a fault whose times count from `now`; gives its number.
+    /// Inject a fault whose times are relative to `now`; return its number.
     pub fn inject(&mut self, now: Nanos, mut fault: FaultSpec) -> Result<usize, SpecError> {
         let now = self.model_time(now);
         fault.from_s += now as f64 * 1e-9;
@@ -371,10 +392,10 @@ impl Pacer {
     }
 }
 
-/// The errno that the kernel is told; the block layer makes of it what it would of a real drive's.
+/// Return the errno reported to the kernel; the block layer handles it like that of a real drive.
 pub fn errno(fault: Fault) -> i32 {
     match fault {
-        // BLK_STS_MEDIUM, as of a SCSI medium error.
+        // BLK_STS_MEDIUM, as for a SCSI medium error.
         Fault::Medium => libc::ENODATA,
         _ => libc::EIO,
     }

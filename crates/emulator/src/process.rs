@@ -1,9 +1,10 @@
-//! What makes this process fit to serve the kernel's own I/O: its memory stays, it is scheduled at once, and
-//! nothing it does waits for I/O that it would have to serve itself.
+//! Prepares the process to serve the kernel's I/O: memory is locked, threads have real-time
+//! priority, and memory allocation does not wait for I/O that the process itself would have to
+//! serve.
 
 use std::io;
 
-/// From linux/prctl.h: memory that this process needs must not wait for I/O.
+/// From linux/prctl.h: memory allocations of this process must not wait for I/O.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
 fn check(status: libc::c_int) -> io::Result<()> {
@@ -14,7 +15,7 @@ fn check(status: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Settings of the whole process. Gives what could not be had.
+/// Apply the settings of the whole process. Return those that failed.
 pub fn prepare() -> Vec<String> {
     let mut lacking = Vec::new();
     let mut note = |what: &str, result: io::Result<()>| {
@@ -24,35 +25,38 @@ pub fn prepare() -> Vec<String> {
     };
     // SAFETY: plain calls without pointers.
     unsafe {
-        // Memory once taken stays with the process: given back, every later use of it would fault in new pages.
+        // Keep freed memory in the process: otherwise every later use would fault in new pages.
         libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
         libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
         note("PR_SET_IO_FLUSHER", check(libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0)));
-        // Pages are locked when they are touched: a sparse store must not be filled.
-        note("mlockall", check(libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT)));
+        // Lock pages on first access: the sparse store must not be populated.
+        note(
+            "mlockall",
+            check(libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT)),
+        );
     }
-    // Jobs that take all memory are to be killed, not the disk below them.
+    // If jobs use all memory, they should be killed, not the disk under them.
     note("oom_score_adj", std::fs::write("/proc/self/oom_score_adj", "-800"));
     lacking
 }
 
-/// Settings of a thread of ordinary priority that looks at the time.
+/// Apply the settings of a thread of ordinary priority that measures time.
 pub fn prepare_ordinary_thread() -> io::Result<()> {
     // SAFETY: no pointers.
     unsafe { check(libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0)) }
 }
 
-/// Settings of a thread that time depends on.
+/// Apply the settings of a time-critical thread.
 pub fn prepare_thread(priority: i32) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: `parameters` lives through the call; 0 is this thread.
+    // SAFETY: `parameters` outlives the call; 0 is this thread.
     unsafe {
         check(libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0))?;
         check(libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters))
     }
 }
 
-/// A child that shares nothing but `page`; runs `work` and ends.
+/// Fork a child process that runs `work` and exits.
 pub fn fork(work: impl FnOnce()) -> io::Result<()> {
     // SAFETY: called while this process has one thread.
     match unsafe { libc::fork() } {

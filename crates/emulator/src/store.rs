@@ -1,7 +1,8 @@
-//! What the sectors hold: sparse, in memory, bounded.
+//! Contents of the sectors: sparse, in memory, limited in size.
 //!
-//! One private mapping as large as the device; a bit for each page says whether it holds anything but zeroes.
-//! Only such pages take memory: zeroes written to an empty page stay a hole, a discard gives pages back.
+//! One private mapping of the device's size; a bitmap records which pages contain anything but
+//! zeroes. Only these use memory: zeroes written to an empty page stay a hole, a discard releases
+//! pages.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -12,7 +13,7 @@ static ZEROES: [u8; 1 << 16] = [0; 1 << 16];
 /// From linux/mman.h: like MADV_DONTNEED, also where memory is locked (Linux 5.18).
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 
-/// No memory is left within the limit.
+/// The memory limit is reached.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -24,27 +25,35 @@ pub struct Store {
     limit_pages: u64,
 }
 
-/// The bits, in a mapping of their own: a large device has many, of which few are ever touched.
+/// The bitmap, in its own mapping: for a large device it is large, and most of it is never touched.
 struct Mapped {
     words: *mut AtomicU64,
     bytes: usize,
 }
 
-// SAFETY: data is reached by raw copies within the mapping. Copies of the same sectors at the same time happen
-// only when the block layer's users write and read them at the same time, who then expect either.
+// SAFETY: data is accessed by raw copies inside the mapping. Concurrent copies of the same sectors
+// occur only if users of the block device read and write them concurrently; they must then expect
+// either value.
 unsafe impl Send for Store {}
 unsafe impl Sync for Store {}
 
 fn map(bytes: u64) -> io::Result<*mut u8> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at a place of the kernel's choice.
+    // SAFETY: a new mapping at an address chosen by the kernel.
     let base = unsafe {
-        libc::mmap(std::ptr::null_mut(), bytes as usize, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        )
     };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // Huge pages would take 2 MiB for a scattered 4 KiB.
+    // Huge pages would use 2 MiB for an isolated 4 KiB.
     // SAFETY: our own mapping.
     unsafe { libc::madvise(base, bytes as usize, libc::MADV_NOHUGEPAGE) };
     Ok(base.cast())
@@ -59,7 +68,7 @@ fn is_zero(data: &[u8]) -> bool {
 }
 
 impl Store {
-    /// An empty store of `size` bytes that holds up to `limit` of them.
+    /// Create an empty store of `size` bytes that holds at most `limit` bytes of data.
     pub fn new(size: u64, limit: u64) -> io::Result<Self> {
         let pages = size.div_ceil(PAGE);
         let bytes = pages.div_ceil(64) * 8;
@@ -77,7 +86,7 @@ impl Store {
         self.size
     }
 
-    /// Bytes of memory that data takes now.
+    /// Return the memory used by data.
     pub fn held_bytes(&self) -> u64 {
         self.pages.load(Ordering::Relaxed) * PAGE
     }
@@ -92,7 +101,8 @@ impl Store {
         self.word(page).load(Ordering::Relaxed) >> (page % 64) & 1 == 1
     }
 
-    /// Pages from `page` on, up to `end`, that are all held or all not held like the first.
+    /// Return whether `page` is held, and the end of the run of pages up to `end` in the same
+    /// state.
     fn run(&self, page: u64, end: u64) -> (bool, u64) {
         let held = self.holds(page);
         let mut at = page;
@@ -108,7 +118,7 @@ impl Store {
         (held, at.min(end))
     }
 
-    /// Calls `each(held, bytes)` for the runs of a range.
+    /// Call `each(held, bytes)` for each run in a range.
     pub fn runs(&self, offset: u64, length: u64, mut each: impl FnMut(bool, Range<u64>)) {
         let end = (offset + length).min(self.size);
         let mut at = offset;
@@ -120,7 +130,7 @@ impl Store {
         }
     }
 
-    /// Takes a page; false when the limit is reached.
+    /// Mark a page as held; return false if the limit is reached.
     fn take(&self, page: u64) -> bool {
         let bit = 1 << (page % 64);
         if self.word(page).load(Ordering::Relaxed) & bit != 0 {
@@ -136,7 +146,7 @@ impl Store {
         true
     }
 
-    /// Writes; what lies before the page that finds no room is written even then.
+    /// Write data. On failure, the data before the page that exceeded the limit is written.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Full> {
         let mut rest = data;
         let mut at = offset;
@@ -147,8 +157,14 @@ impl Store {
                 if !self.take(at / PAGE) {
                     return Err(Full);
                 }
-                // SAFETY: the range lies within the mapping, which has whole pages.
-                unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), self.base.add(at as usize), length) };
+                // SAFETY: the range is inside the mapping, which consists of whole pages.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        piece.as_ptr(),
+                        self.base.add(at as usize),
+                        length,
+                    )
+                };
             }
             at += length as u64;
             rest = after;
@@ -156,14 +172,16 @@ impl Store {
         Ok(())
     }
 
-    /// Calls `with` with the slices that make up a range.
+    /// Call `with` with the slices that make up a range.
     pub fn read<R>(&self, offset: u64, length: u64, with: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(4);
         self.runs(offset, length, |held, bytes| {
             let size = (bytes.end - bytes.start) as usize;
             if held {
-                // SAFETY: within the mapping; see above for who else may write here.
-                let slice = unsafe { std::slice::from_raw_parts(self.base.add(bytes.start as usize), size) };
+                // SAFETY: inside the mapping; for concurrent writes see `impl Send` above.
+                let slice = unsafe {
+                    std::slice::from_raw_parts(self.base.add(bytes.start as usize), size)
+                };
                 slices.push(IoSlice::new(slice));
             } else {
                 let mut left = size;
@@ -177,17 +195,17 @@ impl Store {
         with(&slices)
     }
 
-    /// Makes a range read as zeroes, and gives back the pages that lie wholly in it.
+    /// Zero a range, and release the pages that lie entirely inside it.
     pub fn discard(&self, offset: u64, length: u64) {
         let end = (offset + length).min(self.size);
         if offset >= end {
             return;
         }
-        // The last page is whole when the device ends in it.
+        // The last page counts as whole if the device ends in it.
         let first = offset.div_ceil(PAGE);
         let last = if end == self.size { end.div_ceil(PAGE) } else { end / PAGE };
         if first >= last {
-            // No whole page: a part of one, or of two neighbours.
+            // No whole page: part of one page, or of two adjacent pages.
             let border = (first * PAGE).min(end);
             self.blank(offset..border);
             self.blank(border..end);
@@ -205,7 +223,7 @@ impl Store {
     fn blank(&self, bytes: Range<u64>) {
         if bytes.start < bytes.end && self.holds(bytes.start / PAGE) {
             let size = (bytes.end - bytes.start) as usize;
-            // SAFETY: within one page of the mapping.
+            // SAFETY: inside one page of the mapping.
             unsafe { std::ptr::write_bytes(self.base.add(bytes.start as usize), 0, size) };
         }
     }
@@ -217,7 +235,7 @@ impl Store {
             libc::madvise(start, ((last - first) * PAGE) as usize, MADV_DONTNEED_LOCKED)
         };
         if status != 0 {
-            // A kernel that cannot release locked memory: it stays taken, and reads as zeroes.
+            // A kernel that cannot release locked memory: the pages stay allocated and are zeroed.
             for page in first..last {
                 self.blank(page * PAGE..(page + 1) * PAGE);
             }
@@ -232,7 +250,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // SAFETY: both mappings are ours, and nothing refers to them any more.
+        // SAFETY: both mappings are ours, and no references to them remain.
         unsafe {
             libc::munmap(self.base.cast(), (self.size.div_ceil(PAGE) * PAGE) as usize);
             libc::munmap(self.held.words.cast(), self.held.bytes);

@@ -1,7 +1,9 @@
-//! What a loss of power takes back: for every write that may not be on stable storage yet, what lay there before.
+//! Data lost at a power loss: keeps the previous contents for every write that may not be on stable
+//! storage yet.
 //!
-//! A flush makes everything acknowledged before it safe; the device model says what else has reached the
-//! medium by itself. Only that is forgotten here, so nothing that was flushed is ever taken back.
+//! A flush makes every write acknowledged before it safe; the device model reports other writes
+//! that have reached the medium. Only the old data of these is discarded, so flushed data is never
+//! reverted.
 
 use std::collections::VecDeque;
 
@@ -10,14 +12,14 @@ use headrace_model::{Nanos, SECTOR_BYTES};
 
 use crate::store::Store;
 
-/// Sectors, first and end.
+/// Sectors: first and end (exclusive).
 pub type Extent = (u64, u64);
 
 /// A write.
 struct Written {
     offset: u64,
     length: u64,
-    /// Pieces (offset, what lay there); what is missing was zeroes.
+    /// Pieces (offset, previous contents); the rest was zeroes.
     before: Vec<(u64, Box<[u8]>)>,
     acknowledged: Option<Nanos>,
     safe: bool,
@@ -27,13 +29,13 @@ struct Written {
 #[derive(Default)]
 pub struct Volatile {
     writes: VecDeque<Written>,
-    /// Number of the first.
+    /// Number of the first write.
     first: u64,
     bytes: u64,
 }
 
 impl Volatile {
-    /// Bytes of memory that the old data takes.
+    /// Return the memory used by the old data.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -46,7 +48,7 @@ impl Volatile {
         self.writes.is_empty()
     }
 
-    /// Keeps what lies where a write is about to go; gives the number of the write.
+    /// Save the contents that a write is about to replace; return the number of the write.
     pub fn note(&mut self, store: &Store, offset: u64, length: u64) -> u64 {
         let mut before = Vec::new();
         store.runs(offset, length, |held, bytes| {
@@ -65,14 +67,16 @@ impl Volatile {
         self.first + self.writes.len() as u64 - 1
     }
 
-    /// The write has been acknowledged.
+    /// Mark a write as acknowledged.
     pub fn acknowledge(&mut self, number: u64, now: Nanos) {
-        if let Some(write) = number.checked_sub(self.first).and_then(|at| self.writes.get_mut(at as usize)) {
+        if let Some(write) =
+            number.checked_sub(self.first).and_then(|at| self.writes.get_mut(at as usize))
+        {
             write.acknowledged = Some(now);
         }
     }
 
-    /// The write has failed: what lay there before lies there again, unless a later write has gone over it.
+    /// Restore the previous contents after a failed write, unless a later write overlaps it.
     pub fn revert(&mut self, store: &Store, number: u64) {
         let Some(at) = number.checked_sub(self.first).map(|at| at as usize) else { return };
         let Some(write) = self.writes.get(at) else { return };
@@ -99,19 +103,21 @@ impl Volatile {
         }
     }
 
-    /// A flush that was submitted at `submitted` has ended.
+    /// Mark writes as safe after the flush that was submitted at `submitted`.
     pub fn flushed(&mut self, submitted: Nanos) {
         self.forget(|write| write.acknowledged.is_some_and(|at| at <= submitted));
     }
 
-    /// Forgets the acknowledged writes of which nothing lies in `unflushed`.
+    /// Discard old data of acknowledged writes that do not overlap `unflushed`.
     pub fn settle(&mut self, unflushed: &[(u64, u64)]) {
         let extents = joined(unflushed);
-        self.forget(|write| write.acknowledged.is_some() && !touches(&extents, write.offset, write.length));
+        self.forget(|write| {
+            write.acknowledged.is_some() && !touches(&extents, write.offset, write.length)
+        });
     }
 
-    /// Power is lost: puts back what lay under the acknowledged writes that are `unflushed`, and under a random
-    /// rest of each write that was under way. Gives how many bytes of acknowledged writes were taken back.
+    /// Apply a power loss: revert acknowledged writes where they are `unflushed`, and a random tail
+    /// of each write in progress. Return the number of bytes of acknowledged writes lost.
     pub fn lose(&mut self, store: &Store, unflushed: &[(u64, u64)], chance: &mut Stream) -> u64 {
         let extents = joined(unflushed);
         let mut lost_bytes = 0;
@@ -130,7 +136,7 @@ impl Volatile {
                     }
                 }
             } else {
-                // Torn: sectors reached the medium up to some one.
+                // Torn write: the sectors before a random one reached the medium.
                 let kept = chance.below(write.length / SECTOR_BYTES + 1) * SECTOR_BYTES;
                 put_back(store, &write, write.offset + kept, write.offset + write.length);
             }
@@ -149,15 +155,16 @@ fn put_back(store: &Store, write: &Written, start: u64, end: u64) {
         let from = start.max(*offset);
         let to = end.min(offset + data.len() as u64);
         if from < to {
-            // There is room: what is put back had its page before.
+            // Cannot fail: the restored data had its page before.
             let _ = store.write(from, &data[(from - offset) as usize..(to - offset) as usize]);
         }
     }
 }
 
-/// Ranges (first, length) as extents (first, end), in order, those that meet joined.
+/// Convert ranges (first, length) to sorted extents (first, end); adjacent ones are merged.
 fn joined(ranges: &[(u64, u64)]) -> Vec<Extent> {
-    let mut extents: Vec<Extent> = ranges.iter().map(|&(first, length)| (first, first + length)).collect();
+    let mut extents: Vec<Extent> =
+        ranges.iter().map(|&(first, length)| (first, first + length)).collect();
     extents.sort_unstable();
     extents.dedup_by(|next, last| {
         let meets = next.0 <= last.1;

@@ -45,7 +45,10 @@ fn simulated(mut device: Storage, requests: &[(Nanos, Op, u64, u64)]) -> Vec<Nan
         while let Some(next) = device.next_wake().filter(|&next| next <= at) {
             device.wake(next, &mut out);
         }
-        device.submit(at, Request { tag: tag as u64, op, sector, sectors: sectors as u32, fua: false });
+        device.submit(
+            at,
+            Request { tag: tag as u64, op, sector, sectors: sectors as u32, fua: false },
+        );
     }
     while let Some(next) = device.next_wake() {
         device.wake(next, &mut out);
@@ -55,7 +58,12 @@ fn simulated(mut device: Storage, requests: &[(Nanos, Op, u64, u64)]) -> Vec<Nan
 }
 
 /// The same by a pacer that is asked at its own times, each up to `lateness` later, and at every submission.
-fn paced(device: Storage, requests: &[(Nanos, Op, u64, u64)], lateness: u64, seed: u64) -> Vec<Nanos> {
+fn paced(
+    device: Storage,
+    requests: &[(Nanos, Op, u64, u64)],
+    lateness: u64,
+    seed: u64,
+) -> Vec<Nanos> {
     let mut chance = Stream::new(seed, "lateness");
     let mut pacer = Pacer::new(Service::Drive(Box::new(device)));
     let mut ends = vec![0; requests.len()];

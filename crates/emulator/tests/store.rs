@@ -30,7 +30,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let end = SIZE / SECTOR_BYTES;
-    let range = (0..end, 1..40u64).prop_map(move |(sector, sectors)| (sector, sectors.min(end - sector)));
+    let range =
+        (0..end, 1..40u64).prop_map(move |(sector, sectors)| (sector, sectors.min(end - sector)));
     prop_oneof![
         4 => (range.clone(), 0..4u8).prop_map(|((sector, sectors), byte)| Step::Write { sector, sectors, byte }),
         1 => range.clone().prop_map(|(sector, sectors)| Step::Discard { sector, sectors }),
@@ -41,7 +42,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn content(store: &Store) -> Vec<u8> {
     let mut found = Vec::new();
-    store.read(0, store.size(), |slices| slices.iter().for_each(|slice| found.extend_from_slice(slice)));
+    store.read(0, store.size(), |slices| {
+        slices.iter().for_each(|slice| found.extend_from_slice(slice))
+    });
     found
 }
 

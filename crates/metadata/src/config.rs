@@ -1,4 +1,4 @@
-//! What a process of clients is asked to do: one JSON object, with mdtest's words where mdtest has them.
+//! The parameters of a process of clients: one JSON object, using mdtest's terms where they exist.
 
 use std::path::PathBuf;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 
-/// The most clients that keep in step.
+/// Maximum number of clients.
 pub const MOST_CLIENTS: u32 = 4096;
-/// The most directories of one tree.
+/// Maximum number of directories of one tree.
 pub const MOST_DIRECTORIES: u64 = 1_000_000;
-/// The largest file that a client writes: it is one buffer.
+/// Maximum file size: a file is written from one buffer.
 pub const MOST_BYTES: u64 = 1 << 30;
 
 /// The phases, in mdtest's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, PartialOrd, Ord)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The directories that hold the items.
+    /// Create the directories that hold the items.
     TreeCreation,
     /// `mkdir` of every item.
     DirectoryCreation,
@@ -35,11 +35,11 @@ pub enum Phase {
     FileRead,
     /// `unlink` of every file.
     FileRemoval,
-    /// The directories that held the items.
+    /// Remove the directories that held the items.
     TreeRemoval,
 }
 
-/// Every phase, in the order in which they are gone through.
+/// Every phase, in order of execution.
 pub const PHASES: [Phase; 10] = [
     Phase::TreeCreation,
     Phase::DirectoryCreation,
@@ -54,7 +54,7 @@ pub const PHASES: [Phase; 10] = [
 ];
 
 impl Phase {
-    /// As mdtest's table has it.
+    /// Return the name used in mdtest's table.
     pub fn title(self) -> &'static str {
         match self {
             Phase::TreeCreation => "tree creation",
@@ -70,69 +70,71 @@ impl Phase {
         }
     }
 
-    /// Whether its operations are on files.
+    /// Return whether the operations are on files.
     pub fn of_files(self) -> bool {
         matches!(self, Phase::FileCreation | Phase::FileStat | Phase::FileRead | Phase::FileRemoval)
     }
 
-    /// Whether it makes or removes the tree and not the items.
+    /// Return whether the phase creates or removes the tree, not the items.
     pub fn of_tree(self) -> bool {
         matches!(self, Phase::TreeCreation | Phase::TreeRemoval)
     }
 }
 
-/// One process of clients among those of a test.
+/// One of the processes of a test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where the test directory is; the process of client `shared_from` makes it and takes it away.
+    /// Location of the test directory; the process of client `shared_from` creates and removes it.
     pub directory: PathBuf,
-    /// A directory of this machine that all processes share. None: this process is alone.
+    /// A directory of this machine shared by all processes. `None`: there is only this process.
     #[serde(default)]
     pub meeting: Option<PathBuf>,
-    /// Clients in this process.
+    /// Number of clients in this process.
     pub clients: u32,
-    /// Number of the first of them.
+    /// Number of the first client in this process.
     #[serde(default)]
     pub first_client: u32,
-    /// The first of the clients that share a file system with these: it makes the directories that all of them share.
+    /// The first of the clients that share this file system: it creates the directories that all of
+    /// them share.
     #[serde(default)]
     pub shared_from: u32,
-    /// Clients in all processes.
+    /// Number of clients in all processes.
     #[serde(default)]
     pub clients_total: Option<u32>,
-    /// Files, and directories, of each client.
+    /// Number of files, and of directories, per client.
     pub items: u64,
     /// Levels of directories below the top one.
     #[serde(default)]
     pub depth: u32,
-    /// Directories in each directory.
+    /// Subdirectories per directory.
     #[serde(default = "one")]
     pub branching_factor: u32,
-    /// Items only in the deepest directories.
+    /// Create items only in the deepest directories.
     #[serde(default)]
     pub leaf_only: bool,
-    /// A tree of its own for each client, else one for all.
+    /// Use a separate tree for each client, else one for all.
     #[serde(default)]
     pub unique_directories: bool,
-    /// Each phase takes the items of the client so many further on than the phase before.
+    /// Shift per phase: each phase uses the items of the client this many positions after that of
+    /// the previous phase.
     #[serde(default)]
     pub stride: u32,
-    /// Bytes written to each file.
+    /// Bytes written per file.
     #[serde(default)]
     pub write_bytes: u64,
-    /// Bytes read of each file.
+    /// Bytes read per file.
     #[serde(default)]
     pub read_bytes: u64,
-    /// fsync of each file that was written.
+    /// Call fsync on each written file.
     #[serde(default)]
     pub sync: bool,
-    /// Compare what is read with what was written.
+    /// Compare the data read with the data written.
     #[serde(default)]
     pub verify: bool,
-    /// Phases of items to go through; those of the tree come by themselves.
+    /// The item phases to run; tree phases always run.
     pub phases: Vec<Phase>,
-    /// How long to wait for processes that do not come, in seconds.
+    /// Time to wait for other processes to arrive, in seconds.
     #[serde(default = "patience")]
     pub patience_s: f64,
 }
@@ -146,17 +148,17 @@ fn patience() -> f64 {
 }
 
 impl Config {
-    /// Clients of all processes.
+    /// Return the number of clients in all processes.
     pub fn total(&self) -> u32 {
         self.clients_total.unwrap_or(self.first_client + self.clients)
     }
 
-    /// Whether a phase is asked for; the tree's always are.
+    /// Return whether a phase runs; tree phases always do.
     pub fn has(&self, phase: Phase) -> bool {
         phase.of_tree() || self.phases.contains(&phase)
     }
 
-    /// Says what cannot be.
+    /// Return an error if the parameters are invalid.
     pub fn check(&self) -> Result<(), Failure> {
         let fail = |text: String| Err(Failure(text));
         let total = self.total();
@@ -177,10 +179,14 @@ impl Config {
             ));
         }
         if self.shared_from > 0 && self.stride > 0 {
-            return fail("stride: items of clients whose file system is another cannot be taken".to_string());
+            return fail(
+                "stride: items of clients whose file system is another cannot be taken".to_string(),
+            );
         }
         if total > self.clients && self.meeting.is_none() {
-            return fail("several processes need a `meeting` directory to keep in step".to_string());
+            return fail(
+                "several processes need a `meeting` directory to keep in step".to_string(),
+            );
         }
         if self.items == 0 {
             return fail("items: at least 1".to_string());
@@ -195,9 +201,9 @@ impl Config {
             Some(count) if count <= MOST_DIRECTORIES => {}
             _ => {
                 return fail(format!(
-                    "depth {} with branching_factor {} makes more than {MOST_DIRECTORIES} directories",
-                    self.depth, self.branching_factor
-                ))
+                "depth {} with branching_factor {} makes more than {MOST_DIRECTORIES} directories",
+                self.depth, self.branching_factor
+            ))
             }
         }
         if self.write_bytes.max(self.read_bytes) > MOST_BYTES {
@@ -229,15 +235,15 @@ impl Config {
         Ok(())
     }
 
-    /// What all processes of a test must agree on, as a number that is never 0.
+    /// Return a hash of the parameters that all processes of a test must share; never 0.
     pub fn agreement(&self) -> u64 {
         let mut same = self.clone();
         (same.clients, same.first_client, same.clients_total) = (0, 0, Some(self.total()));
         (same.meeting, same.shared_from) = (None, 0);
-        same.directory = PathBuf::new(); // nodes can have it mounted at places of their own
+        same.directory = PathBuf::new(); // nodes may mount it at different paths
         same.phases.sort();
         let text = serde_json::to_string(&same).unwrap_or_default();
-        // FNV-1a: the same in every build.
+        // FNV-1a: identical in every build.
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

@@ -1,7 +1,9 @@
-//! Clients of a metadata test with the phases of mdtest: many of them, on many nodes, in step.
+//! Clients of a metadata benchmark with mdtest's phases: many clients on many nodes, synchronised
+//! by barriers.
 //!
-//! `config` says what is asked, `tree` which directories and items there are, `step` keeps all clients of all processes together
-//! and counts for them, `storage` has the operations, `work` is what one client does in a phase, `report` is what a process says at its end.
+//! `config` defines the parameters of a process, `tree` the directories and items, `step`
+//! synchronises all clients of all processes and counts their operations, `storage` implements the
+//! operations, `work` runs one client in one phase, `report` is the result of a process.
 
 pub mod config;
 pub mod report;
@@ -11,7 +13,7 @@ pub mod storage;
 pub mod tree;
 pub mod work;
 
-/// Why a process of clients could not do what it was asked.
+/// Why a process of clients failed.
 #[derive(Debug)]
 pub struct Failure(pub String);
 

@@ -1,6 +1,10 @@
-//! `headrace-metadata CONFIG.json`: a process of clients; its report goes to standard output.
-//! `headrace-metadata meet DIRECTORY NAME CLIENT CLIENTS SECONDS`: waits until as many have come, for programs that cannot do so themselves.
-//! `headrace-metadata stop DIRECTORY NAME CLIENTS REASON`: tells those that wait there not to.
+//! `headrace-metadata CONFIG.json`: runs a process of clients and prints its report on standard
+//! output.
+//!
+//! `headrace-metadata meet DIRECTORY NAME CLIENT CLIENTS SECONDS`: waits until all clients have
+//! arrived, for programs without a barrier of their own.
+//!
+//! `headrace-metadata stop DIRECTORY NAME CLIENTS REASON`: ends that wait with an error.
 
 use std::io::Write;
 use std::path::Path;
@@ -35,8 +39,10 @@ fn main() -> ExitCode {
 }
 
 fn clients(file: &str) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| Failure(format!("{file}: {error}")))?;
-    let config: Config = serde_json::from_str(&text).map_err(|error| Failure(format!("{file}: {error}")))?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| Failure(format!("{file}: {error}")))?;
+    let config: Config =
+        serde_json::from_str(&text).map_err(|error| Failure(format!("{file}: {error}")))?;
     let report = run::run(&config, &Kernel)?;
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, &report)
@@ -49,7 +55,13 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
     text.parse().map_err(|_| Failure(format!("{text:?} is no such number; {USAGE}")))
 }
 
-fn meet(directory: &str, name: &str, client: &str, clients: &str, patience: &str) -> Result<(), Failure> {
+fn meet(
+    directory: &str,
+    name: &str,
+    client: &str,
+    clients: &str,
+    patience: &str,
+) -> Result<(), Failure> {
     let (client, total): (u32, u32) = (number(client)?, number(clients)?);
     if client >= total {
         return Err(Failure(format!("client {client} of {total}")));
@@ -57,14 +69,27 @@ fn meet(directory: &str, name: &str, client: &str, clients: &str, patience: &str
     let patience: f64 = number(patience)?;
     let patience = Duration::try_from_secs_f64(patience)
         .map_err(|_| Failure(format!("{patience} is no time to wait")))?;
-    let step =
-        Step::join(Some(Path::new(directory)), name, u64::from(total), total, client..client + 1, patience)?;
+    let step = Step::join(
+        Some(Path::new(directory)),
+        name,
+        u64::from(total),
+        total,
+        client..client + 1,
+        patience,
+    )?;
     step.wait(client, || ())
 }
 
 fn stop(directory: &str, name: &str, clients: &str, reason: &str) -> Result<(), Failure> {
     let total: u32 = number(clients)?;
-    let step = Step::join(Some(Path::new(directory)), name, u64::from(total), total, 0..0, Duration::ZERO)?;
+    let step = Step::join(
+        Some(Path::new(directory)),
+        name,
+        u64::from(total),
+        total,
+        0..0,
+        Duration::ZERO,
+    )?;
     step.fail(reason);
     Ok(())
 }

@@ -1,49 +1,50 @@
-//! What a process of clients says at its end: one JSON object.
+//! The result of a process of clients: one JSON object.
 
 use serde::Serialize;
 
 use crate::config::Phase;
 
-/// One process.
+/// Result of one process.
 #[derive(Serialize)]
 pub struct Report {
     /// Number of its first client.
     pub first_client: u32,
-    /// Its clients.
+    /// Number of its clients.
     pub clients: u32,
-    /// Those of all processes.
+    /// Number of clients in all processes.
     pub clients_total: u32,
-    /// The phases, as they came.
+    /// The phases in order of execution.
     pub phases: Vec<PhaseReport>,
 }
 
-/// One phase, as this process saw it.
+/// Result of one phase in this process.
 #[derive(Serialize)]
 pub struct PhaseReport {
-    /// Which one.
+    /// The phase.
     pub phase: Phase,
-    /// Monotonic clock: when all clients were let go.
+    /// Start of the phase: monotonic time at which the barrier opened.
     pub start_ns: u64,
-    /// From then until the first client of all processes had nothing left to do.
+    /// Time from the start until the first client of all processes was done (stonewall).
     pub stonewall_ns: u64,
-    /// Operations of all processes by then.
+    /// Operations of all processes until then.
     pub stonewall_operations: u64,
     /// Operations of this process.
     pub operations: u64,
-    /// From the start until its last client had nothing left to do.
+    /// Time from the start until the last client of this process was done.
     pub last_done_ns: u64,
-    /// Of each client of this process: operations, and time since the start.
+    /// For each client of this process: operations, and time since the start.
     pub each: Vec<(u64, u64)>,
     /// CPU time of this process's clients.
     pub cpu_ns: u64,
-    /// Bytes that they wrote.
+    /// Bytes written by these clients.
     pub written_bytes: u64,
-    /// Bytes that they read.
+    /// Bytes read by these clients.
     pub read_bytes: u64,
-    /// Mean time of an operation.
+    /// Mean latency of an operation.
     pub latency_ns_mean: f64,
-    /// Longest time of an operation.
+    /// Maximum latency of an operation.
     pub latency_ns_max: u64,
-    /// [time in ns, operations], ascending; merges by adding. Times are kept with two digits.
+    /// [time in ns, operations], ascending; histograms are merged by addition. Times have two
+    /// significant digits.
     pub latency_histogram: Vec<(u64, u64)>,
 }

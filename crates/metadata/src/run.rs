@@ -18,7 +18,8 @@ use crate::Failure;
 
 const FILE: &str = "metadata-step";
 
-/// Goes through all phases with the clients of this process. Returns when all are done, or when any client of any process failed.
+/// Run all phases with the clients of this process. Returns when all are done, or when any client
+/// of any process failed.
 pub fn run<S: Storage>(config: &Config, storage: &S) -> Result<Report, Failure> {
     config.check()?;
     let (first, total) = (config.first_client, config.total());
@@ -44,15 +45,17 @@ pub fn run<S: Storage>(config: &Config, storage: &S) -> Result<Report, Failure> 
                 std::thread::Builder::new()
                     .name(format!("client-{number}"))
                     .stack_size(S::STACK_BYTES)
-                    .spawn_scoped(scope, move || client(config, step, storage, phases, test, number))
+                    .spawn_scoped(scope, move || {
+                        client(config, step, storage, phases, test, number)
+                    })
             })
             .collect();
         let outcomes = threads
             .into_iter()
             .map(|thread| match thread {
-                Ok(thread) => {
-                    thread.join().unwrap_or_else(|_| Err(Failure("a client stopped by a defect".to_string())))
-                }
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|_| Err(Failure("a client stopped by a defect".to_string()))),
                 Err(error) => {
                     step.fail(&format!("a client could not be started: {error}"));
                     Err(Failure(format!("a client could not be started: {error}")))
@@ -84,7 +87,7 @@ fn client<S: Storage>(
     number: u32,
 ) -> Result<Vec<Done>, Failure> {
     if S::OWN_DESCRIPTORS {
-        // SAFETY: this thread opens and closes only descriptors that it made itself.
+        // SAFETY: this thread opens and closes only its own descriptors.
         let _ = unsafe { unshare_unsafe(UnshareFlags::FILES) };
     }
     let keeps_top = number == config.shared_from && storage.has_directories();
@@ -124,7 +127,8 @@ fn client<S: Storage>(
                 step.check()?;
             }
         }
-        // Nobody resets its count for the next phase before the first one's end was taken down.
+        // Wait until the first client's end is recorded before the counts are reset for the next
+        // phase.
         step.wait(number, || ())?;
     }
     if keeps_top {
@@ -137,7 +141,7 @@ fn client<S: Storage>(
     Ok(done)
 }
 
-/// Why a phase ended early, with what was done by then.
+/// Return why a phase ended early, and the operations completed until then.
 fn worded<S: Storage>(
     config: &Config,
     step: &Step,

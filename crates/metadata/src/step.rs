@@ -1,8 +1,9 @@
-//! Keeps the clients of all processes in step: a file that they share in memory, with a barrier, each client's progress, and a
-//! place for the first failure.
+//! Synchronises the clients of all processes through a file mapped in shared memory: a barrier,
+//! each client's progress, and the message of the first failure.
 //!
-//! Every process holds a lock (of its open file, so that the kernel drops it however the process ends) on one byte a client of its
-//! own. Who waits looks now and then whether all the others' bytes are still locked: nobody waits for the dead.
+//! Every process locks one byte per client with a lock of its open file, so that the kernel
+//! releases it however the process ends. Waiting clients periodically check that the bytes of all
+//! others are still locked, so nobody waits for a dead process.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};
@@ -18,9 +19,9 @@ use crate::Failure;
 const PHASES: usize = 16;
 const MESSAGE_BYTES: usize = 1024;
 const PAGE: u64 = 4096;
-/// Where locked bytes are: beyond any content.
+/// Offset of the locked bytes: beyond any content.
 const LOCKS_AT: i64 = 1 << 40;
-/// Between two looks at the others while waiting.
+/// Interval between checks of the other clients while waiting.
 const LOOK: Duration = Duration::from_millis(200);
 
 const ABSENT: u32 = 0;
@@ -32,7 +33,7 @@ struct Head {
     agreement: AtomicU64,
     arrived: AtomicU32,
     generation: AtomicU32,
-    /// 0: all is well; 1: somebody is writing down why not; 2: written.
+    /// 0: no failure; 1: the message is being written; 2: the message is complete.
     failed: AtomicU32,
     message_bytes: AtomicU32,
     starts_ns: [AtomicU64; PHASES],
@@ -41,20 +42,20 @@ struct Head {
     message: [AtomicU32; MESSAGE_BYTES / 4],
 }
 
-/// What one client shows; a cache line pair of its own, so that counting disturbs nobody.
+/// State of one client, aligned to a pair of cache lines to avoid false sharing.
 #[repr(C, align(128))]
 struct Seat {
     done: AtomicU64,
     state: AtomicU32,
 }
 
-/// Monotonic time of this machine, the same for all processes, in ns.
+/// Return the monotonic time of this machine in ns; it is the same for all processes.
 pub fn now_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What all clients share.
+/// State shared by all clients.
 pub struct Step {
     head: *const Head,
     seats: *const Seat,
@@ -65,12 +66,14 @@ pub struct Step {
     patience: Duration,
 }
 
-// The pointers are to memory that lives as long as the value and is only touched through atomics.
+// The pointers refer to memory that lives as long as the value and is accessed only through
+// atomics.
 unsafe impl Send for Step {}
 unsafe impl Sync for Step {}
 
 impl Step {
-    /// Joins the others in `directory`, or makes something that nobody else sees when None. `own`: clients of this process.
+    /// Join the other processes in `directory`; `None`: use private memory. `own`: clients of this
+    /// process.
     pub fn join(
         directory: Option<&Path>,
         name: &str,
@@ -82,13 +85,15 @@ impl Step {
         let head_bytes = (std::mem::size_of::<Head>() as u64).next_multiple_of(PAGE);
         let bytes = head_bytes + u64::from(total) * std::mem::size_of::<Seat>() as u64;
         let file = shared_file(directory, name, bytes)?;
-        let size =
-            file.metadata().map_err(|error| Failure(format!("the clients' meeting place: {error}")))?.len();
+        let size = file
+            .metadata()
+            .map_err(|error| Failure(format!("the clients' meeting place: {error}")))?
+            .len();
         if size != bytes {
             return Err(Failure(disagreement()));
         }
         let mapped_bytes = bytes as usize;
-        // SAFETY: a fresh mapping of the whole file, which nobody shrinks.
+        // SAFETY: a new mapping of the whole file, which is never shrunk.
         let at = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -102,7 +107,7 @@ impl Step {
         .map_err(|error| Failure(format!("the clients' meeting place: {error}")))?;
         let step = Step {
             head: at.cast(),
-            // SAFETY: within the mapping, and page-aligned.
+            // SAFETY: inside the mapping, and page-aligned.
             seats: unsafe { at.cast::<u8>().add(head_bytes as usize) }.cast(),
             mapped_bytes,
             file,
@@ -110,8 +115,12 @@ impl Step {
             own: own.clone(),
             patience,
         };
-        let before =
-            step.head().agreement.compare_exchange(0, agreement, Ordering::AcqRel, Ordering::Acquire);
+        let before = step.head().agreement.compare_exchange(
+            0,
+            agreement,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
         if matches!(before, Err(other) if other != agreement) {
             step.fail(&disagreement());
             return Err(Failure(disagreement()));
@@ -128,7 +137,7 @@ impl Step {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: points to the beginning of a mapping that is at least as large.
+        // SAFETY: points to the start of a mapping that is at least as large.
         unsafe { &*self.head }
     }
 
@@ -138,7 +147,8 @@ impl Step {
         unsafe { &*self.seats.add(client as usize) }
     }
 
-    /// Waits until every client has come here. `last` is called by the one that comes last, before all go on.
+    /// Wait until every client has arrived. `last` is called by the last client before all
+    /// continue.
     pub fn wait(&self, client: u32, last: impl FnOnce()) -> Result<(), Failure> {
         let head = self.head();
         let generation = head.generation.load(Ordering::Acquire);
@@ -157,7 +167,7 @@ impl Step {
                 break;
             }
             self.check()?;
-            // One of each process looks after the others.
+            // One client of each process checks the others.
             if client == self.own.start {
                 self.look_after(begun.elapsed())?;
             }
@@ -165,7 +175,8 @@ impl Step {
         Ok(())
     }
 
-    /// Looks after the others until `done`, so that nobody works long for a test that cannot end.
+    /// Check the other clients until `done`, so that no client continues a test that cannot
+    /// complete.
     pub fn watch(&self, done: &AtomicBool) {
         let begun = Instant::now();
         while !done.load(Ordering::Acquire) && self.look_after(begun.elapsed()).is_ok() {
@@ -178,14 +189,17 @@ impl Step {
         for client in (0..self.total).filter(|client| !self.own.contains(client)) {
             match self.seat(client).state.load(Ordering::Acquire) {
                 ABSENT => absent += 1,
-                // Looked at twice: it may have left in good order between the two.
+                // Checked twice: the client may have left normally between the two.
                 PRESENT
-                    if !self.locked(client) && self.seat(client).state.load(Ordering::Acquire) == PRESENT =>
+                    if !self.locked(client)
+                        && self.seat(client).state.load(Ordering::Acquire) == PRESENT =>
                 {
-                    return self
-                        .give_up(&format!("client {client} of {} died; the others stopped", self.total));
+                    return self.give_up(&format!(
+                        "client {client} of {} died; the others stopped",
+                        self.total
+                    ));
                 }
-                // Gone in good order: after the last barrier.
+                // Left normally, after the last barrier.
                 _ => {}
             }
         }
@@ -204,13 +218,13 @@ impl Step {
         self.check()
     }
 
-    /// Whether somebody failed: cheap enough to ask before every operation.
+    /// Return whether any client failed: cheap enough for a call before every operation.
     #[inline]
     pub fn failing(&self) -> bool {
         self.head().failed.load(Ordering::Relaxed) != 0
     }
 
-    /// The first failure of any client, once there is one.
+    /// Return the first failure of any client as an error.
     pub fn check(&self) -> Result<(), Failure> {
         if !self.failing() {
             return Ok(());
@@ -232,7 +246,7 @@ impl Step {
         Err(Failure(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Stops everybody, and says why; only the first reason is kept.
+    /// Stop all clients with a reason; only the first reason is kept.
     pub fn fail(&self, text: &str) {
         let head = self.head();
         if head.failed.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
@@ -249,48 +263,52 @@ impl Step {
         }
         head.message_bytes.store(end as u32, Ordering::Release);
         head.failed.store(2, Ordering::Release);
-        // Those who wait are to hear of it now.
+        // Wake waiting clients so that they see the failure at once.
         wake(&head.generation);
     }
 
-    // -- counting -------------------------------------------------------------------------------------------
+    // -- counting --
 
-    /// A client is about to begin a phase.
+    /// Reset a client's count before a phase.
     pub fn reset(&self, client: u32) {
         self.seat(client).done.store(0, Ordering::Relaxed);
     }
 
-    /// A client has done so many operations of this phase.
+    /// Set the number of operations that a client has completed in this phase.
     #[inline]
     pub fn progress(&self, client: u32, operations: u64) {
         self.seat(client).done.store(operations, Ordering::Relaxed);
     }
 
-    /// Operations that all clients have done in this phase.
+    /// Return the operations completed by all clients in this phase.
     pub fn all_done(&self) -> u64 {
         (0..self.total).map(|client| self.seat(client).done.load(Ordering::Relaxed)).sum()
     }
 
-    /// Marks the beginning of phase `index`; called by the last one at its barrier.
+    /// Record the start of phase `index`; called by the last client at its barrier.
     pub fn begin(&self, index: usize) {
         self.head().starts_ns[index].store(now_ns(), Ordering::Release);
     }
 
-    /// When phase `index` began.
+    /// Return the start time of phase `index`.
     pub fn begun_ns(&self, index: usize) -> u64 {
         self.head().starts_ns[index].load(Ordering::Acquire)
     }
 
-    /// A client has nothing left to do in phase `index`: the first one to say so counts what all have done.
+    /// Record that a client has completed phase `index`: the first call also counts the operations
+    /// of all clients (stonewall).
     pub fn finished(&self, index: usize, end_ns: u64) {
         let head = self.head();
-        if head.stonewalls_ns[index].compare_exchange(0, end_ns, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        if head.stonewalls_ns[index]
+            .compare_exchange(0, end_ns, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
         {
             head.stonewall_operations[index].store(self.all_done(), Ordering::Release);
         }
     }
 
-    /// (when the first client had nothing left to do, operations of all by then).
+    /// Return the time at which the first client completed the phase, and the operations of all
+    /// clients at that time.
     pub fn stonewall(&self, index: usize) -> (u64, u64) {
         let head = self.head();
         (
@@ -299,24 +317,24 @@ impl Step {
         )
     }
 
-    /// The clients of this process have done all that was asked of them.
+    /// Record that the clients of this process have completed the test.
     pub fn leave(&self) {
         for client in self.own.clone() {
             self.seat(client).state.store(GONE, Ordering::Release);
         }
     }
 
-    // -- locks ----------------------------------------------------------------------------------------------
+    // -- locks --
 
     fn lock(&self, client: u32) -> bool {
         let mut wanted = byte_lock(client);
-        // SAFETY: fcntl with a lock that it only reads.
+        // SAFETY: fcntl only reads the lock.
         unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &mut wanted) == 0 }
     }
 
     fn locked(&self, client: u32) -> bool {
         let mut asked = byte_lock(client);
-        // SAFETY: fcntl with a lock that it writes into.
+        // SAFETY: fcntl writes to the lock.
         let answer = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &mut asked) };
         answer != 0 || asked.l_type != libc::F_UNLCK as libc::c_short
     }
@@ -324,13 +342,13 @@ impl Step {
 
 impl Drop for Step {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `join`; no reference to it outlives the value.
+        // SAFETY: the mapping created in `join`; no reference to it outlives the value.
         let _ = unsafe { munmap(self.head.cast_mut().cast(), self.mapped_bytes) };
     }
 }
 
 fn byte_lock(client: u32) -> libc::flock {
-    // SAFETY: a plain structure of numbers.
+    // SAFETY: a plain structure of integers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
@@ -357,7 +375,7 @@ fn shared_file(directory: Option<&Path>, name: &str, bytes: u64) -> Result<File,
     let path = directory.join(name);
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
-    // Whole before it has its name: nobody finds a file that is still too short.
+    // Give the file its full size before its name, so that no process finds it too short.
     let draft = directory.join(format!("{name}.{}", std::process::id()));
     let made = options.clone().create_new(true).open(&draft).map_err(failed)?;
     made.set_len(bytes).map_err(failed)?;
@@ -377,7 +395,8 @@ fn sleep(word: &AtomicU32, value: u32, patience: Duration) {
         tv_sec: patience.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(patience.subsec_nanos() as i32),
     };
-    // SAFETY: futex on an aligned word that lives in the mapping; shared between processes, so not PRIVATE.
+    // SAFETY: futex on an aligned word that lives in the mapping; shared between processes, so not
+    // PRIVATE.
     unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &timeout);
     }

@@ -1,4 +1,5 @@
-//! The operations that clients time, of whatever storage: the kernel's, on a mounted directory, or those of a protocol's own client.
+//! The timed operations, on any storage: system calls on a mounted directory, or a protocol's own
+//! client library.
 
 use std::ffi::CStr;
 
@@ -7,20 +8,21 @@ use rustix::io::Errno;
 
 const LARGEST_CALL_BYTES: usize = 4 << 20;
 
-/// Where names and files are. One value serves all clients of a process.
+/// Storage of names and files. One value serves all clients of a process.
 pub trait Storage: Sync {
-    /// Stack of a client's thread.
+    /// Stack size of a client's thread.
     const STACK_BYTES: usize;
-    /// Whether each client gets descriptors of its own, as processes have: they must not queue for one table. Not where a library
-    /// behind it shares connections between threads.
+    /// Whether each client gets its own descriptor table, as separate processes have, to avoid
+    /// contention on one table. False if a library behind it shares connections between threads.
     const OWN_DESCRIPTORS: bool;
 
-    /// Whether it has directories; without, items lie at names alone, and no tree is made for them.
+    /// Return whether the storage has directories; if not, items have only names, and no tree is
+    /// created for them.
     fn has_directories(&self) -> bool {
         true
     }
 
-    /// `mkdir`, with all parents; no error when it is there.
+    /// `mkdir` including all parents; no error if it exists.
     fn make_directories(&self, path: &CStr) -> Result<(), OperationError>;
     /// `mkdir`.
     fn make_directory(&self, path: &CStr) -> Result<(), OperationError>;
@@ -30,27 +32,27 @@ pub trait Storage: Sync {
     fn stat(&self, path: &CStr) -> Result<(), OperationError>;
     /// `rename`.
     fn rename(&self, path: &CStr, other: &CStr) -> Result<(), OperationError>;
-    /// Makes a new file with this content; on the storage when this returns if `sync`.
+    /// Create a new file with this content; if `sync`, return once it is on stable storage.
     fn create(&self, path: &CStr, content: &[u8], sync: bool) -> Result<(), OperationError>;
-    /// Reads the first bytes of a file, as many as `back` holds.
+    /// Read the first bytes of a file until `back` is full.
     fn read(&self, path: &CStr, back: &mut [u8]) -> Result<(), OperationError>;
     /// `unlink`.
     fn remove(&self, path: &CStr) -> Result<(), OperationError>;
 
-    /// Bytes and inodes that are free, in words, for messages.
+    /// Return a message with the number of free bytes and inodes.
     fn room(&self, _path: &CStr) -> Option<String> {
         None
     }
 
-    /// CPU time so far that counts as that of the client which asks, one of `clients` in this process.
+    /// Return the CPU time used so far by the calling client, one of `clients` in this process.
     fn cpu_ns(&self, clients: u32) -> u64;
 }
 
 /// An operation that failed.
 pub enum OperationError {
-    /// The kernel said so.
+    /// An error of the kernel.
     Kernel(Errno),
-    /// Somebody else.
+    /// Any other error.
     Other(String),
 }
 
@@ -61,7 +63,7 @@ impl From<Errno> for OperationError {
 }
 
 impl OperationError {
-    /// (in words, whether the storage is full).
+    /// Return the message, and whether the storage is full.
     pub fn worded(self) -> (String, bool) {
         match self {
             OperationError::Kernel(error) => {
@@ -74,7 +76,7 @@ impl OperationError {
     }
 }
 
-/// A file ended before all that was wanted of it came back.
+/// Return the error for a file that ended before all requested bytes were read.
 pub fn too_short(path: &CStr, found: usize, wanted: usize) -> OperationError {
     OperationError::Other(format!(
         "{} ends after {found} bytes; {wanted} were to be read",
@@ -82,7 +84,7 @@ pub fn too_short(path: &CStr, found: usize, wanted: usize) -> OperationError {
     ))
 }
 
-/// Whatever is mounted, by system calls.
+/// Any mounted file system, through system calls.
 pub struct Kernel;
 
 impl Storage for Kernel {
@@ -168,13 +170,13 @@ impl Storage for Kernel {
     }
 }
 
-/// What a CPU clock of this process or thread shows.
+/// Return the value of a CPU clock of this process or thread.
 pub fn cpu_clock_ns(clock: rustix::time::ClockId) -> u64 {
     let time = rustix::time::clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Closes, and hears what a server only says then.
+/// Close a file and return errors that a server reports only then.
 fn close(file: rustix::fd::OwnedFd) -> Result<(), OperationError> {
     use std::os::fd::IntoRawFd;
     // SAFETY: the descriptor is owned and not used again.

@@ -1,13 +1,15 @@
-//! The directories of a test and where each item lies: mdtest's tree and names. Pure.
+//! The directories of a test and the location of each item, as in mdtest. Performs no I/O.
 //!
-//! `TEST/mdtest_tree.T/mdtest_tree.T.1/…`: directory `d` of a tree has the children `b*d+1 … b*d+b`, so that a number says it all.
-//! Items are dealt to directories in runs of equal length (lengths differ by one where they do not divide).
+//! `TEST/mdtest_tree.T/mdtest_tree.T.1/…`: directory `d` of a tree has the children `b*d+1 …
+//! b*d+b`, so a directory is identified by its number. Items are assigned to directories in
+//! consecutive runs of equal length (lengths differ by one if they do not divide evenly).
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Directories of a tree of `depth` levels below the top; None when there are more than a number holds.
+/// Return the number of directories of a tree with `depth` levels below the top; `None` on
+/// overflow.
 pub fn directories(depth: u32, branching: u32) -> Option<u64> {
     let branching = u64::from(branching);
     let mut level: u64 = 1;
@@ -26,7 +28,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree number `number` below `test`; `leaf_only`: items in the deepest directories alone.
+    /// Create tree number `number` under `test`; `leaf_only`: items only in the deepest
+    /// directories.
     pub fn new(test: &Path, number: u32, depth: u32, branching: u32, leaf_only: bool) -> Tree {
         let count = directories(depth, branching).unwrap_or(u64::MAX) as usize;
         let mut paths: Vec<Vec<u8>> = Vec::with_capacity(count);
@@ -47,17 +50,17 @@ impl Tree {
         Tree { directories: paths, first_with_items }
     }
 
-    /// How many directories it has.
+    /// Return the number of directories.
     pub fn count(&self) -> u64 {
         self.directories.len() as u64
     }
 
-    /// Path of directory `index`, for a system call.
+    /// Return the path of directory `index` for a system call.
     pub fn directory(&self, index: u64) -> CString {
         CString::new(self.directories[index as usize].clone()).expect("paths hold no NUL")
     }
 
-    /// The directory in which item `item` of `items` lies.
+    /// Return the directory of item `item` of `items`.
     pub fn place(&self, item: u64, items: u64) -> &[u8] {
         let holding = (self.directories.len() - self.first_with_items) as u64;
         let index = (u128::from(item) * u128::from(holding) / u128::from(items)) as usize;
@@ -65,7 +68,7 @@ impl Tree {
     }
 }
 
-/// Builds path after path of a client's items in one buffer, without allocating.
+/// Builds the paths of a client's items in one buffer, without allocations.
 pub struct Namer<'a> {
     tree: &'a Tree,
     items: u64,
@@ -75,7 +78,7 @@ pub struct Namer<'a> {
 }
 
 impl<'a> Namer<'a> {
-    /// Items of client `client`, files or directories, in a tree.
+    /// Create a namer for the items (files or directories) of client `client` in a tree.
     pub fn new(tree: &'a Tree, client: u32, files: bool, items: u64) -> Namer<'a> {
         let kind = if files { "file" } else { "dir" };
         Namer {
@@ -87,7 +90,7 @@ impl<'a> Namer<'a> {
         }
     }
 
-    /// The path of an item, ended by NUL. `suffix` is appended to its name.
+    /// Return the path of an item, terminated by NUL. `suffix` is appended to its name.
     pub fn path(&mut self, item: u64, suffix: &[u8]) -> &std::ffi::CStr {
         self.buffer.clear();
         self.buffer.extend_from_slice(self.tree.place(item, self.items));

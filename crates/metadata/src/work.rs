@@ -1,4 +1,4 @@
-//! What one client does in one phase: the operations, one after the other, each timed.
+//! The work of one client in one phase: a sequence of operations, each timed.
 
 use std::ffi::CStr;
 
@@ -9,18 +9,18 @@ use crate::step::{now_ns, Step};
 use crate::storage::{OperationError, Storage};
 use crate::tree::{Namer, Tree};
 
-/// Latencies up to this are told apart.
+/// Upper bound of recorded latencies.
 const LONGEST_NS: u64 = 3_600_000_000_000;
-/// What a directory is called after the rename phase, at the end of its name.
+/// Suffix of a directory's name after the rename phase.
 const RENAMED: &[u8] = b".renamed";
 
-/// What a client did in a phase.
+/// The result of a client in a phase.
 pub struct Done {
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
-    /// When it had nothing left to do.
+    /// When the last operation ended.
     pub end_ns: u64,
-    /// Of every operation.
+    /// Latencies of all operations.
     pub latency_ns: Histogram<u64>,
     /// Bytes written to files.
     pub written_bytes: u64,
@@ -30,24 +30,24 @@ pub struct Done {
     pub cpu_ns: u64,
 }
 
-/// A histogram as every client keeps one: two significant digits.
+/// Return an empty latency histogram with two significant digits.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 2).expect("bounds that are in order")
 }
 
 /// An operation that failed.
 pub struct Trouble {
-    /// What the storage said.
+    /// The storage's error message.
     pub error: String,
-    /// No space, no inodes, or a quota.
+    /// No space, no inodes, or a quota reached.
     pub full: bool,
-    /// Operations of this client before it.
+    /// Operations that this client completed before it.
     pub operations: u64,
-    /// Of so many.
+    /// Operations planned.
     pub wanted: u64,
 }
 
-/// One client's tools: made once, used in every phase.
+/// State of one client, created once and used in every phase.
 pub struct Client<'a, S: Storage> {
     config: &'a Config,
     step: &'a Step,
@@ -58,12 +58,12 @@ pub struct Client<'a, S: Storage> {
 }
 
 impl<'a, S: Storage> Client<'a, S> {
-    /// Client number `client`.
+    /// Create client number `client`.
     pub fn new(config: &'a Config, step: &'a Step, storage: &'a S, client: u32) -> Client<'a, S> {
         let files = config.phases.contains(&Phase::FileCreation);
         let write = if files { config.write_bytes as usize } else { 0 };
         let read = if files { config.read_bytes as usize } else { 0 };
-        // Bytes that do not compress: xorshift64*.
+        // Incompressible data: xorshift64*.
         let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut buffer = Vec::with_capacity(write + 8);
         while buffer.len() < write {
@@ -76,7 +76,7 @@ impl<'a, S: Storage> Client<'a, S> {
         Client { config, step, storage, client, buffer, back: vec![0; read] }
     }
 
-    /// The client whose items this phase takes: with a stride, not those that it made itself (mdtest -N).
+    /// Return the client whose items this phase uses: with a stride, not its own (mdtest -N).
     fn owner(&self, phase: Phase) -> u32 {
         let steps = match phase {
             Phase::DirectoryStat | Phase::FileStat => 1,
@@ -88,7 +88,7 @@ impl<'a, S: Storage> Client<'a, S> {
         ((u64::from(self.client) + steps * u64::from(self.config.stride)) % total) as u32
     }
 
-    /// Number of the tree in which a phase works.
+    /// Return the number of the tree that a phase uses.
     pub fn tree_of(&self, phase: Phase) -> u32 {
         if self.config.unique_directories {
             self.owner(phase)
@@ -97,24 +97,27 @@ impl<'a, S: Storage> Client<'a, S> {
         }
     }
 
-    /// Goes through a phase of items.
+    /// Run a phase of items.
     pub fn items(&mut self, index: usize, phase: Phase, tree: &Tree) -> Result<Done, Trouble> {
         let owner = self.owner(phase);
         let items = self.config.items;
         let mut names = Namer::new(tree, owner, phase.of_files(), items);
         let mut others = Namer::new(tree, owner, phase.of_files(), items);
-        let renamed: &[u8] =
-            if phase == Phase::DirectoryRemoval && self.config.phases.contains(&Phase::DirectoryRename) {
-                RENAMED
-            } else {
-                b""
-            };
+        let renamed: &[u8] = if phase == Phase::DirectoryRemoval
+            && self.config.phases.contains(&Phase::DirectoryRename)
+        {
+            RENAMED
+        } else {
+            b""
+        };
         let storage = self.storage;
         let done = |outcome: Result<(), OperationError>| outcome.map(|()| (0, 0));
         self.timed(index, items, |client, item| match phase {
             Phase::DirectoryCreation => done(storage.make_directory(names.path(item, b""))),
             Phase::DirectoryStat | Phase::FileStat => done(storage.stat(names.path(item, b""))),
-            Phase::DirectoryRename => done(storage.rename(names.path(item, b""), others.path(item, RENAMED))),
+            Phase::DirectoryRename => {
+                done(storage.rename(names.path(item, b""), others.path(item, RENAMED)))
+            }
             Phase::DirectoryRemoval => done(storage.remove_directory(names.path(item, renamed))),
             Phase::FileCreation => client.create(names.path(item, b""), owner, item),
             Phase::FileRead => client.read(names.path(item, b""), owner, item),
@@ -123,7 +126,7 @@ impl<'a, S: Storage> Client<'a, S> {
         })
     }
 
-    /// Makes or removes a tree.
+    /// Create or remove a tree.
     pub fn tree(&mut self, index: usize, make: bool, tree: &Tree) -> Result<Done, Trouble> {
         let (count, storage) = (tree.count(), self.storage);
         self.timed(index, count, |_, each| {
@@ -136,7 +139,7 @@ impl<'a, S: Storage> Client<'a, S> {
         })
     }
 
-    /// Does nothing in a phase, as all but the first do while a tree is made for all.
+    /// Do nothing in a phase, as all clients but the first do while a shared tree is created.
     pub fn idle(&mut self) -> Done {
         Done {
             operations: 0,
@@ -203,7 +206,9 @@ impl<'a, S: Storage> Client<'a, S> {
         self.storage.read(path, &mut self.back)?;
         if self.config.verify {
             self.mark(owner, item);
-            if let Some(at) = self.back.iter().zip(&self.buffer).position(|(found, wanted)| found != wanted) {
+            if let Some(at) =
+                self.back.iter().zip(&self.buffer).position(|(found, wanted)| found != wanted)
+            {
                 return Err(OperationError::Other(format!(
                     "{}: byte {at} is not what was written",
                     path.to_string_lossy()
@@ -213,7 +218,7 @@ impl<'a, S: Storage> Client<'a, S> {
         Ok((0, self.back.len() as u64))
     }
 
-    /// Makes the content that of one file: its client and number stand at the beginning.
+    /// Mark the content as that of one file: its first bytes are client and item number.
     fn mark(&mut self, owner: u32, item: u64) {
         let mut mark = [0_u8; 12];
         mark[..4].copy_from_slice(&owner.to_le_bytes());

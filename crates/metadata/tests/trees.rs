@@ -19,7 +19,9 @@ fn config(directory: &Path) -> Config {
 #[test]
 fn mdtest_counts_directories_so() {
     // src/mdtest.c: depth + 1 for a branching factor of 1, else (b^(d+1) - 1) / (b - 1).
-    for (depth, branching, count) in [(0, 1, 1), (0, 7, 1), (5, 1, 6), (2, 3, 13), (3, 2, 15), (1, 9, 10)] {
+    for (depth, branching, count) in
+        [(0, 1, 1), (0, 7, 1), (5, 1, 6), (2, 3, 13), (3, 2, 15), (1, 9, 10)]
+    {
         assert_eq!(directories(depth, branching), Some(count));
     }
     assert_eq!(directories(64, u32::MAX), None);
@@ -117,7 +119,10 @@ fn what_cannot_be_is_said() {
             Box::new(|config| (config.depth, config.branching_factor) = (9, 9)),
         ),
         ("file stat needs file creation", Box::new(|config| config.phases = vec![Phase::FileStat])),
-        ("file creation needs file removal", Box::new(|config| config.phases = vec![Phase::FileCreation])),
+        (
+            "file creation needs file removal",
+            Box::new(|config| config.phases = vec![Phase::FileCreation]),
+        ),
     ];
     for (said, spoil) in bad {
         let mut config = good.clone();

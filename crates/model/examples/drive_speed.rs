@@ -38,6 +38,7 @@ fn measure(spec: &DriveSpec, rw: Rw, iodepth: u32, requests: u64) {
         fsync: 0,
         number_ios: Some(requests),
         seed: 1,
+        empty: false,
     };
     let start = thread_cpu();
     let result = run(spec, &load).expect("a drive that can be built");
@@ -60,9 +61,13 @@ fn main() {
     };
     for text in texts {
         let spec = DriveSpec::from_json(&text).expect("a drive table");
-        for (rw, iodepth) in
-            [(Rw::RandRead, 1), (Rw::RandRead, 2), (Rw::RandRead, 32), (Rw::Read, 1), (Rw::RandWrite, 32)]
-        {
+        for (rw, iodepth) in [
+            (Rw::RandRead, 1),
+            (Rw::RandRead, 2),
+            (Rw::RandRead, 32),
+            (Rw::Read, 1),
+            (Rw::RandWrite, 32),
+        ] {
             measure(&spec, rw, iodepth, 4_000_000);
         }
     }

@@ -1,16 +1,16 @@
-//! Completions that are known but not yet due, in the order in which they must be handed back.
+//! Completions that are known but not yet due, in completion order.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::request::{Completion, Nanos, Status};
 
-/// What a request takes that ends without any work: one that is refused, or asks for nothing. Never nothing,
-/// so that a load that submits again at once still moves on in time.
+/// Completion time of a request without work: a refused or an empty one. Greater than 0, so that
+/// time advances under a load that submits again at once.
 pub const ANSWER_NS: Nanos = 10_000;
 
 struct Due {
-    /// Time in the upper half, submission number in the lower: one comparison orders both.
+    /// Time in the upper half, submission number in the lower half: one comparison orders both.
     key: u128,
     tag: u64,
     status: Status,
@@ -33,7 +33,7 @@ impl Ord for Due {
     }
 }
 
-/// A queue of completions by (time, submission), which also counts what is in flight.
+/// A queue of completions ordered by (time, submission) that also counts requests in flight.
 #[derive(Default)]
 pub struct Completions {
     due: BinaryHeap<Due>,
@@ -46,23 +46,23 @@ impl Completions {
         Self::default()
     }
 
-    /// Counts a request in and gives its submission number.
+    /// Count a new request and return its submission number.
     pub fn admit(&mut self) -> u64 {
         self.submitted += 1;
         self.submitted
     }
 
-    /// Files the end of the request with submission number `seq`.
+    /// Add the completion of the request with submission number `seq`.
     pub fn push(&mut self, time: Nanos, seq: u64, tag: u64, status: Status) {
         self.due.push(Due { key: (u128::from(time) << 64) | u128::from(seq), tag, status });
     }
 
-    /// When the first filed completion is due.
+    /// Return when the earliest completion is due.
     pub fn first(&self) -> Option<Nanos> {
         self.due.peek().map(|due| (due.key >> 64) as Nanos)
     }
 
-    /// Hands back everything due at or before `now`.
+    /// Move every completion due at or before `now` to `out`.
     pub fn drain(&mut self, now: Nanos, out: &mut Vec<Completion>) {
         while let Some(due) = self.due.peek() {
             let time = (due.key >> 64) as Nanos;

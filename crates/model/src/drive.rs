@@ -1,7 +1,7 @@
-//! A drive of either kind, built from its table.
+//! A drive (hard disk or SSD), built from its catalog table.
 
 use crate::hdd::Hdd;
-use crate::request::{Completion, Device, Nanos, Request};
+use crate::request::{Completion, Device, Medium, Nanos, Queue, Request, SubmittedIo, Wrapper};
 use crate::spec::{DriveSpec, SpecError};
 use crate::ssd::Ssd;
 
@@ -11,7 +11,7 @@ pub enum Drive {
     Ssd(Box<Ssd>),
 }
 
-/// Builds the model of a drive, or says which field cannot be true.
+/// Build the model of a drive; the error names the invalid field.
 pub fn build(spec: &DriveSpec, seed: u64) -> Result<Drive, SpecError> {
     Ok(match spec {
         DriveSpec::Hdd(spec) => Drive::Hdd(Box::new(Hdd::new(spec, seed)?)),
@@ -19,14 +19,27 @@ pub fn build(spec: &DriveSpec, seed: u64) -> Result<Drive, SpecError> {
     })
 }
 
-impl Device for Drive {
-    fn capacity_sectors(&self) -> u64 {
+impl Wrapper for Drive {
+    type Below = dyn Medium;
+
+    fn below(&self) -> &Self::Below {
         match self {
-            Drive::Hdd(drive) => drive.capacity_sectors(),
-            Drive::Ssd(drive) => drive.capacity_sectors(),
+            Drive::Hdd(drive) => &**drive,
+            Drive::Ssd(drive) => &**drive,
         }
     }
 
+    fn below_mut(&mut self) -> &mut Self::Below {
+        match self {
+            Drive::Hdd(drive) => &mut **drive,
+            Drive::Ssd(drive) => &mut **drive,
+        }
+    }
+
+    fn pass_down(&mut self, _now: Nanos) {}
+}
+
+impl Device for Drive {
     #[inline]
     fn submit(&mut self, now: Nanos, request: Request) {
         match self {
@@ -36,13 +49,6 @@ impl Device for Drive {
     }
 
     #[inline]
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        match self {
-            Drive::Hdd(drive) => drive.wake(now, out),
-            Drive::Ssd(drive) => drive.wake(now, out),
-        }
-    }
-
     fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
         match self {
             Drive::Hdd(drive) => drive.wake_ahead(now, until, out),
@@ -65,18 +71,16 @@ impl Device for Drive {
             Drive::Ssd(drive) => drive.in_flight(),
         }
     }
+}
 
-    fn energy_j(&self, now: Nanos) -> f64 {
-        match self {
-            Drive::Hdd(drive) => drive.energy_j(now),
-            Drive::Ssd(drive) => drive.energy_j(now),
-        }
+/// A drive has no scheduler: it serves I/Os in the order of arrival.
+impl Queue for Drive {
+    #[inline]
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        self.submit(now, io.request);
     }
 
-    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        match self {
-            Drive::Hdd(drive) => Hdd::unflushed(drive, now),
-            Drive::Ssd(drive) => Ssd::unflushed(drive, now),
-        }
-    }
+    fn plug(&mut self) {}
+
+    fn unplug(&mut self, _now: Nanos) {}
 }

@@ -1,12 +1,13 @@
-//! A recorded trace played against a drive: the response time of every request.
+//! Replay of a recorded trace on a drive model: the response time of every request.
 
 use serde::{Deserialize, Serialize};
 
 use crate::drive::build;
-use crate::request::{Completion, Device, Nanos, Op, Request, Status};
+use crate::ranges;
+use crate::request::{Completion, Device, Medium, Nanos, Op, Request, SectorRange, Status};
 use crate::spec::{refuse, DriveSpec, SpecError};
 
-/// A request of a trace.
+/// A request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceRequest {
@@ -42,36 +43,50 @@ impl From<TraceOp> for Op {
     }
 }
 
-/// When requests come.
+/// When requests are submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ReplayMode {
-    /// At their recorded times, whatever the drive does.
+    /// At their recorded times, regardless of completions.
     Open,
-    /// In their order, that many in flight, each as soon as one before it ends.
+    /// In trace order with a fixed number in flight: each request follows a completion.
     Closed { iodepth: u32 },
 }
 
-/// How a request of the trace went.
+/// Result of a request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
-    /// When it was handed over.
+    /// Time of submission.
     pub submitted_ns: Nanos,
     pub response_ns: Nanos,
     pub failed: bool,
 }
 
-/// Replays a trace, whose times must not go back, against a fresh model of the drive.
+/// Return the ranges that the trace reads, limited to the drive's capacity. A read range must have
+/// held data.
+fn ranges_read(trace: &[TraceRequest], capacity_sectors: u64) -> Vec<SectorRange> {
+    let reads = trace.iter().filter(|request| request.op == TraceOp::Read);
+    let range = |request: &TraceRequest| (request.sector, u64::from(request.sectors));
+    let inside = |&(sector, sectors): &SectorRange| {
+        sector.checked_add(sectors).is_some_and(|end| end <= capacity_sectors)
+    };
+    ranges::merge(reads.map(range).filter(inside).collect())
+}
+
+/// Replay a trace on a new drive model that holds the data the trace reads. Its times must not
+/// decrease.
 pub fn replay(
     spec: &DriveSpec,
     seed: u64,
     trace: &[TraceRequest],
     mode: ReplayMode,
 ) -> Result<Vec<Response>, SpecError> {
-    replay_on(&mut build(spec, seed)?, trace, mode)
+    let mut drive = build(spec, seed)?;
+    drive.preload(&ranges_read(trace, drive.capacity_sectors()));
+    replay_on(&mut drive, trace, mode)
 }
 
-/// Replays a trace against a device that has done nothing yet.
+/// Replay a trace on a device that has not served a request yet.
 pub fn replay_on<D: Device>(
     device: &mut D,
     trace: &[TraceRequest],
@@ -84,7 +99,8 @@ pub fn replay_on<D: Device>(
     if mode == (ReplayMode::Closed { iodepth: 0 }) {
         return refuse("iodepth", 0, "at least 1");
     }
-    let mut responses = vec![Response { submitted_ns: 0, response_ns: 0, failed: false }; trace.len()];
+    let mut responses =
+        vec![Response { submitted_ns: 0, response_ns: 0, failed: false }; trace.len()];
     let mut out: Vec<Completion> = Vec::new();
     let mut next = 0;
     let mut now = 0;
@@ -93,7 +109,9 @@ pub fn replay_on<D: Device>(
         let submit = match mode {
             _ if next == trace.len() => None,
             ReplayMode::Open => Some(trace[next].time_ns),
-            ReplayMode::Closed { iodepth } => (device.in_flight() < iodepth as usize).then_some(now),
+            ReplayMode::Closed { iodepth } => {
+                (device.in_flight() < iodepth as usize).then_some(now)
+            }
         };
         match (submit, due) {
             (None, None) => break,
@@ -101,7 +119,8 @@ pub fn replay_on<D: Device>(
                 now = time;
                 let TraceRequest { op, sector, sectors, fua, .. } = trace[next];
                 responses[next].submitted_ns = now;
-                device.submit(now, Request { tag: next as u64, op: op.into(), sector, sectors, fua });
+                device
+                    .submit(now, Request { tag: next as u64, op: op.into(), sector, sectors, fua });
                 next += 1;
             }
             (_, due) => {

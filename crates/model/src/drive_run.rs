@@ -1,18 +1,24 @@
-//! A drive by itself under a closed-loop load, with fio's words and meanings.
+//! A single drive under a closed-loop load, with the option names and semantics of fio.
 //!
-//! Each of `numjobs` jobs keeps `iodepth` requests of `bs_bytes` in flight over `size_bytes` from
-//! `offset_bytes` on, until `runtime_s` of virtual time is over (as with `--time_based`) or `number_ios`
-//! requests are issued. Unlike fio's default, random offsets may repeat (`norandommap`).
+//! Each of `numjobs` jobs keeps `iodepth` requests of `bs_bytes` in flight. The job accesses
+//! `size_bytes` from `offset_bytes` on, until `runtime_s` of virtual time is over (as with
+//! `--time_based`) or `number_ios` requests are issued. Unlike fio's default, random offsets can
+//! repeat (`norandommap`).
+//!
+//! fio writes a file before it reads from it. Therefore the region of a load with reads holds data
+//! from the start, unless `empty` is set. With `empty`, and for a load that only writes, the drive
+//! starts in the `initial` state of its table.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::drive::build;
-use crate::request::{Device, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::ranges;
+use crate::request::{Device, Medium, Nanos, Op, Request, SectorRange, Status, SECTOR_BYTES};
 use crate::spec::{refuse, within, within_int, DriveSpec, SpecError};
 use crate::stream::Stream;
 
-/// What is done: fio's `rw`.
+/// Access pattern: fio's `rw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rw {
@@ -20,10 +26,10 @@ pub enum Rw {
     Write,
     RandRead,
     RandWrite,
-    /// Sequential, reads and writes mixed.
+    /// Sequential, mixed reads and writes.
     #[serde(alias = "readwrite")]
     Rw,
-    /// Random, reads and writes mixed.
+    /// Random, mixed reads and writes.
     RandRw,
 }
 
@@ -31,9 +37,13 @@ impl Rw {
     fn random(self) -> bool {
         matches!(self, Rw::RandRead | Rw::RandWrite | Rw::RandRw)
     }
+
+    fn reads(self) -> bool {
+        !matches!(self, Rw::Write | Rw::RandWrite)
+    }
 }
 
-/// The load: fio's options by fio's names, units last.
+/// The load: fio's options under fio's names, with unit suffixes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FioLike {
@@ -44,28 +54,32 @@ pub struct FioLike {
     #[serde(default = "one")]
     pub numjobs: u32,
     pub runtime_s: f64,
-    /// Time before the measured one.
+    /// Time before the measurement starts.
     #[serde(default)]
     pub ramp_time_s: f64,
     #[serde(default)]
     pub offset_bytes: u64,
-    /// Distance between the offsets of one job and the next.
+    /// Distance between the offsets of consecutive jobs.
     #[serde(default)]
     pub offset_increment_bytes: u64,
-    /// The rest of the drive if not given.
+    /// Default: the rest of the drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Share of reads in a mixed load, percent.
+    /// Percentage of reads in a mixed load.
     #[serde(default = "fifty")]
     pub rwmixread: u32,
-    /// A flush after that many writes of a job; 0: never.
+    /// Number of writes of a job between flushes; 0: no flushes.
     #[serde(default)]
     pub fsync: u32,
-    /// The load ends after that many requests, if the time is not over before.
+    /// Ends the load after this many requests, unless the time is over earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number_ios: Option<u64>,
     #[serde(default)]
     pub seed: u64,
+    /// Keep the drive in the initial state of its table. An SSD reads no flash for units without
+    /// data.
+    #[serde(default)]
+    pub empty: bool,
 }
 
 fn one() -> u32 {
@@ -75,7 +89,7 @@ fn fifty() -> u32 {
     50
 }
 
-/// One direction's results.
+/// Results of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
     pub requests: u64,
@@ -91,7 +105,7 @@ pub struct Direction {
     pub latency_ns_max: u64,
 }
 
-/// What the drive did under the load.
+/// Results of the drive under the load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveRun {
     pub read: Direction,
@@ -179,19 +193,36 @@ impl FioLike {
             .checked_mul(self.offset_increment_bytes)
             .and_then(|offset| offset.checked_add(self.offset_bytes));
         let Some(room) = last_offset.and_then(|offset| capacity_bytes.checked_sub(offset)) else {
-            return refuse("offset_bytes", self.offset_bytes, &format!("offsets below {capacity_bytes}"));
+            return refuse(
+                "offset_bytes",
+                self.offset_bytes,
+                &format!("offsets below {capacity_bytes}"),
+            );
         };
         let size = self.size_bytes.unwrap_or(room);
         within_int("size_bytes", size, self.bs_bytes, room)
     }
+
+    /// Return the regions that the jobs access, `size_bytes` each.
+    fn regions(&self, size_bytes: u64) -> Vec<SectorRange> {
+        let first =
+            |job: u64| (self.offset_bytes + job * self.offset_increment_bytes) / SECTOR_BYTES;
+        let jobs = 0..u64::from(self.numjobs);
+        ranges::merge(jobs.map(|job| (first(job), size_bytes / SECTOR_BYTES)).collect())
+    }
 }
 
-/// Runs a fresh model of the drive under the load.
+/// Run the load on a new model of the drive, with the data that the load reads in place.
 pub fn run(spec: &DriveSpec, load: &FioLike) -> Result<DriveRun, SpecError> {
-    run_device(&mut build(spec, load.seed)?, load)
+    let mut drive = build(spec, load.seed)?;
+    let size_bytes = load.check(drive.capacity_sectors() * SECTOR_BYTES)?;
+    if load.rw.reads() && !load.empty {
+        drive.preload(&load.regions(size_bytes));
+    }
+    run_device(&mut drive, load)
 }
 
-/// Runs a device that has done nothing yet under the load.
+/// Run the load on a device that has not served a request yet.
 pub fn run_device<D: Device>(device: &mut D, load: &FioLike) -> Result<DriveRun, SpecError> {
     let size_bytes = load.check(device.capacity_sectors() * SECTOR_BYTES)?;
     let block_sectors = (load.bs_bytes / SECTOR_BYTES) as u32;

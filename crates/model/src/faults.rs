@@ -1,44 +1,49 @@
-//! Devices that misbehave on schedule: media errors, latency, stalls, slowness, absence. Each fault counts
-//! how often it fired. Without faults the wrapper passes everything through.
+//! Injected device faults: media errors, added latency, stalls, slowdowns and absence. Each fault
+//! counts how often it took effect. Without faults the wrapper forwards everything.
 
 use serde::{Deserialize, Serialize};
 
 use crate::completions::{Completions, ANSWER_NS};
-use crate::request::{Completion, Device, Fault, FaultCounts, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::request::{
+    Completion, Device, Fault, FaultCounts, Nanos, Op, Queue, Request, Status, SubmittedIo,
+    Wrapper, SECTOR_BYTES,
+};
 use crate::spec::{refuse, within, SpecError};
 use crate::stream::Stream;
 
 const NEVER: Nanos = Nanos::MAX;
 
-/// What goes wrong.
+/// Kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum FaultKind {
-    /// The request takes its time and fails.
+    /// The request takes its normal time and fails.
     MediaError,
-    /// The request takes that much longer.
+    /// The request takes `extra_ms` longer.
     LatencySpike { extra_ms: f64 },
-    /// The request takes that many times as long.
+    /// The request takes `factor` times as long.
     SlowDown { factor: f64 },
-    /// Nothing ends before the fault does.
+    /// No request completes before the fault ends.
     Stall,
-    /// The device is gone, with everything it has in flight, until the fault ends.
+    /// The device and all its requests in flight are lost until the fault ends.
     DropOff,
-    /// No power, on every drive: what is in flight fails, what is acknowledged and not on stable storage is lost.
+    /// Power loss on every drive: requests in flight fail; data acknowledged but not on stable
+    /// storage is lost.
     PowerLoss,
-    /// A drive of a redundant RAID is taken out of service; when the fault ends a new one takes its place, and is rebuilt.
+    /// A drive of a redundant RAID is out of service. When the fault ends, a new drive replaces it
+    /// and is rebuilt.
     Degraded,
-    /// A drive of a redundant RAID is replaced by a new one, which is filled from the others beside the load.
+    /// A new drive replaces one of a redundant RAID and is filled from the others during the load.
     Rebuild,
 }
 
 impl FaultKind {
-    /// Whether it befalls a RAID as a whole rather than requests of a drive.
+    /// Return whether the fault affects a RAID as a whole instead of requests of a drive.
     pub fn of_the_raid(self) -> bool {
         matches!(self, FaultKind::Degraded | FaultKind::Rebuild)
     }
 
-    /// Whether the device answers nothing while it lasts.
+    /// Return the failure of every request if the device is absent during the fault.
     fn absent(self) -> Option<Fault> {
         match self {
             FaultKind::DropOff => Some(Fault::Gone),
@@ -48,28 +53,28 @@ impl FaultKind {
     }
 }
 
-/// A fault: what, when, where, how often.
+/// A fault: its kind, time, target and frequency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultSpec {
     pub fault: FaultKind,
-    /// Which drive of a RAID; every one if not given.
+    /// Index of a RAID's drive; default: every drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<u32>,
     #[serde(default)]
     pub from_s: f64,
-    /// For ever if not given.
+    /// Default: no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_s: Option<f64>,
-    /// Reads or writes alone.
+    /// Restricts the fault to reads or writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<Direction>,
     #[serde(default)]
     pub first_sector: u64,
-    /// To the end of the device if not given.
+    /// Default: to the end of the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Share of the matching requests that it meets.
+    /// Probability that the fault affects a matching request.
     #[serde(default = "always")]
     pub probability: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +98,7 @@ struct Scheduled {
     until: Nanos,
     random: Stream,
     fired: u64,
-    /// A loss of power whose losses are counted.
+    /// The bytes lost in this power loss are counted.
     counted: bool,
 }
 
@@ -115,7 +120,9 @@ impl FaultSpec {
         }
         within("fault.probability", self.probability, 0.0, 1.0)?;
         match self.fault {
-            FaultKind::LatencySpike { extra_ms } => within("fault.extra_ms", extra_ms, 0.0, 1e7).map(|_| ()),
+            FaultKind::LatencySpike { extra_ms } => {
+                within("fault.extra_ms", extra_ms, 0.0, 1e7).map(|_| ())
+            }
             FaultKind::SlowDown { factor } => within("fault.factor", factor, 1.0, 1e6).map(|_| ()),
             FaultKind::PowerLoss if self.drive.is_some() => {
                 refuse("fault.drive", self.drive.unwrap_or(0), "none: power is lost by all drives")
@@ -131,7 +138,10 @@ impl FaultSpec {
 impl Scheduled {
     fn meets(&mut self, now: Nanos, request: &Request) -> bool {
         let spec = &self.spec;
-        if now < self.from || now >= self.until || spec.at_most.is_some_and(|most| self.fired >= most) {
+        if now < self.from
+            || now >= self.until
+            || spec.at_most.is_some_and(|most| self.fired >= most)
+        {
             return false;
         }
         let direction = match request.op {
@@ -142,17 +152,20 @@ impl Scheduled {
         if spec.only.is_some_and(|only| direction != Some(only)) {
             return false;
         }
-        let end = spec.sectors.map_or(u64::MAX, |sectors| spec.first_sector.saturating_add(sectors));
+        let end =
+            spec.sectors.map_or(u64::MAX, |sectors| spec.first_sector.saturating_add(sectors));
         let whole = spec.first_sector == 0 && end == u64::MAX;
         let request_end = request.sector.saturating_add(u64::from(request.sectors));
-        if !whole && (request_end <= spec.first_sector || request.sector >= end || direction.is_none()) {
+        if !whole
+            && (request_end <= spec.first_sector || request.sector >= end || direction.is_none())
+        {
             return false;
         }
         spec.probability >= 1.0 || self.random.unit() < spec.probability
     }
 }
 
-/// A request inside the device, with what is going to befall it.
+/// A request in the device with the faults that affect it.
 #[derive(Clone, Copy)]
 struct Flight {
     tag: u64,
@@ -165,7 +178,7 @@ struct Flight {
     under_way: bool,
 }
 
-/// A device with faults.
+/// A device with fault injection.
 pub struct FaultyDevice<D: Device> {
     device: D,
     faults: Vec<Scheduled>,
@@ -175,7 +188,7 @@ pub struct FaultyDevice<D: Device> {
     woken: Vec<Completion>,
     seed: u64,
     lost_bytes: u64,
-    /// Whether requests are followed; without any fault they pass by.
+    /// Requests are tracked. Without any fault the device below serves them directly.
     watched: bool,
 }
 
@@ -198,13 +211,15 @@ impl<D: Device> FaultyDevice<D> {
         Ok(made)
     }
 
-    /// Follows every request from now on, so that faults can be injected at any time. For a device without requests.
+    /// Track every request from now on, so that faults can be injected at any time. Call while no
+    /// request is in flight.
     pub fn watch(&mut self) {
         debug_assert_eq!(self.device.in_flight(), 0);
         self.watched = true;
     }
 
-    /// Adds a fault, whose times are the device's own; gives its number. Refused while requests pass by unwatched.
+    /// Add a fault and return its index. Its times are on the device's timeline. Fails if untracked
+    /// requests are in flight.
     pub fn inject(&mut self, spec: &FaultSpec) -> Result<usize, SpecError> {
         spec.check()?;
         if !self.watched && self.device.in_flight() > 0 {
@@ -227,9 +242,9 @@ impl<D: Device> FaultyDevice<D> {
         Ok(number)
     }
 
-    /// Ends a fault at `now`, if it has not ended. What it has delayed already stays delayed.
+    /// End a fault at `now`, if it has not ended. Requests that it already delayed stay delayed.
     pub fn lift(&mut self, number: usize, now: Nanos) {
-        // A loss of power that no request has seen has happened all the same.
+        // Count a power loss that no request has met.
         self.lose_power(now);
         let fault = &mut self.faults[number];
         fault.until = fault.until.min(now.max(fault.from));
@@ -239,23 +254,24 @@ impl<D: Device> FaultyDevice<D> {
         &self.device
     }
 
-    /// How often each fault has fired.
+    /// Return how many times each fault took effect.
     pub fn fired(&self) -> Vec<u64> {
         self.faults.iter().map(|fault| fault.fired).collect()
     }
 
-    /// The absence that covers `now`.
+    /// Return the fault that makes the device absent at `now`.
     fn absence(&self, now: Nanos) -> Option<usize> {
-        let gone = |f: &Scheduled| f.spec.fault.absent().is_some() && f.from <= now && now < f.until;
+        let gone =
+            |f: &Scheduled| f.spec.fault.absent().is_some() && f.from <= now && now < f.until;
         self.faults.iter().position(gone)
     }
 
-    /// How a request ends that an absence meets.
+    /// Return the status of a request that fails because of the absence.
     fn gone(&self, absence: usize) -> Status {
         Status::Failed(self.faults[absence].spec.fault.absent().unwrap_or(Fault::Gone))
     }
 
-    /// Counts what losses of power up to `now` have lost, each at its own moment.
+    /// Count the bytes lost in every power loss up to `now`, each at its own time.
     fn lose_power(&mut self, now: Nanos) {
         for index in 0..self.faults.len() {
             let fault = &self.faults[index];
@@ -267,18 +283,19 @@ impl<D: Device> FaultyDevice<D> {
                 continue;
             }
             let ranges = self.device.unflushed(fault.from);
-            self.lost_bytes += ranges.iter().map(|&(_, sectors)| sectors * SECTOR_BYTES).sum::<u64>();
-            // It took effect, even if no request was there to see it.
+            self.lost_bytes +=
+                ranges.iter().map(|&(_, sectors)| sectors * SECTOR_BYTES).sum::<u64>();
+            // A power loss takes effect even if no request meets it.
             self.faults[index].fired += 1;
             self.faults[index].counted = true;
         }
     }
 
-    /// When the device next goes away, after `since`.
+    /// Return the next fault after `since` that makes the device absent, and its start.
     fn next_absence(&self, since: Nanos) -> Option<(usize, Nanos)> {
         let faults = self.faults.iter().enumerate();
-        let later =
-            faults.filter(|(_, f)| f.spec.fault.absent().is_some() && f.from > since && f.from < f.until);
+        let later = faults
+            .filter(|(_, f)| f.spec.fault.absent().is_some() && f.from > since && f.from < f.until);
         later.map(|(index, f)| (index, f.from)).min_by_key(|&(_, from)| from)
     }
 
@@ -310,7 +327,10 @@ impl<D: Device> FaultyDevice<D> {
                 FaultKind::LatencySpike { extra_ms } => flight.extra += (extra_ms * 1e6) as Nanos,
                 FaultKind::SlowDown { factor } => flight.factor *= factor,
                 FaultKind::Stall => flight.not_before = flight.not_before.max(fault.until),
-                FaultKind::DropOff | FaultKind::PowerLoss | FaultKind::Degraded | FaultKind::Rebuild => {}
+                FaultKind::DropOff
+                | FaultKind::PowerLoss
+                | FaultKind::Degraded
+                | FaultKind::Rebuild => {}
             }
         }
         let index = match self.free.pop() {
@@ -326,7 +346,8 @@ impl<D: Device> FaultyDevice<D> {
         self.device.submit(now, Request { tag: index as u64, ..request });
     }
 
-    /// Takes over what the device has ended by `now`, or is certain to end by `until`, late, failed or lost as the faults will have it.
+    /// Collect completions due by `now`, or certain to be due by `until`, and delay or fail them
+    /// according to the faults.
     fn settle(&mut self, now: Nanos, until: Nanos) {
         self.lose_power(now);
         let mut woken = std::mem::take(&mut self.woken);
@@ -335,7 +356,7 @@ impl<D: Device> FaultyDevice<D> {
             let index = completion.tag as usize;
             self.free.push(index);
             let flight = &mut self.flights[index];
-            // Lost already: the device was away when it would have ended.
+            // Already failed: the device was absent at its completion time.
             if !std::mem::replace(&mut flight.under_way, false) {
                 continue;
             }
@@ -361,7 +382,7 @@ impl<D: Device> FaultyDevice<D> {
         self.lose(now);
     }
 
-    /// What is under way when the device goes away fails at that moment.
+    /// Fail every request in flight at the time when the device becomes absent.
     fn lose(&mut self, now: Nanos) {
         for index in 0..self.flights.len() {
             let flight = self.flights[index];
@@ -379,11 +400,37 @@ impl<D: Device> FaultyDevice<D> {
     }
 }
 
-impl<D: Device> Device for FaultyDevice<D> {
-    fn capacity_sectors(&self) -> u64 {
-        self.device.capacity_sectors()
+impl<D: Device> Wrapper for FaultyDevice<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.device
     }
 
+    fn below_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    fn pass_down(&mut self, _now: Nanos) {}
+
+    fn with_own_faults(&self, below: FaultCounts) -> FaultCounts {
+        FaultCounts { fired: self.fired(), lost_bytes: self.lost_bytes + below.lost_bytes, ..below }
+    }
+}
+
+/// It has no scheduler: the device serves I/Os in the order of arrival.
+impl<D: Device> Queue for FaultyDevice<D> {
+    #[inline]
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        self.submit(now, io.request);
+    }
+
+    fn plug(&mut self) {}
+
+    fn unplug(&mut self, _now: Nanos) {}
+}
+
+impl<D: Device> Device for FaultyDevice<D> {
     #[inline]
     fn submit(&mut self, now: Nanos, request: Request) {
         if !self.watched {
@@ -394,15 +441,6 @@ impl<D: Device> Device for FaultyDevice<D> {
     }
 
     #[inline]
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        if !self.watched {
-            self.device.wake(now, out);
-        } else {
-            self.settle(now, now);
-            self.done.drain(now, out);
-        }
-    }
-
     fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
         if !self.watched {
             self.device.wake_ahead(now, until, out);
@@ -431,17 +469,5 @@ impl<D: Device> Device for FaultyDevice<D> {
         } else {
             self.done.in_flight()
         }
-    }
-
-    fn energy_j(&self, now: Nanos) -> f64 {
-        self.device.energy_j(now)
-    }
-
-    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        self.device.unflushed(now)
-    }
-
-    fn fault_counts(&self) -> FaultCounts {
-        FaultCounts { fired: self.fired(), lost_bytes: self.lost_bytes, rebuilt: None }
     }
 }

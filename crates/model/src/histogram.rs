@@ -1,4 +1,4 @@
-//! Histograms of durations that merge: eight bins an octave, so that a value is known to 12.5 %.
+//! Mergeable histograms of durations: eight bins per octave, so values have a resolution of 12.5 %.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::request::Nanos;
 const BINS_PER_OCTAVE_LOG2: u32 = 3;
 const BINS: usize = (65 - BINS_PER_OCTAVE_LOG2 as usize) << BINS_PER_OCTAVE_LOG2;
 
-/// Counts of durations in bins whose width is an eighth of an octave; exact count, sum and largest value.
+/// Counts of durations in bins of one eighth of an octave, with exact count, sum and maximum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Box<[u64]>,
@@ -16,7 +16,7 @@ pub struct Histogram {
     max_ns: Nanos,
 }
 
-/// The filled bins of a histogram, for records: `lower_ns[i]` is the lowest duration of bin i.
+/// The non-empty bins of a histogram, for records: `lower_ns[i]` is the lowest duration of bin i.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistogramBins {
     pub lower_ns: Vec<u64>,
@@ -80,7 +80,7 @@ impl Histogram {
         self.sum_ns as f64 / self.count as f64
     }
 
-    /// The duration below which that share (0 to 1) of the values lies, interpolated within its bin.
+    /// Return the quantile of `share` (0 to 1), interpolated within its bin.
     pub fn quantile_ns(&self, share: f64) -> f64 {
         let target = share * self.count as f64;
         let mut seen = 0.0;
@@ -95,7 +95,7 @@ impl Histogram {
         self.max_ns as f64
     }
 
-    /// The filled bins alone.
+    /// Return the non-empty bins.
     pub fn bins(&self) -> HistogramBins {
         let filled = || self.counts.iter().enumerate().filter(|(_, &count)| count > 0);
         HistogramBins {

@@ -1,17 +1,21 @@
-//! An ideal drive: a number of equal channels, a service time and a rate, nothing else.
+//! An ideal drive: a number of equal channels with a service time and a bandwidth, nothing else.
 //!
-//! It stands for storage whose inside is not known (a filer's array of which only the rates are published) and it is
-//! the M/D/1 and M/M/1 server that queues are checked against. No position, no state, no seek.
+//! It models storage whose internals are unknown (a filer's array with only published bandwidths),
+//! and it is the M/D/1 and M/M/1 server that the queueing models are tested against. It has no
+//! position, state or seek.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::request::{
+    Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Queue, Request, SectorRange, Status,
+    SubmittedIo, SECTOR_BYTES,
+};
 use crate::stream::Stream;
 
-/// How service times vary.
+/// Distribution of service times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceTime {
@@ -25,10 +29,10 @@ pub enum ServiceTime {
 #[serde(deny_unknown_fields)]
 pub struct IdealSpec {
     pub capacity_bytes: u64,
-    /// Time of a request beside its transfer.
+    /// Time of a request besides its transfer.
     pub read_ns: u64,
     pub write_ns: u64,
-    /// Rates of one channel; 0 for no limit.
+    /// Bandwidth of one channel; 0: unlimited.
     #[serde(default)]
     pub read_bytes_per_s: f64,
     #[serde(default)]
@@ -47,12 +51,12 @@ fn one() -> u32 {
     1
 }
 
-/// The model of it.
+/// The model of an ideal drive.
 #[derive(Debug)]
 pub struct IdealDrive {
     spec: IdealSpec,
     stream: Stream,
-    /// When each channel is free.
+    /// Times when the channels become free.
     free_at: BinaryHeap<Reverse<Nanos>>,
     pending: BinaryHeap<Reverse<(Nanos, u64, u64, bool)>>,
     sequence: u64,
@@ -88,16 +92,35 @@ impl IdealDrive {
     }
 }
 
-impl Device for IdealDrive {
+impl Medium for IdealDrive {
     fn capacity_sectors(&self) -> u64 {
         self.spec.capacity_bytes / SECTOR_BYTES
     }
 
+    fn energy_j(&self, now: Nanos) -> f64 {
+        let channels = f64::from(self.spec.channels.max(1));
+        let busy_s = (self.busy_channel_ns as f64 * 1e-9 / channels).min(now as f64 * 1e-9);
+        self.spec.idle_w * now as f64 * 1e-9 + (self.spec.active_w - self.spec.idle_w) * busy_s
+    }
+
+    fn unflushed(&mut self, _now: Nanos) -> Vec<SectorRange> {
+        Vec::new()
+    }
+
+    fn fault_counts(&self) -> FaultCounts {
+        FaultCounts::default()
+    }
+
+    /// Do nothing: the service time does not depend on the address.
+    fn preload(&mut self, _data: &[SectorRange]) {}
+}
+
+impl Device for IdealDrive {
     fn submit(&mut self, now: Nanos, request: Request) {
         let out_of_range = request.sector + u64::from(request.sectors) > self.capacity_sectors();
         let done = match request.op {
             _ if out_of_range => now,
-            // On stable storage when everything before it is.
+            // On stable storage when every earlier request is.
             Op::Flush => self.last_done.max(now),
             _ => {
                 let service = self.service_ns(&request);
@@ -113,13 +136,14 @@ impl Device for IdealDrive {
         self.pending.push(Reverse((done, self.sequence, request.tag, out_of_range)));
     }
 
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+    fn wake_ahead(&mut self, now: Nanos, _until: Nanos, out: &mut Vec<Completion>) {
         while let Some(&Reverse((time, _, tag, out_of_range))) = self.pending.peek() {
             if time > now {
                 break;
             }
             self.pending.pop();
-            let status = if out_of_range { Status::Failed(Fault::OutOfRange) } else { Status::Done };
+            let status =
+                if out_of_range { Status::Failed(Fault::OutOfRange) } else { Status::Done };
             out.push(Completion { tag, time, status });
         }
     }
@@ -131,10 +155,15 @@ impl Device for IdealDrive {
     fn in_flight(&self) -> usize {
         self.pending.len()
     }
+}
 
-    fn energy_j(&self, now: Nanos) -> f64 {
-        let channels = f64::from(self.spec.channels.max(1));
-        let busy_s = (self.busy_channel_ns as f64 * 1e-9 / channels).min(now as f64 * 1e-9);
-        self.spec.idle_w * now as f64 * 1e-9 + (self.spec.active_w - self.spec.idle_w) * busy_s
+/// It has no scheduler: I/Os are served in the order of arrival.
+impl Queue for IdealDrive {
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        self.submit(now, io.request);
     }
+
+    fn plug(&mut self) {}
+
+    fn unplug(&mut self, _now: Nanos) {}
 }

@@ -1,8 +1,8 @@
-//! Device models: a request and a state in, a completion time out.
+//! Device models: they compute when each block request completes.
 //!
-//! Everything here is driven from outside (`submit`, `wake`) and never reads a clock, sleeps, or
-//! allocates in steady state, so that the simulator (virtual time) and the emulator (the monotonic
-//! clock) run the very same objects.
+//! The caller drives a model through `submit` and `wake`. A model never reads a clock, never sleeps
+//! and does not allocate in steady state, so the simulator (virtual time) and the emulator
+//! (monotonic clock) use the same code.
 
 pub mod completions;
 pub mod drive;
@@ -17,6 +17,7 @@ pub mod link;
 pub mod pagecache;
 pub mod power;
 pub mod raid;
+pub mod ranges;
 pub mod request;
 pub mod scheduler;
 pub mod spec;
@@ -25,4 +26,4 @@ pub mod storage;
 pub mod stream;
 pub mod virtualisation;
 
-pub use request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
+pub use request::{Completion, Device, Fault, Medium, Nanos, Op, Request, Status, SECTOR_BYTES};

@@ -1,8 +1,8 @@
-//! Power above the drives: machines by their busy cores, switches, and what the room adds (PUE).
+//! Power beyond the drives: machines by busy cores, switches, and the site overhead (PUE).
 
 use serde::{Deserialize, Serialize};
 
-/// What a machine draws without its data drives, which account for themselves.
+/// Power of a machine without its data drives, which have their own energy models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MachinePower {
@@ -11,15 +11,15 @@ pub struct MachinePower {
     pub awake_w: f64,
     /// Added by each busy core.
     pub core_w: f64,
-    /// Added by each byte a second through the network port.
+    /// Added per byte through the network port.
     pub network_j_per_byte: f64,
 }
 
-/// What the site adds.
+/// Power added by the site.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SitePower {
-    /// Power usage effectiveness: what the room draws over what the machines draw.
+    /// Power usage effectiveness: power of the site divided by power of the machines.
     pub pue: f64,
     pub switch_w: f64,
 }
@@ -31,10 +31,18 @@ impl Default for SitePower {
 }
 
 impl MachinePower {
-    /// Energy of a machine over `span_ns`, joules: `busy_core_ns` is the integral of its busy cores over time,
-    /// `awake_ns` the time with at least one.
-    pub fn energy_j(&self, span_ns: u64, awake_ns: u64, busy_core_ns: u64, network_bytes: u64) -> f64 {
-        (self.idle_w * span_ns as f64 + self.awake_w * awake_ns as f64 + self.core_w * busy_core_ns as f64)
+    /// Return the energy of a machine over `span_ns` in joules. `busy_core_ns` is the time integral
+    /// of the number of busy cores, `awake_ns` the time with at least one busy core.
+    pub fn energy_j(
+        &self,
+        span_ns: u64,
+        awake_ns: u64,
+        busy_core_ns: u64,
+        network_bytes: u64,
+    ) -> f64 {
+        (self.idle_w * span_ns as f64
+            + self.awake_w * awake_ns as f64
+            + self.core_w * busy_core_ns as f64)
             * 1e-9
             + self.network_j_per_byte * network_bytes as f64
     }
@@ -46,8 +54,9 @@ mod tests {
 
     #[test]
     fn energy_is_the_integral_over_the_states() {
-        let power = MachinePower { idle_w: 50.0, awake_w: 5.0, core_w: 10.0, network_j_per_byte: 1e-9 };
-        // An hour, half of it with 4 busy cores, a terabyte moved.
+        let power =
+            MachinePower { idle_w: 50.0, awake_w: 5.0, core_w: 10.0, network_j_per_byte: 1e-9 };
+        // One hour, half of it with 4 busy cores, and 1 TB transferred.
         let hour = 3_600_000_000_000;
         let energy = power.energy_j(hour, hour / 2, 4 * (hour / 2), 1_000_000_000_000);
         assert!((energy - (50.0 * 3600.0 + 5.0 * 1800.0 + 40.0 * 1800.0 + 1000.0)).abs() < 1e-6);

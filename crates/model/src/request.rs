@@ -1,40 +1,40 @@
-//! The one interface of everything that serves block requests: drives, RAIDs, schedulers over them.
+//! The interface of every model that serves block requests: drives, RAIDs and I/O schedulers.
 
 /// Time in integer nanoseconds since the start of the run.
 pub type Nanos = u64;
 
-/// Bytes in a sector, the unit of addresses and lengths.
+/// Bytes per sector, the unit of addresses and lengths.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     Read,
     Write,
-    /// Everything that completed before must be on stable storage when this completes.
+    /// Completes when every write that completed before it is on stable storage.
     Flush,
     Discard,
     WriteZeroes,
 }
 
-/// One request. `tag` is the caller's and comes back in the completion.
+/// One request. The caller chooses `tag`; the completion returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub tag: u64,
     pub op: Op,
-    /// First sector (512 B).
+    /// First sector (512 B each).
     pub sector: u64,
     pub sectors: u32,
-    /// Forced unit access: a write that must be on stable storage when it completes.
+    /// Force unit access: the write is on stable storage when it completes.
     pub fua: bool,
 }
 
-/// One request with who submits it, as an I/O scheduler sees it.
+/// One request with the process that submits it, as an I/O scheduler sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubmittedIo {
     pub request: Request,
     pub process: u32,
-    /// Someone waits for it: reads, and writes of fsync or O_DIRECT.
+    /// A process waits for the I/O: reads, and writes of fsync or O_DIRECT.
     pub sync: bool,
 }
 
@@ -43,11 +43,11 @@ pub struct SubmittedIo {
 pub enum Fault {
     /// The request lies outside the device.
     OutOfRange,
-    /// The medium could not be read or written (injected).
+    /// The medium cannot be read or written (injected fault).
     Medium,
-    /// The device is gone.
+    /// The device is absent.
     Gone,
-    /// The device has no power; it comes back with what was on stable storage.
+    /// The device has no power. When power returns, it holds what was on stable storage.
     Unpowered,
 }
 
@@ -58,7 +58,7 @@ pub enum Status {
     Failed(Fault),
 }
 
-/// A request that ended, and when.
+/// A finished request and its completion time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub tag: u64,
@@ -66,76 +66,117 @@ pub struct Completion {
     pub status: Status,
 }
 
-/// Anything that serves block requests in its own time.
+/// Contiguous sectors: the first sector and the number of sectors.
+pub type SectorRange = (u64, u64);
+
+/// What a device stores, consumes and loses; `Device` serves its requests.
 ///
-/// Calls come with `now` that never goes back. Each resource inside keeps its own timeline: calling
-/// `wake` late yields the same completion times as calling it at every `next_wake`.
-pub trait Device {
-    /// Sectors that can be addressed.
+/// A drive implements every method. A wrapper around one device implements `Wrapper` instead and
+/// inherits the methods of the device below, so it cannot forget to forward one.
+pub trait Medium {
+    /// Addressable sectors.
     fn capacity_sectors(&self) -> u64;
-    /// Hands a request over at `now`. Every request submitted completes exactly once, if only with a fault.
-    fn submit(&mut self, now: Nanos, request: Request);
-    /// As `submit`, with who submits: block queues ask, what lies below them does not.
-    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
-        self.submit(now, io.request);
-    }
-    /// From here on I/Os of one submitter may collect, and merge with each other, until `unplug`.
-    fn plug(&mut self) {}
-    /// What collected goes on.
-    fn unplug(&mut self, _now: Nanos) {}
-    /// Appends every completion due at or before `now` to `out`, ordered by (time, submission).
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>);
-    /// As `wake`, and hands back what is certain at `now` to end by `until`: for who needs time to act on it.
-    /// A device that cannot say hands back what `wake` does.
-    fn wake_ahead(&mut self, now: Nanos, _until: Nanos, out: &mut Vec<Completion>) {
-        self.wake(now, out);
-    }
-    /// When `wake` next has something to do; `None` while idle.
-    fn next_wake(&self) -> Option<Nanos>;
-    /// Requests submitted and not yet handed back.
-    fn in_flight(&self) -> usize;
-    /// Energy drawn from time 0 to `now`, joules (the integral over the power states).
+    /// Return the energy drawn from time 0 to `now` in joules (the integral over the power states).
     fn energy_j(&self, now: Nanos) -> f64;
-    /// Ranges (first sector, sectors) acknowledged but not on stable storage at `now`: what a loss of power at that
-    /// moment may lose. `now` as for `wake`.
-    fn unflushed(&mut self, _now: Nanos) -> Vec<(u64, u64)> {
-        Vec::new()
-    }
-    /// What injected faults have done to it.
-    fn fault_counts(&self) -> FaultCounts {
-        FaultCounts::default()
+    /// Return the ranges that are acknowledged but not on stable storage at `now`: the data that a
+    /// power loss at `now` can lose. `now` follows the rules of `Device::wake`.
+    fn unflushed(&mut self, now: Nanos) -> Vec<SectorRange>;
+    /// Return the effects of injected faults on the device.
+    fn fault_counts(&self) -> FaultCounts;
+    /// Store data before the first request, in no time and without wear. The ranges are sorted and
+    /// do not overlap (`ranges::merge`). Sectors neither preloaded nor written hold no data.
+    fn preload(&mut self, data: &[SectorRange]);
+}
+
+/// A device on top of one other device, which it changes only in how requests are served.
+pub trait Wrapper {
+    /// The device below.
+    type Below: Medium + ?Sized;
+    fn below(&self) -> &Self::Below;
+    fn below_mut(&mut self) -> &mut Self::Below;
+    /// Pass down everything due by `now`, before the device below is examined at `now`.
+    fn pass_down(&mut self, now: Nanos);
+    /// Add the wrapper's own injected faults to the counts of the device below.
+    fn with_own_faults(&self, below: FaultCounts) -> FaultCounts {
+        below
     }
 }
 
-/// What injected faults have done to a device.
+impl<W: Wrapper> Medium for W {
+    fn capacity_sectors(&self) -> u64 {
+        self.below().capacity_sectors()
+    }
+    fn energy_j(&self, now: Nanos) -> f64 {
+        self.below().energy_j(now)
+    }
+    fn unflushed(&mut self, now: Nanos) -> Vec<SectorRange> {
+        self.pass_down(now);
+        self.below_mut().unflushed(now)
+    }
+    fn fault_counts(&self) -> FaultCounts {
+        self.with_own_faults(self.below().fault_counts())
+    }
+    fn preload(&mut self, data: &[SectorRange]) {
+        self.below_mut().preload(data);
+    }
+}
+
+/// A model that serves block requests on its own timeline.
+///
+/// `now` never decreases between calls. Each internal resource keeps its own timeline: a late
+/// `wake` yields the same completion times as a `wake` at every `next_wake`.
+pub trait Device: Medium {
+    /// Accept a request at `now`. Every request completes exactly once, possibly with a fault.
+    fn submit(&mut self, now: Nanos, request: Request);
+    /// Append every completion due at or before `now` to `out`, ordered by (time, submission).
+    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        self.wake_ahead(now, now, out);
+    }
+    /// Like `wake`, but also append completions that are certain at `now` and due by `until`, for
+    /// callers that need lead time. A device that cannot predict them appends the same as `wake`.
+    fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>);
+    /// Return when `wake` next has work; `None` when idle.
+    fn next_wake(&self) -> Option<Nanos>;
+    /// Return the number of requests submitted and not yet returned.
+    fn in_flight(&self) -> usize;
+}
+
+/// A device that accepts I/Os of processes: a block queue, or a device that forwards to block
+/// queues.
+pub trait Queue: Device {
+    /// Like `submit`, with the submitting process.
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo);
+    /// Start to collect I/Os of one submitter, which can merge with each other, until `unplug`.
+    fn plug(&mut self);
+    /// Dispatch the collected I/Os.
+    fn unplug(&mut self, now: Nanos);
+}
+
+/// Effects of injected faults on a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultCounts {
-    /// How often each fault took effect, in the order in which they were given.
+    /// How many times each fault took effect, in the order in which the faults were added.
     pub fired: Vec<u64>,
-    /// Bytes acknowledged and not on stable storage when power was lost.
+    /// Bytes acknowledged but not on stable storage at a power loss.
     pub lost_bytes: u64,
-    /// How much of a replaced drive is filled, 0 to 1.
+    /// Rebuilt share of a replaced drive, 0 to 1.
     pub rebuilt: Option<f64>,
 }
 
-impl<D: Device + ?Sized> Device for Box<D> {
-    fn capacity_sectors(&self) -> u64 {
-        (**self).capacity_sectors()
+impl<D: Medium + ?Sized> Wrapper for Box<D> {
+    type Below = D;
+    fn below(&self) -> &D {
+        self
     }
+    fn below_mut(&mut self) -> &mut D {
+        self
+    }
+    fn pass_down(&mut self, _now: Nanos) {}
+}
+
+impl<D: Device + ?Sized> Device for Box<D> {
     fn submit(&mut self, now: Nanos, request: Request) {
         (**self).submit(now, request);
-    }
-    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
-        (**self).submit_io(now, io);
-    }
-    fn plug(&mut self) {
-        (**self).plug();
-    }
-    fn unplug(&mut self, now: Nanos) {
-        (**self).unplug(now);
-    }
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        (**self).wake(now, out);
     }
     fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
         (**self).wake_ahead(now, until, out);
@@ -146,13 +187,16 @@ impl<D: Device + ?Sized> Device for Box<D> {
     fn in_flight(&self) -> usize {
         (**self).in_flight()
     }
-    fn energy_j(&self, now: Nanos) -> f64 {
-        (**self).energy_j(now)
+}
+
+impl<D: Queue + ?Sized> Queue for Box<D> {
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        (**self).submit_io(now, io);
     }
-    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        (**self).unflushed(now)
+    fn plug(&mut self) {
+        (**self).plug();
     }
-    fn fault_counts(&self) -> FaultCounts {
-        (**self).fault_counts()
+    fn unplug(&mut self, now: Nanos) {
+        (**self).unplug(now);
     }
 }

@@ -1,6 +1,6 @@
-//! How a drive is described, and what is said when the description cannot be true.
+//! Drive descriptions and the errors of invalid ones.
 //!
-//! A `DriveSpec` is one table of the catalog (TOML or JSON): the only door into the device models.
+//! A `DriveSpec` is one table of the catalog (TOML or JSON). Every device model is built from one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ pub use crate::hdd::spec::HddSpec;
 pub use crate::raid::spec::{RaidSpec, StorageSpec};
 pub use crate::ssd::spec::SsdSpec;
 
-/// One drive, as its table in the catalog says.
+/// One drive, as described by its catalog table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DriveSpec {
@@ -19,7 +19,7 @@ pub enum DriveSpec {
     Ssd(Box<SsdSpec>),
 }
 
-/// What a drive costs, where that is known.
+/// Price of a drive, where known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
@@ -28,9 +28,9 @@ pub struct Price {
     pub year: u32,
 }
 
-/// What belongs to a drive's table and changes nothing in its behaviour.
+/// Sources of a drive's values. They do not affect the model.
 pub type Sources = BTreeMap<String, String>;
-/// Facts printed on a data sheet (unit last in the key), which the model is tested against.
+/// Data sheet values (unit suffix in the key) that the model is tested against.
 pub type Sheet = BTreeMap<String, f64>;
 
 impl DriveSpec {
@@ -62,12 +62,13 @@ impl DriveSpec {
         }
     }
 
-    /// True for a drive whose platter turns.
+    /// Return true for a hard disk.
     pub fn rotational(&self) -> bool {
         matches!(self, DriveSpec::Hdd(_))
     }
 
-    /// Requests the drive takes at once; what a block layer above it should allow.
+    /// Return how many requests the drive accepts at once, which is the limit for the block layer
+    /// above.
     pub fn queue_depth(&self) -> u32 {
         match self {
             DriveSpec::Hdd(spec) => spec.queue.depth,
@@ -75,7 +76,7 @@ impl DriveSpec {
         }
     }
 
-    /// Reads a drive from JSON; an unknown or missing field is named.
+    /// Parse a drive from JSON. The error names an unknown or missing field.
     pub fn from_json(text: &str) -> Result<Self, SpecError> {
         serde_json::from_str(text).map_err(|error| SpecError {
             field: "(document)".into(),
@@ -85,7 +86,7 @@ impl DriveSpec {
     }
 }
 
-/// A field that cannot be true, what it said, and what would be allowed.
+/// An invalid field, the given value and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
     pub field: String,
@@ -102,7 +103,7 @@ impl fmt::Display for SpecError {
 impl std::error::Error for SpecError {}
 
 impl SpecError {
-    /// The same error for a field of another table.
+    /// Return the same error for a field of the table `outer`.
     pub fn inside(mut self, outer: &str) -> Self {
         let inner = self.field.rsplit('.').next().unwrap_or_default();
         self.field = format!("{outer}.{inner}");
@@ -110,12 +111,16 @@ impl SpecError {
     }
 }
 
-/// The error of a field; for the checks of the models.
-pub(crate) fn refuse<T>(field: &str, given: impl fmt::Display, allowed: &str) -> Result<T, SpecError> {
+/// Return the error of an invalid field.
+pub(crate) fn refuse<T>(
+    field: &str,
+    given: impl fmt::Display,
+    allowed: &str,
+) -> Result<T, SpecError> {
     Err(SpecError { field: field.into(), given: given.to_string(), allowed: allowed.into() })
 }
 
-/// A number that must be finite and lie in `low..=high`.
+/// Check that a number is finite and in `low..=high`.
 pub(crate) fn within(field: &str, value: f64, low: f64, high: f64) -> Result<f64, SpecError> {
     if value.is_finite() && value >= low && value <= high {
         Ok(value)
@@ -124,7 +129,7 @@ pub(crate) fn within(field: &str, value: f64, low: f64, high: f64) -> Result<f64
     }
 }
 
-/// A whole number in `low..=high`.
+/// Check that an integer is in `low..=high`.
 pub(crate) fn within_int(field: &str, value: u64, low: u64, high: u64) -> Result<u64, SpecError> {
     if (low..=high).contains(&value) {
         Ok(value)

@@ -1,34 +1,37 @@
-//! What a host sees as one block device: a drive or a RAID of drives, faults included.
+//! A block device of a host: a drive or a RAID of drives, including faults.
 
 use crate::drive::{build, Drive};
 use crate::faults::{FaultKind, FaultSpec, FaultyDevice};
 use crate::raid::member::MemberDrive;
 use crate::raid::spec::StorageSpec;
 use crate::raid::Raid;
-use crate::request::{Completion, Device, FaultCounts, Nanos, Request, SubmittedIo};
+use crate::request::{
+    Completion, Device, FaultCounts, Medium, Nanos, Queue, Request, SubmittedIo, Wrapper,
+};
 use crate::scheduler::{QueueSpec, SharedHabits};
 use crate::spec::{refuse, DriveSpec, SpecError};
 use crate::stream::Stream;
 
-/// The drives of a storage.
+/// The drives of a storage device.
 pub enum Drives {
     Single(FaultyDevice<Drive>),
     Raid(Box<Raid<MemberDrive>>),
 }
 
-/// Where a fault of the storage counts.
+/// Which component counts a fault of the storage device.
 enum Placed {
-    /// (drive, number of the fault there).
+    /// (drive, index of the fault in that drive).
     OnDrives(Vec<(usize, usize)>),
-    /// Numbers of the RAID's changes; the first tells whether it took effect, the last ends it.
+    /// Indices of the RAID's changes: the first shows whether the fault took effect, the last ends
+    /// it.
     InRaid(Vec<usize>),
 }
 
-/// A drive or a RAID, with its faults.
+/// A drive or a RAID with its faults.
 pub struct Storage {
     pub drives: Drives,
     members: Vec<DriveSpec>,
-    /// The queue of each member, where they have one.
+    /// The queue of each member, if members have queues.
     queue: Option<QueueSpec>,
     habits: SharedHabits,
     faults: Vec<Placed>,
@@ -40,13 +43,18 @@ fn seed_of(seed: u64, drive: usize) -> u64 {
 }
 
 impl Storage {
-    /// Builds it; each drive has a seed of its own, so that platters don't turn in step.
+    /// Build the storage device. Each drive has its own seed, so that platters do not rotate in
+    /// phase.
     pub fn build(spec: &StorageSpec, seed: u64) -> Result<Self, SpecError> {
         Storage::build_queued(spec, seed, None)
     }
 
-    /// As `build`; each member of a RAID behind a queue of its own, as Linux md has it.
-    pub fn build_queued(spec: &StorageSpec, seed: u64, queue: Option<&QueueSpec>) -> Result<Self, SpecError> {
+    /// Like `build`, but each RAID member has its own queue, as in Linux md.
+    pub fn build_queued(
+        spec: &StorageSpec,
+        seed: u64,
+        queue: Option<&QueueSpec>,
+    ) -> Result<Self, SpecError> {
         let members: Vec<DriveSpec> = spec.members()?.into_iter().cloned().collect();
         let mut drives = Vec::with_capacity(members.len());
         for (number, member) in members.iter().enumerate() {
@@ -56,8 +64,10 @@ impl Storage {
         let habits = SharedHabits::default();
         let drives = match &spec.raid {
             Some(raid) => {
-                let members =
-                    drives.into_iter().map(|drive| MemberDrive::new(drive, queue, &habits)).collect();
+                let members = drives
+                    .into_iter()
+                    .map(|drive| MemberDrive::new(drive, queue, &habits))
+                    .collect();
                 Drives::Raid(Box::new(Raid::new(raid, members)?))
             }
             None => Drives::Single(drives.swap_remove(0)),
@@ -70,7 +80,8 @@ impl Storage {
         Ok(storage)
     }
 
-    /// Follows every request, so that faults can be injected at any time. To be called before the first.
+    /// Track every request, so that faults can be injected at any time. Call before the first
+    /// request.
     pub fn watch(&mut self) {
         for number in 0..self.members.len() {
             self.drive_mut(number).watch();
@@ -91,7 +102,7 @@ impl Storage {
         }
     }
 
-    /// Adds a fault, whose times are the device's own; gives its number.
+    /// Add a fault and return its index. Its times are on the device's timeline.
     pub fn inject(&mut self, spec: &FaultSpec) -> Result<usize, SpecError> {
         spec.check()?;
         if let Some(wrong) = spec.drive.filter(|&drive| drive as usize >= self.members.len()) {
@@ -116,7 +127,8 @@ impl Storage {
 
     fn inject_into_raid(&mut self, spec: &FaultSpec) -> Result<Vec<usize>, SpecError> {
         let number = spec.drive.unwrap_or(0) as usize;
-        let seed = Stream::numbered(seed_of(self.seed, number), "spare", self.faults.len() as u64).bits();
+        let seed =
+            Stream::numbered(seed_of(self.seed, number), "spare", self.faults.len() as u64).bits();
         let mut spare = FaultyDevice::new(build(&self.members[number], seed)?, &[], seed)?;
         spare.watch();
         let spare = MemberDrive::new(spare, self.queue.as_ref(), &self.habits);
@@ -128,13 +140,14 @@ impl Storage {
         if spec.fault == FaultKind::Rebuild {
             changes.push(raid.schedule_replacement(spec.from(), number, spare));
         } else {
-            // Without an end it comes when the fault is lifted.
+            // A fault without an end gets the replacement when the fault is lifted.
             changes.push(raid.schedule_replacement(spec.until(), number, spare));
         }
         Ok(changes)
     }
 
-    /// Ends a fault at `now`: a drive comes back, a degraded RAID gets its new drive. A rebuild goes on to its end.
+    /// End a fault at `now`: a drive returns, a degraded RAID gets its replacement drive. A rebuild
+    /// continues until it is complete.
     pub fn lift(&mut self, fault: usize, now: Nanos) {
         match &self.faults[fault] {
             Placed::OnDrives(places) => {
@@ -151,7 +164,7 @@ impl Storage {
         }
     }
 
-    /// How often each fault has taken effect, all drives together.
+    /// Return how many times each fault took effect, summed over the drives.
     pub fn fired(&self) -> Vec<u64> {
         let of_raid = match &self.drives {
             Drives::Raid(raid) => raid.fault_counts().fired,
@@ -167,90 +180,70 @@ impl Storage {
     }
 }
 
-impl Device for Storage {
-    fn capacity_sectors(&self) -> u64 {
-        match &self.drives {
-            Drives::Single(drive) => drive.capacity_sectors(),
-            Drives::Raid(raid) => raid.capacity_sectors(),
+macro_rules! either {
+    ($storage:expr, $device:ident => $call:expr) => {
+        match $storage.drives {
+            Drives::Single(ref $device) => $call,
+            Drives::Raid(ref $device) => $call,
         }
+    };
+    (mut $storage:expr, $device:ident => $call:expr) => {
+        match $storage.drives {
+            Drives::Single(ref mut $device) => $call,
+            Drives::Raid(ref mut $device) => $call,
+        }
+    };
+}
+
+impl Wrapper for Storage {
+    type Below = dyn Medium;
+
+    fn below(&self) -> &Self::Below {
+        either!(self, device => device)
     }
 
+    fn below_mut(&mut self) -> &mut Self::Below {
+        either!(mut self, device => device)
+    }
+
+    fn pass_down(&mut self, _now: Nanos) {}
+
+    fn with_own_faults(&self, below: FaultCounts) -> FaultCounts {
+        FaultCounts { fired: self.fired(), ..below }
+    }
+}
+
+impl Device for Storage {
     #[inline]
     fn submit(&mut self, now: Nanos, request: Request) {
-        match &mut self.drives {
-            Drives::Single(drive) => drive.submit(now, request),
-            Drives::Raid(raid) => raid.submit(now, request),
-        }
-    }
-
-    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
-        match &mut self.drives {
-            Drives::Single(drive) => drive.submit_io(now, io),
-            Drives::Raid(raid) => raid.submit_io(now, io),
-        }
-    }
-
-    fn plug(&mut self) {
-        if let Drives::Raid(raid) = &mut self.drives {
-            raid.plug();
-        }
-    }
-
-    fn unplug(&mut self, now: Nanos) {
-        if let Drives::Raid(raid) = &mut self.drives {
-            raid.unplug(now);
-        }
+        either!(mut self, device => device.submit(now, request));
     }
 
     #[inline]
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        match &mut self.drives {
-            Drives::Single(drive) => drive.wake(now, out),
-            Drives::Raid(raid) => raid.wake(now, out),
-        }
-    }
-
     fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
-        match &mut self.drives {
-            Drives::Single(drive) => drive.wake_ahead(now, until, out),
-            Drives::Raid(raid) => raid.wake_ahead(now, until, out),
-        }
+        either!(mut self, device => device.wake_ahead(now, until, out));
     }
 
     #[inline]
     fn next_wake(&self) -> Option<Nanos> {
-        match &self.drives {
-            Drives::Single(drive) => drive.next_wake(),
-            Drives::Raid(raid) => raid.next_wake(),
-        }
+        either!(self, device => device.next_wake())
     }
 
     fn in_flight(&self) -> usize {
-        match &self.drives {
-            Drives::Single(drive) => drive.in_flight(),
-            Drives::Raid(raid) => raid.in_flight(),
-        }
+        either!(self, device => device.in_flight())
+    }
+}
+
+impl Queue for Storage {
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        either!(mut self, device => device.submit_io(now, io));
     }
 
-    fn energy_j(&self, now: Nanos) -> f64 {
-        match &self.drives {
-            Drives::Single(drive) => drive.energy_j(now),
-            Drives::Raid(raid) => raid.energy_j(now),
-        }
+    fn plug(&mut self) {
+        either!(mut self, device => device.plug());
     }
 
-    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        match &mut self.drives {
-            Drives::Single(drive) => drive.unflushed(now),
-            Drives::Raid(raid) => raid.unflushed(now),
-        }
-    }
-
-    fn fault_counts(&self) -> FaultCounts {
-        let counts = match &self.drives {
-            Drives::Single(drive) => drive.fault_counts(),
-            Drives::Raid(raid) => raid.fault_counts(),
-        };
-        FaultCounts { fired: self.fired(), ..counts }
+    fn unplug(&mut self, now: Nanos) {
+        either!(mut self, device => device.unplug(now));
     }
 }

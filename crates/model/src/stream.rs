@@ -1,7 +1,8 @@
-//! Named random streams: a seed and a name give one sequence of numbers, whoever else draws.
+//! Named random streams: a seed and a name determine one sequence, independent of other streams.
 //!
-//! Every place that needs chance owns a stream with a name of its own ("job/17/offsets"), so that adding a
-//! draw in one place moves nothing in another, and the order in which things happen does not matter.
+//! Every random component owns a stream with a unique name ("job/17/offsets"). An additional draw
+//! in one component therefore changes no other component, and results do not depend on the order of
+//! events.
 
 /// A stream of random numbers (xoshiro256++ of Blackman and Vigna, seeded through SplitMix64).
 #[derive(Clone, Debug)]
@@ -17,7 +18,7 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A 64-bit hash of a name (FNV-1a, then mixed).
+/// Return a 64-bit hash of a name (FNV-1a with a final mix).
 pub fn name_hash(name: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in name.bytes() {
@@ -27,19 +28,21 @@ pub fn name_hash(name: &str) -> u64 {
 }
 
 impl Stream {
-    /// The stream of that seed and name.
+    /// Create the stream of a seed and a name.
     pub fn new(seed: u64, name: &str) -> Self {
         Self::numbered(seed, name, 0)
     }
 
-    /// The `number`-th of a family of streams with one name: no string is built for it.
+    /// Create stream `number` of a family with a common name, without building a string.
     pub fn numbered(seed: u64, name: &str, number: u64) -> Self {
-        let mut mix = seed ^ name_hash(name).rotate_left(17) ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let state = [splitmix(&mut mix), splitmix(&mut mix), splitmix(&mut mix), splitmix(&mut mix)];
+        let mut mix =
+            seed ^ name_hash(name).rotate_left(17) ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let state =
+            [splitmix(&mut mix), splitmix(&mut mix), splitmix(&mut mix), splitmix(&mut mix)];
         Stream { state }
     }
 
-    /// The next 64 bits.
+    /// Return the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -53,17 +56,18 @@ impl Stream {
         result
     }
 
-    /// Uniform in [0, 1).
+    /// Return a uniform number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in [0, limit); 0 when `limit` is 0. (Lemire's multiplication; bias below 2^-40 for our limits.)
+    /// Return a uniform integer in [0, limit); 0 if `limit` is 0. (Lemire's multiplication; bias
+    /// below 2^-40 for the limits used here.)
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// Exponential with that mean.
+    /// Return an exponentially distributed number with the given mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }

@@ -1,20 +1,22 @@
-//! What a hypervisor puts between a guest and its drive.
+//! The layer of a hypervisor between a guest and its drive.
 //!
-//! One I/O thread takes the guest's requests one at a time and spends a while on each; writes go a way of their own: in
-//! pieces no larger than the hypervisor passes on, at a rate of its own, and one after the other where its cache writes
-//! through. The drive behind is any `Device`.
+//! One I/O thread serves the guest's requests one at a time, with a cost per request. Writes are
+//! split into pieces up to the hypervisor's request size, have their own bandwidth, and are
+//! serialised if the cache is write-through. The drive below is any `Device`.
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::request::{Completion, Device, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::request::{
+    Completion, Device, Nanos, Op, Queue, Request, Status, SubmittedIo, Wrapper, SECTOR_BYTES,
+};
 
-/// The costs; 0 stands for none, or for no limit.
+/// Costs of the layer; 0: no cost or no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct VirtualDiskSpec {
     pub request_ns: u64,
     pub write_request_bytes: u64,
     pub write_bytes_per_s: f64,
-    /// Each write is on stable storage before the next is passed on.
+    /// Each write is on stable storage before the next is submitted.
     pub write_through: bool,
 }
 
@@ -28,14 +30,15 @@ struct Guest {
 
 /// A drive behind a hypervisor.
 pub struct VirtualDisk {
-    inner: Box<dyn Device + Send>,
+    inner: Box<dyn Queue + Send>,
     spec: VirtualDiskSpec,
-    /// Requests that the I/O thread has not passed on, and when they came.
+    /// Requests that the I/O thread has not submitted yet, with their arrival times.
     queue: VecDeque<(Nanos, Request)>,
     thread_free: Nanos,
     guests: HashMap<u64, Guest>,
     next: u64,
-    /// With `write_through`: the piece of a write that is under way, and whether its flush is.
+    /// With `write_through`: a piece of a write is in flight (`writing`), or its flush is
+    /// (`flushing`).
     writing: bool,
     flushing: Option<u64>,
     pieces: HashMap<u64, u64>,
@@ -46,7 +49,7 @@ pub struct VirtualDisk {
 }
 
 impl VirtualDisk {
-    pub fn new(inner: Box<dyn Device + Send>, spec: VirtualDiskSpec) -> Self {
+    pub fn new(inner: Box<dyn Queue + Send>, spec: VirtualDiskSpec) -> Self {
         VirtualDisk {
             inner,
             spec,
@@ -64,7 +67,7 @@ impl VirtualDisk {
         }
     }
 
-    /// When the I/O thread passes the next request on; `None` while it may not.
+    /// Return when the I/O thread submits the next request; `None` while it is blocked.
     fn next_pass(&self) -> Option<Nanos> {
         let (arrived, request) = self.queue.front()?;
         if self.writing && self.spec.write_through && request.op != Op::Read {
@@ -120,7 +123,7 @@ impl VirtualDisk {
             && self.spec.write_through
             && self.guests.get(&guest).is_some_and(|g| g.left > u32::MAX / 2)
         {
-            // A write is done when it has been flushed.
+            // A write is complete after its flush.
             let piece = self.next_piece;
             self.next_piece += 1;
             self.pieces.insert(piece, guest);
@@ -149,11 +152,34 @@ impl VirtualDisk {
 /// Marks a guest's write in its count of pieces.
 const WRITE_BIT: u32 = 1 << 31;
 
-impl Device for VirtualDisk {
-    fn capacity_sectors(&self) -> u64 {
-        self.inner.capacity_sectors()
+impl Wrapper for VirtualDisk {
+    type Below = dyn Queue + Send;
+
+    fn below(&self) -> &Self::Below {
+        &*self.inner
     }
 
+    fn below_mut(&mut self) -> &mut Self::Below {
+        &mut *self.inner
+    }
+
+    fn pass_down(&mut self, now: Nanos) {
+        self.advance(now);
+    }
+}
+
+/// It has no scheduler: I/Os are served in the order of arrival.
+impl Queue for VirtualDisk {
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        self.submit(now, io.request);
+    }
+
+    fn plug(&mut self) {}
+
+    fn unplug(&mut self, _now: Nanos) {}
+}
+
+impl Device for VirtualDisk {
     fn submit(&mut self, now: Nanos, request: Request) {
         self.advance(now);
         let guest = self.next;
@@ -180,7 +206,7 @@ impl Device for VirtualDisk {
         self.guests.insert(guest, Guest { tag: request.tag, left, status: Status::Done, time: 0 });
     }
 
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+    fn wake_ahead(&mut self, now: Nanos, _until: Nanos, out: &mut Vec<Completion>) {
         self.advance(now);
         out.append(&mut self.done);
     }
@@ -197,10 +223,6 @@ impl Device for VirtualDisk {
 
     fn in_flight(&self) -> usize {
         self.inside
-    }
-
-    fn energy_j(&self, now: Nanos) -> f64 {
-        self.inner.energy_j(now)
     }
 }
 
@@ -222,8 +244,9 @@ mod tests {
             active_w: 0.0,
         };
         let mut disk = VirtualDisk::new(Box::new(IdealDrive::new(&ideal, 1)), spec);
-        (0..4)
-            .for_each(|i| disk.submit(0, Request { tag: i, op, sector: i * 4096, sectors: 256, fua: false }));
+        (0..4).for_each(|i| {
+            disk.submit(0, Request { tag: i, op, sector: i * 4096, sectors: 256, fua: false })
+        });
         let mut done = Vec::new();
         while let Some(time) = disk.next_wake() {
             disk.wake(time, &mut done);
@@ -238,7 +261,7 @@ mod tests {
         assert_eq!(last_completion(none, Op::Read), 1_000_000);
         let cost = VirtualDiskSpec { request_ns: 100_000, ..none };
         assert_eq!(last_completion(cost, Op::Read), 1_400_000);
-        // Written through: one after the other, in pieces of 64 KiB (2 a write of 128 KiB).
+        // Write-through: one after the other, in pieces of 64 KiB (2 per write of 128 KiB).
         let through = VirtualDiskSpec { write_through: true, write_request_bytes: 65_536, ..none };
         assert_eq!(last_completion(through, Op::Write), 8_000_000);
         assert_eq!(last_completion(through, Op::Read), 1_000_000);

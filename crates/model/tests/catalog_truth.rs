@@ -9,10 +9,10 @@ use headrace_model::drive_run::{run, DriveRun, FioLike, Rw};
 use headrace_model::hdd::seek::SeekCurve;
 use headrace_model::hdd::Hdd;
 use headrace_model::spec::{DriveSpec, HddSpec};
-use headrace_model::ssd::spec::InitialState;
 
 fn catalog() -> Vec<(String, DriveSpec)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../python/headrace/catalog/drives");
+    let folder =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../python/headrace/catalog/drives");
     let mut drives: Vec<(String, DriveSpec)> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -43,6 +43,7 @@ fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
         fsync: 0,
         number_ios: None,
         seed: 3,
+        empty: false,
     }
 }
 
@@ -80,24 +81,19 @@ fn disk_fact(key: &str, spec: &HddSpec) -> f64 {
 
 fn ssd_fact(key: &str, spec: &DriveSpec) -> f64 {
     let DriveSpec::Ssd(ssd) = spec else { panic!("an SSD") };
-    // Reads find data; writes come to the state the drive is described in.
-    let mut written = ssd.clone();
-    if written.initial == InitialState::Fresh {
-        written.initial = InitialState::Filled { fill: 1.0 };
-    }
-    let written = DriveSpec::Ssd(written);
     let depth = if ssd.queue_depth > 32 { 256 } else { 32 };
     // The ramp fills the write buffer, which is memory's rate and not the drive's.
     let load = |rw, bs, depth| FioLike { ramp_time_s: 1.0, ..load(rw, bs, depth, 1.0) };
-    let run = |spec: &DriveSpec, rw, bs, depth| -> DriveRun { run(spec, &load(rw, bs, depth)).unwrap() };
+    // As `headrace drive run` does: reads find data, writes the state that the drive is described in.
+    let run = |rw, bs, depth| -> DriveRun { run(spec, &load(rw, bs, depth)).unwrap() };
     match key {
-        "access_time_ms" => run(&written, Rw::RandRead, 512, 1).read.latency_ns_mean / 1e6,
-        "sequential_read_mb_s" => run(&written, Rw::Read, 128 << 10, 32).bytes_per_s() / 1e6,
-        "sequential_write_mb_s" => run(spec, Rw::Write, 128 << 10, 32).bytes_per_s() / 1e6,
-        "random_read_iops" => run(&written, Rw::RandRead, 4096, depth).iops(),
-        "random_write_iops" => run(spec, Rw::RandWrite, 4096, depth).iops(),
-        "random_read_iops_qd1" => run(&written, Rw::RandRead, 4096, 1).iops(),
-        "random_write_iops_qd1" => run(spec, Rw::RandWrite, 4096, 1).iops(),
+        "access_time_ms" => run(Rw::RandRead, 512, 1).read.latency_ns_mean / 1e6,
+        "sequential_read_mb_s" => run(Rw::Read, 128 << 10, 32).bytes_per_s() / 1e6,
+        "sequential_write_mb_s" => run(Rw::Write, 128 << 10, 32).bytes_per_s() / 1e6,
+        "random_read_iops" => run(Rw::RandRead, 4096, depth).iops(),
+        "random_write_iops" => run(Rw::RandWrite, 4096, depth).iops(),
+        "random_read_iops_qd1" => run(Rw::RandRead, 4096, 1).iops(),
+        "random_write_iops_qd1" => run(Rw::RandWrite, 4096, 1).iops(),
         _ => panic!("{}: nothing is known of sheet.{key}", ssd.name),
     }
 }
@@ -125,6 +121,21 @@ fn sheets_come_true() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_random_read_of_every_ssd_takes_its_flash_read_time_at_least() {
+    for (name, spec) in catalog() {
+        let DriveSpec::Ssd(ssd) = &spec else { continue };
+        let mean_us = |spec: &DriveSpec| {
+            run(spec, &load(Rw::RandRead, 4096, 1, 1.0)).unwrap().read.latency_ns_mean / 1e3
+        };
+        let mut slow = ssd.clone();
+        slow.flash.read_us *= 100.0;
+        let (stated, slow_us) = (mean_us(&spec), mean_us(&DriveSpec::Ssd(slow)));
+        assert!(stated >= ssd.flash.read_us, "{name}: {stated}");
+        assert!(slow_us >= 100.0 * ssd.flash.read_us, "{name}: {slow_us}");
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What must hold for every device model, whatever the load.
 
 use headrace_model::drive::build;
-use headrace_model::request::{Completion, Device, Fault, Nanos, Op, Request, Status, SubmittedIo};
+use headrace_model::request::{
+    Completion, Device, Fault, Medium, Nanos, Op, Queue, Request, Status, SubmittedIo,
+};
 use headrace_model::scheduler::{QueueSpec, SchedulerSpec};
 use headrace_model::spec::{DriveSpec, RaidSpec, StorageSpec};
 use headrace_model::storage::Storage;
@@ -94,8 +96,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     ];
     let gap = prop_oneof![Just(0u64), 1u64..200_000, 1u64..30_000_000, 1u64..600_000_000];
     // Some requests near each other, some anywhere, some beyond the end.
-    let sector =
-        prop_oneof![0u64..4096, 0u64..CAPACITY_SECTORS, CAPACITY_SECTORS - 64..CAPACITY_SECTORS + 64];
+    let sector = prop_oneof![
+        0u64..4096,
+        0u64..CAPACITY_SECTORS,
+        CAPACITY_SECTORS - 64..CAPACITY_SECTORS + 64
+    ];
     let step = (gap, op, sector, 0u32..600, any::<bool>());
     prop::collection::vec(step, 1..120).prop_map(|list| {
         list.into_iter()
@@ -151,7 +156,8 @@ fn drive_queued(
         now = then;
         let Step { op, sector, sectors, fua, .. } = *step;
         let request = Request { tag: tag as u64, op, sector, sectors, fua };
-        device.submit_io(now, SubmittedIo { request, process: tag as u32 % 3, sync: op == Op::Read });
+        device
+            .submit_io(now, SubmittedIo { request, process: tag as u32 % 3, sync: op == Op::Read });
     }
     let mut turns = 0;
     while let Some(next) = device.next_wake() {

@@ -2,7 +2,7 @@
 
 use headrace_model::drive_run::{run, FioLike, Rw};
 use headrace_model::hdd::Hdd;
-use headrace_model::request::{Device, Op, Request};
+use headrace_model::request::{Device, Medium, Op, Request};
 use headrace_model::spec::DriveSpec;
 use headrace_model::stream::Stream;
 
@@ -35,6 +35,7 @@ fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
         fsync: 0,
         number_ios: None,
         seed: 7,
+        empty: false,
     }
 }
 
@@ -53,7 +54,8 @@ fn mean_seek_over_all_cylinders_is_the_sheets() {
     let mut random = Stream::new(3, "seek");
     let mut cylinder = || random.below(u64::from(hdd.geometry().cylinders)) as u32;
     let count = 200_000;
-    let sum: f64 = (0..count).map(|_| hdd.seek_curve().time_ns(cylinder().abs_diff(cylinder())) as f64).sum();
+    let sum: f64 =
+        (0..count).map(|_| hdd.seek_curve().time_ns(cylinder().abs_diff(cylinder())) as f64).sum();
     close(sum / f64::from(count) / 1e6, AVERAGE_SEEK_MS, 0.01);
     close(hdd.seek_curve().time_ns(1) as f64 / 1e6, 0.8, 0.001);
 }
@@ -118,7 +120,8 @@ fn queuing_helps_as_much_as_the_drive_reorders() {
         run(&spec, &load(Rw::RandRead, 4096, depth, 500.0)).unwrap().read.iops
     };
     let single = iops(0.3, 1);
-    let gains: Vec<f64> = [2, 4, 8, 16, 32].iter().map(|&depth| iops(0.3, depth) / single).collect();
+    let gains: Vec<f64> =
+        [2, 4, 8, 16, 32].iter().map(|&depth| iops(0.3, depth) / single).collect();
     assert!(gains.windows(2).all(|pair| pair[1] > pair[0] * 0.99), "{gains:?}");
     assert!(gains[0] < 1.03, "depth 2 gains almost nothing: {gains:?}");
     assert!((1.3..2.0).contains(&gains[4]), "depth 32: {gains:?}");
@@ -133,7 +136,11 @@ fn a_small_write_waits_for_the_platter_only_without_cache() {
     let through = disk(r#", "buffer": {"write_cache_bytes": 0}, "write_settle_ms": 1.0"#);
     let through = run(&through, &load(Rw::RandWrite, 512, 1, 1000.0)).unwrap();
     let half_turn_ms = 60_000.0 / RPM / 2.0;
-    close(through.write.iops, 1000.0 / (AVERAGE_SEEK_MS + 1.0 + half_turn_ms + OVERHEAD_US / 1e3), 0.03);
+    close(
+        through.write.iops,
+        1000.0 / (AVERAGE_SEEK_MS + 1.0 + half_turn_ms + OVERHEAD_US / 1e3),
+        0.03,
+    );
 }
 
 #[test]
@@ -149,7 +156,11 @@ fn a_flush_ends_after_what_was_written_before_it() {
 #[test]
 fn streams_are_read_ahead_each_into_its_segment() {
     let one = run(&disk(""), &load(Rw::Read, 64 << 10, 1, 20.0)).unwrap().bytes_per_s();
-    let four = FioLike { numjobs: 4, offset_increment_bytes: 100 << 30, ..load(Rw::Read, 64 << 10, 1, 60.0) };
+    let four = FioLike {
+        numjobs: 4,
+        offset_increment_bytes: 100 << 30,
+        ..load(Rw::Read, 64 << 10, 1, 60.0)
+    };
     let plain = run(&disk(""), &four).unwrap().bytes_per_s();
     let ahead = disk(
         r#", "buffer": {"segment_bytes": 1048576, "read_ahead_bytes": 1048576, "read_ahead_min_bytes": 524288}"#,
@@ -174,7 +185,10 @@ fn energy_is_the_integral_over_the_states() {
         "standby_after_s": 4.0, "spin_up_s": 2.0, "spin_up_w": 20.0}"#;
     let mut still = model(&disk(standby));
     close(still.energy_j(10_000_000_000), 4.0 * 5.0 + 6.0, 1e-9);
-    still.submit(10_000_000_000, Request { tag: 1, op: Op::Read, sector: 0, sectors: 8, fua: false });
+    still.submit(
+        10_000_000_000,
+        Request { tag: 1, op: Op::Read, sector: 0, sectors: 8, fua: false },
+    );
     assert!(still.next_wake().unwrap() > 12_000_000_000);
 }
 
@@ -196,13 +210,17 @@ fn what_cannot_be_is_refused_by_the_name_of_its_field() {
         (r#", "heads": 0"#, "heads"),
         (r#", "head_switch_ms": -1.0"#, "head_switch_ms"),
         (r#", "queue": {"depth": 0}"#, "queue.depth"),
-        (r#", "buffer": {"segment_bytes": 4096, "read_ahead_bytes": 8192}"#, "buffer.read_ahead_bytes"),
+        (
+            r#", "buffer": {"segment_bytes": 4096, "read_ahead_bytes": 8192}"#,
+            "buffer.read_ahead_bytes",
+        ),
         (r#", "track_skew_ms": 0.1"#, "track_skew_ms"),
         (r#", "zone": [{"cylinders": 10, "sectors_per_track": 10}]"#, "rates"),
     ] {
         let text = serde_json::to_string(&disk("")).unwrap();
         let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let change: serde_json::Value = serde_json::from_str(&format!("{{{}}}", &change[1..])).unwrap();
+        let change: serde_json::Value =
+            serde_json::from_str(&format!("{{{}}}", &change[1..])).unwrap();
         for (key, new) in change.as_object().unwrap() {
             value[key] = new.clone();
         }

@@ -3,7 +3,7 @@
 use headrace_model::drive_run::{run_device, DriveRun, FioLike, Rw};
 use headrace_model::faults::{FaultKind, FaultSpec};
 use headrace_model::raid::Raid;
-use headrace_model::request::{Completion, Device, Fault, Op, Request, Status};
+use headrace_model::request::{Completion, Device, Fault, Medium, Op, Request, Status};
 use headrace_model::spec::{DriveSpec, RaidSpec, StorageSpec};
 use headrace_model::storage::{Drives, Storage};
 
@@ -22,7 +22,8 @@ fn spec(level: u32, drives: u32) -> RaidSpec {
 }
 
 fn raid(level: u32, drives: u32) -> Raid<headrace_model::drive::Drive> {
-    let devices = (0..drives).map(|n| headrace_model::drive::build(&disk(), u64::from(n)).unwrap()).collect();
+    let devices =
+        (0..drives).map(|n| headrace_model::drive::build(&disk(), u64::from(n)).unwrap()).collect();
     Raid::new(&spec(level, drives), devices).unwrap()
 }
 
@@ -41,6 +42,7 @@ fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
         fsync: 0,
         number_ios: None,
         seed: 7,
+        empty: false,
     }
 }
 
@@ -71,7 +73,7 @@ fn requests_to_the_members() {
         (5, 3, Op::Write, 4096, 4),
         (5, 8, Op::Write, 4096, 4),
         (6, 6, Op::Write, 4096, 6),
-        (5, 4, Op::Write, 3 * CHUNK, 4),     // a full stripe: data and parity
+        (5, 4, Op::Write, 3 * CHUNK, 4), // a full stripe: data and parity
         (5, 5, Op::Write, 3 * CHUNK, 1 + 4), // three of four chunks: one read, three data, a parity
         (6, 6, Op::Write, 4 * CHUNK, 6),
         (5, 4, Op::Read, 4096, 1),
@@ -102,8 +104,10 @@ fn run(level: u32, drives: u32, load: &FioLike) -> DriveRun {
 
 #[test]
 fn stripes_add_up_and_small_parity_writes_cost_four() {
-    let single =
-        run_device(&mut headrace_model::drive::build(&disk(), 1).unwrap(), &load(Rw::Read, 1 << 20, 8, 20.0));
+    let single = run_device(
+        &mut headrace_model::drive::build(&disk(), 1).unwrap(),
+        &load(Rw::Read, 1 << 20, 8, 20.0),
+    );
     let single = single.unwrap().read.bytes_per_s;
     close(run(0, 3, &load(Rw::Read, 1 << 20, 16, 20.0)).read.bytes_per_s, 3.0 * single, 0.03);
     let reads = run(5, 4, &load(Rw::RandRead, 4096, 32, 100.0)).read.iops;
@@ -124,10 +128,15 @@ fn lost_members() {
             }
             let mut raid = raid(level, drives);
             (0..lost).for_each(|member| raid.fail_member(member));
-            let expected = if lost <= survives { Status::Done } else { Status::Failed(Fault::Gone) };
+            let expected =
+                if lost <= survives { Status::Done } else { Status::Failed(Fault::Gone) };
             for op in [Op::Read, Op::Write, Op::Flush] {
                 let sectors = if op == Op::Flush { 0 } else { 1024 };
-                assert_eq!(one(&mut raid, op, 0, sectors), expected, "level {level}, {lost} lost, {op:?}");
+                assert_eq!(
+                    one(&mut raid, op, 0, sectors),
+                    expected,
+                    "level {level}, {lost} lost, {op:?}"
+                );
             }
             (0..lost).for_each(|member| assert_eq!(raid.issued()[member], 0));
         }
@@ -205,7 +214,9 @@ fn a_drive_that_drops_off_leaves_a_degraded_raid_and_no_request_lost() {
 
 #[test]
 fn a_media_error_is_repaired_from_the_others() {
-    let bad = fault(r#"{"fault": {"kind": "media_error"}, "drive": 0, "probability": 0.1, "only": "read"}"#);
+    let bad = fault(
+        r#"{"fault": {"kind": "media_error"}, "drive": 0, "probability": 0.1, "only": "read"}"#,
+    );
     assert_eq!(bad.fault, FaultKind::MediaError);
     let mut five = Storage::build(&storage(5, 4, vec![bad.clone()]), 1).unwrap();
     let result = run_device(&mut five, &load(Rw::RandRead, 4096, 16, 20.0)).unwrap();
@@ -221,12 +232,20 @@ fn a_media_error_is_repaired_from_the_others() {
 fn spikes_slowness_and_stalls() {
     let latency = |kind: &str| {
         let spec = StorageSpec { drives: vec![disk()], raid: None, faults: vec![fault(kind)] };
-        run_device(&mut Storage::build(&spec, 1).unwrap(), &load(Rw::RandRead, 4096, 1, 100.0)).unwrap().read
+        run_device(&mut Storage::build(&spec, 1).unwrap(), &load(Rw::RandRead, 4096, 1, 100.0))
+            .unwrap()
+            .read
     };
-    let plain = latency(r#"{"fault": {"kind": "media_error"}, "probability": 0.0}"#).latency_ns_mean;
-    let spiked = latency(r#"{"fault": {"kind": "latency_spike", "extra_ms": 20}, "probability": 0.5}"#);
+    let plain =
+        latency(r#"{"fault": {"kind": "media_error"}, "probability": 0.0}"#).latency_ns_mean;
+    let spiked =
+        latency(r#"{"fault": {"kind": "latency_spike", "extra_ms": 20}, "probability": 0.5}"#);
     close(spiked.latency_ns_mean, plain + 10e6, 0.03);
-    close(latency(r#"{"fault": {"kind": "slow_down", "factor": 3}}"#).latency_ns_mean, 3.0 * plain, 0.03);
+    close(
+        latency(r#"{"fault": {"kind": "slow_down", "factor": 3}}"#).latency_ns_mean,
+        3.0 * plain,
+        0.03,
+    );
     let stalled = latency(r#"{"fault": {"kind": "stall"}, "from_s": 10, "until_s": 14}"#);
     assert!(stalled.latency_ns_max > 3_900_000_000);
 }
@@ -234,7 +253,8 @@ fn spikes_slowness_and_stalls() {
 #[test]
 fn a_degraded_raid_gets_a_new_drive_and_is_rebuilt() {
     // 8 GiB a member at 200 MB/s at most, beside a light load: some 60 s.
-    let degraded = fault(r#"{"fault": {"kind": "degraded"}, "drive": 1, "from_s": 2.0, "until_s": 4.0}"#);
+    let degraded =
+        fault(r#"{"fault": {"kind": "degraded"}, "drive": 1, "from_s": 2.0, "until_s": 4.0}"#);
     let mut raid = Storage::build(&storage(1, 2, vec![degraded]), 1).unwrap();
     assert_eq!(run_device(&mut raid, &load(Rw::RandRead, 4096, 1, 3.0)).unwrap().failed, 0);
     assert_eq!(raid.fired(), vec![1]);
@@ -253,7 +273,9 @@ fn a_degraded_raid_gets_a_new_drive_and_is_rebuilt() {
     let mut plain = Storage::build(&storage(1, 2, vec![]), 1).unwrap();
     let (beside, alone) = (load(Rw::RandRead, 4096, 1, 30.0), load(Rw::RandRead, 4096, 1, 30.0));
     let with = run_device(&mut slowed, &beside).unwrap().read;
-    assert!(with.latency_ns_mean > 1.1 * run_device(&mut plain, &alone).unwrap().read.latency_ns_mean);
+    assert!(
+        with.latency_ns_mean > 1.1 * run_device(&mut plain, &alone).unwrap().read.latency_ns_mean
+    );
     assert_eq!(Storage::build(&storage(0, 2, vec![rebuild]), 1).err().unwrap().field, "fault.kind");
 }
 
@@ -307,5 +329,8 @@ fn what_cannot_be_is_refused() {
         assert_eq!(error.field, field, "{error}");
     }
     let stall = fault(r#"{"fault": {"kind": "stall"}}"#);
-    assert_eq!(Storage::build(&storage(5, 4, vec![stall]), 0).err().unwrap().field, "fault.until_s");
+    assert_eq!(
+        Storage::build(&storage(5, 4, vec![stall]), 0).err().unwrap().field,
+        "fault.until_s"
+    );
 }

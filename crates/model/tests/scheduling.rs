@@ -2,7 +2,7 @@
 
 use headrace_model::drive::build;
 use headrace_model::ideal::{IdealDrive, IdealSpec, ServiceTime};
-use headrace_model::request::{Completion, Device, Nanos, Op, Request};
+use headrace_model::request::{Completion, Device, Nanos, Op, Queue, Request};
 use headrace_model::scheduler::{
     BlockQueue, CfqTunables, QueueSpec, SchedulerSpec, SharedHabits, SubmittedIo,
 };
@@ -10,7 +10,7 @@ use headrace_model::spec::DriveSpec;
 use headrace_model::stream::Stream;
 use proptest::prelude::*;
 
-fn drive(service_ns: u64, channels: u32, service_time: ServiceTime) -> Box<dyn Device + Send> {
+fn drive(service_ns: u64, channels: u32, service_time: ServiceTime) -> Box<dyn Queue + Send> {
     let spec = IdealSpec {
         capacity_bytes: 1 << 40,
         read_ns: service_ns,
@@ -67,7 +67,7 @@ fn mean_response(service_time: ServiceTime, load: f64) -> f64 {
     }
     done.extend(drain(&mut queue));
     assert_eq!(done.len(), n as usize);
-    queue.latency().mean_ns() / service_ns
+    queue.read_latency().mean_ns() / service_ns
 }
 
 #[test]
@@ -76,10 +76,16 @@ fn one_server_meets_theory() {
         // Pollaczek-Khinchine: 1 + load / (2 (1 - load)) for constant, 1 / (1 - load) for exponential service.
         let constant = mean_response(ServiceTime::Constant, load);
         let expected = 1.0 + load / (2.0 * (1.0 - load));
-        assert!((constant / expected - 1.0).abs() < 0.025, "M/D/1 at {load}: {constant} not {expected}");
+        assert!(
+            (constant / expected - 1.0).abs() < 0.025,
+            "M/D/1 at {load}: {constant} not {expected}"
+        );
         let exponential = mean_response(ServiceTime::Exponential, load);
         let expected = 1.0 / (1.0 - load);
-        assert!((exponential / expected - 1.0).abs() < 0.03, "M/M/1 at {load}: {exponential} not {expected}");
+        assert!(
+            (exponential / expected - 1.0).abs() < 0.03,
+            "M/M/1 at {load}: {exponential} not {expected}"
+        );
     }
 }
 
@@ -221,7 +227,8 @@ fn processes_share_the_drive_fairly() {
         let mut tag = 0;
         let mut submit = |queue: &mut BlockQueue, now, process: u64| {
             tag += 1;
-            let sector = if process == 0 { tag * 64 } else { 100_000_000 + (tag * 7919 % 9973) * 65_536 };
+            let sector =
+                if process == 0 { tag * 64 } else { 100_000_000 + (tag * 7919 % 9973) * 65_536 };
             queue.submit_io(now, io(process, Op::Read, sector, process as u32 + 1));
         };
         (0..16).for_each(|_| submit(&mut queue, 0, 0));
@@ -253,7 +260,12 @@ fn longest_first_read_ns(spec: SchedulerSpec) -> u64 {
         for page in 0..4 {
             queue.submit_io(
                 now,
-                io(page, Op::Read, process * 1_000_000 + turn * 1000 + page * 8, process as u32 + 1),
+                io(
+                    page,
+                    Op::Read,
+                    process * 1_000_000 + turn * 1000 + page * 8,
+                    process as u32 + 1,
+                ),
             );
             done.clear();
             while done.is_empty() {
@@ -287,7 +299,8 @@ fn the_anticipatory_scheduler_knows_a_process_from_other_drives() {
     // A process reads two drives in turn: the second 1 ms after the first, the first again 5 ms after that.
     let waited = |shared: bool| {
         let habits = SharedHabits::default();
-        let mut queues: Vec<BlockQueue> = (0..2).map(|_| queue("anticipatory", 1, 500_000)).collect();
+        let mut queues: Vec<BlockQueue> =
+            (0..2).map(|_| queue("anticipatory", 1, 500_000)).collect();
         if shared {
             queues.iter_mut().for_each(|queue| queue.share_habits(&habits));
         }
@@ -318,7 +331,7 @@ fn the_anticipatory_scheduler_knows_a_process_from_other_drives() {
 }
 
 /// A disk of 7200 turns a minute with command queuing, a write cache and read-ahead of its own.
-fn disk() -> Box<dyn Device + Send> {
+fn disk() -> Box<dyn Queue + Send> {
     let spec = DriveSpec::from_json(
         r#"{"kind": "hdd", "name": "disk", "capacity_bytes": 320000000000, "rotation_rpm": 7200,
             "rates": {"outer_bytes_per_s": 108000000}, "link_bytes_per_s": 300000000,
@@ -327,7 +340,8 @@ fn disk() -> Box<dyn Device + Send> {
     Box::new(build(&spec.unwrap(), 5).unwrap())
 }
 
-const ALL: [&str; 8] = ["noop", "none", "deadline", "mq-deadline", "anticipatory", "cfq", "bfq", "kyber"];
+const ALL: [&str; 8] =
+    ["noop", "none", "deadline", "mq-deadline", "anticipatory", "cfq", "bfq", "kyber"];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]

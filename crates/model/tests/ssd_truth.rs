@@ -1,7 +1,7 @@
 //! What an SSD's parameters state must come out of the model.
 
 use headrace_model::drive_run::{run, run_device, FioLike, Rw};
-use headrace_model::request::{Device, Op, Request};
+use headrace_model::request::{Device, Medium, Op, Request};
 use headrace_model::spec::DriveSpec;
 use headrace_model::ssd::amplification::write_amplification;
 use headrace_model::ssd::Ssd;
@@ -44,6 +44,7 @@ fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
         fsync: 0,
         number_ios: None,
         seed: 7,
+        empty: false,
     }
 }
 
@@ -109,8 +110,11 @@ fn a_fresh_drive_writes_faster_than_a_used_one_and_trim_makes_it_fresh() {
     let sectors = trimmed.capacity_sectors() as u32;
     trimmed.submit(0, Request { tag: 0, op: Op::Discard, sector: 0, sectors, fua: false });
     trimmed.wake(1_000_000_000, &mut Vec::new());
-    let random =
-        FioLike { number_ios: Some(200_000), ramp_time_s: 1.0, ..load(Rw::RandWrite, 4096, 32, 1e6) };
+    let random = FioLike {
+        number_ios: Some(200_000),
+        ramp_time_s: 1.0,
+        ..load(Rw::RandWrite, 4096, 32, 1e6)
+    };
     assert!(run_device(&mut trimmed, &random).unwrap().write.iops > 2.0 * used);
 }
 
@@ -138,19 +142,25 @@ fn an_slc_cache_takes_a_burst_and_then_fills() {
 
 #[test]
 fn low_end_random_writes_collapse_and_sequential_ones_do_not() {
-    let sequential = run(&low_end(4), &load(Rw::Write, 128 << 10, 4, 30.0)).unwrap().write.bytes_per_s;
+    let sequential =
+        run(&low_end(4), &load(Rw::Write, 128 << 10, 4, 30.0)).unwrap().write.bytes_per_s;
     assert!(sequential > 30e6, "{sequential}");
     let random =
-        run(&low_end(4), &FioLike { ramp_time_s: 5.0, ..load(Rw::RandWrite, 4096, 4, 60.0) }).unwrap();
+        run(&low_end(4), &FioLike { ramp_time_s: 5.0, ..load(Rw::RandWrite, 4096, 4, 60.0) })
+            .unwrap();
     assert!((2.0..60.0).contains(&random.write.iops), "{}", random.write.iops);
-    let mixed = run(&low_end(4), &FioLike { ramp_time_s: 5.0, ..load(Rw::RandRw, 4096, 4, 60.0) }).unwrap();
+    let mixed =
+        run(&low_end(4), &FioLike { ramp_time_s: 5.0, ..load(Rw::RandRw, 4096, 4, 60.0) }).unwrap();
     assert!(mixed.read.iops < 100.0, "{}", mixed.read.iops);
     let reads = run(&low_end(4), &load(Rw::RandRead, 4096, 4, 10.0)).unwrap();
     assert!(reads.read.iops > 5000.0, "{}", reads.read.iops);
     // As many streams as log blocks stay in order; one more and every write pays.
     let streams = |numjobs| {
-        let load =
-            FioLike { numjobs, offset_increment_bytes: 400 << 20, ..load(Rw::Write, 64 << 10, 1, 60.0) };
+        let load = FioLike {
+            numjobs,
+            offset_increment_bytes: 400 << 20,
+            ..load(Rw::Write, 64 << 10, 1, 60.0)
+        };
         run(&low_end(4), &load).unwrap().write.bytes_per_s
     };
     assert!(streams(3) > 4.0 * streams(8), "{} {}", streams(3), streams(8));
@@ -160,7 +170,8 @@ fn low_end_random_writes_collapse_and_sequential_ones_do_not() {
 fn a_flush_waits_for_flash_unless_the_buffer_is_protected() {
     let flushed = FioLike { fsync: 1, ..load(Rw::RandWrite, 4096, 1, 5.0) };
     let plain = run(&drive(""), &flushed).unwrap().write.iops;
-    let protected = run(&drive(r#", "write_buffer_protected": true"#), &flushed).unwrap().write.iops;
+    let protected =
+        run(&drive(r#", "write_buffer_protected": true"#), &flushed).unwrap().write.iops;
     assert!(plain < 1.0 / 750e-6 && protected > 3.0 * plain, "{plain} {protected}");
 }
 

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headrace_model::request::{Device, Op, Request};
+use headrace_model::request::{Device, Medium, Op, Request};
 use headrace_model::spec::{DriveSpec, RaidSpec, StorageSpec};
 use headrace_model::storage::Storage;
 use headrace_model::stream::Stream;
@@ -35,7 +35,12 @@ const SSD: &str = r#"{"kind": "ssd", "name": "ssd", "capacity_bytes": 536870912,
     "read_us": 75, "program_us": 750, "erase_us": 3800, "channel_bytes_per_s": 40e6}}"#;
 
 /// Keeps 32 requests in flight for that many requests in all.
-fn work(device: &mut Storage, random: &mut Stream, out: &mut Vec<headrace_model::Completion>, requests: u64) {
+fn work(
+    device: &mut Storage,
+    random: &mut Stream,
+    out: &mut Vec<headrace_model::Completion>,
+    requests: u64,
+) {
     let blocks = device.capacity_sectors() / 64;
     let mut left = requests;
     let mut request = |tag| {
@@ -59,17 +64,25 @@ fn work(device: &mut Storage, random: &mut Stream, out: &mut Vec<headrace_model:
 
 #[test]
 fn warm_models_ask_for_no_memory() {
-    for (drive, level) in
-        [(DISK, None), (SSD, None), (DISK, Some(0)), (DISK, Some(5)), (SSD, Some(6)), (DISK, Some(10))]
-    {
+    for (drive, level) in [
+        (DISK, None),
+        (SSD, None),
+        (DISK, Some(0)),
+        (DISK, Some(5)),
+        (SSD, Some(6)),
+        (DISK, Some(10)),
+    ] {
         let raid = level.map(|level| RaidSpec {
             level,
             drives: 4,
             chunk_bytes: 16384,
             rebuild_bytes_per_s: 1 << 20,
         });
-        let spec =
-            StorageSpec { drives: vec![DriveSpec::from_json(drive).unwrap()], raid, faults: Vec::new() };
+        let spec = StorageSpec {
+            drives: vec![DriveSpec::from_json(drive).unwrap()],
+            raid,
+            faults: Vec::new(),
+        };
         let mut device = Storage::build(&spec, 1).unwrap();
         let mut random = Stream::new(1, "work");
         let mut out = Vec::with_capacity(64);

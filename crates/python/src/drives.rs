@@ -1,4 +1,4 @@
-//! A drive by itself: checked, run under a load, or given a trace.
+//! Functions on a single drive: check it, run a load, replay a trace.
 
 use headrace_model::drive_replay::{replay, ReplayMode, TraceOp, TraceRequest};
 use headrace_model::drive_run::{run, FioLike};
@@ -7,14 +7,15 @@ use pyo3::prelude::*;
 
 use crate::errors::{read, refused, write, ModelError};
 
-/// Raises ModelError when the drive's table (JSON) cannot be true.
+/// Raise ModelError if the drive's table (JSON) is invalid.
 #[pyfunction]
 pub fn drive_check(py: Python<'_>, spec_json: &str) -> PyResult<()> {
     let spec: DriveSpec = read(spec_json, "(drive)")?;
-    py.allow_threads(|| headrace_model::drive::build(&spec, 0).map(drop)).map_err(|error| refused(&error))
+    py.allow_threads(|| headrace_model::drive::build(&spec, 0).map(drop))
+        .map_err(|error| refused(&error))
 }
 
-/// Runs a fresh model of the drive under a load with fio's words; both JSON, as is the result.
+/// Run a load with fio's option names on a new model of the drive. Arguments and result are JSON.
 #[pyfunction]
 pub fn drive_run_json(py: Python<'_>, spec_json: &str, run_json: &str) -> PyResult<String> {
     let spec: DriveSpec = read(spec_json, "(drive)")?;
@@ -23,10 +24,11 @@ pub fn drive_run_json(py: Python<'_>, spec_json: &str, run_json: &str) -> PyResu
     write(&result)
 }
 
-/// Gives a fresh model of the drive a trace, column by column (op: 0 read, 1 write, 2 flush, 3 discard), and returns the
-/// response time of every request in nanoseconds. `iodepth` 0: open, at the recorded times; else that many in flight.
+/// Replay a trace, given as columns (op: 0 read, 1 write, 2 flush, 3 discard), on a new model of
+/// the drive. Return the response time of every request in nanoseconds. `iodepth` 0: open loop, at
+/// the recorded times; otherwise the number of requests in flight.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)] // a column each, as Python has them
+#[allow(clippy::too_many_arguments)] // one argument per column
 pub fn drive_replay(
     py: Python<'_>,
     spec_json: &str,
@@ -38,7 +40,8 @@ pub fn drive_replay(
     seed: u64,
 ) -> PyResult<Vec<u64>> {
     let spec: DriveSpec = read(spec_json, "(drive)")?;
-    if op.len() != time_ns.len() || sector.len() != time_ns.len() || sectors.len() != time_ns.len() {
+    if op.len() != time_ns.len() || sector.len() != time_ns.len() || sectors.len() != time_ns.len()
+    {
         return Err(ModelError::new_err((
             "(trace)",
             "columns of different lengths",

@@ -1,4 +1,5 @@
-//! What the core refuses, as one Python exception with the field, what was given and what is allowed.
+//! Errors of the core as one Python exception with the field, the given value and the allowed
+//! values.
 
 use headrace_model::spec::SpecError;
 use pyo3::create_exception;
@@ -13,12 +14,12 @@ create_exception!(
     "A description that cannot be true: args are (field, given, allowed)."
 );
 
-/// A refused field.
+/// Return the ModelError of an invalid field.
 pub fn refused(error: &SpecError) -> PyErr {
     ModelError::new_err((error.field.clone(), error.given.clone(), error.allowed.clone()))
 }
 
-/// Reads JSON text; what does not fit is named by its dotted path.
+/// Parse JSON text. The error names the invalid field by its dotted path.
 pub fn read<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, PyErr> {
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -28,8 +29,9 @@ pub fn read<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, PyErr> {
     })
 }
 
-/// Writes JSON text.
+/// Serialise a value to JSON text.
 pub fn write<T: serde::Serialize>(value: &T) -> Result<String, PyErr> {
-    serde_json::to_string(value)
-        .map_err(|error| ModelError::new_err(("(outcome)".to_owned(), error.to_string(), String::new())))
+    serde_json::to_string(value).map_err(|error| {
+        ModelError::new_err(("(outcome)".to_owned(), error.to_string(), String::new()))
+    })
 }

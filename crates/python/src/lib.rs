@@ -1,4 +1,4 @@
-//! The one crate that knows Python: bindings and error mapping, no logic of its own.
+//! The Python bindings: conversions and error mapping, no logic.
 
 use pyo3::prelude::*;
 
@@ -8,7 +8,7 @@ mod metadata;
 mod simulation;
 mod traces;
 
-/// `headrace._core`: the Rust half of Headrace.
+/// `headrace._core`: the Rust part of Headrace.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -1,4 +1,5 @@
-//! Clients of a metadata test on a storage that only a library of Python reaches: the operations are calls of an object.
+//! Clients of a metadata test on storage that only a Python library can access: every operation
+//! calls a method of a Python object.
 
 use std::ffi::CStr;
 
@@ -11,7 +12,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::errors::{read, write};
 
-/// An object with the methods that `headrace.workloads.by_url.RemoteStorage` describes.
+/// A Python object with the methods of `headrace.workloads.by_url.RemoteStorage`.
 struct Called {
     object: PyObject,
     has_directories: bool,
@@ -37,11 +38,13 @@ impl Called {
 }
 
 fn said(error: &PyErr) -> String {
-    Python::with_gil(|py| error.value(py).to_string().split_whitespace().collect::<Vec<_>>().join(" "))
+    Python::with_gil(|py| {
+        error.value(py).to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    })
 }
 
 impl Storage for Called {
-    // Libraries of Python go deep.
+    // Python libraries need deep stacks.
     const STACK_BYTES: usize = 8 << 20;
     const OWN_DESCRIPTORS: bool = false;
 
@@ -101,13 +104,14 @@ impl Storage for Called {
     }
 
     fn cpu_ns(&self, clients: u32) -> u64 {
-        // Such libraries work in threads of their own: all of the process is shared out.
+        // Such libraries have their own threads: divide the CPU time of the process by the clients.
         cpu_clock_ns(rustix::time::ClockId::ProcessCPUTime) / u64::from(clients.max(1))
     }
 }
 
-/// Goes through all phases (config as the program takes it, JSON) with the operations of an object; the report as JSON. Raises OSError
-/// with what stopped the clients, the same for all processes.
+/// Run all phases with the operations of a Python object. `config_json` is the program's
+/// configuration, the result is the report, both JSON. Raise OSError with the first failure of the
+/// clients, the same in all processes.
 #[pyfunction]
 pub fn metadata_json(
     py: Python<'_>,
@@ -117,7 +121,8 @@ pub fn metadata_json(
 ) -> PyResult<String> {
     let config: Config = read(config_json, "config")?;
     let called = Called { object: storage, has_directories };
-    let report =
-        py.allow_threads(|| run(&config, &called)).map_err(|failure| PyOSError::new_err(failure.0))?;
+    let report = py
+        .allow_threads(|| run(&config, &called))
+        .map_err(|failure| PyOSError::new_err(failure.0))?;
     write(&report)
 }

@@ -1,4 +1,4 @@
-//! Scenarios in virtual time: one, or many side by side with outcomes as they come in.
+//! Simulations in virtual time: one scenario, or many in parallel with results as they finish.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::errors::ModelError;
 
-/// How often Python is asked whether to go on.
+/// Interval between calls of Python to check whether to continue.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 type Refusal = (String, String, String);
@@ -20,7 +20,7 @@ fn refusal(error: ScenarioError) -> Refusal {
     (error.path, error.given, error.allowed)
 }
 
-/// How far a scenario is in its own time; nothing before it began.
+/// Virtual time that a scenario has reached; 0 before it starts.
 type Reached = AtomicU64;
 
 fn simulate(text: &str, cancel: &AtomicBool, reached: &Reached) -> Result<String, Refusal> {
@@ -40,16 +40,17 @@ fn simulate(text: &str, cancel: &AtomicBool, reached: &Reached) -> Result<String
     })
 }
 
-/// Runs a scenario (JSON) and returns its outcome (JSON). Raises ModelError.
+/// Run a scenario (JSON) and return its outcome (JSON). Raise ModelError if it is invalid.
 #[pyfunction]
 pub fn simulate_json(py: Python<'_>, scenario_json: &str) -> PyResult<String> {
     py.allow_threads(|| simulate(scenario_json, &AtomicBool::new(false), &Reached::new(0)))
         .map_err(ModelError::new_err)
 }
 
-/// Runs scenarios on `threads` threads (0: one a core). `finished(index, outcome, error)` is called in this thread as each
-/// ends and says whether to go on; `cancelled()` is asked now and then, and `watching(simulated_ns)` told how much time has been
-/// simulated in all scenarios together. Returns how many ended.
+/// Run scenarios on `threads` threads (0: one per core). `finished(index, outcome, error)` is
+/// called in this thread when a scenario ends and returns whether to continue. `cancelled()` is
+/// called periodically and returns whether to stop; `watching(simulated_ns)` is called with the
+/// total time simulated so far. Return how many scenarios ended.
 #[pyfunction]
 #[pyo3(signature = (scenarios, threads, finished, cancelled, watching=None))]
 pub fn simulate_many(
@@ -66,12 +67,17 @@ pub fn simulate_many(
     py.allow_threads(|| {
         let ask = |ended: Option<(usize, Result<String, Refusal>)>| -> PyResult<bool> {
             Python::with_gil(|py| match ended {
-                Some((index, Ok(outcome))) => finished.call1(py, (index, outcome, py.None()))?.is_truthy(py),
-                Some((index, Err(error))) => finished.call1(py, (index, py.None(), error))?.is_truthy(py),
+                Some((index, Ok(outcome))) => {
+                    finished.call1(py, (index, outcome, py.None()))?.is_truthy(py)
+                }
+                Some((index, Err(error))) => {
+                    finished.call1(py, (index, py.None(), error))?.is_truthy(py)
+                }
                 None => {
                     py.check_signals()?;
                     if let Some(watching) = &watching {
-                        let all: u64 = reached.iter().map(|each| each.load(Ordering::Relaxed)).sum();
+                        let all: u64 =
+                            reached.iter().map(|each| each.load(Ordering::Relaxed)).sum();
                         watching.call1(py, (all,))?;
                     }
                     Ok(!cancelled.call0(py)?.is_truthy(py)?)
@@ -82,7 +88,8 @@ pub fn simulate_many(
     })
 }
 
-/// Runs the scenarios; `ask` hears of each that ended, or of nothing now and then, and says whether to go on.
+/// Run the scenarios. `ask` is called with each one that ends, and periodically with `None`; it
+/// returns whether to continue.
 fn run_side_by_side(
     scenarios: &[String],
     reached: &[Reached],
@@ -122,7 +129,7 @@ fn run_side_by_side(
                 Err(error) => break Err(error),
             }
         };
-        // The scope is left when every thread has seen this.
+        // The scope ends when every thread has seen this flag.
         cancel.store(true, Ordering::Relaxed);
         result
     })

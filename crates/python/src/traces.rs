@@ -1,4 +1,4 @@
-//! Block traces: summed up, laid into tiles, read row by row. Columns come as bytes that numpy takes as they are.
+//! Block traces: summaries, tiles and rows. Columns are bytes that numpy uses without conversion.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use headrace_blocktrace::follow::Follow;
 use headrace_blocktrace::join::Join;
 use headrace_blocktrace::requests::{Requests, Row};
 use headrace_blocktrace::source::{open, Source, BATCH};
-use headrace_blocktrace::statistics::Statistics;
+use headrace_blocktrace::statistics::summarise;
 use headrace_blocktrace::tiles::{Tiles, Window};
 use headrace_blocktrace::walk::{has_issues, walk, Filter};
 use pyo3::create_exception;
@@ -43,28 +43,32 @@ fn filter(device: Option<u32>) -> Filter {
     Filter { device }
 }
 
-/// Between batches: false when the user pressed Ctrl-C.
+/// Return false after Ctrl-C. Called between batches; checks every 256th.
 fn goes_on(batches: &mut u32) -> bool {
     *batches += 1;
     !batches.is_multiple_of(256) || Python::with_gil(|py| py.check_signals()).is_ok()
 }
 
-/// The files that make one trace with this one.
+/// Return all files of the trace that this file belongs to.
 #[pyfunction]
 pub fn trace_files(path: PathBuf) -> Vec<PathBuf> {
     headrace_blocktrace::blktrace::files_of_run(&path)
 }
 
-/// Everything that is counted of a trace, as JSON: `summary` (null when no request was seen), `format`, `damages`.
+/// Return the statistics of a trace as JSON: `summary` (null without requests), `format`,
+/// `damages`.
 #[pyfunction]
 #[pyo3(signature = (files, device=None))]
-pub fn trace_summary_json(py: Python<'_>, files: Vec<PathBuf>, device: Option<u32>) -> PyResult<String> {
-    let mut statistics = Statistics::default();
+pub fn trace_summary_json(
+    py: Python<'_>,
+    files: Vec<PathBuf>,
+    device: Option<u32>,
+) -> PyResult<String> {
     let (mut batches, mut ended) = (0, false);
-    let walked = py
+    let (summary, walked) = py
         .allow_threads(|| {
-            walk(&files, &filter(device), &mut statistics, |_| {
-                ended = !goes_on(&mut batches);
+            summarise(&files, &filter(device), || {
+                ended = ended || !goes_on(&mut batches);
                 !ended
             })
         })
@@ -72,7 +76,6 @@ pub fn trace_summary_json(py: Python<'_>, files: Vec<PathBuf>, device: Option<u3
     if ended {
         return Err(PyInterruptedError::new_err("interrupted"));
     }
-    let summary = statistics.summary(walked.format, &walked.names, walked.unfinished);
     write(&json!({ "summary": summary, "format": walked.format, "damages": walked.damages }))
 }
 
@@ -87,6 +90,9 @@ struct WindowText {
     rows: usize,
     groups: HashMap<u32, u8>,
     group_count: usize,
+    /// Some requests of the trace never complete: exclude them from the requests in flight
+    /// (slower).
+    exact: bool,
 }
 
 fn bytes_of<'py, T: Copy, const N: usize>(
@@ -98,7 +104,8 @@ fn bytes_of<'py, T: Copy, const N: usize>(
     PyBytes::new(py, &all)
 }
 
-/// A trace laid into the cells of pictures (crates/blocktrace/src/tiles.rs): columns by name, as bytes.
+/// Aggregate a trace into the cells of plots (crates/blocktrace/src/tiles.rs). Return columns by
+/// name, as bytes.
 #[pyfunction]
 #[pyo3(signature = (files, window_json, device=None))]
 pub fn trace_tiles<'py>(
@@ -121,6 +128,7 @@ pub fn trace_tiles<'py>(
                 rows: text.rows.max(1),
                 groups: text.groups.into_iter().collect(),
                 group_count: text.group_count.clamp(1, 64),
+                exact: text.exact,
             };
             let mut follow = Follow::new(has_issues(&files, &filter)?, Tiles::new(window));
             walk(&files, &filter, &mut follow, |_| {
@@ -139,13 +147,13 @@ pub fn trace_tiles<'py>(
     found.set_item("bytes", bytes_of(py, &tiles.bytes, u64::to_ne_bytes))?;
     found.set_item("requests", bytes_of(py, &tiles.requests, u64::to_ne_bytes))?;
     found.set_item("seeks", bytes_of(py, &tiles.seeks, u64::to_ne_bytes))?;
-    found.set_item("depth_ns", bytes_of(py, &tiles.depth_ns, u64::to_ne_bytes))?;
-    found.set_item("depth_max", bytes_of(py, &tiles.depth_max, u32::to_ne_bytes))?;
+    found.set_item("depth_ns", bytes_of(py, &tiles.depth.ns, u64::to_ne_bytes))?;
+    found.set_item("depth_max", bytes_of(py, &tiles.depth.max, u32::to_ne_bytes))?;
     found.set_item("latencies", bytes_of(py, &tiles.latencies, u32::to_ne_bytes))?;
     Ok(found)
 }
 
-/// The requests of a trace in the order of issue, some at a time.
+/// The requests of a trace in issue order, read several at a time.
 #[pyclass]
 pub struct TraceRows {
     source: Box<dyn Source + Send + Sync>,
@@ -175,15 +183,18 @@ impl TraceRows {
         .map_err(|damage: Box<Damage>| cannot(&damage))
     }
 
-    /// Columns of the next requests, at least `count` of them while there are more; empty columns at the end.
+    /// Return columns of the next requests, at least `count` while more remain; empty columns at
+    /// the end.
     fn next_rows<'py>(&mut self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyDict>> {
         py.allow_threads(|| {
             let mut batch = Vec::with_capacity(BATCH);
             while !self.ended && self.requests.follower.ready.len() < count {
                 batch.clear();
                 self.source.fill(&mut batch);
+                self.join.expect_completions(self.source.completes());
                 if batch.is_empty() {
                     self.ended = true;
+                    self.join.finish(&mut self.requests);
                     self.requests.follower.finish();
                 }
                 let wanted = |device| self.filter.device.is_none_or(|only| only == device);
@@ -215,12 +226,12 @@ impl TraceRows {
         Ok(found)
     }
 
-    /// Names of the processes seen so far.
+    /// Return the names of the processes seen so far.
     fn names(&self) -> HashMap<u32, String> {
         self.source.names().iter().map(|(pid, name)| (*pid, name.clone())).collect()
     }
 
-    /// What was wrong so far, as JSON: `first` in full, `count`.
+    /// Return the damages found so far as JSON: `first` with details, and `count`.
     fn damages_json(&self) -> PyResult<String> {
         write(self.source.damages())
     }

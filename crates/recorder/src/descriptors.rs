@@ -1,111 +1,143 @@
-//! Which descriptors are regular files worth recording, by number.
+//! The table of descriptors: which of them are regular files to record.
+//!
+//! A descriptor is examined when it is opened. One that no hook saw (inherited, received from
+//! another process, opened inside the C library) is examined at its first use.
 
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use crate::names::{self, Entry};
+use crate::arena;
+use crate::kernel;
+use crate::names::{self, Digits};
 use crate::process;
 
 const MOST: usize = 65_536;
+const UNKNOWN: u32 = 0;
+const NO_FILE: u32 = u32::MAX;
 
-/// Number of the file behind each descriptor; 0: not recorded.
-static FILES: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
-/// For descriptors with a C stream: where the kernel stood when last seen; negative: no stream.
-static STREAMS: [AtomicI64; MOST] = [const { AtomicI64::new(-1) }; MOST];
+/// Number of the file behind each descriptor.
+static FILES: [AtomicU32; MOST] = [const { AtomicU32::new(UNKNOWN) }; MOST];
 static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
-/// The file's number, if the descriptor is recorded.
-pub fn file_of(fd: i32) -> Option<u32> {
-    let number = FILES.get(usize::try_from(fd).ok()?)?.load(Ordering::Relaxed);
-    (number != 0).then_some(number)
+/// How calls on a descriptor are recorded.
+#[derive(Clone, Copy)]
+pub enum Target {
+    /// Nothing is recorded.
+    Unseen,
+    /// A pipe, a terminal, a socket, a file in /proc: only bytes are counted.
+    Other,
+    File(u32),
 }
 
-/// Where the kernel stood at this descriptor's stream; `None` without one.
-pub fn stream_position(fd: i32) -> Option<i64> {
-    let at = STREAMS.get(usize::try_from(fd).ok()?)?.load(Ordering::Relaxed);
-    (at >= 0).then_some(at)
-}
-
-/// Notes where the kernel stands; a negative number ends the stream.
-pub fn set_stream_position(fd: i32, at: i64) {
-    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| STREAMS.get(fd)) {
-        place.store(at, Ordering::Relaxed);
+impl Target {
+    pub fn is_unseen(self) -> bool {
+        matches!(self, Target::Unseen)
     }
 }
 
-/// A descriptor has come to be: recorded when it is a regular file outside /proc, /sys and /dev. Returns its file's number.
+fn place(fd: i32) -> Option<&'static AtomicU32> {
+    FILES.get(usize::try_from(fd).ok()?)
+}
+
+/// Return how to record calls on a descriptor.
+pub fn target(fd: i32) -> Target {
+    if !process::active() {
+        return Target::Unseen;
+    }
+    match place(fd).map_or(NO_FILE, |place| place.load(Ordering::Relaxed)) {
+        UNKNOWN => match register(fd) {
+            Some(file) => Target::File(file),
+            None => Target::Other,
+        },
+        NO_FILE => Target::Other,
+        file => Target::File(file),
+    }
+}
+
+/// Return the number of the descriptor's file, if it has one.
+pub fn file_of(fd: i32) -> Option<u32> {
+    match target(fd) {
+        Target::File(file) => Some(file),
+        _ => None,
+    }
+}
+
+/// Return the number of the descriptor's file if it is already known, without a system call.
+pub fn known_file_of(fd: i32) -> Option<u32> {
+    let number = place(fd)?.load(Ordering::Relaxed);
+    (number != UNKNOWN && number != NO_FILE && process::active()).then_some(number)
+}
+
+fn is_recorded(path: &[u8]) -> bool {
+    let hidden = [&b"/proc/"[..], b"/sys/", b"/dev/pts", b"/memfd:"];
+    !hidden.iter().any(|start| path.starts_with(start))
+}
+
+/// Examine a descriptor and return its file's number. Only regular files outside /proc and /sys are
+/// recorded.
 pub fn register(fd: i32) -> Option<u32> {
-    let place = FILES.get(usize::try_from(fd).ok()?)?;
-    // SAFETY: a zeroed stat is a valid one.
-    let mut facts: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `facts` is valid; x86-64 and arm64 have the same layout for the call and the C library.
-    let asked = unsafe { libc::syscall(libc::SYS_fstat, fd, &mut facts) };
-    let mut number = 0;
-    if asked == 0 && facts.st_mode & libc::S_IFMT == libc::S_IFREG {
-        let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0";
-        let mut at = 14;
-        for shift in [10_000, 1_000, 100, 10, 1] {
-            if fd >= shift || shift == 1 {
-                link[at] = b'0' + ((fd / shift) % 10) as u8;
-                at += 1;
+    let place = place(fd)?;
+    let facts = kernel::facts(fd as isize)?;
+    let mut number = NO_FILE;
+    if facts.st_mode & libc::S_IFMT == libc::S_IFREG {
+        names::with_link(&names::descriptor_link(fd), |path| {
+            // Without /proc (after chroot) the file has no name, but is recorded.
+            if path.is_none_or(is_recorded) {
+                number = arena::new_file();
+                let (flags, size) =
+                    (Digits::of(kernel::flags(fd)), Digits::of(facts.st_size as u64));
+                match path {
+                    Some(path) => names::write(b'F', number, &[flags.text(), size.text(), path]),
+                    None => {
+                        let (device, inode) = (Digits::of(facts.st_dev), Digits::of(facts.st_ino));
+                        let parts = [b"/(no name)/", device.text(), b"-", inode.text()];
+                        let mut name = [0u8; 64];
+                        let mut used = 0;
+                        for &byte in parts.iter().copied().flatten() {
+                            if let Some(to) = name.get_mut(used) {
+                                *to = byte;
+                                used += 1;
+                            }
+                        }
+                        names::write(
+                            b'F',
+                            number,
+                            &[flags.text(), size.text(), &name[..used.min(64)]],
+                        );
+                    }
+                }
             }
-        }
-        let mut buffer = [0u8; 4096];
-        if let Some(path) = names::link(&link, &mut buffer) {
-            let hidden = [&b"/proc/"[..], b"/sys/", b"/dev/pts", b"/memfd:"];
-            if !hidden.iter().any(|start| path.starts_with(start)) && !process::is_ours(path) {
-                // SAFETY: a system call without pointers.
-                let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
-                number = names::new_number();
-                Entry::new(b'F')
-                    .number(u64::from(number))
-                    .number(flags as u64)
-                    .number(facts.st_size as u64)
-                    .text(path)
-                    .write();
-            }
-        }
+        });
     }
     place.store(number, Ordering::Relaxed);
-    set_stream_position(fd, -1);
     HIGHEST.fetch_max(fd, Ordering::Relaxed);
-    (number != 0).then_some(number)
+    (number != NO_FILE).then_some(number)
 }
 
-/// The same file under another descriptor.
+/// Record that a descriptor duplicates another one.
 pub fn duplicate(from: i32, to: i32) {
-    let number = file_of(from).unwrap_or(0);
-    if let Some(place) = usize::try_from(to).ok().and_then(|to| FILES.get(to)) {
-        place.store(number, Ordering::Relaxed);
-        set_stream_position(to, -1);
+    if let Some(place_of_to) = place(to) {
+        let number = place(from).map_or(UNKNOWN, |place| place.load(Ordering::Relaxed));
+        place_of_to.store(number, Ordering::Relaxed);
         HIGHEST.fetch_max(to, Ordering::Relaxed);
     }
 }
 
-/// A descriptor is gone.
+/// Forget a closed or replaced descriptor; it is examined again at its next use.
 pub fn forget(fd: i32) {
-    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| FILES.get(fd)) {
-        place.store(0, Ordering::Relaxed);
-        set_stream_position(fd, -1);
+    if let Some(place) = place(fd) {
+        place.store(UNKNOWN, Ordering::Relaxed);
     }
 }
 
-/// In a forked child: what was inherited gets numbers in the child's own names.
-pub fn register_inherited() {
-    for fd in 0..=HIGHEST.load(Ordering::Relaxed) {
-        if file_of(fd).is_some() {
-            let stream = stream_position(fd);
-            register(fd);
-            set_stream_position(fd, stream.unwrap_or(-1));
-        }
+/// Forget all descriptors of a range.
+pub fn forget_range(first: u32, last: u32) {
+    let highest = HIGHEST.load(Ordering::Relaxed).max(-1);
+    for fd in i64::from(first)..=i64::from(last).min(i64::from(highest)) {
+        forget(fd as i32);
     }
 }
 
-/// In a new image: whatever is open already.
-pub fn register_all() {
-    for fd in 0..256 {
-        // SAFETY: a system call without pointers.
-        if unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) } >= 0 {
-            register(fd);
-        }
-    }
+/// Return the highest descriptor seen.
+pub fn highest() -> i32 {
+    HIGHEST.load(Ordering::Relaxed)
 }

@@ -1,36 +1,38 @@
-//! Files opened, closed, duplicated, asked about, flushed and deleted.
+//! Hooks for calls that open, close, duplicate, stat, sync and delete files.
 
-use std::ffi::CStr;
+use core::ffi::CStr;
 
 use libc::{c_char, c_int, c_uint};
 
-use crate::descriptors::{self, file_of};
+use crate::descriptors::{self, known_file_of};
 use crate::names;
 use crate::process;
 use crate::real;
-use crate::real::{errno, set_errno};
-use crate::record::{begin, end, Begun, Op};
+use crate::real::errno;
+use crate::record::{begin, end, Begun, Call, Op};
 
-/// A descriptor has been opened (or not): it gets a number and a record.
+/// Register an opened descriptor and record the open. Failed opens are ignored.
 pub fn opened(begun: Begun, fd: c_int) {
     if fd < 0 || !process::active() || process::is_borrowed() {
         return;
     }
-    let before = errno();
     if let Some(file) = descriptors::register(fd) {
-        end(begun, Op::Open, file, 0, 0, 0, false);
+        end(begun, Op::Open, Call { file, ..Call::default() });
     }
-    set_errno(before);
 }
 
-/// Hooks of the open family. The mode is read from its register whether or not it was given, and passed on unlooked at.
+/// Hooks of the open family. The mode register is read and forwarded even if the caller passed no
+/// mode.
 macro_rules! opens {
     ($($name:literal $hook:ident ($($arg:ident: $kind:ty),*);)*) => {$(
         /// # Safety
-        /// As the function of the C library that it stands for.
+        /// Same contract as the C library function that it replaces.
         #[no_mangle]
-        pub unsafe extern "C" fn $hook($($arg: $kind),*) -> c_int {
-            let real = real!($name as unsafe extern "C" fn($($kind),*) -> c_int);
+        pub unsafe extern "C-unwind" fn $hook($($arg: $kind),*) -> c_int {
+            let real = real!($name as unsafe extern "C-unwind" fn($($kind),*) -> c_int);
+            if !process::active() {
+                return real($($arg),*);
+            }
             let begun = begin();
             let fd = real($($arg),*);
             opened(begun, fd);
@@ -50,72 +52,72 @@ opens! {
     "__openat64_2" __openat64_2 (at: c_int, path: *const c_char, flags: c_int);
     "creat" creat (path: *const c_char, mode: c_uint);
     "creat64" creat64 (path: *const c_char, mode: c_uint);
-    "mkostemp" mkostemp (template: *mut c_char, flags: c_int);
     "mkstemp" mkstemp (template: *mut c_char);
+    "mkstemp64" mkstemp64 (template: *mut c_char);
+    "mkostemp" mkostemp (template: *mut c_char, flags: c_int);
+    "mkostemp64" mkostemp64 (template: *mut c_char, flags: c_int);
+    "mkstemps" mkstemps (template: *mut c_char, ending: c_int);
+    "mkstemps64" mkstemps64 (template: *mut c_char, ending: c_int);
+    "mkostemps" mkostemps (template: *mut c_char, ending: c_int, flags: c_int);
+    "mkostemps64" mkostemps64 (template: *mut c_char, ending: c_int, flags: c_int);
+}
+
+/// Forget a descriptor before it is closed, because another thread can get its number at once.
+pub fn closing(fd: c_int) -> Option<(u32, Begun)> {
+    let file = known_file_of(fd);
+    if !process::active() || process::is_borrowed() {
+        return None;
+    }
+    descriptors::forget(fd);
+    file.map(|file| (file, begin()))
+}
+
+/// Record the close after it returned.
+pub fn closed(before: Option<(u32, Begun)>, failed: bool) {
+    if let Some((file, begun)) = before {
+        end(begun, Op::Close, Call { file, failed, ..Call::default() });
+    }
 }
 
 /// # Safety
-/// As the function of the C library that it stands for.
+/// Same contract as the C library function that it replaces.
 #[no_mangle]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    let real = real!("close" as unsafe extern "C" fn(c_int) -> c_int);
-    if process::is_our_descriptor(fd) {
-        // Programs that close all they don't know: it looks closed. (exec closes it.)
-        return 0;
-    }
-    let Some(file) = file_of(fd) else { return real(fd) };
-    if process::is_borrowed() {
-        return real(fd);
-    }
-    let begun = begin();
-    descriptors::forget(fd);
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    let real = real!("close" as unsafe extern "C-unwind" fn(c_int) -> c_int);
+    let before = closing(fd);
     let done = real(fd);
-    end(begun, Op::Close, file, 0, 0, 0, done < 0);
+    closed(before, done < 0);
     done
 }
 
 /// # Safety
-/// As the function of the C library that it stands for.
+/// Same contract as the C library function that it replaces.
 #[no_mangle]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    type Kind = unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int;
-    let real = real!("close_range" as Kind);
-    if !process::active() {
-        return real(first, last, flags);
+    let real = real!("close_range" as unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int);
+    let done = real(first, last, flags);
+    // CLOSE_RANGE_CLOEXEC (4) does not close yet. A child of vfork closes its own descriptors.
+    if done == 0 && flags & 4 == 0 && process::active() && !process::is_borrowed() {
+        descriptors::forget_range(first, last);
     }
-    // A child of vfork closes its own descriptors: the table that we share with it is not of those.
-    if !process::is_borrowed() {
-        for fd in first..=last.min(65_535) {
-            if file_of(fd as c_int).is_some() {
-                descriptors::forget(fd as c_int);
-            }
-        }
-    }
-    // Ours stay: the range around them.
-    let (low, high) = {
-        let (a, b) = (process::record_file() as c_uint, process::names_file() as c_uint);
-        (a.min(b), a.max(b))
-    };
-    let mut from = first;
-    for own in [low, high] {
-        if own >= from && own <= last {
-            if own > from {
-                real(from, own - 1, flags);
-            }
-            from = own + 1;
-        }
-    }
-    if from <= last {
-        real(from, last, flags)
-    } else {
-        0
+    done
+}
+
+/// # Safety
+/// Same contract as the C library function that it replaces.
+#[no_mangle]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    let real = real!("closefrom" as unsafe extern "C" fn(c_int));
+    real(first);
+    if process::active() && !process::is_borrowed() {
+        descriptors::forget_range(first.max(0) as c_uint, c_uint::MAX);
     }
 }
 
 macro_rules! duplicates {
     ($($name:literal $hook:ident ($from:ident $(, $arg:ident: $kind:ty)*);)*) => {$(
         /// # Safety
-        /// As the function of the C library that it stands for.
+        /// Same contract as the C library function that it replaces.
         #[no_mangle]
         pub unsafe extern "C" fn $hook($from: c_int $(, $arg: $kind)*) -> c_int {
             let real = real!($name as unsafe extern "C" fn(c_int $(, $kind)*) -> c_int);
@@ -137,10 +139,10 @@ duplicates! {
 macro_rules! controls {
     ($($name:literal $hook:ident;)*) => {$(
         /// # Safety
-        /// As the function of the C library that it stands for.
+        /// Same contract as the C library function that it replaces.
         #[no_mangle]
-        pub unsafe extern "C" fn $hook(fd: c_int, command: c_int, argument: usize) -> c_int {
-            let real = real!($name as unsafe extern "C" fn(c_int, c_int, usize) -> c_int);
+        pub unsafe extern "C-unwind" fn $hook(fd: c_int, command: c_int, argument: usize) -> c_int {
+            let real = real!($name as unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int);
             let done = real(fd, command, argument);
             let duplicates = command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
             if duplicates && done >= 0 && process::active() && !process::is_borrowed() {
@@ -156,64 +158,147 @@ controls! {
     "fcntl64" fcntl64;
 }
 
-/// A path was asked for or changed, without being opened.
-unsafe fn named(begun: Begun, op: Op, path: *const c_char, failed: bool) {
-    if path.is_null() || !process::active() || process::is_borrowed() {
-        return;
+/// The C library redirects the standard streams to /dev/null internally.
+///
+/// # Safety
+/// Same contract as the C library function that it replaces.
+#[no_mangle]
+pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
+    let real = real!("daemon" as unsafe extern "C" fn(c_int, c_int) -> c_int);
+    let done = real(no_chdir, no_close);
+    if done == 0 && process::active() {
+        process::note_directory();
+        descriptors::forget_range(0, 2);
     }
-    let before = errno();
-    let text = CStr::from_ptr(path).to_bytes();
-    let hidden = [&b"/proc/"[..], b"/sys/"];
-    if !text.is_empty() && !hidden.iter().any(|start| text.starts_with(start)) {
-        let number = names::path(text);
-        end(begun, op, number, 0, 0, 0, failed);
-    }
-    set_errno(before);
+    done
 }
 
-macro_rules! on_paths {
-    ($($name:literal $hook:ident $op:ident ($($arg:ident: $kind:ty),*) of $path:ident;)*) => {$(
+macro_rules! directories {
+    ($($name:literal $hook:ident ($arg:ident: $kind:ty);)*) => {$(
         /// # Safety
-        /// As the function of the C library that it stands for.
+        /// Same contract as the C library function that it replaces.
         #[no_mangle]
-        pub unsafe extern "C" fn $hook($($arg: $kind),*) -> c_int {
-            let real = real!($name as unsafe extern "C" fn($($kind),*) -> c_int);
-            let begun = begin();
-            let done = real($($arg),*);
-            named(begun, Op::$op, $path, done < 0);
+        pub unsafe extern "C" fn $hook($arg: $kind) -> c_int {
+            let real = real!($name as unsafe extern "C" fn($kind) -> c_int);
+            let done = real($arg);
+            if done == 0 && process::active() && !process::is_borrowed() {
+                process::note_directory();
+            }
             done
         }
     )*};
 }
 
+directories! {
+    "chdir" chdir (path: *const c_char);
+    "fchdir" fchdir (fd: c_int);
+    "chroot" chroot (path: *const c_char);
+}
+
+/// Record a call that queries or changes a path without opening it.
+unsafe fn named(begun: Begun, op: Op, at: c_int, path: *const c_char, failed: bool) {
+    // A pointer that the kernel could not read must not be read here either.
+    if path.is_null() || (failed && errno() == libc::EFAULT) || process::is_borrowed() {
+        return;
+    }
+    let text = CStr::from_ptr(path).to_bytes();
+    let hidden = [&b"/proc/"[..], b"/sys/"];
+    if text.is_empty() || hidden.iter().any(|start| text.starts_with(start)) {
+        return;
+    }
+    let file = if at == libc::AT_FDCWD || text.starts_with(b"/") {
+        names::path(text)
+    } else {
+        names::with_link(&names::descriptor_link(at), |folder| match folder {
+            Some(folder) => names::path_in(folder, text),
+            None => names::path(text),
+        })
+    };
+    end(begun, op, Call { file, failed, ..Call::default() });
+}
+
+macro_rules! on_paths {
+    ($(
+        $name:literal $hook:ident $op:ident ($($arg:ident: $kind:ty),*)
+            of $at:expr, $path:ident;
+    )*) => {$(
+        /// # Safety
+        /// Same contract as the C library function that it replaces.
+        #[no_mangle]
+        pub unsafe extern "C" fn $hook($($arg: $kind),*) -> c_int {
+            let real = real!($name as unsafe extern "C" fn($($kind),*) -> c_int);
+            if !process::active() {
+                return real($($arg),*);
+            }
+            let begun = begin();
+            let done = real($($arg),*);
+            named(begun, Op::$op, $at, $path, done < 0);
+            done
+        }
+    )*};
+}
+
+use libc::AT_FDCWD as HERE;
+
 on_paths! {
-    "stat" stat Stat (path: *const c_char, to: *mut libc::stat) of path;
-    "stat64" stat64 Stat (path: *const c_char, to: *mut libc::stat64) of path;
-    "lstat" lstat Stat (path: *const c_char, to: *mut libc::stat) of path;
-    "lstat64" lstat64 Stat (path: *const c_char, to: *mut libc::stat64) of path;
-    "fstatat" fstatat Stat (at: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) of path;
-    "fstatat64" fstatat64 Stat (at: c_int, path: *const c_char, to: *mut libc::stat64, flags: c_int) of path;
-    "__xstat" __xstat Stat (version: c_int, path: *const c_char, to: *mut libc::stat) of path;
-    "__xstat64" __xstat64 Stat (version: c_int, path: *const c_char, to: *mut libc::stat64) of path;
-    "__lxstat" __lxstat Stat (version: c_int, path: *const c_char, to: *mut libc::stat) of path;
-    "__lxstat64" __lxstat64 Stat (version: c_int, path: *const c_char, to: *mut libc::stat64) of path;
-    "statx" statx Stat (at: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut libc::statx) of path;
-    "access" access Stat (path: *const c_char, mode: c_int) of path;
-    "unlink" unlink Unlink (path: *const c_char) of path;
-    "unlinkat" unlinkat Unlink (at: c_int, path: *const c_char, flags: c_int) of path;
+    "stat" stat Stat (path: *const c_char, to: *mut libc::stat) of HERE, path;
+    "stat64" stat64 Stat (path: *const c_char, to: *mut libc::stat64) of HERE, path;
+    "lstat" lstat Stat (path: *const c_char, to: *mut libc::stat) of HERE, path;
+    "lstat64" lstat64 Stat (path: *const c_char, to: *mut libc::stat64) of HERE, path;
+    "__xstat" __xstat Stat (version: c_int, path: *const c_char, to: *mut libc::stat) of HERE, path;
+    "__xstat64" __xstat64 Stat (version: c_int, path: *const c_char, to: *mut libc::stat64)
+        of HERE, path;
+    "__lxstat" __lxstat Stat (version: c_int, path: *const c_char, to: *mut libc::stat)
+        of HERE, path;
+    "__lxstat64" __lxstat64 Stat (version: c_int, path: *const c_char, to: *mut libc::stat64)
+        of HERE, path;
+    "access" access Stat (path: *const c_char, mode: c_int) of HERE, path;
+    "unlink" unlink Unlink (path: *const c_char) of HERE, path;
+    "remove" remove Unlink (path: *const c_char) of HERE, path;
+}
+
+macro_rules! on_paths_at {
+    ($(
+        $name:literal $hook:ident $op:ident ($at:ident, $path:ident $(, $arg:ident: $kind:ty)*);
+    )*) => {$(
+        /// # Safety
+        /// Same contract as the C library function that it replaces.
+        #[no_mangle]
+        pub unsafe extern "C" fn $hook(
+            $at: c_int, $path: *const c_char $(, $arg: $kind)*
+        ) -> c_int {
+            let real =
+                real!($name as unsafe extern "C" fn(c_int, *const c_char $(, $kind)*) -> c_int);
+            if !process::active() {
+                return real($at, $path $(, $arg)*);
+            }
+            let begun = begin();
+            let done = real($at, $path $(, $arg)*);
+            named(begun, Op::$op, $at, $path, done < 0);
+            done
+        }
+    )*};
+}
+
+on_paths_at! {
+    "fstatat" fstatat Stat (at, path, to: *mut libc::stat, flags: c_int);
+    "fstatat64" fstatat64 Stat (at, path, to: *mut libc::stat64, flags: c_int);
+    "statx" statx Stat (at, path, flags: c_int, mask: c_uint, to: *mut libc::statx);
+    "faccessat" faccessat Stat (at, path, mode: c_int, flags: c_int);
+    "unlinkat" unlinkat Unlink (at, path, flags: c_int);
 }
 
 macro_rules! syncs {
     ($($name:literal $hook:ident;)*) => {$(
         /// # Safety
-        /// As the function of the C library that it stands for.
+        /// Same contract as the C library function that it replaces.
         #[no_mangle]
-        pub unsafe extern "C" fn $hook(fd: c_int) -> c_int {
-            let real = real!($name as unsafe extern "C" fn(c_int) -> c_int);
-            let Some(file) = file_of(fd) else { return real(fd) };
+        pub unsafe extern "C-unwind" fn $hook(fd: c_int) -> c_int {
+            let real = real!($name as unsafe extern "C-unwind" fn(c_int) -> c_int);
+            let Some(file) = descriptors::file_of(fd) else { return real(fd) };
             let begun = begin();
             let done = real(fd);
-            end(begun, Op::Sync, file, 0, 0, 0, done < 0);
+            end(begun, Op::Sync, Call { file, failed: done < 0, ..Call::default() });
             done
         }
     )*};

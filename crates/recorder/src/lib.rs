@@ -1,17 +1,21 @@
-//! Preloaded into a program (LD_PRELOAD), writes down its reads, writes, opens, stats and maps of regular files, with the time
-//! and the thread's CPU time at each, and passes every call on unchanged.
+//! The recorder, a library preloaded into a program (LD_PRELOAD). It records reads, writes, opens,
+//! stats and maps of regular files, with the time and the thread's CPU time of each, and forwards
+//! every call unchanged.
 //!
-//! Records go into files of the directory `HEADRACE_RECORD_DIR`, two for every process image:
+//! All processes of a recording write into one unnamed file (see `arena.rs` for the reasons, and
+//! for why the recorder keeps no descriptor). The file consists of segments of 64 KiB ([`segment`])
+//! in shared mappings, so records survive the process however it ends, and the memory is one
+//! segment per thread. `python/headrace/profiles/arena.py` creates and reads the file.
 //!
-//! * `PID-NS.rec`: segments of [`segment::BYTES`], each of one thread, mapped shared: what is written there survives the process,
-//!   however that ends, and memory is one segment a thread.
-//! * `PID-NS.names`: a line (ended by NUL) for every file opened, path asked for, or fact worth a note.
-//!
-//! `python/headrace/profiles/recording.py` reads both. Nothing here allocates, locks across a call, or calls what it interposes;
-//! what the C library calls inside itself is not seen, so its buffered streams have hooks of their own (`streams.rs`).
+//! The recorder never allocates, never holds a lock across a call, never changes `errno`, and never
+//! calls functions that it interposes; its own system calls are in `kernel.rs`. Hooks do not see
+//! calls inside the C library, so the library's streams are observed where they call the kernel
+//! (`streams.rs`).
 
+mod arena;
 mod descriptors;
 mod files;
+mod kernel;
 mod lifetime;
 mod maps;
 mod names;
@@ -19,5 +23,8 @@ mod process;
 mod real;
 mod record;
 mod segment;
+mod sizes;
 mod streams;
+mod syscalls;
 mod transfers;
+mod unseen;

@@ -1,33 +1,70 @@
-//! The beginning and the ends of a process image, and facts that a reader of the profile should know.
+//! Start and end of a process image, and the programs that it executes or spawns.
 
-use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use core::ffi::{c_void, CStr};
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use libc::{c_char, c_int, c_long, c_uint, c_void};
+use libc::{c_char, c_int, pid_t};
 
+use crate::arena::{self, Fact};
+use crate::descriptors;
+use crate::kernel;
 use crate::maps;
-use crate::names::{self, Entry};
+use crate::names::{self, Digits};
 use crate::process;
 use crate::real;
-use crate::record::{begin, cpu_wait, end, process_cpu, Op};
+use crate::record::{begin, bytes_read, cpu_wait, end, now, process_cpu, Call, Op};
+use crate::segment;
+use crate::streams;
+use crate::syscalls;
 
 extern "C" fn start() {
     process::start();
-    // SAFETY: the handler stays where it is.
+    if !process::active() {
+        return;
+    }
+    real::find_all();
+    syscalls::start();
+    streams::start();
+    LOADED.store(objects_loaded(), Ordering::Relaxed);
+    // SAFETY: the handler stays loaded.
     unsafe {
-        libc::pthread_atfork(None, None, Some(process_forked));
+        libc::pthread_atfork(None, None, Some(process::after_fork));
     }
 }
 
-extern "C" fn process_forked() {
-    process::forked();
+/// Objects that the dynamic loader had loaded when the image started.
+static LOADED: AtomicU64 = AtomicU64::new(0);
+
+/// Return how many objects the dynamic loader has loaded so far. Each load reads from its file.
+fn objects_loaded() -> u64 {
+    unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _: usize, to: *mut c_void) -> c_int {
+        *to.cast::<u64>() = (*object).dlpi_adds;
+        1
+    }
+    let mut found = 0u64;
+    // SAFETY: the callback writes only to the given pointer.
+    unsafe { libc::dl_iterate_phdr(Some(look), core::ptr::from_mut(&mut found).cast()) };
+    found
 }
 
-extern "C" fn finish() {
-    if process::active() && !process::is_borrowed() {
-        maps::write_down_all();
-        note_rings();
-        end(begin(), Op::End, 0, process_cpu(), cpu_wait(), 0, false);
+/// Record the end of the process or its image. `loaded`: objects loaded since the start.
+pub fn finish(loaded: u64) {
+    if !process::active() || process::is_borrowed() {
+        return;
+    }
+    maps::write_down_all();
+    note_rings();
+    let (length, (_, asked)) = (cpu_wait(), bytes_read());
+    let call =
+        Call { file: loaded as u32, offset: process_cpu(), length, asked, ..Call::default() };
+    end(begin(), Op::End, call);
+    segment::give_back();
+}
+
+extern "C" fn at_end() {
+    if process::active() {
+        // The dynamic loader calls this function, so no thread can hold the loader's lock forever.
+        finish(objects_loaded().saturating_sub(LOADED.load(Ordering::Relaxed)));
     }
 }
 
@@ -37,72 +74,74 @@ static AT_START: extern "C" fn() = start;
 
 #[used]
 #[link_section = ".fini_array"]
-static AT_END: extern "C" fn() = finish;
+static AT_END: extern "C" fn() = at_end;
 
-/// An io_uring is a descriptor; what goes through it is not seen.
+/// Record whether a descriptor is an io_uring, whose transfers are not recorded.
 fn note_rings() {
-    let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0";
-    for fd in 0..256u32 {
-        let digits = [fd / 100, fd / 10 % 10, fd % 10].map(|digit| b'0' + digit as u8);
-        let digits = &digits[if fd >= 100 {
-            0
-        } else if fd >= 10 {
-            1
-        } else {
-            2
-        }..];
-        link[14..].fill(0);
-        link[14..14 + digits.len()].copy_from_slice(digits);
-        let mut buffer = [0u8; 4096];
-        if names::link(&link, &mut buffer).is_some_and(|path| path == b"anon_inode:[io_uring]") {
-            note_once(&RING_SEEN, "io_uring");
+    for fd in 0..(descriptors::highest() + 32).min(256) {
+        if descriptors::known_file_of(fd).is_none() {
+            names::with_link(&names::descriptor_link(fd), |path| {
+                if path == Some(b"anon_inode:[io_uring]") {
+                    arena::note(Fact::IoUring);
+                }
+            });
         }
     }
 }
 
-static RING_SEEN: AtomicBool = AtomicBool::new(false);
-static AIO_SEEN: AtomicBool = AtomicBool::new(false);
+macro_rules! exits {
+    ($($name:literal $hook:ident;)*) => {$(
+        /// # Safety
+        /// Same contract as the C library function that it replaces.
+        #[no_mangle]
+        pub unsafe extern "C-unwind" fn $hook(code: c_int) -> ! {
+            let real = real!($name as unsafe extern "C-unwind" fn(c_int) -> !);
+            finish(0);
+            real(code)
+        }
+    )*};
+}
 
-fn note_once(seen: &AtomicBool, what: &str) {
-    if process::active() && !seen.swap(true, Ordering::Relaxed) {
-        names::note(what, &[]);
+exits! {
+    "_exit" _exit;
+    "_Exit" _Exit;
+    "quick_exit" quick_exit;
+}
+
+/// Record that another program is about to replace this process. If true is returned and exec
+/// fails, the caller must record the failure.
+unsafe fn becomes(path: *const c_char) -> bool {
+    // A pointer that the kernel cannot read must not be read here either.
+    if path.is_null() || !process::active() || !kernel::is_readable(path) {
+        return false;
     }
+    said(b'X', kernel::process_id(), CStr::from_ptr(path).to_bytes());
+    if !process::is_borrowed() {
+        finish(0);
+    }
+    true
 }
 
-/// # Safety
-/// As the function of the C library that it stands for.
-#[no_mangle]
-pub unsafe extern "C" fn _exit(code: c_int) -> ! {
-    let real = real!("_exit" as unsafe extern "C" fn(c_int) -> !);
-    finish();
-    real(code)
-}
-
-/// # Safety
-/// As the function of the C library that it stands for.
-#[no_mangle]
-pub unsafe extern "C" fn _Exit(code: c_int) -> ! {
-    let real = real!("_Exit" as unsafe extern "C" fn(c_int) -> !);
-    finish();
-    real(code)
+fn said(letter: u8, pid: pid_t, path: &[u8]) {
+    let (pid, now, directory) =
+        (Digits::of(pid as u64), Digits::of(now()), Digits::of(process::directory().into()));
+    names::write(letter, process::image(), &[pid.text(), now.text(), directory.text(), path]);
 }
 
 macro_rules! execs {
     ($($name:literal $hook:ident ($($arg:ident: $kind:ty),*);)*) => {$(
         /// # Safety
-        /// As the function of the C library that it stands for.
+        /// Same contract as the C library function that it replaces.
         #[no_mangle]
-        pub unsafe extern "C" fn $hook(path: *const c_char, $($arg: $kind),*) -> c_int {
-            let real = real!($name as unsafe extern "C" fn(*const c_char, $($kind),*) -> c_int);
-            if process::active() && !path.is_null() {
-                // SAFETY: a system call without arguments.
-                let pid = libc::syscall(libc::SYS_getpid) as u64;
-                Entry::new(b'X').number(pid).text(CStr::from_ptr(path).to_bytes()).write();
-                if !process::is_borrowed() {
-                    end(begin(), Op::End, 0, process_cpu(), cpu_wait(), 0, false);
-                }
+        pub unsafe extern "C-unwind" fn $hook(path: *const c_char, $($arg: $kind),*) -> c_int {
+            let real =
+                real!($name as unsafe extern "C-unwind" fn(*const c_char, $($kind),*) -> c_int);
+            let was_said = becomes(path);
+            let done = real(path, $($arg),*);
+            if was_said {
+                said(b'Y', kernel::process_id(), b"");
             }
-            real(path, $($arg),*)
+            done
         }
     )*};
 }
@@ -114,58 +153,34 @@ execs! {
     "execvpe" execvpe (argv: *const *const c_char, envp: *const *const c_char);
 }
 
-/// liburing's way in: where a program links it.
-///
-/// # Safety
-/// As the function of that library.
-#[no_mangle]
-pub unsafe extern "C" fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int {
-    let real = real!("io_uring_queue_init" as unsafe extern "C" fn(c_uint, *mut c_void, c_uint) -> c_int);
-    note_once(&RING_SEEN, "io_uring");
-    real(entries, ring, flags)
-}
-
-/// # Safety
-/// As the function of that library.
-#[no_mangle]
-pub unsafe extern "C" fn io_uring_queue_init_params(
-    entries: c_uint,
-    ring: *mut c_void,
-    parameters: *mut c_void,
-) -> c_int {
-    type Kind = unsafe extern "C" fn(c_uint, *mut c_void, *mut c_void) -> c_int;
-    let real = real!("io_uring_queue_init_params" as Kind);
-    note_once(&RING_SEEN, "io_uring");
-    real(entries, ring, parameters)
-}
-
-/// libaio's way in.
-///
-/// # Safety
-/// As the function of that library.
-#[no_mangle]
-pub unsafe extern "C" fn io_submit(context: *mut c_void, count: c_long, blocks: *mut *mut c_void) -> c_int {
-    let real = real!("io_submit" as unsafe extern "C" fn(*mut c_void, c_long, *mut *mut c_void) -> c_int);
-    note_once(&AIO_SEEN, "libaio");
-    real(context, count, blocks)
-}
-
-macro_rules! posix_aio {
+macro_rules! spawns {
     ($($name:literal $hook:ident;)*) => {$(
         /// # Safety
-        /// As the function of the C library that it stands for.
+        /// Same contract as the C library function that it replaces.
         #[no_mangle]
-        pub unsafe extern "C" fn $hook(block: *mut c_void) -> c_int {
-            let real = real!($name as unsafe extern "C" fn(*mut c_void) -> c_int);
-            note_once(&AIO_SEEN, "aio");
-            real(block)
+        pub unsafe extern "C-unwind" fn $hook(
+            pid: *mut pid_t,
+            path: *const c_char,
+            actions: *const c_void,
+            attributes: *const c_void,
+            argv: *const *mut c_char,
+            envp: *const *mut c_char,
+        ) -> c_int {
+            type Kind = unsafe extern "C-unwind" fn(
+                *mut pid_t, *const c_char, *const c_void, *const c_void,
+                *const *mut c_char, *const *mut c_char,
+            ) -> c_int;
+            let real = real!($name as Kind);
+            let done = real(pid, path, actions, attributes, argv, envp);
+            if done == 0 && !pid.is_null() && process::active() {
+                said(b'S', *pid, CStr::from_ptr(path).to_bytes());
+            }
+            done
         }
     )*};
 }
 
-posix_aio! {
-    "aio_read" aio_read;
-    "aio_read64" aio_read64;
-    "aio_write" aio_write;
-    "aio_write64" aio_write64;
+spawns! {
+    "posix_spawn" posix_spawn;
+    "posix_spawnp" posix_spawnp;
 }

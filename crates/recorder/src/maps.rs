@@ -1,27 +1,31 @@
-//! Maps of files. Faults are no calls, so they can't be seen as they happen; when a map goes away, the kernel says which of its pages
-//! the process had touched (/proc/self/pagemap), and those are written down.
+//! Maps of files. Page faults are not calls, so they cannot be recorded when they occur. When a map
+//! is removed, the kernel reports which of its pages are in the process's page tables, and those
+//! are recorded.
 
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use libc::{c_int, off64_t, size_t};
+use libc::{c_char, c_int, off64_t, size_t};
 
-use crate::descriptors::file_of;
-use crate::names;
+use crate::arena::{self, Fact};
+use crate::descriptors::known_file_of;
+use crate::kernel;
 use crate::process;
 use crate::real;
-use crate::record::{begin, end, Op};
+use crate::record::{begin, end, Call, Op};
 
 const MOST: usize = 512;
-const PAGE_BYTES: u64 = 4096;
-/// The kernel maps neighbours of a page that it has in the cache: untouched pages between touched ones are no reads of their own.
-const PAGES_AT_ONCE: usize = 512;
+const PAGE_BYTES: u64 = kernel::PAGE_BYTES as u64;
+/// Pages per query of the kernel; limited because the stack can be small.
+const PAGES_AT_ONCE: usize = 128;
 
 struct Map {
     at: AtomicUsize,
     length: AtomicU64,
     offset: AtomicU64,
     file: AtomicU32,
+    /// Shared and writable: touched pages are assumed to be written.
+    written: AtomicBool,
 }
 
 static MAPS: [Map; MOST] = [const {
@@ -30,69 +34,143 @@ static MAPS: [Map; MOST] = [const {
         length: AtomicU64::new(0),
         offset: AtomicU64::new(0),
         file: AtomicU32::new(0),
+        written: AtomicBool::new(false),
     }
 }; MOST];
-static TOO_MANY: AtomicBool = AtomicBool::new(false);
 
-fn remember(at: usize, length: u64, offset: u64, file: u32) {
+fn remember(at: usize, call: Call, written: bool) {
     for map in &MAPS {
-        // Taken by whoever changes its file from 0.
-        if map.file.compare_exchange(0, file, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            map.length.store(length, Ordering::Relaxed);
-            map.offset.store(offset, Ordering::Relaxed);
+        // The thread that changes `file` from 0 owns the entry.
+        if map.file.compare_exchange(0, call.file, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            map.length.store(call.length, Ordering::Relaxed);
+            map.offset.store(call.offset, Ordering::Relaxed);
+            map.written.store(written, Ordering::Relaxed);
             map.at.store(at, Ordering::Release);
             return;
         }
     }
-    if !TOO_MANY.swap(true, Ordering::Relaxed) {
-        names::note("too-many-maps", &[]);
+    arena::note(Fact::Maps);
+}
+
+/// How to query which pages are in the process's page tables.
+enum Tables {
+    /// With `move_pages`, which moves nothing without a target and needs no descriptor.
+    Asked,
+    /// With /proc/self/pagemap, which is open only during the query.
+    Listed(isize),
+    Unknown,
+}
+
+impl Tables {
+    fn of(at: usize) -> Tables {
+        if kernel::pages_present(&[at], &mut [0]) {
+            return Tables::Asked;
+        }
+        // Another thread could replace our descriptor with its own file.
+        if !is_single_threaded() {
+            return Tables::Unknown;
+        }
+        // SAFETY: the path ends with NUL.
+        match unsafe { kernel::open(b"/proc/self/pagemap\0", libc::O_RDONLY) } {
+            fd if fd >= 0 => Tables::Listed(fd),
+            _ => Tables::Unknown,
+        }
+    }
+
+    /// Return which of the pages from an address on are present, and for how many pages that is
+    /// known.
+    fn present(&self, at: usize, pages: usize) -> ([bool; PAGES_AT_ONCE], usize) {
+        let (mut found, pages) = ([false; PAGES_AT_ONCE], pages.min(PAGES_AT_ONCE));
+        let known = match self {
+            Tables::Asked => {
+                let (mut wanted, mut state) = ([0usize; PAGES_AT_ONCE], [-1i32; PAGES_AT_ONCE]);
+                for (index, page) in wanted.iter_mut().enumerate() {
+                    *page = at + index * kernel::PAGE_BYTES;
+                }
+                let known = kernel::pages_present(&wanted[..pages], &mut state[..pages]);
+                for (present, state) in found.iter_mut().zip(state) {
+                    *present = state >= 0;
+                }
+                if known {
+                    pages
+                } else {
+                    0
+                }
+            }
+            Tables::Listed(fd) => {
+                let mut entries = [0u64; PAGES_AT_ONCE];
+                let got = kernel::read_entries(
+                    *fd,
+                    &mut entries[..pages],
+                    (at / kernel::PAGE_BYTES * 8) as u64,
+                );
+                crate::segment::count_other(got.max(0) as i64, 0);
+                for (present, entry) in found.iter_mut().zip(entries) {
+                    *present = entry >> 63 == 1;
+                }
+                (got.max(0) / 8) as usize
+            }
+            Tables::Unknown => 0,
+        };
+        (found, known)
     }
 }
 
-/// Writes down which pages of a map were touched, as runs.
-fn write_down(map: &Map) {
-    let (at, length) = (map.at.load(Ordering::Acquire) as u64, map.length.load(Ordering::Relaxed));
-    let (offset, file) = (map.offset.load(Ordering::Relaxed), map.file.load(Ordering::Relaxed));
-    // SAFETY: system calls with valid buffers, on a descriptor of our own.
+impl Drop for Tables {
+    fn drop(&mut self) {
+        if let Tables::Listed(fd) = self {
+            kernel::close(*fd);
+        }
+    }
+}
+
+fn is_single_threaded() -> bool {
+    // SAFETY: reads a flag of the C library, if the library has it.
     unsafe {
-        let path = b"/proc/self/pagemap\0";
-        let fd =
-            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return;
+        let flag =
+            libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()).cast::<c_char>();
+        !flag.is_null() && flag.read_volatile() != 0
+    }
+}
+
+/// Record the touched pages of a map as contiguous ranges.
+fn write_down(map: &Map) {
+    let (at, length) = (map.at.load(Ordering::Acquire), map.length.load(Ordering::Relaxed));
+    let (first, file) = (map.offset.load(Ordering::Relaxed), map.file.load(Ordering::Relaxed));
+    let flags = u16::from(map.written.load(Ordering::Relaxed));
+    let pages = length.div_ceil(PAGE_BYTES);
+    let tell = |from: u64, to: u64| {
+        let length = ((to - from) * PAGE_BYTES).min(length - from * PAGE_BYTES);
+        let offset = first + from * PAGE_BYTES;
+        end(
+            begin(),
+            Op::Mapped,
+            Call { file, offset, length, asked: length, flags, failed: false },
+        );
+    };
+    let tables = Tables::of(at);
+    let (mut run, mut page) = (None, 0);
+    while page < pages {
+        let (found, known) =
+            tables.present(at + (page * PAGE_BYTES) as usize, (pages - page).min(1 << 20) as usize);
+        if known == 0 {
+            arena::note(Fact::Pages);
+            break;
         }
-        let pages = length.div_ceil(PAGE_BYTES);
-        let mut entries = [0u64; PAGES_AT_ONCE];
-        let mut run: Option<u64> = None;
-        let mut page = 0;
-        let tell = |from: u64, to: u64| {
-            let bytes = ((to - from) * PAGE_BYTES).min(length - from * PAGE_BYTES);
-            end(begin(), Op::Mapped, file, offset + from * PAGE_BYTES, bytes, bytes, false);
-        };
-        while page < pages {
-            let wanted = (pages - page).min(PAGES_AT_ONCE as u64) as usize;
-            let place = (at / PAGE_BYTES + page) * 8;
-            let got = libc::syscall(libc::SYS_pread64, fd, entries.as_mut_ptr(), wanted * 8, place as i64);
-            if got < 8 {
-                break;
-            }
-            for entry in &entries[..got as usize / 8] {
-                // Bit 63: the page is in the process's tables.
-                match (entry >> 63 == 1, run) {
-                    (true, None) => run = Some(page),
-                    (false, Some(from)) => {
-                        tell(from, page);
-                        run = None;
-                    }
-                    _ => {}
+        for &present in found.iter().take(known) {
+            match (present, run) {
+                (true, None) => run = Some(page),
+                (false, Some(from)) => {
+                    tell(from, page);
+                    run = None;
                 }
-                page += 1;
+                _ => {}
             }
+            page += 1;
         }
-        if let Some(from) = run {
-            tell(from, page);
-        }
-        libc::syscall(libc::SYS_close, fd);
+    }
+    if let Some(from) = run {
+        tell(from, page);
     }
 }
 
@@ -101,7 +179,7 @@ fn forget(map: &Map) {
     map.file.store(0, Ordering::Release);
 }
 
-/// At the end of the process: maps that are still there.
+/// Record the maps that still exist at the end of the process.
 pub fn write_down_all() {
     for map in MAPS.iter().filter(|map| map.at.load(Ordering::Acquire) != 0) {
         write_down(map);
@@ -112,7 +190,7 @@ pub fn write_down_all() {
 macro_rules! maps {
     ($($name:literal $hook:ident;)*) => {$(
         /// # Safety
-        /// As the function of the C library that it stands for.
+        /// Same contract as the C library function that it replaces.
         #[no_mangle]
         pub unsafe extern "C" fn $hook(
             at: *mut c_void,
@@ -122,16 +200,21 @@ macro_rules! maps {
             fd: c_int,
             offset: off64_t,
         ) -> *mut c_void {
-            type Kind = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_t) -> *mut c_void;
+            type Kind = unsafe extern "C" fn(
+                *mut c_void, size_t, c_int, c_int, c_int, off64_t
+            ) -> *mut c_void;
             let real = real!($name as Kind);
-            let file = if flags & libc::MAP_ANONYMOUS == 0 { file_of(fd) } else { None };
+            let file = if flags & libc::MAP_ANONYMOUS == 0 { known_file_of(fd) } else { None };
             let Some(file) = file else { return real(at, length, protection, flags, fd, offset) };
             let begun = begin();
             let mapped = real(at, length, protection, flags, fd, offset);
             let failed = mapped == libc::MAP_FAILED;
-            end(begun, Op::Map, file, offset as u64, length as u64, length as u64, failed);
+            let (offset, length) = (offset as u64, length as u64);
+            let call = Call { file, offset, length, asked: length, failed, flags: 0 };
+            end(begun, Op::Map, call);
             if !failed && process::active() {
-                remember(mapped as usize, length as u64, offset as u64, file);
+                let shared = flags & libc::MAP_SHARED != 0;
+                remember(mapped as usize, call, shared && protection & libc::PROT_WRITE != 0);
             }
             mapped
         }
@@ -144,16 +227,14 @@ maps! {
 }
 
 /// # Safety
-/// As the function of the C library that it stands for.
+/// Same contract as the C library function that it replaces.
 #[no_mangle]
 pub unsafe extern "C" fn munmap(at: *mut c_void, length: size_t) -> c_int {
     let real = real!("munmap" as unsafe extern "C" fn(*mut c_void, size_t) -> c_int);
-    if process::active() {
+    if !at.is_null() && process::active() {
         if let Some(map) = MAPS.iter().find(|map| map.at.load(Ordering::Acquire) == at as usize) {
-            if !at.is_null() {
-                write_down(map);
-                forget(map);
-            }
+            write_down(map);
+            forget(map);
         }
     }
     real(at, length)

@@ -1,175 +1,142 @@
-//! The process: whether it records, and into which files.
+//! State of the process: its identity, and whether it is recorded.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-use crate::descriptors;
-use crate::names::Entry;
-use crate::record::{self, Op};
+use crate::arena;
+use crate::kernel;
+use crate::names::{self, Digits};
+use crate::record::{self, Call, Op};
 use crate::segment;
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static PID: AtomicI32 = AtomicI32::new(0);
+/// Number of forks between the image's first process and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
-static RECORD_FILE: AtomicI32 = AtomicI32::new(-1);
-static NAMES_FILE: AtomicI32 = AtomicI32::new(-1);
-/// The directory's name, copied: programs write over their environment.
-static DIRECTORY: [AtomicU8; 4096] = [const { AtomicU8::new(0) }; 4096];
-static DIRECTORY_LENGTH: AtomicUsize = AtomicUsize::new(0);
+static IMAGE: AtomicU32 = AtomicU32::new(0);
+static DIRECTORY: AtomicU32 = AtomicU32::new(0);
 
-/// Our descriptors are moved here and above, out of the way of programs that count on low numbers.
-const DESCRIPTORS_FROM: i32 = 700;
+/// A page that the kernel zeroes in every forked child, including forks that bypass the C library.
+/// If it does not hold `KNOWN`, this process is new and not yet registered. Null: the kernel does
+/// not support this.
+static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+const NEW: u32 = 0;
+const BECOMING: u32 = 1;
+const KNOWN: u32 = 2;
 
+/// Return whether calls of this process are recorded. Registers a forked child at its first call.
 pub fn active() -> bool {
-    ACTIVE.load(Ordering::Relaxed)
+    if !ACTIVE.load(Ordering::Relaxed) {
+        return false;
+    }
+    // SAFETY: mapped once and never unmapped.
+    match unsafe { MARK.load(Ordering::Relaxed).as_ref() } {
+        Some(mark) if mark.load(Ordering::Relaxed) == KNOWN => true,
+        Some(mark) => {
+            // A signal handler that interrupts the registration is not recorded.
+            let first =
+                mark.compare_exchange(NEW, BECOMING, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if first {
+                forked();
+                mark.store(KNOWN, Ordering::Relaxed);
+            }
+            first && ACTIVE.load(Ordering::Relaxed)
+        }
+        None => {
+            if kernel::process_id() != PID.load(Ordering::Relaxed) {
+                forked();
+            }
+            ACTIVE.load(Ordering::Relaxed)
+        }
+    }
 }
 
 pub fn stop() {
     ACTIVE.store(false, Ordering::Relaxed);
 }
 
-pub fn pid() -> i32 {
-    PID.load(Ordering::Relaxed)
-}
-
 pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-pub fn record_file() -> i32 {
-    RECORD_FILE.load(Ordering::Relaxed)
+pub fn image() -> u32 {
+    IMAGE.load(Ordering::Relaxed)
 }
 
-pub fn names_file() -> i32 {
-    NAMES_FILE.load(Ordering::Relaxed)
+/// Return the number of the working directory.
+pub fn directory() -> u32 {
+    DIRECTORY.load(Ordering::Relaxed)
 }
 
-/// True for our own two descriptors.
-pub fn is_our_descriptor(fd: i32) -> bool {
-    fd >= 0 && (fd == record_file() || fd == names_file())
-}
-
-/// A child of vfork shares our memory and is another process: its opens and closes are not ours.
+/// Return whether this is a child of vfork. It shares our memory but is another process, so its
+/// opens and closes must not change our tables.
 pub fn is_borrowed() -> bool {
-    // SAFETY: a system call without arguments.
-    unsafe { libc::syscall(libc::SYS_getpid) as i32 != pid() }
+    kernel::process_id() != PID.load(Ordering::Relaxed)
 }
 
-fn directory() -> Option<&'static [u8]> {
-    let length = DIRECTORY_LENGTH.load(Ordering::Relaxed);
-    // SAFETY: written once, before anything reads it; an AtomicU8 lies in memory as a byte.
-    (length > 0).then(|| unsafe { std::slice::from_raw_parts(DIRECTORY.as_ptr().cast::<u8>(), length) })
-}
-
-/// True for paths of the recording itself.
-pub fn is_ours(path: &[u8]) -> bool {
-    directory().is_some_and(|directory| path.starts_with(directory))
-}
-
-fn create(kind: &[u8], at_ns: u64) -> i32 {
-    let Some(directory) = directory() else { return -1 };
-    let mut path = [0u8; 4200];
-    let mut used = 0;
-    let mut push = |bytes: &[u8]| {
-        if used + bytes.len() < path.len() {
-            path[used..used + bytes.len()].copy_from_slice(bytes);
-            used += bytes.len();
+/// Record a change of the working directory.
+pub fn note_directory() {
+    let number = arena::new_directory();
+    names::with_link(b"/proc/self/cwd\0", |path| {
+        if let Some(path) = path {
+            names::write(b'C', number, &[path]);
+            DIRECTORY.store(number, Ordering::Relaxed);
         }
-    };
-    let digits = |value: u64, push: &mut dyn FnMut(&[u8])| {
-        let mut scale = 1u64;
-        while value / scale >= 10 {
-            scale *= 10;
-        }
-        while scale > 0 {
-            push(&[b'0' + (value / scale % 10) as u8]);
-            scale /= 10;
-        }
-    };
-    push(directory);
-    push(b"/");
-    digits(pid() as u64, &mut push);
-    push(b"-");
-    digits(at_ns, &mut push);
-    push(kind);
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_APPEND;
-    let flags = if kind == b".rec" { flags & !libc::O_APPEND } else { flags };
-    // SAFETY: the path ends with NUL.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600) as i32;
-        if fd < 0 {
-            return fd;
-        }
-        let moved = libc::syscall(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, DESCRIPTORS_FROM) as i32;
-        if moved < 0 {
-            return fd;
-        }
-        libc::syscall(libc::SYS_close, fd);
-        moved
-    }
+    });
 }
 
-fn open_files() -> bool {
-    // SAFETY: a system call without arguments.
-    PID.store(unsafe { libc::syscall(libc::SYS_getpid) } as i32, Ordering::Relaxed);
-    let at_ns = record::now();
-    RECORD_FILE.store(create(b".rec", at_ns), Ordering::Relaxed);
-    NAMES_FILE.store(create(b".names", at_ns), Ordering::Relaxed);
-    record_file() >= 0 && names_file() >= 0
+fn introduce(parent: u32) {
+    let pid = kernel::process_id();
+    PID.store(pid, Ordering::Relaxed);
+    let image = arena::new_image();
+    IMAGE.store(image, Ordering::Relaxed);
+    let (pid, parent) = (Digits::of(pid as u64), Digits::of(parent.into()));
+    names::with_link(b"/proc/self/exe\0", |path| {
+        names::write(b'I', image, &[pid.text(), parent.text(), path.unwrap_or(b"")]);
+    });
 }
 
-fn say_who() {
-    let mut buffer = [0u8; 4096];
-    if let Some(path) = crate::names::link(b"/proc/self/exe\0", &mut buffer) {
-        Entry::new(b'I').text(path).write();
-    }
-    let mut buffer = [0u8; 4096];
-    if let Some(path) = crate::names::link(b"/proc/self/cwd\0", &mut buffer) {
-        Entry::new(b'C').text(path).write();
-    }
-}
-
-/// A new image: begins to record when the environment asks for it.
+/// Start to record a new image if the environment names an arena.
 pub fn start() {
-    // SAFETY: the name ends with NUL; the environment is not changed yet.
-    let directory = unsafe { libc::getenv(c"HEADRACE_RECORD_DIR".as_ptr()) };
-    if directory.is_null() {
+    // SAFETY: the name ends with NUL; no thread changes the environment yet.
+    let text = unsafe { libc::getenv(c"HEADRACE_RECORD".as_ptr()) };
+    if text.is_null() {
         return;
     }
     // SAFETY: a string of the environment.
-    let directory = unsafe { std::ffi::CStr::from_ptr(directory) }.to_bytes();
-    if directory.len() >= DIRECTORY.len() {
+    if !arena::open(unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes_with_nul()) {
         return;
     }
-    for (place, &byte) in DIRECTORY.iter().zip(directory) {
-        place.store(byte, Ordering::Relaxed);
+    if let Some(page) = kernel::map_private(kernel::PAGE_BYTES) {
+        // SAFETY: the page belongs to the recorder.
+        unsafe {
+            if kernel::wipe_on_fork(page) {
+                (*page.cast::<AtomicU32>()).store(KNOWN, Ordering::Relaxed);
+                MARK.store(page.cast(), Ordering::Relaxed);
+            } else {
+                kernel::unmap(page, kernel::PAGE_BYTES);
+            }
+        }
     }
-    DIRECTORY_LENGTH.store(directory.len(), Ordering::Relaxed);
-    if !open_files() {
-        return;
-    }
+    segment::start();
+    let begun = record::begin();
     ACTIVE.store(true, Ordering::Relaxed);
-    say_who();
-    descriptors::register_all();
-    record::end(record::begin(), Op::Start, 0, 0, record::cpu_wait(), 0, false);
+    introduce(0);
+    note_directory();
+    let (offset, _) = record::bytes_read();
+    record::push(begun, Op::Start, Call { offset, length: record::cpu_wait(), ..Call::default() });
 }
 
-/// A forked child: records into files of its own.
-pub extern "C" fn forked() {
-    if !active() {
-        return;
-    }
+/// Register a forked child before its first record. Inherited numbers stay valid, because numbers
+/// are unique in the whole recording.
+fn forked() {
+    let begun = record::begin();
+    let parent = image();
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    segment::start_anew();
-    // SAFETY: descriptors of our own, inherited.
-    unsafe {
-        libc::syscall(libc::SYS_close, record_file());
-        libc::syscall(libc::SYS_close, names_file());
-    }
-    if !open_files() {
-        stop();
-        return;
-    }
-    say_who();
-    descriptors::register_inherited();
-    record::end(record::begin(), Op::Start, 1, 0, record::cpu_wait(), 0, false);
+    introduce(parent);
+    record::push(begun, Op::Start, Call { file: 1, length: record::cpu_wait(), ..Call::default() });
+}
+
+/// Called in the child after a fork by the C library.
+pub extern "C" fn after_fork() {
+    active();
 }

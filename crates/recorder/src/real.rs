@@ -1,64 +1,86 @@
-//! The functions that are interposed, as the next library has them, and system calls that bypass every hook.
+//! The original functions behind the hooks, found in the next library.
 
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use core::ffi::{c_void, CStr};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function of the next library, looked up once.
+/// An original function.
 pub struct Real {
-    name: &'static [u8],
+    name: &'static CStr,
     found: AtomicPtr<c_void>,
 }
 
+extern "C" {
+    /// Start of the linker section `headrace_real`, which holds an entry per `real!`.
+    #[link_name = "__start_headrace_real"]
+    static FIRST: u8;
+    #[link_name = "__stop_headrace_real"]
+    static BEHIND: u8;
+}
+
+/// Look up every original function at the start: `dlsym` takes locks and memory, which a hook in a
+/// signal handler or in an allocator must not do.
+pub fn find_all() {
+    let (mut at, behind) =
+        ((&raw const FIRST).cast::<&Real>(), (&raw const BEHIND).cast::<&Real>());
+    while at < behind {
+        // SAFETY: the section contains references, one per `real!`.
+        unsafe {
+            (*at).find();
+            at = at.add(1);
+        }
+    }
+}
+
 impl Real {
-    /// `name` ends with NUL.
-    pub const fn new(name: &'static [u8]) -> Self {
-        Real { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+    pub const fn new(name: &'static CStr) -> Self {
+        Real { name, found: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address. A program that calls what the C library does not have would not have been linked: the process is ended.
+    fn find(&self) -> *mut c_void {
+        // SAFETY: the name ends with NUL.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
+
+    /// Return its address. Abort if it does not exist; a program that calls a function missing from
+    /// the C library could not have been linked.
     pub fn get(&self) -> *mut c_void {
         let known = self.found.load(Ordering::Relaxed);
         if !known.is_null() {
             return known;
         }
-        // SAFETY: the name ends with NUL.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast()) };
+        // Called by another library before our own initialisation.
+        let found = self.find();
         if found.is_null() {
             // SAFETY: ends the process.
             unsafe { libc::abort() };
         }
-        self.found.store(found, Ordering::Relaxed);
         found
     }
 }
 
-/// `real!(fn read(fd: c_int, …) -> ssize_t)`: the next library's function as a value that can be called.
+/// `real!("read" as fn(fd: c_int, …) -> ssize_t)`: return the original function as a callable
+/// value.
 #[macro_export]
 macro_rules! real {
     ($name:literal as $kind:ty) => {{
-        static REAL: $crate::real::Real = $crate::real::Real::new(concat!($name, "\0").as_bytes());
+        static REAL: $crate::real::Real = $crate::real::Real::new(
+            match core::ffi::CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name with NUL"),
+            },
+        );
+        #[used]
+        #[link_section = "headrace_real"]
+        static ENTRY: &$crate::real::Real = &REAL;
         // SAFETY: the C library's function of this name has this type.
-        unsafe { std::mem::transmute::<*mut std::ffi::c_void, $kind>(REAL.get()) }
+        unsafe { core::mem::transmute::<*mut core::ffi::c_void, $kind>(ENTRY.get()) }
     }};
 }
 
-/// The calling thread's errno.
+/// Return the calling thread's errno.
 pub fn errno() -> i32 {
-    // SAFETY: always a valid address.
+    // SAFETY: the address is always valid.
     unsafe { *libc::__errno_location() }
-}
-
-/// Puts errno back, after work of our own.
-pub fn set_errno(value: i32) {
-    // SAFETY: always a valid address.
-    unsafe { *libc::__errno_location() = value }
-}
-
-/// Where a descriptor stands, or a negative number; leaves errno alone.
-pub fn position(fd: i32) -> i64 {
-    let before = errno();
-    // SAFETY: a system call without pointers.
-    let found = unsafe { libc::syscall(libc::SYS_lseek, fd, 0i64, libc::SEEK_CUR) };
-    set_errno(before);
-    found
 }

@@ -1,16 +1,19 @@
-//! One record: what was asked, when, and what the thread had worked until then.
+//! Records: what was requested, when, and the thread's CPU time until then.
 
+use crate::kernel;
 use crate::process;
-use crate::real::{errno, set_errno};
 use crate::segment;
 
-/// What a record is of. The numbers are part of the file format.
+/// Kind of a record. The numbers are part of the file format.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub enum Op {
-    /// The process image began. `file`: 1 after fork, 0 after exec; `length`: see [`cpu_wait`].
+    /// Start of the process image. `file`: 1 after fork, 0 after exec; `length`: see [`cpu_wait`];
+    /// `offset`: bytes that the process has read so far, see [`bytes_read`].
     Start = 1,
-    /// It ended (or exec replaced it). `offset`: CPU time of the whole process; `length`: see [`cpu_wait`].
+    /// End of the process image (exit or exec). `offset`: CPU time of the whole process; `length`:
+    /// see [`cpu_wait`]; `asked`: see [`bytes_read`]; `file`: objects loaded by the dynamic loader
+    /// since the start.
     End = 2,
     Open = 3,
     Close = 4,
@@ -20,38 +23,55 @@ pub enum Op {
     Seek = 8,
     Sync = 9,
     Map = 10,
-    /// Pages of a map that the process had touched when it was unmapped.
+    /// Pages of a map that the process had touched by the time of its removal. `flags`: 1 for a
+    /// shared, writable map.
     Mapped = 11,
     Unlink = 12,
+    /// `offset`: the new size of the file.
+    Truncate = 13,
+    /// Allocate space for a range, and extend the file if it is shorter (`fallocate`).
+    Allocate = 14,
+    /// Allocate space for a range and keep the file size (FALLOC_FL_KEEP_SIZE).
+    Reserve = 15,
 }
 
-/// As it lies in a segment.
+/// Layout of a record in a segment.
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct Record {
-    /// CLOCK_MONOTONIC, nanoseconds.
-    pub start_ns: u64,
-    pub end_ns: u64,
+    /// Value of `Op`; written last.
+    op: u8,
+    failed: u8,
+    flags: u16,
+    file: u32,
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    start_ns: u64,
+    end_ns: u64,
     /// CPU time of the thread at the start.
-    pub cpu_start_ns: u64,
-    /// CPU time within the call, at most 4.29 s.
-    pub cpu_within_ns: u32,
-    pub op: u8,
-    pub failed: u8,
-    pub spare: u16,
-    /// Number of the file in the names of this process image.
-    pub file: u32,
-    pub spare_too: u32,
-    pub offset: u64,
-    /// Bytes that were transferred.
-    pub length: u64,
-    /// Bytes that were asked for.
-    pub asked: u64,
+    cpu_start_ns: u64,
+    /// CPU time during the call, at most 4.29 s.
+    cpu_within_ns: u32,
+    thread: u32,
+    offset: u64,
+    /// Bytes transferred.
+    length: u64,
+    /// Bytes requested.
+    asked: u64,
 }
 
-const _: () = assert!(std::mem::size_of::<Record>() == 64);
+const _: () = assert!(core::mem::size_of::<Record>() == core::mem::size_of::<segment::Slot>());
 
-/// The beginning of a call.
+/// Data of a call besides its times.
+#[derive(Clone, Copy, Default)]
+pub struct Call {
+    pub file: u32,
+    pub offset: u64,
+    pub length: u64,
+    pub asked: u64,
+    pub flags: u16,
+    pub failed: bool,
+}
+
+/// Clocks at the start of a call.
 #[derive(Clone, Copy)]
 pub struct Begun {
     start_ns: u64,
@@ -60,70 +80,93 @@ pub struct Begun {
 
 fn clock(which: libc::clockid_t) -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `at` is valid.
+    // SAFETY: `at` is valid; these clocks always exist, so `errno` is unchanged.
     unsafe { libc::clock_gettime(which, &mut at) };
-    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
+    (at.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(at.tv_nsec as u64)
 }
 
-/// Now, by the monotonic clock.
+/// Return the time of the monotonic clock.
 pub fn now() -> u64 {
     clock(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time of the whole process.
+/// Return the CPU time of the whole process.
 pub fn process_cpu() -> u64 {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// How long the thread has waited for a CPU since it began: the second field of /proc/thread-self/schedstat; 0 where there is none.
-pub fn cpu_wait() -> u64 {
-    let path = c"/proc/thread-self/schedstat";
-    let mut text = [0u8; 96];
-    // SAFETY: system calls with valid buffers, on a descriptor of our own.
-    let got = unsafe {
-        let fd =
-            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return 0;
-        }
-        let got = libc::syscall(libc::SYS_read, fd, text.as_mut_ptr(), text.len());
-        libc::syscall(libc::SYS_close, fd);
-        got
-    };
-    let fields = text[..got.max(0) as usize].split(|&byte| byte == b' ');
-    fields
-        .skip(1)
-        .take(1)
-        .flatten()
-        .fold(0, |value, &digit| value * 10 + u64::from(digit.wrapping_sub(b'0') % 10))
+/// Read a file in /proc. This opens a descriptor for a short time, so it is only used when no other
+/// thread of the program can open files (start of an image) or when the process ends.
+fn proc_text<'a>(path: &[u8], to: &'a mut [u8]) -> &'a [u8] {
+    // SAFETY: the path ends with NUL.
+    let fd = unsafe { kernel::open(path, libc::O_RDONLY) };
+    if fd < 0 {
+        return &[];
+    }
+    let got = kernel::read(fd, to).max(0);
+    kernel::close(fd);
+    segment::count_other(got as i64, 0);
+    to.get(..got as usize).unwrap_or(&[])
 }
 
-/// Takes the clocks before a call is passed on.
+fn number(text: &[u8]) -> u64 {
+    text.iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0, |value: u64, &digit| value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+}
+
+/// Return how long the thread has waited for a CPU since it started: the second field of
+/// /proc/thread-self/schedstat, or 0 if that does not exist.
+pub fn cpu_wait() -> u64 {
+    let mut buffer = [0u8; 96];
+    let text = proc_text(b"/proc/thread-self/schedstat\0", &mut buffer);
+    number(text.split(|&byte| byte == b' ').nth(1).unwrap_or(&[]))
+}
+
+/// Return the bytes that read calls of this process and of its reaped children have returned
+/// (`rchar` of /proc/self/io), excluding and including this read itself; 0 if the kernel does not
+/// count them.
+pub fn bytes_read() -> (u64, u64) {
+    let mut buffer = [0u8; 256];
+    let text = proc_text(b"/proc/self/io\0", &mut buffer);
+    text.strip_prefix(b"rchar: ")
+        .map_or((0, 0), |rest| (number(rest), number(rest) + text.len() as u64))
+}
+
+/// Read the clocks before a call is forwarded.
 pub fn begin() -> Begun {
     Begun { cpu_ns: clock(libc::CLOCK_THREAD_CPUTIME_ID), start_ns: now() }
 }
 
-/// Writes the record of a call that has come back; errno stays.
-pub fn end(begun: Begun, op: Op, file: u32, offset: u64, length: u64, asked: u64, failed: bool) {
-    if !process::active() {
-        return;
+/// Write the record of a call after it returned.
+pub fn end(begun: Begun, op: Op, call: Call) {
+    if process::active() {
+        push(begun, op, call);
     }
-    let before = errno();
+}
+
+/// Like `end`, but also during the registration of a process.
+pub fn push(begun: Begun, op: Op, call: Call) {
     let end_ns = now();
-    let cpu_ns = clock(libc::CLOCK_THREAD_CPUTIME_ID) - begun.cpu_ns;
-    segment::push(&Record {
-        start_ns: begun.start_ns,
-        end_ns,
-        cpu_start_ns: begun.cpu_ns,
-        cpu_within_ns: cpu_ns.min(u64::from(u32::MAX)) as u32,
-        op: op as u8,
-        failed: u8::from(failed),
-        spare: 0,
-        file,
-        spare_too: 0,
-        offset,
-        length,
-        asked,
+    let cpu_ns = clock(libc::CLOCK_THREAD_CPUTIME_ID).wrapping_sub(begun.cpu_ns);
+    segment::with_slots(1, |slot, thread| {
+        // SAFETY: the slot belongs to this thread; its kind is written last.
+        unsafe {
+            slot.cast::<Record>().write(Record {
+                op: 0,
+                failed: u8::from(call.failed),
+                flags: call.flags,
+                file: call.file,
+                start_ns: begun.start_ns,
+                end_ns,
+                cpu_start_ns: begun.cpu_ns,
+                cpu_within_ns: cpu_ns.min(u64::from(u32::MAX)) as u32,
+                thread,
+                offset: call.offset,
+                length: call.length,
+                asked: call.asked,
+            });
+            segment::complete(slot, op as u8);
+        }
     });
-    set_errno(before);
 }

@@ -1,54 +1,197 @@
-//! Buffered streams of the C library: it reads and writes for them inside itself, which no hook sees. Where the kernel stands at the
-//! descriptor before and after a call tells which bytes those were, exactly; several reads of one call become one record.
+//! Buffered streams of the C library. The library reads, writes, seeks and closes for them
+//! internally, at times of its choice (also at exit), by calls that no preloaded function sees.
+//!
+//! However, every stream calls these through a table of functions in the part of the library's data
+//! that becomes read-only after loading. The recorder replaces the table entries for read, write,
+//! seek and close once, before `main`, with functions that forward the call and record it. It
+//! causes no additional flush, query or seek. (The alternative, comparing the descriptor's offset
+//! before and after each stream function, misses data written at exit, by macros, and by functions
+//! without a hook.)
 
-use std::ffi::c_void;
+use core::ffi::{c_void, CStr};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use libc::{c_char, c_int, c_long, off64_t, size_t, ssize_t, FILE};
+use libc::{c_char, c_int, off64_t, ssize_t, FILE};
 
-use crate::descriptors::{self, file_of, set_stream_position, stream_position};
-use crate::files::opened;
+use crate::arena::{self, Fact};
+use crate::descriptors::{self, target, Target};
+use crate::files::{closed, closing, opened};
+use crate::kernel;
 use crate::process;
 use crate::real;
-use crate::real::position;
-use crate::record::{begin, end, Begun, Op};
+use crate::record::{begin, Op};
+use crate::transfers::{moved, other, sought};
 
-/// The kernel's buffers of a stream begin at whole blocks after a seek.
-const BLOCK_BYTES: i64 = 4096;
+type Transfer = unsafe extern "C-unwind" fn(*mut FILE, *mut c_void, ssize_t) -> ssize_t;
+type Seek = unsafe extern "C-unwind" fn(*mut FILE, off64_t, c_int) -> off64_t;
+type Close = unsafe extern "C-unwind" fn(*mut FILE) -> c_int;
 
-fn descriptor(stream: *mut FILE) -> c_int {
-    if stream.is_null() {
-        return -1;
+static READ: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static SEEK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static CLOSE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Install our functions in the tables, or record that this failed.
+pub fn start() {
+    let ours = [
+        (c"_IO_file_read", &READ, read_stream as Transfer as usize),
+        (c"_IO_file_write", &WRITE, write_stream as Transfer as usize),
+        (c"_IO_file_seek", &SEEK, seek_stream as Seek as usize),
+        (c"_IO_file_close", &CLOSE, close_stream as Close as usize),
+    ];
+    let tables = find(c"_IO_file_jumps") as usize;
+    for (name, place, _) in &ours {
+        place.store(find(name), Ordering::Relaxed);
     }
-    // SAFETY: the caller's stream.
-    unsafe { libc::fileno(stream) }
+    let known = ours.iter().all(|(_, place, _)| !place.load(Ordering::Relaxed).is_null());
+    let (from, to) = read_only_part(tables);
+    // SAFETY: no other thread runs yet that could write there.
+    let done = known
+        && (from..to).contains(&tables)
+        && unsafe { kernel::protect(from, to - from, libc::PROT_READ | libc::PROT_WRITE) };
+    if !done {
+        return arena::note(Fact::Streams);
+    }
+    let mut replaced = 0;
+    for at in (from..to).step_by(size_of::<usize>()) {
+        let entry = core::ptr::with_exposed_provenance_mut::<usize>(at);
+        for (_, place, ours) in &ours {
+            // SAFETY: mapped, aligned and currently writable.
+            unsafe {
+                if entry.read() == place.load(Ordering::Relaxed) as usize {
+                    entry.write(*ours);
+                    replaced += 1;
+                }
+            }
+        }
+    }
+    // SAFETY: restores the previous protection.
+    unsafe { kernel::protect(from, to - from, libc::PROT_READ) };
+    if replaced < ours.len() {
+        arena::note(Fact::Streams);
+    }
 }
 
-/// Writes down what the kernel moved for a stream since it was last seen.
-fn catch_up(begun: Begun, op: Op, fd: c_int) {
-    let (Some(file), Some(last)) = (file_of(fd), stream_position(fd)) else { return };
-    let at = position(fd);
-    if at > last {
-        let length = (at - last) as u64;
-        end(begun, op, file, last as u64, length, length, false);
+fn find(name: &CStr) -> *mut c_void {
+    // SAFETY: the name ends with NUL.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+}
+
+/// Return the pages around an address that are read-only after loading; empty if the address is not
+/// in such pages.
+fn read_only_part(address: usize) -> (usize, usize) {
+    static WANTED: AtomicUsize = AtomicUsize::new(0);
+    static FROM: AtomicUsize = AtomicUsize::new(0);
+    static TO: AtomicUsize = AtomicUsize::new(0);
+
+    unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
+        let object = &*object;
+        for number in 0..usize::from(object.dlpi_phnum) {
+            let header = &*object.dlpi_phdr.add(number);
+            if header.p_type != libc::PT_GNU_RELRO {
+                continue;
+            }
+            let from = (object.dlpi_addr + header.p_vaddr) as usize & !(kernel::PAGE_BYTES - 1);
+            let to = (object.dlpi_addr + header.p_vaddr + header.p_memsz) as usize
+                & !(kernel::PAGE_BYTES - 1);
+            if (from..to).contains(&WANTED.load(Ordering::Relaxed)) {
+                FROM.store(from, Ordering::Relaxed);
+                TO.store(to, Ordering::Relaxed);
+                return 1;
+            }
+        }
+        0
     }
-    if at >= 0 {
-        set_stream_position(fd, at);
+
+    WANTED.store(address, Ordering::Relaxed);
+    // SAFETY: the callback reads only its arguments.
+    unsafe { libc::dl_iterate_phdr(Some(look), core::ptr::null_mut()) };
+    (FROM.load(Ordering::Relaxed), TO.load(Ordering::Relaxed))
+}
+
+/// Return the descriptor of a stream. Every stream whose table holds our functions has one.
+unsafe fn descriptor(stream: *mut FILE) -> c_int {
+    libc::fileno(stream)
+}
+
+unsafe extern "C-unwind" fn read_stream(
+    stream: *mut FILE,
+    buffer: *mut c_void,
+    size: ssize_t,
+) -> ssize_t {
+    transfer(Op::Read, &READ, stream, buffer, size)
+}
+
+unsafe extern "C-unwind" fn write_stream(
+    stream: *mut FILE,
+    buffer: *mut c_void,
+    size: ssize_t,
+) -> ssize_t {
+    transfer(Op::Write, &WRITE, stream, buffer, size)
+}
+
+unsafe fn transfer(
+    op: Op,
+    real: &AtomicPtr<c_void>,
+    stream: *mut FILE,
+    buffer: *mut c_void,
+    size: ssize_t,
+) -> ssize_t {
+    let real = core::mem::transmute::<*mut c_void, Transfer>(real.load(Ordering::Relaxed));
+    let fd = descriptor(stream);
+    match target(fd) {
+        Target::Unseen => real(stream, buffer, size),
+        Target::Other => {
+            let count = real(stream, buffer, size);
+            other(op, count);
+            count
+        }
+        Target::File(file) => {
+            let begun = begin();
+            let count = real(stream, buffer, size);
+            moved(begun, op, fd, file, count, size.max(0) as u64);
+            count
+        }
     }
+}
+
+unsafe extern "C-unwind" fn seek_stream(
+    stream: *mut FILE,
+    offset: off64_t,
+    whence: c_int,
+) -> off64_t {
+    let real = core::mem::transmute::<*mut c_void, Seek>(SEEK.load(Ordering::Relaxed));
+    let Some(file) = descriptors::known_file_of(descriptor(stream)) else {
+        return real(stream, offset, whence);
+    };
+    let begun = begin();
+    let at = real(stream, offset, whence);
+    sought(begun, file, offset, whence, at);
+    at
+}
+
+unsafe extern "C-unwind" fn close_stream(stream: *mut FILE) -> c_int {
+    let real = core::mem::transmute::<*mut c_void, Close>(CLOSE.load(Ordering::Relaxed));
+    let before = closing(descriptor(stream));
+    let done = real(stream);
+    closed(before, done != 0);
+    done
 }
 
 macro_rules! stream_opens {
     ($($name:literal $hook:ident ($($arg:ident: $kind:ty),*);)*) => {$(
         /// # Safety
-        /// As the function of the C library that it stands for.
+        /// Same contract as the C library function that it replaces.
         #[no_mangle]
-        pub unsafe extern "C" fn $hook($($arg: $kind),*) -> *mut FILE {
-            let real = real!($name as unsafe extern "C" fn($($kind),*) -> *mut FILE);
+        pub unsafe extern "C-unwind" fn $hook($($arg: $kind),*) -> *mut FILE {
+            let real = real!($name as unsafe extern "C-unwind" fn($($kind),*) -> *mut FILE);
+            if !process::active() {
+                return real($($arg),*);
+            }
             let begun = begin();
             let stream = real($($arg),*);
-            let fd = descriptor(stream);
-            if fd >= 0 && process::active() {
-                opened(begun, fd);
-                set_stream_position(fd, position(fd));
+            if !stream.is_null() {
+                opened(begun, descriptor(stream));
             }
             stream
         }
@@ -58,130 +201,8 @@ macro_rules! stream_opens {
 stream_opens! {
     "fopen" fopen (path: *const c_char, mode: *const c_char);
     "fopen64" fopen64 (path: *const c_char, mode: *const c_char);
+    "tmpfile" tmpfile ();
+    "tmpfile64" tmpfile64 ();
     "freopen" freopen (path: *const c_char, mode: *const c_char, stream: *mut FILE);
     "freopen64" freopen64 (path: *const c_char, mode: *const c_char, stream: *mut FILE);
-}
-
-/// # Safety
-/// As the function of the C library that it stands for.
-#[no_mangle]
-pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    let real = real!("fdopen" as unsafe extern "C" fn(c_int, *const c_char) -> *mut FILE);
-    let stream = real(fd, mode);
-    if !stream.is_null() && file_of(fd).is_some() {
-        set_stream_position(fd, position(fd));
-    }
-    stream
-}
-
-/// # Safety
-/// As the function of the C library that it stands for.
-#[no_mangle]
-pub unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
-    let real = real!("fclose" as unsafe extern "C" fn(*mut FILE) -> c_int);
-    let fd = descriptor(stream);
-    let Some(file) = file_of(fd) else { return real(stream) };
-    let begun = begin();
-    // What was read by functions without a hook (getc, fscanf) first, then what is still to be written.
-    catch_up(begun, Op::Read, fd);
-    libc::fflush(stream);
-    let written = begin();
-    catch_up(written, Op::Write, fd);
-    let closing = begin();
-    descriptors::forget(fd);
-    let done = real(stream);
-    end(closing, Op::Close, file, 0, 0, 0, done != 0);
-    done
-}
-
-macro_rules! on_streams {
-    ($($name:literal $hook:ident $op:ident ($($before:ident: $first:ty),*; $stream:ident $(; $after:ident: $last:ty)*) -> $gives:ty;)*) => {$(
-        /// # Safety
-        /// As the function of the C library that it stands for.
-        #[no_mangle]
-        pub unsafe extern "C" fn $hook($($before: $first,)* $stream: *mut FILE $(, $after: $last)*) -> $gives {
-            let real = real!($name as unsafe extern "C" fn($($first,)* *mut FILE $(, $last)*) -> $gives);
-            let fd = descriptor($stream);
-            if stream_position(fd).is_none() {
-                return real($($before,)* $stream $(, $after)*);
-            }
-            let begun = begin();
-            let done = real($($before,)* $stream $(, $after)*);
-            catch_up(begun, Op::$op, fd);
-            done
-        }
-    )*};
-}
-
-on_streams! {
-    "fread" fread Read (to: *mut c_void, size: size_t, count: size_t; stream) -> size_t;
-    "fread_unlocked" fread_unlocked Read (to: *mut c_void, size: size_t, count: size_t; stream) -> size_t;
-    "__fread_chk" __fread_chk Read (to: *mut c_void, room: size_t, size: size_t, count: size_t; stream) -> size_t;
-    "fgets" fgets Read (to: *mut c_char, size: c_int; stream) -> *mut c_char;
-    "__fgets_chk" __fgets_chk Read (to: *mut c_char, room: size_t, size: c_int; stream) -> *mut c_char;
-    "getline" getline Read (to: *mut *mut c_char, size: *mut size_t; stream) -> ssize_t;
-    "getdelim" getdelim Read (to: *mut *mut c_char, size: *mut size_t, ends: c_int; stream) -> ssize_t;
-    "__getdelim" __getdelim Read (to: *mut *mut c_char, size: *mut size_t, ends: c_int; stream) -> ssize_t;
-    "fwrite" fwrite Write (from: *const c_void, size: size_t, count: size_t; stream) -> size_t;
-    "fwrite_unlocked" fwrite_unlocked Write (from: *const c_void, size: size_t, count: size_t; stream) -> size_t;
-    "fputs" fputs Write (from: *const c_char; stream) -> c_int;
-}
-
-/// # Safety
-/// As the function of the C library that it stands for.
-#[no_mangle]
-pub unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
-    let real = real!("fflush" as unsafe extern "C" fn(*mut FILE) -> c_int);
-    let fd = descriptor(stream);
-    if stream_position(fd).is_none() {
-        return real(stream);
-    }
-    let begun = begin();
-    let done = real(stream);
-    catch_up(begun, Op::Write, fd);
-    done
-}
-
-/// After a seek of a stream: it may have read the rest of a block, when the place was not in its buffer.
-unsafe fn sought(begun: Begun, stream: *mut FILE, fd: c_int, failed: bool) {
-    let (Some(file), Some(last)) = (file_of(fd), stream_position(fd)) else { return };
-    let at = position(fd);
-    let wanted = libc::ftello(stream);
-    if at != last {
-        end(begun, Op::Seek, file, wanted.max(0) as u64, 0, 0, failed);
-        if at > wanted && wanted >= 0 {
-            let from = wanted & !(BLOCK_BYTES - 1);
-            let length = (at - from) as u64;
-            end(begin(), Op::Read, file, from as u64, length, length, false);
-        }
-        set_stream_position(fd, at);
-    }
-}
-
-macro_rules! stream_seeks {
-    ($($name:literal $hook:ident ($offset:ty);)*) => {$(
-        /// # Safety
-        /// As the function of the C library that it stands for.
-        #[no_mangle]
-        pub unsafe extern "C" fn $hook(stream: *mut FILE, offset: $offset, whence: c_int) -> c_int {
-            let real = real!($name as unsafe extern "C" fn(*mut FILE, $offset, c_int) -> c_int);
-            let fd = descriptor(stream);
-            if stream_position(fd).is_none() {
-                return real(stream, offset, whence);
-            }
-            let begun = begin();
-            libc::fflush(stream);
-            catch_up(begun, Op::Write, fd);
-            let begun = begin();
-            let done = real(stream, offset, whence);
-            sought(begun, stream, fd, done != 0);
-            done
-        }
-    )*};
-}
-
-stream_seeks! {
-    "fseek" fseek (c_long);
-    "fseeko" fseeko (off64_t);
-    "fseeko64" fseeko64 (off64_t);
 }

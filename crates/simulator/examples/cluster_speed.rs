@@ -12,7 +12,8 @@ use serde_json::{json, Value};
 fn catalog_drive(name: &str) -> Value {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(format!("../../python/headrace/catalog/drives/{name}.toml"));
-    let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let text =
+        fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let table: toml::Value =
         toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     serde_json::to_value(table).expect("TOML is JSON's subset")
@@ -21,8 +22,10 @@ fn catalog_drive(name: &str) -> Value {
 /// CPU seconds of this process so far, user and system (clock ticks of 10 ms).
 fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |number: usize| fields.get(number).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks =
+        |number: usize| fields.get(number).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / 100.0
 }
 
@@ -104,7 +107,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let what = arguments.first().map_or("all", String::as_str);
     let measure = |name: &str, scenario: Value| {
-        let scenario = Scenario::from_json(&scenario.to_string()).unwrap_or_else(|error| panic!("{error}"));
+        let scenario =
+            Scenario::from_json(&scenario.to_string()).unwrap_or_else(|error| panic!("{error}"));
         let before = cpu_seconds();
         let outcome = run(&scenario).unwrap_or_else(|error| panic!("{error}"));
         report(name, &outcome, cpu_seconds() - before);

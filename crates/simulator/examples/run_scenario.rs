@@ -13,7 +13,8 @@ fn main() -> ExitCode {
     }
     match Scenario::from_json(&text).and_then(|scenario| run(&scenario)) {
         Ok(outcome) => {
-            let written = serde_json::to_writer(io::stdout().lock(), &outcome).map_err(io::Error::from);
+            let written =
+                serde_json::to_writer(io::stdout().lock(), &outcome).map_err(io::Error::from);
             match written.and_then(|()| io::stdout().flush()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,

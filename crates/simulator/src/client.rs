@@ -1,4 +1,5 @@
-//! A client that keeps requests in flight, as fio's jobs do: one thread reaps, works, and submits anew.
+//! A client that keeps several requests in flight, as fio's jobs do: one thread reaps a completion,
+//! computes, and submits the next request.
 
 use crate::offsets;
 use crate::program::Requests;
@@ -12,7 +13,7 @@ const SUBMIT: u8 = 1;
 const DRAIN: u8 = 2;
 
 impl World<'_> {
-    /// Goes on until as many requests are in flight as there may be, or all are done.
+    /// Submit requests until `in_flight` of them are pending, or all are done.
     pub(super) fn requests_step(&mut self, task: u32, r: &Requests) -> Flow {
         let now = self.now;
         let t = &mut self.tasks[task];
@@ -34,7 +35,7 @@ impl World<'_> {
                 }
                 t.phase = SUBMIT;
                 match self.one_request(task, r) {
-                    // From the cache: its time on the CPU comes before the next.
+                    // Served from the cache: its CPU time is spent before the next request.
                     Flow::On => {
                         self.tasks[task].phase = REAP;
                         Flow::On
@@ -52,8 +53,10 @@ impl World<'_> {
 
     fn wait_for_requests(&mut self, task: u32, file: u32) -> Flow {
         let instance = self.current_file(task, file);
-        let local =
-            matches!(self.mounts[self.instances[instance].mount as usize].backend, Backend::Volume(_));
+        let local = matches!(
+            self.mounts[self.instances[instance].mount as usize].backend,
+            Backend::Volume(_)
+        );
         self.enter(task, if local { State::Block } else { State::Network }, Phase::Read);
         Flow::Blocked
     }
@@ -68,8 +71,15 @@ impl World<'_> {
             fraction if fraction <= 0.0 => false,
             fraction => t.stream.unit() < fraction,
         };
-        let at =
-            offsets::next(&r.order, t.iteration, r.count, r.length, span, &mut t.position, &mut t.stream);
+        let at = offsets::next(
+            &r.order,
+            t.iteration,
+            r.count,
+            r.length,
+            span,
+            &mut t.position,
+            &mut t.stream,
+        );
         t.iteration += 1;
         t.pending_cpu_ns += r.cpu_ns;
         let op = if reads { PatternOp::Read } else { PatternOp::Write };

@@ -1,21 +1,23 @@
-//! The cores of a host, shared fairly among the tasks that can run.
+//! The cores of a host, shared fairly among the runnable tasks.
 //!
-//! A fair scheduler with short time slices is processor sharing: with r runnable tasks on c cores each runs at
-//! min(1, c/r) of a core. Two clocks say it all in closed form: work done a task, and CPU time had a task; a task
-//! is done when the work clock reaches its mark, whoever came and went meanwhile.
+//! A fair scheduler with short time slices is processor sharing: with r runnable tasks on c cores,
+//! each runs at min(1, c/r) of a core. Two clocks describe it in closed form: work done per task
+//! and CPU time per task. A task is done when the work clock reaches its mark, independent of which
+//! other tasks started or finished meanwhile.
 
 use headrace_model::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// What sharing a core costs.
+/// Overheads of sharing a core.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SharingSpec {
-    /// Time slice of the scheduler while tasks wait (CFS: about 6 ms on 8 cores).
+    /// Time slice of the scheduler if tasks wait (CFS: about 6 ms on 8 cores).
     pub timeslice_ns: u64,
-    /// Lost at each switch: the switch itself and the caches it cools.
+    /// Time lost per context switch: the switch itself and its effect on the caches.
     pub switch_ns: u64,
-    /// Share of a core's speed lost when all cores are busy (memory bandwidth, shared caches, turbo); linear between.
+    /// Fraction of a core's speed lost when all cores are busy (memory bandwidth, shared caches,
+    /// turbo); linear in the number of busy cores.
     pub busy_core_slowdown: f64,
 }
 
@@ -43,7 +45,7 @@ pub struct Cpu {
     heap: Vec<Running>,
     work_clock: f64,
     cpu_clock: f64,
-    /// Progress of the two clocks a nanosecond.
+    /// Progress of the two clocks per nanosecond.
     work_rate: f64,
     cpu_rate: f64,
     last: Nanos,
@@ -74,12 +76,12 @@ impl Cpu {
         self.heap.len()
     }
 
-    /// Integral over time of the busy cores, to the last change.
+    /// Return the number of busy cores, integrated over time up to the last change.
     pub fn busy_core_ns(&self) -> u64 {
         self.busy_core_ns as u64
     }
 
-    /// Time with at least one busy core.
+    /// Return the time with at least one busy core.
     pub fn awake_ns(&self) -> u64 {
         self.awake_ns
     }
@@ -114,11 +116,12 @@ impl Cpu {
         self.work_rate = rate;
     }
 
-    /// A task starts work of `cpu_ns` (nanoseconds of an idle core of speed 1).
+    /// Start work of `cpu_ns` for a task (nanoseconds on an idle core of speed 1).
     pub fn start(&mut self, now: Nanos, task: u32, cpu_ns: u64) {
         self.advance(now);
         if self.heap.is_empty() {
-            // Nobody runs: the clocks may start over, which keeps their precision.
+            // No task is running: restart the clocks, which preserves their floating-point
+            // precision.
             self.work_clock = 0.0;
             self.cpu_clock = 0.0;
         }
@@ -134,18 +137,19 @@ impl Cpu {
         self.set_rates();
     }
 
-    /// When the next task is done, if nobody else comes or goes.
+    /// Return when the next task is done if no other task starts or finishes.
     pub fn next_done(&self) -> Option<Nanos> {
         let first = self.heap.first()?;
         let left = (first.work_mark - self.work_clock).max(0.0) / self.work_rate;
         Some(self.last + left.ceil() as u64)
     }
 
-    /// Takes the task that is done at `now` (which is `next_done`), with the CPU time it had.
+    /// Remove the task that is done at `now` (which is `next_done`); return it and the CPU time it
+    /// used.
     pub fn finish(&mut self, now: Nanos) -> (u32, u64) {
         self.advance(now);
         let first = self.heap[0];
-        // The clock may stand a rounding short of the mark.
+        // The clock may be below the mark because of rounding.
         self.work_clock = self.work_clock.max(first.work_mark);
         let last = self.heap.len() - 1;
         self.heap.swap(0, last);
@@ -157,7 +161,7 @@ impl Cpu {
         (first.task, (self.cpu_clock - first.cpu_mark).round() as u64)
     }
 
-    /// Brings the integrals up to `now`.
+    /// Advance the integrals to `now`.
     pub fn settle(&mut self, now: Nanos) {
         self.advance(now);
     }
@@ -208,7 +212,8 @@ mod tests {
         done
     }
 
-    const FREE: SharingSpec = SharingSpec { timeslice_ns: 6_000_000, switch_ns: 0, busy_core_slowdown: 0.0 };
+    const FREE: SharingSpec =
+        SharingSpec { timeslice_ns: 6_000_000, switch_ns: 0, busy_core_slowdown: 0.0 };
 
     #[test]
     fn tasks_share_cores_fairly() {
@@ -216,7 +221,8 @@ mod tests {
         for task in 0..4 {
             cpu.start(0, task, 1_000_000 * u64::from(task + 1));
         }
-        // 4 on 2 cores: half speed until the first is done at 2 ms, then 3 on 2: 1.5 ms for the next 1 ms of work …
+        // 4 tasks on 2 cores run at half speed until the first is done at 2 ms, then 3 on 2: 1.5 ms
+        // for the next 1 ms of work …
         let done = run(&mut cpu);
         let times: Vec<_> = done.iter().map(|d| d.0).collect();
         assert_eq!(times, vec![2_000_000, 3_500_000, 4_500_000, 5_500_000]);
@@ -229,7 +235,8 @@ mod tests {
 
     #[test]
     fn switching_costs_only_when_tasks_wait() {
-        let sharing = SharingSpec { timeslice_ns: 1_000_000, switch_ns: 10_000, busy_core_slowdown: 0.0 };
+        let sharing =
+            SharingSpec { timeslice_ns: 1_000_000, switch_ns: 10_000, busy_core_slowdown: 0.0 };
         let mut alone = Cpu::new(1, 1.0, sharing);
         alone.start(0, 0, 1_000_000);
         assert_eq!(run(&mut alone)[0].0, 1_000_000);

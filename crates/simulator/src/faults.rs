@@ -1,25 +1,30 @@
-//! Faults of links and servers, as they begin and end while a simulation runs.
+//! Start and end of link and server faults during a simulation.
 
 use crate::build::port;
 use crate::scenario::FaultKind;
 use crate::world::World;
 
 impl World<'_> {
-    /// A fault of a link or a server begins or ends. Those of drives run by themselves.
+    /// Start or end a fault of a link or a server. Faults of drives are handled by the drive
+    /// models.
     pub fn fault(&mut self, number: u32, ends: bool) {
         let fault = &self.scenario.faults[number as usize];
         if !ends {
             self.counters.faults_fired += 1;
         }
-        let named = (0..self.hosts.len() as u32).find(|&h| self.hosts[h as usize].name == fault.host);
-        let Some(host) = named.or_else(|| self.hosts_named(&fault.host).first().copied()) else { return };
+        let named =
+            (0..self.hosts.len() as u32).find(|&h| self.hosts[h as usize].name == fault.host);
+        let Some(host) = named.or_else(|| self.hosts_named(&fault.host).first().copied()) else {
+            return;
+        };
         match fault.what {
             FaultKind::LinkSlow { factor } => {
                 let h = &self.hosts[host as usize];
                 let group = if h.is_node { &self.scenario.nodes } else { &self.scenario.servers };
                 let port = port(&group[h.spec as usize]);
                 let factor = if ends { 1.0 } else { factor.max(1e-6) };
-                let (send, receive) = (port.send_bytes_per_s * factor, port.receive_bytes_per_s * factor);
+                let (send, receive) =
+                    (port.send_bytes_per_s * factor, port.receive_bytes_per_s * factor);
                 self.network.set_rate(self.now, host, send, receive);
                 self.set_network_timer();
             }

@@ -1,4 +1,4 @@
-//! Who gets which work: slots and jobs, files of sets, packets of events, and the nodes' pCaches.
+//! Distribution of work: slots and jobs, files of sets, packets of events, and the nodes' pCaches.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::scenario::{Assign, Feed, Load, PacketSpec, Share};
 use crate::task::Packet;
 use crate::world::{Backend, Event, World, NONE};
 
-/// A place for one job.
+/// A job slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub host: u32,
@@ -18,34 +18,35 @@ pub(crate) struct Slot {
     pub task: u32,
 }
 
-/// The files of a set, where they are.
+/// The files of a set and their locations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetFiles {
-    /// By host: instances on its volume. Empty for sets in services.
+    /// Indexed by host: instances on its volume. Empty for sets in services.
     pub local: Vec<Vec<u32>>,
-    /// By host: the mount of the volume or service; `NONE` where the host has none.
+    /// Indexed by host: the mount of the volume or service; `NONE` if the host has none.
     pub mount: Vec<u32>,
     /// Files of the service, for sets in services.
     pub remote: Vec<u32>,
     pub service: u32,
-    /// Turns: by host for local sets, one for all else.
+    /// Number of files assigned so far: one counter per host for local sets, a single one
+    /// otherwise.
     pub turn: Vec<u64>,
 }
 
-/// Files whose events are not all handed out.
+/// Files whose events are not all assigned yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PacketSource {
-    /// (file, next event, workers on it).
+    /// (file, next event, number of workers on the file).
     pub files: Vec<(u32, u64, u32)>,
     pub left: u64,
 }
 
-/// Staged files that other jobs of the node may use.
+/// Staged files that other jobs of the node can use.
 #[derive(Debug, Default)]
 pub(crate) struct PCache {
-    /// By host and source (set, file): instance, bytes.
+    /// By host and source (set, file): instance and bytes.
     entries: BTreeMap<(u32, (u32, u32)), (u32, u64)>,
-    /// By host: sources, the least recently used first, and bytes held.
+    /// By host: sources, least recently used first, and bytes held.
     order: BTreeMap<u32, (VecDeque<(u32, u32)>, u64)>,
 }
 
@@ -58,7 +59,7 @@ impl PCache {
         Some(instance)
     }
 
-    /// Adds a staged file; returns the instances that have to go for it.
+    /// Add a staged file; return the instances that are evicted.
     pub fn insert(
         &mut self,
         host: u32,
@@ -70,7 +71,7 @@ impl PCache {
         let mut gone = Vec::new();
         let (order, held) = self.order.entry(host).or_default();
         if let Some((old, old_bytes)) = self.entries.remove(&(host, source)) {
-            // Two jobs staged it at the same time: the later copy stays.
+            // Two jobs staged the file at the same time: keep the later copy.
             order.retain(|&other| other != source);
             *held -= old_bytes;
             gone.push(old);
@@ -89,7 +90,7 @@ impl PCache {
     }
 }
 
-/// The state of the feed.
+/// State of the distribution of work.
 #[derive(Debug, Default)]
 pub(crate) struct Feeder {
     pub slots: Vec<Slot>,
@@ -97,10 +98,10 @@ pub(crate) struct Feeder {
     pub task_of_job: Vec<u32>,
     pub next_job: u64,
     pub finished: u64,
-    /// Jobs that each node still gets (static assignment).
+    /// Jobs that each node has yet to receive (static assignment).
     pub quota: BTreeMap<u32, u64>,
     pub packet_set: u32,
-    /// By host for local files; under `NONE` for those of services.
+    /// By host for local files; under `NONE` for files of services.
     pub sources: BTreeMap<u32, PacketSource>,
     pub master_free: Nanos,
     pub pcache: PCache,
@@ -108,9 +109,9 @@ pub(crate) struct Feeder {
 }
 
 impl World<'_> {
-    // ---- slots ---------------------------------------------------------------------------------------------
+    // ---- Slots ----
 
-    /// Sets the first jobs on their way.
+    /// Schedule the start of the first jobs.
     pub fn release_jobs(&mut self) {
         let run = &self.scenario.run;
         let mut stream = Stream::new(self.scenario.seed, "run/stagger");
@@ -124,7 +125,7 @@ impl World<'_> {
             }
         }
         self.feeder.workers_left = self.feeder.slots.len() as u32;
-        // Slot by slot over the nodes, so that few jobs spread over all of them.
+        // Slot by slot over the nodes, so that a small number of jobs spreads over all nodes.
         let mut order: Vec<u32> = (0..self.feeder.slots.len() as u32).collect();
         order.sort_by_key(|&slot| self.feeder.slots[slot as usize].number);
         for slot in order {
@@ -139,7 +140,7 @@ impl World<'_> {
         }
     }
 
-    /// A slot takes the next job, if there is one.
+    /// Start the next job in a slot, if there is one.
     pub fn slot_free(&mut self, slot: u32) {
         let run = &self.scenario.run;
         let Slot { host, number, .. } = self.feeder.slots[slot as usize];
@@ -190,9 +191,9 @@ impl World<'_> {
         self.events.schedule(self.now + run.dispatch_ns, 2, Event::Slot(slot));
     }
 
-    // ---- files of sets -------------------------------------------------------------------------------------
+    // ---- Files of sets ----
 
-    /// The next file of a set in turn for a host: its number, and whether the set is local.
+    /// Return the next file of a set for a host: its number, and whether the set is local.
     pub fn next_in_set(&mut self, host: u32, set: u32) -> (u32, bool) {
         let files = &mut self.feeder.sets[set as usize];
         let local = !files.local.is_empty();
@@ -206,7 +207,7 @@ impl World<'_> {
         (number, local)
     }
 
-    /// The instance through which a host sees the `number`-th file of a set.
+    /// Return the instance of the `number`-th file of a set on a host.
     pub fn set_instance(&mut self, host: u32, set: u32, number: u32) -> u32 {
         let files = &self.feeder.sets[set as usize];
         if !files.local.is_empty() {
@@ -217,7 +218,7 @@ impl World<'_> {
         self.client_instance(mount, service, file)
     }
 
-    /// A new, empty file of a set.
+    /// Create a new, empty file of a set.
     pub fn new_file_in_set(&mut self, host: u32, set: u32) -> u32 {
         let mount = self.feeder.sets[set as usize].mount[host as usize];
         match self.mounts[mount as usize].backend {
@@ -232,7 +233,7 @@ impl World<'_> {
         }
     }
 
-    /// The file of a set that a process gets when it first needs one.
+    /// Assign a file of a set to a process that uses the set for the first time.
     pub fn assign_file(&mut self, task: u32, set: u32) -> u32 {
         let host = self.tasks[task].host;
         match self.scenario.files[set as usize].share {
@@ -248,9 +249,9 @@ impl World<'_> {
         }
     }
 
-    // ---- packets -------------------------------------------------------------------------------------------
+    // ---- Packets ----
 
-    /// Fills the master's lists.
+    /// Fill the master's lists of files.
     pub fn prepare_packets(&mut self, spec: &PacketSpec) {
         let set = self.scenario.files.iter().position(|f| f.name == spec.file).unwrap_or_default();
         self.feeder.packet_set = set as u32;
@@ -269,7 +270,8 @@ impl World<'_> {
             let left = if spec.events == 0 {
                 all
             } else {
-                let share = spec.events / sources + u64::from((number as u64) < spec.events % sources);
+                let share =
+                    spec.events / sources + u64::from((number as u64) < spec.events % sources);
                 share.min(all)
             };
             let files = (0..count as u32).map(|file| (file, 0, 0)).collect();
@@ -277,21 +279,23 @@ impl World<'_> {
         }
     }
 
-    /// The next packet for a worker, and when it has it; `None` when there is nothing left.
+    /// Return the next packet for a worker and the time at which the worker receives it; `None` if
+    /// no events are left.
     pub fn next_packet(&mut self, task: u32) -> Option<(Packet, Nanos)> {
         let Feed::Packets(spec) = &self.scenario.run.feed else { return None };
         let t = &self.tasks[task];
         let (host, worked_events, worked_ns) = (t.host, t.worked_events, t.worked_ns);
         let own = if self.feeder.sources.contains_key(&NONE) { NONE } else { host };
         let on = t.files[self.feeder.packet_set as usize].instance;
-        let rate_events_per_ns = if worked_ns > 0 { worked_events as f64 / worked_ns as f64 } else { 0.0 };
+        let rate_events_per_ns =
+            if worked_ns > 0 { worked_events as f64 / worked_ns as f64 } else { 0.0 };
         let wanted = if worked_events == 0 {
             spec.first_events
         } else {
             let fair = (rate_events_per_ns * spec.target_ns as f64) as u64;
             fair.clamp(spec.min_events, spec.max_events)
         };
-        // The file the worker is on, else the one with the fewest workers, the earliest of those.
+        // The worker's current file, else the file with the fewest workers (the first of these).
         let set = &self.feeder.sets[self.feeder.packet_set as usize];
         let current = if set.local.is_empty() || on == NONE {
             None

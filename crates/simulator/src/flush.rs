@@ -1,4 +1,5 @@
-//! What was written goes to the drive or the server: dirty files and their flushers, and what waits for them (fsync).
+//! Writeback of dirty files by the flushers to the drive or server, and operations that wait for it
+//! (fsync).
 
 use headrace_model::pagecache::{PageState, PAGE_BYTES};
 use headrace_model::Op as DriveOp;
@@ -7,13 +8,14 @@ use crate::journal::JournalState;
 use crate::storage::{page_of, FLUSHER};
 use crate::world::{Backend, Event, Io, IoKind, World, NONE};
 
-/// Pages of one file that a flusher writes before the next file has its turn (MAX_WRITEBACK_PAGES).
+/// Pages of one file that a flusher writes before it continues with the next file
+/// (MAX_WRITEBACK_PAGES).
 const TURN_PAGES: u32 = 1024;
 
 impl World<'_> {
-    // ---- dirty files ---------------------------------------------------------------------------------------
+    // ---- Dirty files ----
 
-    /// A file has got dirty pages: it joins its mount's list.
+    /// Add a file with new dirty pages to its mount's list.
     pub fn dirtied(&mut self, instance: u32) {
         let now = self.now;
         let i = &mut self.instances[instance];
@@ -27,7 +29,8 @@ impl World<'_> {
         if self.mounts[mount as usize].timer.is_none() {
             let host = self.mounts[mount as usize].host as usize;
             let time = now + self.hosts[host].dirty_writeback_ns.max(1);
-            self.mounts[mount as usize].timer = Some(self.events.schedule(time, 2, Event::Flusher(mount)));
+            self.mounts[mount as usize].timer =
+                Some(self.events.schedule(time, 2, Event::Flusher(mount)));
         }
     }
 
@@ -51,7 +54,7 @@ impl World<'_> {
         self.mounts[mount as usize].timer = None;
         let host = self.mounts[mount as usize].host as usize;
         let expire = self.hosts[host].dirty_expire_ns;
-        // The list is in order of age.
+        // The list is ordered by age.
         let old: Vec<u32> = self.mounts[mount as usize]
             .dirty
             .iter()
@@ -63,7 +66,8 @@ impl World<'_> {
         }
         if !self.mounts[mount as usize].dirty.is_empty() {
             let time = self.now + self.hosts[host].dirty_writeback_ns.max(1);
-            self.mounts[mount as usize].timer = Some(self.events.schedule(time, 2, Event::Flusher(mount)));
+            self.mounts[mount as usize].timer =
+                Some(self.events.schedule(time, 2, Event::Flusher(mount)));
         }
         self.pump(mount);
     }
@@ -78,7 +82,7 @@ impl World<'_> {
         }
     }
 
-    /// Keeps a mount's drive or servers busy with dirty pages while there is reason to write.
+    /// Submit dirty pages of a mount up to its limit while there is a reason to write.
     pub fn pump(&mut self, mount: u32) {
         if self.mounts[mount as usize].pumping {
             return;
@@ -97,7 +101,9 @@ impl World<'_> {
             let host = &self.hosts[m.host as usize];
             let instance = if let Some(&instance) = m.urgent.front() {
                 instance
-            } else if host.cache.dirty_pages() + host.cache.writeback_pages() > host.background_pages {
+            } else if host.cache.dirty_pages() + host.cache.writeback_pages()
+                > host.background_pages
+            {
                 let Some(&instance) = m.dirty.front() else { break };
                 instance
             } else {
@@ -115,7 +121,7 @@ impl World<'_> {
         }
     }
 
-    /// Writes a turn's worth of one file. True if anything was.
+    /// Write up to `TURN_PAGES` pages of one file. Return true if anything was written.
     fn write_turn(&mut self, mount: u32, instance: u32) -> bool {
         let mut left = TURN_PAGES;
         let mut wrote = false;
@@ -128,7 +134,8 @@ impl World<'_> {
             let i = &self.instances[instance];
             let (file, cursor) = (i.cache_file, i.flush_cursor);
             let Some(extent) = self.hosts[host].cache.next_dirty(file, cursor) else {
-                // The end of a pass. What is still dirty lies before the cursor, or came since.
+                // End of a pass. The remaining dirty pages are before the cursor or were dirtied
+                // since.
                 self.instances[instance].flush_cursor = 0;
                 self.pass_done(mount, instance);
                 return wrote;
@@ -139,7 +146,7 @@ impl World<'_> {
             left -= pages.min(left);
             wrote = true;
         }
-        // Its turn is over: the next file.
+        // Its turn is over: continue with the next file.
         let m = &mut self.mounts[mount as usize];
         if m.urgent.front() == Some(&instance) {
             m.urgent.rotate_left(1);
@@ -165,7 +172,7 @@ impl World<'_> {
                 m.urgent.retain(|&other| other != instance);
                 self.instances[instance].urgent = false;
             }
-            // To the end of the list, which is in order of age.
+            // Move to the end of the list, which is ordered by age.
             let m = &mut self.mounts[mount as usize];
             m.dirty.retain(|&other| other != instance);
             m.dirty.push_back(instance);
@@ -174,7 +181,7 @@ impl World<'_> {
         self.wake_syncs(instance);
     }
 
-    /// Sends up to `most` pages of a dirty extent on their way; returns how many.
+    /// Submit up to `most` pages of a dirty extent; return how many.
     fn write_extent(&mut self, mount: u32, instance: u32, extent: u32, most: u32) -> u32 {
         let host = self.mounts[mount as usize].host as usize;
         let e = *self.hosts[host].cache.extent(extent);
@@ -190,7 +197,7 @@ impl World<'_> {
                     pages = 1;
                     v.fs.metadata_sector(e.start)
                 } else {
-                    // Delayed allocation: the whole dirty run gets its place at once.
+                    // Delayed allocation: the whole dirty extent is allocated at once.
                     let placed = v.fs.allocate(file, e.start, e.pages);
                     match v.fs.locate(file, e.start) {
                         Some((sector, in_row)) => {
@@ -200,7 +207,7 @@ impl World<'_> {
                         }
                         None => {
                             debug_assert!(placed.is_err());
-                            // No room: the data is lost, as an application that ignores ENOSPC loses it.
+                            // No space: the data is lost, as in an application that ignores ENOSPC.
                             self.counters.out_of_space += 1;
                             let cache = &mut self.hosts[host].cache;
                             cache.start_writeback(extent, NONE);
@@ -229,7 +236,8 @@ impl World<'_> {
         if pages < e.pages {
             self.hosts[host].cache.split(extent, e.start + pages);
         }
-        let io = self.ios.insert(Io { kind: IoKind::Writeback { extent }, instance, waiters: NONE });
+        let io =
+            self.ios.insert(Io { kind: IoKind::Writeback { extent }, instance, waiters: NONE });
         self.hosts[host].cache.start_writeback(extent, io);
         let i = &mut self.instances[instance];
         i.writes += 1;
@@ -238,7 +246,7 @@ impl World<'_> {
         io
     }
 
-    /// A piece of write-back is done.
+    /// Complete a write-back I/O.
     pub fn written(&mut self, instance: u32, extent: u32) {
         let mount = self.instances[instance].mount;
         let host = self.mounts[mount as usize].host;
@@ -255,13 +263,13 @@ impl World<'_> {
         }
     }
 
-    /// Lets writers go on that waited for dirty pages to become fewer.
+    /// Resume writers that waited for the amount of dirty data to fall.
     pub fn release_throttled(&mut self, host: u32) {
         let h = &self.hosts[host as usize];
         if h.throttled.is_empty() {
             return;
         }
-        // A little below the limit, so that writers do not wake for every page.
+        // Slightly below the limit, to avoid waking the writers for every page.
         let low = h.dirty_limit_pages - h.dirty_limit_pages / 64;
         while self.hosts[host as usize].cache.dirty_pages()
             + self.hosts[host as usize].cache.writeback_pages()
@@ -272,7 +280,7 @@ impl World<'_> {
         }
     }
 
-    // ---- fsync ---------------------------------------------------------------------------------------------
+    // ---- fsync ----
 
     pub fn run_sync(&mut self, index: u32) -> bool {
         let op = self.ops[index];
@@ -296,7 +304,8 @@ impl World<'_> {
                 return self.commit_remote(index, service);
             }
             if let Backend::Volume(volume) = self.mounts[mount as usize].backend {
-                let inode = self.volumes[volume as usize].fs.inode(self.instances[op.instance].file);
+                let inode =
+                    self.volumes[volume as usize].fs.inode(self.instances[op.instance].file);
                 let journal = &mut self.volumes[volume as usize].journal;
                 let pending = journal.is_dirty.get(inode as usize).copied().unwrap_or(false);
                 if pending && !self.instances[op.instance].is_metadata {

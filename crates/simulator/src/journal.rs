@@ -1,5 +1,5 @@
-//! A filesystem's journal: metadata blocks that changed gather in a transaction, and its commits go to the drive, after
-//! the data that they must not overtake (ext3's ordered mode).
+//! A filesystem's journal: changed metadata blocks are collected in a transaction; a commit writes
+//! them to the drive after the data that must reach it first (ext3's ordered mode).
 
 use headrace_model::filesystem::FilesystemKind;
 use headrace_model::scheduler::SubmittedIo;
@@ -16,9 +16,9 @@ pub(crate) struct Journal {
     pub is_dirty: Vec<bool>,
     pub timer: Option<Handle>,
     pub state: JournalState,
-    /// What the commit under way writes, to be dirtied at home after it.
+    /// Blocks written by the running commit; after it they are dirtied at their final location.
     pub committing: Vec<u32>,
-    /// Files whose data goes first (ordered mode).
+    /// Number of files whose data must be written first (ordered mode).
     pub ordered_left: u32,
     pub waiters: Vec<u32>,
     pub next_waiters: Vec<u32>,
@@ -34,10 +34,13 @@ pub(crate) enum JournalState {
 }
 
 impl World<'_> {
-    /// ext3 gives pages their place when they are written, the others when they are flushed.
+    /// Allocate blocks at write time, as ext3 does; the other filesystems allocate at writeback.
     pub fn allocate_early(&mut self, volume: u32, instance: u32, from: u32, to: u32) {
         let v = &mut self.volumes[volume as usize];
-        if v.fs.spec().kind != FilesystemKind::Ext3 || self.instances[instance].is_metadata || from >= to {
+        if v.fs.spec().kind != FilesystemKind::Ext3
+            || self.instances[instance].is_metadata
+            || from >= to
+        {
             return;
         }
         let file = self.instances[instance].file;
@@ -55,7 +58,7 @@ impl World<'_> {
         }
     }
 
-    /// A metadata block changed: it is part of the running transaction.
+    /// Add a changed metadata block to the running transaction.
     pub fn dirty_metadata(&mut self, volume: u32, block: u32) {
         let v = &mut self.volumes[volume as usize];
         let journal = &mut v.journal;
@@ -88,7 +91,8 @@ impl World<'_> {
         v.journal.state = JournalState::Data;
         v.journal.ordered_left = 1;
         if v.fs.spec().kind == FilesystemKind::Ext3 {
-            // Ordered mode: the data of all files that got blocks goes first. ext3 gives blocks at once, so all do.
+            // Ordered mode: the data of all files with newly allocated blocks is written first.
+            // ext3 allocates immediately, so these are all dirty files.
             let mount = v.mount;
             let files: Vec<u32> = self.mounts[mount as usize].dirty.iter().copied().collect();
             for instance in files {
@@ -103,7 +107,7 @@ impl World<'_> {
         self.data_flushed(volume);
     }
 
-    /// One of the files that a commit waits for has been passed over by the flusher.
+    /// Note that the flusher finished its pass over a file that a commit waits for.
     pub(super) fn ordered_done(&mut self, instance: u32) {
         let i = &mut self.instances[instance];
         if !i.ordered {
@@ -126,11 +130,14 @@ impl World<'_> {
         let (sector, sectors) = v.fs.journal_write(v.journal.committing.len() as u64);
         let instance = v.metadata;
         let io = self.ios.insert(Io { kind: IoKind::Journal { volume }, instance, waiters: NONE });
-        let request = Request { tag: u64::from(io), op: DriveOp::Write, sector, sectors, fua: false };
+        let request =
+            Request { tag: u64::from(io), op: DriveOp::Write, sector, sectors, fua: false };
         let now = self.now;
-        // jbd2 writes with priority: someone may be waiting.
+        // jbd2 writes with priority because processes may be waiting.
         let process = FLUSHER;
-        self.volumes[volume as usize].queue.submit_io(now, SubmittedIo { request, process, sync: true });
+        self.volumes[volume as usize]
+            .queue
+            .submit_io(now, SubmittedIo { request, process, sync: true });
         self.set_drive_timer(volume);
     }
 
@@ -140,9 +147,15 @@ impl World<'_> {
         if v.journal.state == JournalState::Log && v.fs.spec().barrier() {
             v.journal.state = JournalState::Barrier;
             let instance = v.metadata;
-            let io = self.ios.insert(Io { kind: IoKind::Journal { volume }, instance, waiters: NONE });
-            let request =
-                Request { tag: u64::from(io), op: DriveOp::Flush, sector: 0, sectors: 0, fua: false };
+            let io =
+                self.ios.insert(Io { kind: IoKind::Journal { volume }, instance, waiters: NONE });
+            let request = Request {
+                tag: u64::from(io),
+                op: DriveOp::Flush,
+                sector: 0,
+                sectors: 0,
+                fua: false,
+            };
             let now = self.now;
             let io = SubmittedIo { request, process: FLUSHER, sync: true };
             self.volumes[volume as usize].queue.submit_io(now, io);
@@ -151,9 +164,10 @@ impl World<'_> {
         }
         v.journal.state = JournalState::Idle;
         let committed = std::mem::take(&mut v.journal.committing);
-        let waiters = std::mem::replace(&mut v.journal.waiters, std::mem::take(&mut v.journal.next_waiters));
+        let waiters =
+            std::mem::replace(&mut v.journal.waiters, std::mem::take(&mut v.journal.next_waiters));
         let (metadata, host) = (v.metadata, v.host as usize);
-        // What is in the journal has to reach its home too, some time.
+        // Journalled blocks must also be written to their final location eventually.
         let file = self.instances[metadata].cache_file;
         for block in committed {
             self.hosts[host].cache.write(file, block, 1);

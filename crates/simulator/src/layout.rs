@@ -1,17 +1,18 @@
-//! Which target of a service holds which bytes of a file.
+//! Mapping of the bytes of a file to the targets of a service.
 
 use headrace_model::stream::name_hash;
 
 use crate::scenario::ServiceKind;
 
-/// How the bytes of files are laid out over targets.
+/// How the bytes of files are distributed over targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// The whole file on one target, chosen by a hash of its name; replicas on those behind it.
+    /// The whole file on one target, chosen by a hash of its name; replicas on the following
+    /// targets.
     Whole,
-    /// Stripes over `targets` targets, the first chosen by turns.
+    /// Stripes over `targets` targets, the first chosen round-robin.
     Striped { stripe_bytes: u64, targets: u32 },
-    /// Blocks on targets chosen at random, replicas on others.
+    /// Blocks on pseudo-randomly chosen targets, replicas on others.
     Blocks { block_bytes: u64 },
 }
 
@@ -22,16 +23,17 @@ pub(crate) struct ServiceFile {
     /// First target (whole and striped files).
     pub first: u32,
     pub number: u64,
-    /// Instance on the server of each part, `NONE` before there is one. Parts: replicas of a whole file; stripe objects;
-    /// block x replicas.
+    /// Instance of each part on its server, `NONE` if not created yet. Parts are: replicas of a
+    /// whole file; stripe objects; block × replicas.
     pub parts: Vec<u32>,
     pub live: bool,
 }
 
-/// A piece of a file: which part, where in it, and how many bytes lie there in a row.
+/// A location in a file: the part, the offset in the part, and the number of contiguous bytes
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// The part of the first replica; the others follow.
+    /// The part of the first replica; the other replicas follow.
     pub part: u32,
     pub offset: u64,
     pub in_row: u64,
@@ -55,7 +57,7 @@ impl Layout {
         Layout::Whole
     }
 
-    /// Where the byte at `offset` is.
+    /// Return the location of the byte at `offset`.
     pub fn locate(&self, offset: u64, replicas: u32) -> Piece {
         match *self {
             Layout::Whole => Piece { part: 0, offset, in_row: u64::MAX - offset },
@@ -65,18 +67,23 @@ impl Layout {
                 Piece {
                     part: (stripe % targets) as u32,
                     offset: stripe / targets * stripe_bytes + within,
-                    // One target alone holds its stripes in a row.
+                    // A single target stores its stripes contiguously.
                     in_row: if targets == 1 { u64::MAX - offset } else { stripe_bytes - within },
                 }
             }
             Layout::Blocks { block_bytes } => {
                 let (block, within) = (offset / block_bytes, offset % block_bytes);
-                Piece { part: block as u32 * replicas, offset: within, in_row: block_bytes - within }
+                Piece {
+                    part: block as u32 * replicas,
+                    offset: within,
+                    in_row: block_bytes - within,
+                }
             }
         }
     }
 
-    /// The bytes of a range of a striped file that lie in its object `part`, which are in a row there: from, and how many.
+    /// Return the bytes of a range of a striped file in its object `part`, where they are
+    /// contiguous: offset and length.
     pub fn in_object(&self, offset: u64, end: u64, part: u32) -> Option<(u64, u64)> {
         let Layout::Striped { stripe_bytes, targets } = *self else { return None };
         let turn = stripe_bytes * u64::from(targets);
@@ -88,8 +95,9 @@ impl Layout {
         (from < to).then_some((from, to - from))
     }
 
-    /// The target of a part of a file. Blocks are placed by a hash (the name node's random choice), their replicas on
-    /// neighbours, the first near the writer if it is a target.
+    /// Return the target of a part of a file. Blocks are placed by a hash (the name node's random
+    /// choice), their replicas on neighbouring targets, the first on the writer's target if it has
+    /// one.
     pub fn target(
         &self,
         file: &ServiceFile,
@@ -105,7 +113,8 @@ impl Layout {
                 let first = match near {
                     Some(target) => target,
                     None => {
-                        let mix = name_hash("hdfs/block") ^ file.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                        let mix = name_hash("hdfs/block")
+                            ^ file.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                         (mixed(mix.wrapping_add(u64::from(block))) % u64::from(targets)) as u32
                     }
                 };
@@ -119,7 +128,7 @@ impl Layout {
     }
 }
 
-/// A hash of a number (SplitMix64's finaliser).
+/// Return a hash of a number (SplitMix64's finaliser).
 pub(crate) fn mixed(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -150,7 +159,11 @@ mod tests {
                     .map(|piece| piece.offset)
                     .collect();
                 let expected = bytes.first().map(|&first| (first, bytes.len() as u64));
-                assert_eq!(layout.in_object(offset, end, part), expected, "{offset} to {end}, {part}");
+                assert_eq!(
+                    layout.in_object(offset, end, part),
+                    expected,
+                    "{offset} to {end}, {part}"
+                );
             }
         }
     }
@@ -162,8 +175,9 @@ mod tests {
             for number in 0..50 {
                 let file = ServiceFile { number, ..ServiceFile::default() };
                 for block in 0..8 {
-                    let on: std::collections::BTreeSet<_> =
-                        (0..3).map(|r| layout.target(&file, block * 3 + r, 3, targets, None)).collect();
+                    let on: std::collections::BTreeSet<_> = (0..3)
+                        .map(|r| layout.target(&file, block * 3 + r, 3, targets, None))
+                        .collect();
                     assert_eq!(on.len(), 3, "{targets} targets");
                 }
             }

@@ -1,8 +1,10 @@
-//! Virtual time: a scenario of nodes, drives, servers and jobs in, an outcome out.
+//! Discrete-event simulator: takes a scenario of nodes, drives, servers and jobs, returns an
+//! outcome.
 //!
-//! [`Scenario`] says what is simulated (its module shows a whole one), [`run`] does it, [`Outcome`] tells what came out.
-//! [`run_many`] runs many on all cores. Time is integer nanoseconds; events are ordered by (time, priority, sequence);
-//! every random stream has a name: equal scenarios give equal outcomes on any number of threads.
+//! [`Scenario`] describes what is simulated (its module contains a complete example), [`run`]
+//! simulates it, [`Outcome`] holds the results. [`run_many`] simulates many scenarios on all cores.
+//! Time is integer nanoseconds. Events are ordered by (time, priority, sequence). Every random
+//! stream has a name. Equal scenarios give equal outcomes on any number of threads.
 
 mod build;
 mod client;

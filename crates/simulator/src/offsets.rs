@@ -1,12 +1,12 @@
-//! Where the reads and writes of patterns and clusters lie.
+//! Offsets of the reads and writes of patterns and clusters.
 
 use headrace_model::stream::Stream;
 
 use crate::program::Events;
 use crate::scenario::Order;
 
-/// The offset, from the start of the span, of the `iteration`-th of `count` accesses of `length` bytes. `position` is the
-/// caller's memory between calls.
+/// Return the offset, relative to the start of the span, of the `iteration`-th of `count` accesses
+/// of `length` bytes. `position` is state that the caller keeps between calls.
 pub(crate) fn next(
     order: &Order,
     iteration: u64,
@@ -29,7 +29,8 @@ pub(crate) fn next(
         }
         Order::Random => stream.below(places) * length,
         Order::Permuted => {
-            // Multiples of a step without common divisor visit each place once; the golden ratio spreads them.
+            // Multiples of a step that is coprime with the number of blocks visit each block once;
+            // the golden ratio spreads them.
             let mut step = ((places as f64 * 0.618_033_988_75) as u64).max(1);
             while gcd(step, places) != 1 {
                 step += 1;
@@ -53,7 +54,8 @@ pub(crate) fn next(
     }
 }
 
-/// Where `index` comes in a random order of `0..count`: a Feistel network over the next power of four, walked until it is inside.
+/// Return the position of `index` in a random permutation of `0..count`: a Feistel network over the
+/// next power of four, iterated until the result is in range (cycle walking).
 fn shuffled(index: u64, count: u64) -> u64 {
     let half = (64 - count.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1u64 << half) - 1;
@@ -61,8 +63,8 @@ fn shuffled(index: u64, count: u64) -> u64 {
     loop {
         let (mut left, mut right) = (value >> half, value & mask);
         for round in 1..=4u64 {
-            let mixed =
-                (right ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (right ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                .wrapping_mul(0xbf58_476d_1ce4_e5b9);
             (left, right) = (right, left ^ ((mixed ^ (mixed >> 29)) >> 17) & mask);
         }
         value = left << half | right;
@@ -80,21 +82,25 @@ fn gcd(a: u64, b: u64) -> u64 {
     }
 }
 
-/// A number without a common divisor with `count`, near its golden section: steps of it visit every place once, far apart.
+/// Return a number coprime with `count` near its golden section: multiples of it visit every
+/// position once, far apart.
 fn coprime(count: u64) -> u64 {
     let near = ((count as f64 * 0.618) as u64).max(1);
     (near..).find(|&step| gcd(step, count) == 1).unwrap_or(1)
 }
 
-/// Is a cluster among the share that is skipped? Skipped ones are spread evenly.
+/// Return whether a cluster is among the skipped fraction. Skipped clusters are evenly distributed.
 pub(crate) fn skipped(cluster: u64, fraction: f64) -> bool {
     ((cluster + 1) as f64 * fraction).floor() > (cluster as f64 * fraction).floor()
 }
 
-/// The `read`-th range (offset, length) of a cluster: reads lie evenly in the cluster's bytes.
+/// Return the `read`-th range (offset, length) of a cluster: reads are evenly distributed over the
+/// cluster's bytes.
 pub(crate) fn in_cluster(cluster: u64, read: u64, e: &Events, file_bytes: u64) -> (u64, u64) {
-    let cluster_bytes = (u128::from(file_bytes) * u128::from(e.per_cluster) / u128::from(e.events)) as u64;
-    let start = (u128::from(file_bytes) * u128::from(cluster * e.per_cluster) / u128::from(e.events)) as u64;
+    let cluster_bytes =
+        (u128::from(file_bytes) * u128::from(e.per_cluster) / u128::from(e.events)) as u64;
+    let start = (u128::from(file_bytes) * u128::from(cluster * e.per_cluster)
+        / u128::from(e.events)) as u64;
     let length = e.read_bytes.min(cluster_bytes.max(1));
     let each = cluster_bytes / u64::from(e.reads);
     let reads = u64::from(e.reads);
@@ -110,7 +116,9 @@ mod tests {
     fn all(order: Order, count: u64, length: u64, span: u64) -> Vec<u64> {
         let mut stream = Stream::new(1, "offsets");
         let mut position = 0;
-        (0..count).map(|i| next(&order, i, count, length, span, &mut position, &mut stream)).collect()
+        (0..count)
+            .map(|i| next(&order, i, count, length, span, &mut position, &mut stream))
+            .collect()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a process asks of its files: reads, writes, metadata, in the way that mount and access ask for.
+//! File operations of a process: reads, writes and metadata, depending on mount and access.
 
 use headrace_model::filesystem::AccessTime;
 use headrace_model::pagecache::readahead::ReadAhead;
@@ -11,7 +11,7 @@ use crate::world::{Backend, Op, OpKind, Parent, World, NONE};
 use crate::task::*;
 
 impl World<'_> {
-    /// Starts a read, write or sync of the file of a set.
+    /// Start a read, write or sync on the current file of a set.
     pub(super) fn operate(
         &mut self,
         task: u32,
@@ -85,7 +85,7 @@ impl World<'_> {
         }
     }
 
-    /// Access times: reading changes the inode, where the filesystem is mounted so.
+    /// Update access times: a read dirties the inode if the mount options require it.
     pub(super) fn note_access(&mut self, instance: u32, backend: Backend) {
         let Backend::Volume(volume) = backend else { return };
         let fs = &self.volumes[volume as usize].fs;
@@ -117,22 +117,30 @@ impl World<'_> {
         }
     }
 
-    /// An operation that a process waited for is done.
+    /// Continue a process after an operation that it waited for.
     pub fn op_done(&mut self, task: u32, op: &Op) {
         let t = &self.tasks[task];
-        let set = t.files.iter().position(|file| file.instance == op.instance).unwrap_or_default() as u32;
+        let set =
+            t.files.iter().position(|file| file.instance == op.instance).unwrap_or_default() as u32;
         self.after_op(task, set, op);
         let t = &mut self.tasks[task];
         t.waiting_ops -= 1;
-        // A process that works meanwhile hears of it when it is done with that.
+        // A process that computes meanwhile continues when its CPU work is done.
         if (t.waiting_ops == 0 || t.wake_any) && t.state != State::Cpu {
             self.enter(task, State::Other, Phase::None);
             self.run_task(task);
         }
     }
 
-    /// Reads a range, in the way that the file's mount and the access ask for.
-    pub(super) fn read(&mut self, task: u32, set: u32, offset: u64, length: u64, access: Access) -> Flow {
+    /// Read a range as the file's mount and `access` require.
+    pub(super) fn read(
+        &mut self,
+        task: u32,
+        set: u32,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Flow {
         let instance = self.current_file(task, set);
         let bytes = self.instances[instance].bytes;
         if offset >= bytes {
@@ -153,7 +161,8 @@ impl World<'_> {
         self.operate(task, set, kind, offset, length, access == Access::Mapped)
     }
 
-    /// The size of the buffer that the client's library keeps for a process; stagers stream past it.
+    /// Return the size of the client library's buffer for a process; 0 for stagers, which bypass
+    /// it.
     fn client_buffer(&self, task: u32, instance: u32) -> u64 {
         match self.mounts[self.instances[instance].mount as usize].backend {
             Backend::Service(service) if self.tasks[task].copying.is_none() => {
@@ -163,9 +172,17 @@ impl World<'_> {
         }
     }
 
-    /// A read through the library's buffer (`rfio_read` with RFIO_READBUF): what lies in it comes from there; for the
-    /// rest it is filled anew from where it ends, or from where the read begins if that is elsewhere.
-    fn read_buffered(&mut self, task: u32, set: u32, offset: u64, length: u64, buffer: u64) -> Flow {
+    /// Read through the library's buffer (`rfio_read` with RFIO_READBUF). Bytes in the buffer are
+    /// served from it. For the rest, the buffer is refilled from its end, or from the start of the
+    /// read if that lies outside the buffer.
+    fn read_buffered(
+        &mut self,
+        task: u32,
+        set: u32,
+        offset: u64,
+        length: u64,
+        buffer: u64,
+    ) -> Flow {
         let t = &mut self.tasks[task];
         let (host, job) = (t.host as usize, t.job as usize);
         let file = &mut t.files[set as usize];
@@ -182,7 +199,7 @@ impl World<'_> {
         let fills = (end - start).div_ceil(buffer);
         let filled = (start + fills * buffer).min(self.instances[file.instance].bytes);
         file.buffer = (filled.saturating_sub(buffer).max(start), filled);
-        // Asked for is what the job asks for; what is fetched beyond counts as served.
+        // `asked_bytes` counts what the job requested; bytes fetched beyond that count as served.
         let flow = self.operate(task, set, OpKind::DirectRead, start, filled - start, false);
         let asked = &mut self.jobs[job].bytes.asked_bytes;
         *asked = *asked + length - (filled - start);
@@ -224,7 +241,7 @@ impl World<'_> {
         }
     }
 
-    /// The process's file of a set; it gets one when it has none.
+    /// Return the process's file of a set; assign one first if there is none.
     pub fn current_file(&mut self, task: u32, set: u32) -> u32 {
         let instance = self.tasks[task].files[set as usize].instance;
         if instance != NONE {
@@ -235,7 +252,7 @@ impl World<'_> {
         instance
     }
 
-    /// Makes an instance the process's file of a set.
+    /// Make an instance the process's file of a set.
     pub fn hold(&mut self, task: u32, set: u32, instance: u32) {
         self.instances[instance].opened += 1;
         let file = &mut self.tasks[task].files[set as usize];
@@ -244,7 +261,7 @@ impl World<'_> {
         file.buffer = (0, 0);
     }
 
-    /// The process lets go of its file of a set.
+    /// Release the process's file of a set.
     pub fn release(&mut self, task: u32, set: u32) {
         let file = &mut self.tasks[task].files[set as usize];
         let instance = std::mem::replace(&mut file.instance, NONE);
@@ -270,9 +287,9 @@ impl World<'_> {
         }
     }
 
-    /// Makes a file on a volume. Its inode may be the first in a block of the inode table: nobody reads that block (ext3 and
-    /// ext4 fill it with zeroes, `ext4_get_inode_loc` in `fs/ext4/inode.c`; XFS writes new inodes by the chunk,
-    /// `xfs_ialloc_inode_init`).
+    /// Create a file on a volume. Even if its inode is the first in a block of the inode table,
+    /// that block is not read (ext3 and ext4 fill it with zeroes, `ext4_get_inode_loc` in
+    /// `fs/ext4/inode.c`; XFS writes new inodes by the chunk, `xfs_ialloc_inode_init`).
     pub(super) fn make_item(&mut self, task: u32, set: u32) {
         let Some((volume, host, file)) = self.item_on_volume(task, set) else { return };
         let host = &mut self.hosts[host as usize];
@@ -288,14 +305,14 @@ impl World<'_> {
         }
     }
 
-    /// Removes one.
+    /// Charge the CPU time of removing a file from a volume.
     pub(super) fn remove_item(&mut self, task: u32, set: u32) {
         if let Some((_, host, _)) = self.item_on_volume(task, set) {
             self.tasks[task].pending_cpu_ns += self.hosts[host as usize].remove_ns;
         }
     }
 
-    /// The volume that the process's file lies on, its host, and the file there.
+    /// Return the volume of the process's file, the volume's host, and the file on it.
     fn item_on_volume(&mut self, task: u32, set: u32) -> Option<(u32, u32, u32)> {
         let instance = self.current_file(task, set);
         let i = &self.instances[instance];
@@ -306,8 +323,15 @@ impl World<'_> {
         }
     }
 
-    /// Metadata of the process's file: its inode is read, or the metadata server asked.
-    pub(super) fn metadata(&mut self, task: u32, set: u32, changes: bool, round_trips: Option<u32>) -> Flow {
+    /// Perform a metadata operation on the process's file: read its inode, or send requests to the
+    /// metadata server.
+    pub(super) fn metadata(
+        &mut self,
+        task: u32,
+        set: u32,
+        changes: bool,
+        round_trips: Option<u32>,
+    ) -> Flow {
         let instance = self.current_file(task, set);
         let t = &self.tasks[task];
         let (job, process, host) = (t.job, t.process, t.host);

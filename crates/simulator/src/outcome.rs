@@ -1,65 +1,70 @@
-//! What came out: times, bytes and energies of jobs, hosts, drives and services.
+//! Results: times, bytes and energies of jobs, hosts, drives and services.
 
-use headrace_model::histogram::HistogramBins;
+use headrace_model::histogram::{Histogram, HistogramBins};
 use headrace_model::pagecache::CacheCounters;
 use serde::{Deserialize, Serialize};
 
-/// Everything a simulation tells. Equal scenarios give equal outcomes, byte by byte.
+/// All results of a simulation. Equal scenarios give byte-identical outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// In order of job number.
+    /// Ordered by job number.
     pub jobs: Vec<JobOutcome>,
     pub hosts: Vec<HostOutcome>,
     pub drives: Vec<DriveOutcome>,
     pub services: Vec<ServiceOutcome>,
     pub energy: EnergyOutcome,
     pub counters: Counters,
-    /// When the run was over: the last job's end, or the duration of a sustained load.
+    /// End of the run: the end of the last job, or the duration of a sustained load.
     pub end_ns: u64,
-    /// Why it was broken off, if it was.
+    /// Why the run was aborted, if it was.
     pub broken_off: Option<String>,
 }
 
-/// Where a job's wall time went; the five add up to it exactly.
+/// Breakdown of a job's wall time; the five times add up to it exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     pub on_cpu_ns: u64,
-    /// Runnable, while others had the cores.
+    /// Runnable, while other tasks used the cores.
     pub wait_cpu_ns: u64,
-    /// For local storage.
+    /// Waiting for local storage.
     pub wait_block_ns: u64,
-    /// For a file service, the network or a master.
+    /// Waiting for a file service, the network or a master.
     pub wait_network_ns: u64,
     pub other_ns: u64,
 }
 
 impl Ledger {
     pub fn total_ns(&self) -> u64 {
-        self.on_cpu_ns + self.wait_cpu_ns + self.wait_block_ns + self.wait_network_ns + self.other_ns
+        self.on_cpu_ns
+            + self.wait_cpu_ns
+            + self.wait_block_ns
+            + self.wait_network_ns
+            + self.other_ns
     }
 }
 
-/// The four counts of bytes read by a job, and what it wrote.
+/// Bytes read by a job, counted at four levels, and bytes written and staged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobBytes {
     pub uncompressed_bytes: u64,
-    /// What the job asked for.
+    /// Bytes that the job requested.
     pub asked_bytes: u64,
-    /// What it was served: by the page cache for local files, over the network (read-ahead included) for services.
+    /// Bytes delivered: by the page cache for local files, over the network (including read-ahead)
+    /// for services.
     pub served_bytes: u64,
-    /// What drives moved for it, read-ahead and metadata included.
+    /// Bytes that drives transferred for the job, including read-ahead and metadata.
     pub device_bytes: u64,
     pub written_bytes: u64,
     pub staged_bytes: u64,
 }
 
-/// Time spent in reading, writing and waiting for staged input.
+/// Time spent in reading, writing, metadata operations and waiting for staged input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
     pub stage_in_ns: u64,
     pub read_ns: u64,
     pub write_ns: u64,
-    /// Opening, closing and other metadata.
+    /// Open, close and other metadata operations.
     pub metadata_ns: u64,
 }
 
@@ -81,7 +86,7 @@ pub struct JobOutcome {
     pub operations: u64,
     /// Reads or writes that failed.
     pub errors: u64,
-    /// It ended at the first of them (`run.fail_on_error`).
+    /// The job ended at the first error (`run.fail_on_error`).
     pub failed: bool,
     /// Still running when the sustained load ended.
     pub unfinished: bool,
@@ -99,18 +104,18 @@ pub struct HostOutcome {
     pub name: String,
     pub cores: u32,
     pub slots: u32,
-    /// Integral over time of its busy cores.
+    /// Number of busy cores, integrated over time.
     pub busy_core_ns: u64,
     pub awake_ns: u64,
     pub sent_bytes: u64,
     pub received_bytes: u64,
     pub cache: CacheCounters,
-    /// Energy without the volumes' drives, and theirs.
+    /// Energy without the drives of the volumes, and energy of these drives.
     pub machine_j: f64,
     pub drives_j: f64,
 }
 
-/// One volume's drive (or RAID), as the scheduler over it saw it.
+/// One volume's drive (or RAID), measured at its block queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveOutcome {
     pub host: String,
@@ -122,27 +127,49 @@ pub struct DriveOutcome {
     pub merged: u64,
     pub failed: u64,
     pub busy_ns: u64,
-    /// Integral over time of the I/Os queued or in the drive.
+    /// Number of I/Os queued or in the drive, integrated over time.
     pub inside_ns: u64,
-    pub latency_ns_mean: f64,
-    pub latency_ns_p50: f64,
-    pub latency_ns_p99: f64,
-    pub latency_ns_max: u64,
+    pub read_latency: LatencyOutcome,
+    pub write_latency: LatencyOutcome,
     pub energy_j: f64,
-    /// How often each of its faults took effect, in the order of `storage.faults`.
+    /// How often each fault of the drive took effect, in the order of `storage.faults`.
     pub faults_fired: Vec<u64>,
-    /// Acknowledged and not on stable storage when power was lost.
+    /// Bytes acknowledged but not on stable storage when power was lost.
     pub lost_bytes: u64,
-    /// How much of a replaced drive of the RAID is filled, 0 to 1.
+    /// Rebuilt fraction of a replaced drive of the RAID, 0 to 1.
     pub rebuilt: Option<f64>,
-    /// From submission to completion of each I/O.
-    pub latency: HistogramBins,
-    /// In the drive alone, each request.
+    /// Service time of each request in the drive alone.
     pub service: HistogramBins,
     pub series: DriveSeries,
 }
 
-/// A drive's series: one value an interval, the last interval cut off at the end of the run.
+/// Latencies of requests in one direction, from the entry of their first I/O into the queue to
+/// completion.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyOutcome {
+    pub requests: u64,
+    pub mean_ns: f64,
+    pub p50_ns: f64,
+    pub p99_ns: f64,
+    pub max_ns: u64,
+    /// Filled if histograms are observed.
+    pub bins: HistogramBins,
+}
+
+impl LatencyOutcome {
+    pub(crate) fn of(histogram: &Histogram, with_bins: bool) -> Self {
+        LatencyOutcome {
+            requests: histogram.count(),
+            mean_ns: histogram.mean_ns(),
+            p50_ns: histogram.quantile_ns(0.5),
+            p99_ns: histogram.quantile_ns(0.99),
+            max_ns: histogram.max_ns(),
+            bins: if with_bins { histogram.bins() } else { HistogramBins::default() },
+        }
+    }
+}
+
+/// Time series of a drive: one value per interval; the last interval ends with the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveSeries {
     pub interval_ns: u64,
@@ -150,12 +177,14 @@ pub struct DriveSeries {
     pub written_bytes: Vec<u64>,
     pub reads: Vec<u32>,
     pub writes: Vec<u32>,
-    /// Share of the interval with a request in the drive.
+    /// Fraction of the interval with a request in the drive.
     pub busy: Vec<f32>,
-    /// Mean number of I/Os inside.
+    /// Mean number of I/Os queued or in the drive.
     pub inside: Vec<f32>,
-    /// Mean time of the I/Os that completed; 0 where none did.
-    pub latency_ns: Vec<f32>,
+    /// Mean latency of the completed reads; 0 if there were none.
+    pub read_latency_ns: Vec<f32>,
+    /// Mean latency of the completed writes.
+    pub write_latency_ns: Vec<f32>,
 }
 
 /// One file service.
@@ -167,37 +196,37 @@ pub struct ServiceOutcome {
     pub metadata_requests: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Mean time of a request as the client sees it.
+    /// Mean latency of a request as the client sees it.
     pub latency_ns_mean: f64,
     pub latency_ns_p99: f64,
     /// Bytes stored on each target.
     pub stored_bytes: Vec<u64>,
-    /// Requests that went to another replica, or had to wait, because a server was down.
+    /// Requests that used another replica, or had to wait, because a server was down.
     pub failed_over: u64,
 }
 
-/// Energy of the run, joules.
+/// Energy of the run in joules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EnergyOutcome {
     pub nodes_j: f64,
     pub servers_j: f64,
     pub drives_j: f64,
     pub switch_j: f64,
-    /// All of these, times PUE.
+    /// Sum of the above, multiplied by the PUE.
     pub total_j: f64,
 }
 
-/// How much was simulated.
+/// Size of the simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Events taken from the queue.
+    /// Events processed.
     pub events: u64,
-    /// Requests that drives completed.
+    /// Requests completed by drives.
     pub requests: u64,
     /// Requests to file services.
     pub service_requests: u64,
     pub flows: u64,
     pub faults_fired: u64,
-    /// Data of the run that no volume had room for.
+    /// Allocations that failed because a volume was full.
     pub out_of_space: u64,
 }

@@ -1,11 +1,11 @@
-//! A profile as a flat program: loops become jumps, names become numbers.
+//! Compiles a profile to a flat program: loops become jumps, names become indices.
 
 use crate::scenario::{Access, FileSetSpec, Order, PatternOp, ScenarioError, Step};
 
-/// One instruction. `file` is the number of a file set.
+/// One instruction. `file` is the index of a file set.
 #[derive(Clone, Debug)]
 pub(crate) enum Instruction {
-    /// Asks the master for a packet; without one the job ends.
+    /// Request a packet from the master; if none is left, the job ends.
     Packet,
     Compute {
         cpu_ns: u64,
@@ -51,12 +51,12 @@ pub(crate) enum Instruction {
     Events(Box<Events>),
     Sequence(Box<Sequence>),
     Requests(Box<Requests>),
-    /// Starts a loop that ends at the instruction before `end`.
+    /// Start a loop that ends at the instruction before `end`.
     Loop {
         times: u64,
         end: u32,
     },
-    /// Back to the instruction after the loop's start while turns are left.
+    /// Jump to the instruction after the loop's start while iterations are left.
     Again {
         start: u32,
     },
@@ -108,7 +108,7 @@ pub(crate) struct Sequence {
     pub file: u32,
     pub op: PatternOp,
     pub ranges: Box<[(u64, u64)]>,
-    /// Empty, or one a range.
+    /// Empty, or one value per range.
     pub cpu_ns: Box<[u64]>,
     pub wait_ns: Box<[u64]>,
     pub cpu_after_ns: u64,
@@ -133,7 +133,7 @@ pub(crate) struct Requests {
     pub access: Access,
 }
 
-/// Compiles steps; `path` is where they stand in the scenario.
+/// Compile steps. `path` is their position in the scenario, for error messages.
 pub(crate) fn compile(
     steps: &[Step],
     files: &[FileSetSpec],
@@ -145,7 +145,11 @@ pub(crate) fn compile(
         let file_of = |name: &str, field: &str| -> Result<u32, ScenarioError> {
             files.iter().position(|set| set.name == name).map(|i| i as u32).ok_or_else(|| {
                 let known: Vec<_> = files.iter().map(|set| set.name.as_str()).collect();
-                ScenarioError::new(format!("{here}.{field}"), format!("\"{name}\""), known.join(", "))
+                ScenarioError::new(
+                    format!("{here}.{field}"),
+                    format!("\"{name}\""),
+                    known.join(", "),
+                )
             })
         };
         let file = |name: &str| file_of(name, "file");
@@ -170,9 +174,10 @@ pub(crate) fn compile(
                 length: positive("length_bytes", *length_bytes)?,
                 access: *access,
             },
-            Step::ReadVector { file: name, ranges_bytes } => {
-                Instruction::ReadVector { file: file(name)?, ranges: ranges_bytes.clone().into_boxed_slice() }
-            }
+            Step::ReadVector { file: name, ranges_bytes } => Instruction::ReadVector {
+                file: file(name)?,
+                ranges: ranges_bytes.clone().into_boxed_slice(),
+            },
             Step::Write { file: name, offset_bytes, length_bytes, access } => Instruction::Write {
                 file: file(name)?,
                 offset: *offset_bytes,
@@ -263,8 +268,13 @@ pub(crate) fn compile(
                 for (field, list) in [("cpu_ns", cpu_ns), ("wait_ns", wait_ns)] {
                     if !list.is_empty() && list.len() != ranges_bytes.len() {
                         let place = format!("{here}.{field}");
-                        let allowed = format!("none, or {} of them: one a range", ranges_bytes.len());
-                        return Err(ScenarioError::new(place, format!("{} values", list.len()), allowed));
+                        let allowed =
+                            format!("none, or {} of them: one a range", ranges_bytes.len());
+                        return Err(ScenarioError::new(
+                            place,
+                            format!("{} values", list.len()),
+                            allowed,
+                        ));
                     }
                 }
                 Instruction::Sequence(Box::new(Sequence {
@@ -298,7 +308,8 @@ pub(crate) fn compile(
                 }
                 positive("count", count | duration_ns)?;
                 if *count == 0 {
-                    // Without a cost a request that the cache answers would take no time, and the step never end.
+                    // Without a cost, requests served by the cache would take no time and the step
+                    // would never end.
                     positive("cpu_ns", *cpu_ns)?;
                 }
                 Instruction::Requests(Box::new(Requests {

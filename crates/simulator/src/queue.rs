@@ -1,17 +1,18 @@
-//! The event queue: a 4-ary heap ordered by (time, priority, sequence), with handles to move or cancel an event.
+//! The event queue: a 4-ary heap ordered by (time, priority, sequence), with handles to reschedule
+//! or cancel an event.
 //!
-//! Slots are reused, so that nothing is allocated once the queue has reached its size.
+//! Slots are reused; memory is allocated only while the queue grows.
 
 use headrace_model::Nanos;
 
-/// Names a scheduled event until it fires.
+/// Identifies a scheduled event until it fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     time: Nanos,
-    /// Priority in the top byte, sequence below: one comparison for both.
+    /// Priority in the top byte, sequence in the lower bytes: one comparison for both.
     order: u64,
     slot: u32,
 }
@@ -28,7 +29,7 @@ struct Slot<E> {
     event: E,
 }
 
-/// Events in order of time; among equal times by priority (0 first), then first in, first out.
+/// Events ordered by time; at equal times by priority (0 first), then in order of insertion.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     heap: Vec<Entry>,
@@ -75,7 +76,7 @@ impl<E: Copy> EventQueue<E> {
         Handle(slot)
     }
 
-    /// Moves a scheduled event to another time; it queues behind those that are there already.
+    /// Move a scheduled event to another time, after the events already scheduled for that time.
     pub fn reschedule(&mut self, handle: Handle, time: Nanos) {
         let position = self.slots[handle.0 as usize].position as usize;
         let priority = (self.heap[position].order >> 56) as u8;
@@ -90,7 +91,7 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// The time of a scheduled event.
+    /// Return the time of a scheduled event.
     pub fn time_of(&self, handle: Handle) -> Nanos {
         self.heap[self.slots[handle.0 as usize].position as usize].time
     }
@@ -101,7 +102,7 @@ impl<E: Copy> EventQueue<E> {
         self.free.push(handle.0);
     }
 
-    /// The next event; its handle is void from here on.
+    /// Remove and return the next event; its handle becomes invalid.
     pub fn pop(&mut self) -> Option<(Nanos, E)> {
         let &Entry { time, slot, .. } = self.heap.first()?;
         self.remove(0);

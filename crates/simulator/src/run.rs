@@ -1,42 +1,42 @@
-//! Running scenarios, one or many, and gathering what came out.
+//! Run one or many scenarios and collect their results.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use headrace_model::request::Device;
+use headrace_model::request::Medium;
 use headrace_model::Nanos;
 use rayon::prelude::*;
 
-use crate::outcome::{DriveOutcome, EnergyOutcome, HostOutcome, Outcome};
+use crate::outcome::{DriveOutcome, EnergyOutcome, HostOutcome, LatencyOutcome, Outcome};
 use crate::scenario::{Feed, Load, Scenario, ScenarioError};
 use crate::split::run_apart;
 use crate::task::{Phase, State};
 use crate::world::World;
 
-/// How far a batch of scenarios is.
+/// Progress of a batch of scenarios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub scenarios_done: u64,
     pub scenarios: u64,
-    /// Of the scenario that reports: its number, its simulated time, and its jobs done.
+    /// The scenario that reports: its number, its simulated time, and its finished jobs.
     pub scenario: u64,
     pub simulated_ns: Nanos,
     pub jobs_done: u64,
 }
 
-/// Simulates one scenario.
+/// Simulate one scenario.
 ///
 /// # Errors
-/// The first fault of the scenario.
+/// The first problem of the scenario.
 pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     run_watched(scenario, &AtomicBool::new(false), &mut |_, _| {})
 }
 
-/// As `run`; `progress` hears of simulated time and jobs done, and setting `cancel` breaks it off, which gives an outcome
-/// that says so.
+/// As `run`. Reports simulated time and finished jobs to `progress`. Setting `cancel` aborts the
+/// run; the outcome then says so.
 ///
 /// # Errors
-/// The first fault of the scenario.
+/// The first problem of the scenario.
 pub fn run_watched(
     scenario: &Scenario,
     cancel: &AtomicBool,
@@ -51,8 +51,9 @@ pub fn run_watched(
     Ok(world.outcome(complete))
 }
 
-/// Simulates many scenarios on `threads` threads (0: one a core). Outcomes come in the order of the scenarios, whatever the
-/// number of threads. A scenario that turns out to be broken gives its error; the others go on.
+/// Simulate many scenarios on `threads` threads (0: one per core). Outcomes are in the order of the
+/// scenarios, independent of the number of threads. A scenario that fails returns its error; the
+/// others continue.
 pub fn run_many(
     scenarios: &[Scenario],
     threads: usize,
@@ -71,7 +72,9 @@ pub fn run_many(
             });
         };
         let result = catch_unwind(AssertUnwindSafe(|| {
-            run_watched(scenario, cancel, &mut |time, jobs| report(time, jobs, done.load(Ordering::Relaxed)))
+            run_watched(scenario, cancel, &mut |time, jobs| {
+                report(time, jobs, done.load(Ordering::Relaxed))
+            })
         }));
         let result = result.unwrap_or_else(|_| {
             Err(ScenarioError::new(
@@ -89,13 +92,13 @@ pub fn run_many(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     match pool {
         Ok(pool) => pool.install(|| scenarios.par_iter().enumerate().map(one).collect()),
-        // No threads to be had: one after the other.
+        // No threads available: run sequentially.
         Err(_) => scenarios.iter().enumerate().map(one).collect(),
     }
 }
 
 impl World<'_> {
-    /// Closes the books.
+    /// Compute the outcome at the end of the run.
     pub fn outcome(mut self, complete: bool) -> Outcome {
         let run = &self.scenario.run;
         let end = self.now;
@@ -112,8 +115,10 @@ impl World<'_> {
             _ => 0,
         };
         if complete && broken_off.is_none() && self.feeder.finished < wanted {
-            broken_off =
-                Some(format!("{} jobs wait for something that never comes", wanted - self.feeder.finished));
+            broken_off = Some(format!(
+                "{} jobs wait for something that never comes",
+                wanted - self.feeder.finished
+            ));
         }
         for slot in self.feeder.slots.clone() {
             if slot.task == crate::world::NONE {
@@ -121,12 +126,14 @@ impl World<'_> {
             }
             let job = self.tasks[slot.task].job as usize;
             if self.tasks[slot.task].state == State::Cpu {
-                // How much of an unfinished piece of work was done is not known: by its share of the cores.
+                // The completed part of unfinished work is unknown: estimate it from the share of
+                // the cores.
                 let t = &mut self.tasks[slot.task];
                 let span = end - t.since;
                 t.since = end;
                 let host = &self.hosts[t.host as usize];
-                let group = if host.is_node { &self.scenario.nodes } else { &self.scenario.servers };
+                let group =
+                    if host.is_node { &self.scenario.nodes } else { &self.scenario.servers };
                 let cores = f64::from(group[host.spec as usize].cores);
                 let share = (cores / host.cpu.runnable().max(1) as f64).min(1.0);
                 let on_cpu = (span as f64 * share) as u64;
@@ -146,7 +153,8 @@ impl World<'_> {
             let group = if host.is_node { &self.scenario.nodes } else { &self.scenario.servers };
             let spec = &group[host.spec as usize];
             let (busy, awake) = (host.cpu.busy_core_ns(), host.cpu.awake_ns());
-            let machine_j = spec.power.energy_j(span, awake, busy, host.sent_bytes + host.received_bytes);
+            let machine_j =
+                spec.power.energy_j(span, awake, busy, host.sent_bytes + host.received_bytes);
             let drives_j = drive_energy[index];
             if host.is_node {
                 energy.nodes_j += machine_j;
@@ -168,8 +176,8 @@ impl World<'_> {
             });
         }
         energy.switch_j = self.scenario.power.switch_w * span as f64 * 1e-9;
-        energy.total_j =
-            (energy.nodes_j + energy.servers_j + energy.drives_j + energy.switch_j) * self.scenario.power.pue;
+        energy.total_j = (energy.nodes_j + energy.servers_j + energy.drives_j + energy.switch_j)
+            * self.scenario.power.pue;
         let services = self
             .services
             .iter_mut()
@@ -215,7 +223,6 @@ impl World<'_> {
             let energy_j = volume.queue.energy_j(end);
             energies[volume.host as usize] += energy_j;
             let faults = volume.queue.fault_counts();
-            let latency = volume.queue.latency();
             outcomes.push(DriveOutcome {
                 host: self.hosts[volume.host as usize].name.clone(),
                 volume: volume.name.clone(),
@@ -227,16 +234,17 @@ impl World<'_> {
                 failed: counters.failed,
                 busy_ns: counters.busy_ns,
                 inside_ns: counters.inside_ns.min(u128::from(u64::MAX)) as u64,
-                latency_ns_mean: latency.mean_ns(),
-                latency_ns_p50: latency.quantile_ns(0.5),
-                latency_ns_p99: latency.quantile_ns(0.99),
-                latency_ns_max: latency.max_ns(),
+                read_latency: LatencyOutcome::of(volume.queue.read_latency(), histograms),
+                write_latency: LatencyOutcome::of(volume.queue.write_latency(), histograms),
                 energy_j,
                 faults_fired: faults.fired,
                 lost_bytes: faults.lost_bytes,
                 rebuilt: faults.rebuilt,
-                latency: if histograms { latency.bins() } else { Default::default() },
-                service: if histograms { volume.queue.service().bins() } else { Default::default() },
+                service: if histograms {
+                    volume.queue.service().bins()
+                } else {
+                    Default::default()
+                },
                 series: series.unwrap_or_default(),
             });
         }

@@ -1,4 +1,4 @@
-//! The files of a service, on its servers and as clients see them, and its metadata servers.
+//! Files of a service, on its servers and as seen by clients, and its metadata servers.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use crate::layout::{mixed, Layout};
 use crate::world::{World, NONE};
 
 impl World<'_> {
-    /// The instance on a server of a part of a file; made when there is none yet.
+    /// Return the instance of a file's part on a server; create it if it does not exist.
     pub(super) fn part_instance(&mut self, service: u32, file: u32, part: u32, target: u32) -> u32 {
         let f = &mut self.services[service as usize].files[file as usize];
         if f.parts.len() <= part as usize {
@@ -43,7 +43,7 @@ impl World<'_> {
         self.new_instance(mount, file, bytes)
     }
 
-    /// A file that was in the service before the run.
+    /// Create a file that existed in the service before the run.
     pub fn place_service_file(&mut self, service: u32, bytes: u64) -> u32 {
         let file = self.services[service as usize].new_file(bytes);
         let s = &self.services[service as usize];
@@ -53,7 +53,10 @@ impl World<'_> {
             Layout::Striped { stripe_bytes, targets } => {
                 let stripes = bytes.div_ceil(stripe_bytes);
                 let n = u64::from(targets);
-                (0..n).map(|t| ((stripes + n - 1 - t) / n) * stripe_bytes).map(|b| b.min(bytes)).collect()
+                (0..n)
+                    .map(|t| ((stripes + n - 1 - t) / n) * stripe_bytes)
+                    .map(|b| b.min(bytes))
+                    .collect()
             }
             Layout::Blocks { block_bytes } => {
                 let blocks = bytes.div_ceil(block_bytes);
@@ -81,7 +84,7 @@ impl World<'_> {
         }
     }
 
-    /// When the answer to a metadata operation is back with a client.
+    /// Return the time at which a client receives the reply to a metadata operation.
     pub fn metadata_answer(
         &mut self,
         service: u32,
@@ -98,7 +101,8 @@ impl World<'_> {
         let servers = s.metadata.len() as u64;
         let number = s.files.get(file as usize).map_or(u64::from(file), |f| f.number);
         let heap = &mut s.metadata[(mixed(number) % servers) as usize];
-        let service_ns = if changes { s.settled.metadata_write_ns } else { s.settled.metadata_read_ns };
+        let service_ns =
+            if changes { s.settled.metadata_write_ns } else { s.settled.metadata_read_ns };
         let mut time = self.now;
         for _ in 0..round_trips.max(1) {
             let Reverse(free) = heap.pop().unwrap_or(Reverse(0));
@@ -110,7 +114,7 @@ impl World<'_> {
         time
     }
 
-    /// The instance through which a mount's host sees a file of a service.
+    /// Return the instance of a service's file on a mount.
     pub fn client_instance(&mut self, mount: u32, service: u32, file: u32) -> u32 {
         if let Some(&instance) = self.client_instances.get(&(mount, file)) {
             return instance;

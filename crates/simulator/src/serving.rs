@@ -1,4 +1,4 @@
-//! Requests at a data server: a thread, its cores, its volume, and the next replica.
+//! Requests at a data server: a thread, the server's cores and volume, and the next replica.
 
 use crate::storage::Wanted;
 use crate::world::{Event, Op, OpKind, Parent, World, NONE};
@@ -11,7 +11,7 @@ impl World<'_> {
         let s = &mut self.services[r.service as usize];
         let host = s.targets[r.target as usize].host;
         if self.hosts[host as usize].down {
-            // No answer: after a while the client knows.
+            // No reply: the client notices after the timeout.
             self.rpcs[rpc].stage = Stage::TimedOut;
             s.totals.outcome.failed_over += 1;
             let wait = if s.suspected[r.target as usize] { 0 } else { s.settled.timeout_ns };
@@ -53,7 +53,8 @@ impl World<'_> {
                 r.stage = Stage::Arriving;
                 self.enqueue(rpc);
             }
-            // One copy less: what remains is written, the rest is the service's to heal.
+            // One replica is missing: report the write as done; repairing the replica is left to
+            // the service.
             (RpcKind::Write | RpcKind::Commit, Some(_)) => {
                 self.rpcs[rpc].pending = 1;
                 self.deliver_later(rpc);
@@ -62,7 +63,7 @@ impl World<'_> {
         }
     }
 
-    /// A server is back: requests that waited for it go there again.
+    /// Resend the requests that waited for a server that is up again.
     pub fn unpark(&mut self, host: u32) {
         for service in 0..self.services.len() {
             let s = &mut self.services[service];
@@ -89,8 +90,10 @@ impl World<'_> {
         let r = self.rpcs[rpc];
         let s = &self.services[r.service as usize];
         let host = s.targets[r.target as usize].host;
-        let cpu_ns = s.settled.server_request_ns + (s.settled.server_byte_ns * r.bytes as f64) as u64;
-        let pipeline = r.kind == RpcKind::Write && s.settled.replica_pipeline && r.replica + 1 < s.replicas;
+        let cpu_ns =
+            s.settled.server_request_ns + (s.settled.server_byte_ns * r.bytes as f64) as u64;
+        let pipeline =
+            r.kind == RpcKind::Write && s.settled.replica_pipeline && r.replica + 1 < s.replicas;
         if pipeline {
             self.forward(rpc, host);
         }
@@ -101,7 +104,7 @@ impl World<'_> {
         }
     }
 
-    /// The next replica gets the data while this one stores it.
+    /// Send the data to the next replica while this server stores it.
     pub(super) fn forward(&mut self, rpc: u32, host: u32) {
         let r = self.rpcs[rpc];
         let s = &self.services[r.service as usize];
@@ -110,8 +113,9 @@ impl World<'_> {
         let target = match f.parts.get(part as usize) {
             Some(&instance) if instance != NONE => self.part_target(r.service, f, part),
             _ => {
-                // Replicas follow the first, wherever the writer put it.
-                let first = (r.target + s.targets.len() as u32 - r.replica) % s.targets.len() as u32;
+                // Replicas are placed after the first one, wherever the writer placed that.
+                let first =
+                    (r.target + s.targets.len() as u32 - r.replica) % s.targets.len() as u32;
                 s.layout.target(f, part, s.replicas, s.targets.len() as u32, Some(first))
             }
         };
@@ -133,7 +137,7 @@ impl World<'_> {
         self.enqueue(next);
     }
 
-    /// The server's work for a request is done: now its volume.
+    /// Continue with the server's volume after the CPU work of a request.
     pub fn rpc_worked(&mut self, rpc: u32) {
         self.rpcs[rpc].stage = Stage::Storing;
         let r = self.rpcs[rpc];
@@ -166,7 +170,7 @@ impl World<'_> {
         }
     }
 
-    /// The server's volume has done its part.
+    /// Continue after the server's volume completed its operation.
     pub fn stored(&mut self, rpc: u32, op: &Op) {
         let r = self.rpcs[rpc];
         if op.kind == OpKind::Read {
@@ -190,7 +194,7 @@ impl World<'_> {
                 return;
             }
         }
-        // The thread is free for the next request; what is left is the network's.
+        // The thread is free for the next request; only the network transfer remains.
         let target = &mut self.services[r.service as usize].targets[r.target as usize];
         let next = target.waiting.pop_front();
         match next {
@@ -200,7 +204,7 @@ impl World<'_> {
         self.part_done(rpc);
     }
 
-    /// One of the things that the answer waits for is done.
+    /// Complete one of the operations that the reply waits for.
     pub(super) fn part_done(&mut self, rpc: u32) {
         let r = &mut self.rpcs[rpc];
         r.pending -= 1;

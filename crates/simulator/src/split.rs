@@ -1,7 +1,8 @@
-//! Nodes that share nothing are simulated apart, on all cores.
+//! Simulates nodes that share nothing separately, on all cores.
 //!
-//! A scenario falls into nodes when no service connects them and jobs are not pulled from one queue: assigned in turn, or
-//! a sustained load. Whether it does depends on the scenario alone, never on the number of threads.
+//! A scenario can be split if no service connects its nodes and jobs are not pulled from a common
+//! queue (static assignment or a sustained load). The split depends only on the scenario, never on
+//! the number of threads.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
@@ -14,22 +15,27 @@ use crate::outcome::Outcome;
 use crate::scenario::{Assign, Feed, HostSpec, Load, Scenario, ScenarioError};
 use crate::world::World;
 
-/// A node by itself, and which of the scenario's it is.
+/// A scenario with a single node, and its origin in the full scenario.
 struct Part {
     scenario: Scenario,
-    /// Number of its description among the scenario's nodes.
+    /// Index of its specification among the scenario's nodes.
     spec: usize,
 }
 
-/// The nodes of a scenario, if they share nothing.
+/// Return one scenario per node if the nodes share nothing.
 fn parts(scenario: &Scenario) -> Option<Vec<Part>> {
     let run = &scenario.run;
     let apart = run.assign == Assign::Static || matches!(run.load, Load::Sustained { .. });
-    if !apart || run.feed != Feed::Files || !scenario.services.is_empty() || !scenario.faults.is_empty() {
+    if !apart
+        || run.feed != Feed::Files
+        || !scenario.services.is_empty()
+        || !scenario.faults.is_empty()
+    {
         return None;
     }
     let used = |spec: &HostSpec| run.nodes.is_empty() || run.nodes.contains(&spec.name);
-    let hosts: u64 = scenario.nodes.iter().filter(|&spec| used(spec)).map(|spec| u64::from(spec.count)).sum();
+    let hosts: u64 =
+        scenario.nodes.iter().filter(|&spec| used(spec)).map(|spec| u64::from(spec.count)).sum();
     if hosts < 2 {
         return None;
     }
@@ -37,14 +43,19 @@ fn parts(scenario: &Scenario) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     for (spec_number, spec) in scenario.nodes.iter().enumerate().filter(|(_, spec)| used(spec)) {
         for number in 0..spec.count {
-            let name = if spec.count == 1 { spec.name.clone() } else { format!("{}[{number}]", spec.name) };
+            let name = if spec.count == 1 {
+                spec.name.clone()
+            } else {
+                format!("{}[{number}]", spec.name)
+            };
             let mut part = Scenario { nodes: Vec::new(), servers: Vec::new(), ..scenario.clone() };
             part.seed ^= name_hash(&name);
             part.run.nodes = vec![name.clone()];
             part.nodes.push(HostSpec { name, count: 1, ..spec.clone() });
             let position = parts.len() as u64;
             if position == 0 {
-                // Who has nothing to do draws its idle power with the first.
+                // Unused nodes and servers consume idle power; they are simulated with the first
+                // node.
                 part.nodes.extend(idle.iter().cloned());
                 part.servers.clone_from(&scenario.servers);
             }
@@ -57,7 +68,7 @@ fn parts(scenario: &Scenario) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// Runs a scenario node by node, if it can be; `None` if it cannot.
+/// Run a scenario node by node; return `None` if it cannot be split.
 pub(crate) fn run_apart(
     scenario: &Scenario,
     cancel: &AtomicBool,
@@ -81,7 +92,7 @@ pub(crate) fn run_apart(
         })
         .collect();
     Some(worlds.map(|worlds| {
-        // All are there until the last is done.
+        // Every node is accounted for until the last one is done.
         let end = worlds.iter().map(|(world, _)| world.now).max().unwrap_or(0);
         let outcomes: Vec<Outcome> = worlds
             .into_par_iter()
@@ -94,7 +105,7 @@ pub(crate) fn run_apart(
     }))
 }
 
-/// One outcome of many, everything in the scenario's order.
+/// Combine the outcomes in the order of the scenario.
 fn join(scenario: &Scenario, outcomes: Vec<Outcome>, end: Nanos) -> Outcome {
     let mut whole = Outcome { end_ns: end, ..Outcome::default() };
     for part in outcomes {
@@ -114,8 +125,13 @@ fn join(scenario: &Scenario, outcomes: Vec<Outcome>, end: Nanos) -> Outcome {
         .iter()
         .chain(&scenario.servers)
         .flat_map(|spec| {
-            let name =
-                |number| if spec.count == 1 { spec.name.clone() } else { format!("{}[{number}]", spec.name) };
+            let name = |number| {
+                if spec.count == 1 {
+                    spec.name.clone()
+                } else {
+                    format!("{}[{number}]", spec.name)
+                }
+            };
             (0..spec.count).map(name).collect::<Vec<_>>()
         })
         .collect();
@@ -130,7 +146,7 @@ fn join(scenario: &Scenario, outcomes: Vec<Outcome>, end: Nanos) -> Outcome {
     }
     let energy = &mut whole.energy;
     energy.switch_j = scenario.power.switch_w * end as f64 * 1e-9;
-    energy.total_j =
-        (energy.nodes_j + energy.servers_j + energy.drives_j + energy.switch_j) * scenario.power.pue;
+    energy.total_j = (energy.nodes_j + energy.servers_j + energy.drives_j + energy.switch_j)
+        * scenario.power.pue;
     whole
 }

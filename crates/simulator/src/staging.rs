@@ -1,4 +1,4 @@
-//! Staging: files copied to a node by a process of their own, and the node's pCache.
+//! Staging: files copied to a node by a separate process, and the node's pCache.
 
 use headrace_model::pagecache::readahead::ReadAhead;
 
@@ -8,7 +8,7 @@ use crate::world::{World, NONE};
 use crate::task::*;
 
 impl World<'_> {
-    /// Starts to copy the next file of a set to the node, or finds it in the node's pCache.
+    /// Start to copy the next file of a set to the node, or use the copy in the node's pCache.
     pub(super) fn stage(&mut self, task: u32, from: u32, to: u32, chunk: u64) {
         let (host, job, slot, process) = {
             let t = &self.tasks[task];
@@ -32,12 +32,20 @@ impl World<'_> {
         let t = &mut self.tasks[stager];
         t.files[from as usize].instance = from_instance;
         t.files[to as usize].instance = to_instance;
-        t.copying =
-            Some(Copying { parent: task, job, from, to, set: to, chunk, at: 0, source: (from, source.0) });
+        t.copying = Some(Copying {
+            parent: task,
+            job,
+            from,
+            to,
+            set: to,
+            chunk,
+            at: 0,
+            source: (from, source.0),
+        });
         self.run_task(stager);
     }
 
-    /// A stager's next chunk: work for the last one, then read, then write.
+    /// Copy a stager's next chunk: CPU work for the last chunk, then read, then write.
     pub(super) fn copy_step(&mut self, task: u32) -> Flow {
         let Some(copying) = self.tasks[task].copying else { return Flow::Done };
         let from = self.tasks[task].files[copying.from as usize].instance;
@@ -72,7 +80,7 @@ impl World<'_> {
         }
     }
 
-    /// A stager is done: its parent may be waiting.
+    /// Finish a stager; continue its parent if it waits.
     pub(super) fn staged(&mut self, task: u32, copying: Copying) {
         let host = self.tasks[task].host;
         let to = self.tasks[task].files[copying.to as usize].instance;
@@ -83,14 +91,14 @@ impl World<'_> {
             let bytes = self.instances[to].bytes;
             let limit = self.scenario.run.pcache_bytes;
             for old in self.feeder.pcache.insert(host, copying.source, to, bytes, limit) {
-                // Goes when the last job lets go of it.
+                // Removed when the last job releases it.
                 self.doom(old);
             }
         }
         let parent = copying.parent;
         let alive = self.tasks[parent].alive && self.tasks[parent].job == copying.job;
         if !alive {
-            // Nobody wants it any more.
+            // Its job has ended.
             self.instances[to].opened -= 1;
             if !cached {
                 self.doom(to);
@@ -98,7 +106,9 @@ impl World<'_> {
             return;
         }
         let t = &mut self.tasks[parent];
-        if let Some(staged) = t.files[copying.set as usize].staged.iter_mut().find(|s| s.instance == to) {
+        if let Some(staged) =
+            t.files[copying.set as usize].staged.iter_mut().find(|s| s.instance == to)
+        {
             staged.ready = true;
             staged.cached = cached;
         }
@@ -118,7 +128,7 @@ impl World<'_> {
             self.tasks[task].take_waits = true;
             self.enter(task, State::Network, Phase::StageIn);
         }
-        // Comes back here when a stager is done.
+        // Called again when a stager is done.
         self.tasks[task].phase = 8;
         Flow::Blocked
     }
@@ -138,7 +148,8 @@ impl World<'_> {
         Flow::On
     }
 
-    /// Lets go of a `new` file, and deletes it unless it stays.
+    /// Release the process's file of a set. Delete it if it is a `new` file without `keep` and not in
+    /// the pCache.
     pub(super) fn drop_file(&mut self, task: u32, set: u32) {
         let file = &self.tasks[task].files[set as usize];
         let (instance, cached) = (file.instance, file.cached);

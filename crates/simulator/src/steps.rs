@@ -1,4 +1,4 @@
-//! How a process goes through its program.
+//! Executes the program of a process.
 
 use crate::offsets;
 use crate::program::{Events, Instruction, Pattern};
@@ -8,19 +8,22 @@ use crate::world::{Backend, OpKind, World};
 use crate::task::*;
 
 impl World<'_> {
-    /// Goes on with a process until it has to wait or is done.
+    /// Run a process until it has to wait or is done.
     pub fn run_task(&mut self, task: u32) {
         loop {
             let t = &self.tasks[task];
             if self.jobs[t.job as usize].failed && t.copying.is_none() {
-                // What it still waits for brings it back here.
+                // The completion of its pending operations calls this function again.
                 if t.waiting_ops == 0 {
                     self.finish_task(task);
                 }
                 return;
             }
-            let flow =
-                if self.tasks[task].copying.is_some() { self.copy_step(task) } else { self.step(task) };
+            let flow = if self.tasks[task].copying.is_some() {
+                self.copy_step(task)
+            } else {
+                self.step(task)
+            };
             match flow {
                 Flow::On => {}
                 Flow::Blocked => return,
@@ -50,7 +53,8 @@ impl World<'_> {
         let t = &self.tasks[task];
         let (pc, phase) = (t.pc, t.phase);
         let Some(instruction) = self.program.get(pc as usize) else { return Flow::Done };
-        // Most instructions have a first part that may block, and are done when the process comes back.
+        // Most instructions have a first phase that may block and are complete when the process
+        // resumes (phase 9).
         if phase == 9 {
             return self.advance(task);
         }
@@ -121,7 +125,8 @@ impl World<'_> {
                 let i = &self.instances[instance];
                 let remote = matches!(self.mounts[i.mount as usize].backend, Backend::Service(_));
                 let host = self.mounts[i.mount as usize].host as usize;
-                let dirty = self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 || i.writes > 0;
+                let dirty =
+                    self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 || i.writes > 0;
                 if remote && (dirty || i.uncommitted) {
                     // Close-to-open consistency.
                     return self.operate(task, file, OpKind::Close, 0, 0, false);
@@ -176,7 +181,7 @@ impl World<'_> {
                 if background {
                     return Flow::On;
                 }
-                // Waits as `take` does, without taking.
+                // Wait as `take` does, without taking the file.
                 self.await_staged(task, to, self.tasks[task].files[to as usize].staged.len() - 1)
             }
             Instruction::Take { file } => self.take(task, file),
@@ -253,11 +258,13 @@ impl World<'_> {
         }
     }
 
-    /// Work, sleep, and then the read or write of each range of a sequence.
+    /// Compute, sleep, then read or write each range of a sequence.
     fn sequence_step(&mut self, task: u32) -> Flow {
         let t = &self.tasks[task];
         let index = t.iteration as usize;
-        let Some(Instruction::Sequence(s)) = self.program.get(t.pc as usize) else { return Flow::On };
+        let Some(Instruction::Sequence(s)) = self.program.get(t.pc as usize) else {
+            return Flow::On;
+        };
         match t.phase {
             0 => {
                 let elsewhere = match (s.first_event, t.packet) {
@@ -292,7 +299,8 @@ impl World<'_> {
                 self.pause(task, until, State::Other, Phase::None)
             }
             _ => {
-                let (file, op, access, (offset, length)) = (s.file, s.op, s.access, s.ranges[index]);
+                let (file, op, access, (offset, length)) =
+                    (s.file, s.op, s.access, s.ranges[index]);
                 let t = &mut self.tasks[task];
                 t.phase = 0;
                 t.iteration += 1;
@@ -304,7 +312,8 @@ impl World<'_> {
         }
     }
 
-    /// The next of a list of ranges, or all at once where the service takes vectors. Done when all are read.
+    /// Read the next range of a list, or all at once if the service supports vectored reads. Return
+    /// `Done` when all are read.
     pub(super) fn vector_step(&mut self, task: u32, file: u32, access: Access) -> Flow {
         let t = &self.tasks[task];
         let (next, count) = (t.next_range as usize, t.ranges.len());
@@ -347,9 +356,9 @@ impl World<'_> {
                     return self.advance(task);
                 }
                 let step = t.iteration % steps;
-                let mine =
-                    (first + count).min((cluster + 1) * e.per_cluster) - first.max(cluster * e.per_cluster);
-                // The events' work is spread evenly over the cluster's steps.
+                let mine = (first + count).min((cluster + 1) * e.per_cluster)
+                    - first.max(cluster * e.per_cluster);
+                // The CPU work of the events is distributed evenly over the cluster's steps.
                 let work = mine * e.cpu_ns * (step + 1) / steps - mine * e.cpu_ns * step / steps;
                 t.phase = 1;
                 if step == 0 {

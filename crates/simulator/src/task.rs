@@ -1,4 +1,4 @@
-//! Processes of jobs: they go through their program step by step, and keep the ledger of where their time went.
+//! Processes of jobs: they execute the program and record in the ledger how their time is spent.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use headrace_model::Nanos;
 
 use crate::world::{Event, World, NONE};
 
-/// What a process is doing, as the ledger sees it.
+/// What a process is doing, as recorded in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Cpu,
@@ -17,7 +17,7 @@ pub(crate) enum State {
     Other,
 }
 
-/// What a wait counts as among a job's phases.
+/// The phase of a job that a wait is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     None,
@@ -27,21 +27,21 @@ pub(crate) enum Phase {
     Metadata,
 }
 
-/// A file that a process holds, by file set.
+/// The current file of a process in one file set.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskFile {
     pub instance: u32,
     pub read_ahead: ReadAhead,
-    /// Bytes of the file that the client's library holds for this process.
+    /// Byte range of the file in the client library's buffer of this process.
     pub buffer: (u64, u64),
     pub open: bool,
-    /// Staged files in the order in which they were asked for.
+    /// Staged files in the order in which they were requested.
     pub staged: VecDeque<Staged>,
     /// The current file belongs to the node's pCache.
     pub cached: bool,
 }
 
-/// A file being staged, or ready.
+/// A file that is being staged or is ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Staged {
     pub instance: u32,
@@ -49,22 +49,22 @@ pub(crate) struct Staged {
     pub cached: bool,
 }
 
-/// What makes a process a stager: it copies one file for its parent.
+/// State of a stager: a process that copies one file for its parent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copying {
     pub parent: u32,
-    /// The parent's job, to know it from another that has its place meanwhile.
+    /// The parent's job; the parent's slot of the slab may be reused by another job.
     pub job: u32,
     pub from: u32,
     pub to: u32,
     pub set: u32,
     pub chunk: u64,
     pub at: u64,
-    /// Number of the source in its set, for the pCache.
+    /// Index of the source in its set, for the pCache.
     pub source: (u32, u32),
 }
 
-/// Events that the master gave.
+/// Events assigned by the master.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub file: u32,
@@ -96,9 +96,9 @@ pub(crate) struct Task {
     pub ranges: Vec<(u64, u64)>,
     pub next_range: u32,
     pub waiting_ops: u32,
-    /// Any of them wakes it, not only the last.
+    /// Any completed operation wakes the process, not only the last one.
     pub wake_any: bool,
-    /// When a step that lasts a time is over; 0: no such step.
+    /// End of a step with a fixed duration; 0: no such step.
     pub until: Nanos,
     pub packet: Option<Packet>,
     pub packet_since: Nanos,
@@ -160,9 +160,9 @@ impl World<'_> {
         })
     }
 
-    // ---- the ledger ----------------------------------------------------------------------------------------
+    // ---- Ledger ----
 
-    /// Time since the last change goes where the process was; from now on it is in `state`.
+    /// Charge the time since the last change to the previous state, then enter `state`.
     pub fn enter(&mut self, task: u32, state: State, phase: Phase) {
         let now = self.now;
         let t = &mut self.tasks[task];
@@ -190,7 +190,7 @@ impl World<'_> {
         }
     }
 
-    /// CPU time that a request costs is added to the process's next piece of work.
+    /// Add the CPU time of a request to the process's next CPU work.
     pub fn charge_job(&mut self, job: u32, cpu_ns: u64) {
         let task = self.feeder.task_of_job[job as usize];
         if task != NONE {
@@ -198,7 +198,7 @@ impl World<'_> {
         }
     }
 
-    /// Work on a core, if there is any to do.
+    /// Start CPU work, if there is any.
     pub(super) fn compute(&mut self, task: u32, cpu_ns: u64) -> Flow {
         let t = &mut self.tasks[task];
         let mut work = cpu_ns as f64 * t.cpu_factor;
@@ -215,7 +215,7 @@ impl World<'_> {
         Flow::Blocked
     }
 
-    /// A process has had its core: it goes on.
+    /// Continue a process whose CPU work is done.
     pub fn task_worked(&mut self, task: u32, cpu_ns: u64) {
         let now = self.now;
         let t = &mut self.tasks[task];
@@ -231,7 +231,7 @@ impl World<'_> {
         self.run_task(task);
     }
 
-    /// A pause, or the wait for an answer, is over.
+    /// Continue a process whose sleep, or wait for an answer, is over.
     pub fn timer_done(&mut self, task: u32) {
         self.enter(task, State::Other, Phase::None);
         self.run_task(task);
@@ -246,7 +246,7 @@ impl World<'_> {
         Flow::Blocked
     }
 
-    // ---- the end -------------------------------------------------------------------------------------------
+    // ---- End of a process ----
 
     pub(super) fn finish_task(&mut self, task: u32) {
         if let Some(copying) = self.tasks[task].copying {
@@ -276,7 +276,7 @@ impl World<'_> {
         self.job_finished(slot);
     }
 
-    /// A packet is worked through: the master hears how fast that was, and gives the next.
+    /// Report a completed packet and its processing time to the master and request the next packet.
     pub(super) fn ask_for_packet(&mut self, task: u32) -> Flow {
         let now = self.now;
         let t = &mut self.tasks[task];
@@ -285,7 +285,7 @@ impl World<'_> {
             t.worked_ns += now - t.packet_since;
         }
         let Some((packet, until)) = self.next_packet(task) else {
-            // Nothing left: to the end of the program.
+            // Nothing left: jump to the end of the program.
             let end = self.program.len() as u32;
             let t = &mut self.tasks[task];
             t.pc = end;

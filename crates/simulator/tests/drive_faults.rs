@@ -71,7 +71,8 @@ fn a_mirror_outlives_its_drive_and_takes_a_new_one() {
     assert_eq!(failed(&degraded), 0);
     assert_eq!(degraded.drives[0].faults_fired, [1]);
     assert!(degraded.end_ns > plain.end_ns, "one drive serves what two did");
-    let rebuild = with(json!([{"fault": {"kind": "rebuild"}, "drive": 0, "from_s": 0.2}]), Some(raid));
+    let rebuild =
+        with(json!([{"fault": {"kind": "rebuild"}, "drive": 0, "from_s": 0.2}]), Some(raid));
     assert_eq!(failed(&rebuild), 0);
     let part = rebuild.drives[0].rebuilt.unwrap();
     assert!(part > 0.0 && part < 1.0, "{part}");
@@ -79,7 +80,8 @@ fn a_mirror_outlives_its_drive_and_takes_a_new_one() {
 
 #[test]
 fn power_lost_fails_what_reads_meanwhile() {
-    let outcome = with(json!([{"fault": {"kind": "power_loss"}, "from_s": 0.2, "until_s": 0.7}]), None);
+    let outcome =
+        with(json!([{"fault": {"kind": "power_loss"}, "from_s": 0.2, "until_s": 0.7}]), None);
     assert_eq!(failed(&outcome), 6, "jobs keep coming and failing while there is no power");
     assert!(outcome.drives[0].faults_fired[0] >= 2);
 }

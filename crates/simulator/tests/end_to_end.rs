@@ -69,15 +69,17 @@ fn nodes_that_share_nothing_run_apart_and_give_the_same_on_any_number_of_threads
     scenario["profiles"][0]["steps"][1]["order"] = json!({"kind": "random"});
     let scenarios = [Scenario::from_json(&scenario.to_string()).unwrap()];
     let cancel = std::sync::atomic::AtomicBool::new(false);
-    let outcome =
-        |threads| headrace_simulator::run_many(&scenarios, threads, &|_| {}, &cancel).remove(0).unwrap();
+    let outcome = |threads| {
+        headrace_simulator::run_many(&scenarios, threads, &|_| {}, &cancel).remove(0).unwrap()
+    };
     let (one, four) = (outcome(1), outcome(4));
     assert_eq!(serde_json::to_string(&one).unwrap(), serde_json::to_string(&four).unwrap());
     assert_eq!(one.jobs.iter().map(|j| j.number).collect::<Vec<_>>(), (0..13).collect::<Vec<_>>());
     let names: Vec<_> = one.hosts.iter().map(|h| h.name.as_str()).collect();
     assert_eq!(names, ["worker[0]", "worker[1]", "worker[2]", "worker[3]", "worker[4]", "idle"]);
     // Nodes draw different numbers, and all are there to the end.
-    let first: std::collections::BTreeSet<_> = one.jobs[..5].iter().map(|j| j.ledger.on_cpu_ns).collect();
+    let first: std::collections::BTreeSet<_> =
+        one.jobs[..5].iter().map(|j| j.ledger.on_cpu_ns).collect();
     assert_eq!(first.len(), 5);
     let seconds = one.end_ns as f64 * 1e-9;
     assert!((one.energy.servers_j - 50.0 * seconds).abs() < 1e-6);

@@ -83,7 +83,11 @@ fn reads_with_gaps_are_read_ahead_by_new_kernels_alone() {
     };
     let asked = 600.0 * 60_000.0;
     // Two pages beside each, and a window where two reads happen to adjoin.
-    assert!((1.05..1.25).contains(&(out("two_windows", &steps) / asked)), "{}", out("two_windows", &steps));
+    assert!(
+        (1.05..1.25).contains(&(out("two_windows", &steps) / asked)),
+        "{}",
+        out("two_windows", &steps)
+    );
     assert!(out("on_demand", &steps) > out("two_windows", &steps));
     // A stream is a stream for both.
     let whole = sequential(100_000);
@@ -92,7 +96,8 @@ fn reads_with_gaps_are_read_ahead_by_new_kernels_alone() {
 
 #[test]
 fn ext3_reads_indirect_blocks_that_ext4_and_xfs_do_not_have() {
-    let reads = |filesystem| outcome(&alone(filesystem, "noop", sequential(131_072))).drives[0].reads;
+    let reads =
+        |filesystem| outcome(&alone(filesystem, "noop", sequential(131_072))).drives[0].reads;
     let (ext3, ext4, xfs) = (reads("ext3"), reads("ext4"), reads("xfs"));
     // 16 indirect blocks and the double-indirect one, and requests that end at them.
     assert!((ext3 as i64 - ext4 as i64 - 17).abs() <= 20, "{ext3} {ext4}");
@@ -171,7 +176,8 @@ fn jobs_beyond_the_cores_wait_for_them() {
     scenario["nodes"] = json!([node("worker", 1, 2)]);
     scenario["nodes"][0]["sharing"] = json!({"switch_ns": 0});
     scenario["profiles"][0]["steps"] = json!([{"do": "compute", "cpu_ns": 1_000_000_000}]);
-    scenario["run"] = json!({"profile": "job", "slots_per_node": 4, "load": {"kind": "batch", "jobs": 4}});
+    scenario["run"] =
+        json!({"profile": "job", "slots_per_node": 4, "load": {"kind": "batch", "jobs": 4}});
     let out = outcome(&scenario);
     for job in &out.jobs {
         assert_eq!(job.wall_ns(), 2_000_000_000);
@@ -220,8 +226,7 @@ fn static_assignment_gives_each_node_its_share() {
 fn aged_space_and_strict_access_times_cost() {
     let fresh = outcome(&alone("ext3", "noop", sequential(131_072)));
     let mut scenario = alone("ext3", "noop", sequential(131_072));
-    scenario["nodes"][0]["volumes"][0]["filesystem"] =
-        json!({"kind": "ext3", "free_extent_bytes": 65_536, "used_fraction": 0.5, "access_time": "strict"});
+    scenario["nodes"][0]["volumes"][0]["filesystem"] = json!({"kind": "ext3", "free_extent_bytes": 65_536, "used_fraction": 0.5, "access_time": "strict"});
     let aged = outcome(&scenario);
     assert!(aged.end_ns > fresh.end_ns * 3 / 2);
     assert!(aged.drives[0].writes > fresh.drives[0].writes);

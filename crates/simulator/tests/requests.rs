@@ -13,7 +13,8 @@ fn outcome(steps: &str, files: &str, run_fields: &str) -> Outcome {
         "profiles": [{{"name": "p", "steps": [{steps}]}}],
         "run": {{"profile": "p", "slots_per_node": 1, "load": {{"kind": "batch", "jobs": 1}} {run_fields}}}}}"#
     );
-    run(&Scenario::from_json(&text).unwrap_or_else(|e| panic!("{e}"))).unwrap_or_else(|e| panic!("{e}"))
+    run(&Scenario::from_json(&text).unwrap_or_else(|e| panic!("{e}")))
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 const DRIVE: &str = r#"{"capacity_bytes": 100000000000, "read_ns": 1000000, "write_ns": 1000000,

@@ -102,7 +102,8 @@ fn every_kind_takes_writes_and_keeps_them() {
 #[test]
 fn more_replicas_make_hdfs_writes_slower() {
     let seconds = |replicas: u32| {
-        let outcome = run(&parse(&through("hdfs", 4, json!({"replicas": replicas}), writing()))).unwrap();
+        let outcome =
+            run(&parse(&through("hdfs", 4, json!({"replicas": replicas}), writing()))).unwrap();
         outcome.end_ns as f64 * 1e-9
     };
     let (one, three) = (seconds(1), seconds(3));
@@ -116,7 +117,10 @@ fn replica_pipelines_that_cross_do_not_wait_for_each_other() {
     let outcome = run(&parse(&through("hdfs", 3, tuning, writing()))).unwrap();
     sound(&outcome);
     assert_eq!(outcome.broken_off, None);
-    assert!(outcome.jobs.iter().all(|job| !job.unfinished && job.bytes.written_bytes == 40_000_000));
+    assert!(outcome
+        .jobs
+        .iter()
+        .all(|job| !job.unfinished && job.bytes.written_bytes == 40_000_000));
 }
 
 #[test]
@@ -162,7 +166,8 @@ fn a_server_that_goes_away_is_waited_for_or_replaced() {
     assert!(outcome.end_ns > 5_500_000_000 && outcome.services[0].failed_over > 0);
     assert_eq!(outcome.counters.faults_fired, 1);
     let mut hdfs = through("hdfs", 4, json!({"timeout_ns": 1_000_000_000}), reading());
-    hdfs["faults"] = json!([{"at_ns": 500_000_000, "host": "server[1]", "what": {"kind": "server-down"}}]);
+    hdfs["faults"] =
+        json!([{"at_ns": 500_000_000, "host": "server[1]", "what": {"kind": "server-down"}}]);
     let outcome = run(&parse(&hdfs)).unwrap();
     sound(&outcome);
     assert!(outcome.services[0].failed_over > 0);
@@ -282,7 +287,10 @@ fn energy_is_that_of_cores_drives_and_room() {
     assert!((e.switch_j - 20.0 * seconds).abs() < 1e-6);
     // Four ideal drives between 1 and 2 W.
     assert!(e.drives_j >= 4.0 * seconds * 0.999 && e.drives_j <= 8.0 * seconds);
-    assert!((e.total_j - 1.5 * (e.nodes_j + e.servers_j + e.drives_j + e.switch_j)).abs() < 1e-6 * e.total_j);
+    assert!(
+        (e.total_j - 1.5 * (e.nodes_j + e.servers_j + e.drives_j + e.switch_j)).abs()
+            < 1e-6 * e.total_j
+    );
 }
 
 #[test]
@@ -295,11 +303,18 @@ fn a_library_s_buffer_turns_short_reads_into_few_requests() {
         {"do": "close", "file": "input"}
     ]);
     let ran = |buffer: u64| {
-        let outcome =
-            run(&parse(&through("xrootd", 3, json!({"client_buffer_bytes": buffer}), steps.clone())))
-                .unwrap();
+        let outcome = run(&parse(&through(
+            "xrootd",
+            3,
+            json!({"client_buffer_bytes": buffer}),
+            steps.clone(),
+        )))
+        .unwrap();
         sound(&outcome);
-        assert!(outcome.jobs.iter().all(|job| job.bytes.asked_bytes == 10_000_000 && job.reads == 1000));
+        assert!(outcome
+            .jobs
+            .iter()
+            .all(|job| job.bytes.asked_bytes == 10_000_000 && job.reads == 1000));
         (outcome.services[0].read_requests, outcome.services[0].read_bytes)
     };
     assert_eq!(ran(0), (12_000, 120_000_000));

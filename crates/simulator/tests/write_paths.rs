@@ -57,7 +57,8 @@ fn writing_and(last: &str) -> Value {
 fn a_write_within_the_window_is_not_waited_for() {
     for (kind, window) in [("hdfs", 5 << 20), ("glusterfs", 5 << 20)] {
         let waited = |behind: bool| {
-            let tuning = json!({"write_behind": behind, "write_window_bytes": window, "replicas": 1});
+            let tuning =
+                json!({"write_behind": behind, "write_window_bytes": window, "replicas": 1});
             alone(kind, "xfs", tuning, writing_and_working()).jobs[0].ledger.wait_network_ns
         };
         let (behind, before) = (waited(true), waited(false));
@@ -82,7 +83,8 @@ fn what_does_not_fit_into_the_window_waits_for_the_wire() {
 #[test]
 fn a_small_window_costs_round_trips() {
     let time = |window: u64| {
-        let tuning = json!({"write_window_bytes": window, "client_delay_ns": 1_000_000, "replicas": 1});
+        let tuning =
+            json!({"write_window_bytes": window, "client_delay_ns": 1_000_000, "replicas": 1});
         seconds(&alone("hdfs", "xfs", tuning, writing_and("close")))
     };
     // A packet and its round trip at a time, against 80 packets under way.
@@ -92,7 +94,9 @@ fn a_small_window_costs_round_trips() {
 #[test]
 fn servers_bring_files_to_their_drives_when_asked() {
     let bytes = |outcome: &Outcome| outcome.drives.iter().map(|d| d.written_bytes).sum::<u64>();
-    let run = |commit: &str, last: &str| alone("nfs", "xfs", json!({"commit": commit}), writing_and(last));
+    let run = |commit: &str, last: &str| {
+        alone("nfs", "xfs", json!({"commit": commit}), writing_and(last))
+    };
     for (commit, last, stored) in [
         ("close", "close", true),
         ("close", "fsync", true),
@@ -102,7 +106,12 @@ fn servers_bring_files_to_their_drives_when_asked() {
         ("never", "fsync", false),
     ] {
         let outcome = run(commit, last);
-        assert_eq!(bytes(&outcome) >= 200 * MB, stored, "{commit}, {last}: {} bytes", bytes(&outcome));
+        assert_eq!(
+            bytes(&outcome) >= 200 * MB,
+            stored,
+            "{commit}, {last}: {} bytes",
+            bytes(&outcome)
+        );
     }
     // The disk is slower than the wire: who waits for it takes longer.
     assert!(seconds(&run("close", "close")) > 1.1 * seconds(&run("sync", "close")));

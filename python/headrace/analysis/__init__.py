@@ -1,5 +1,6 @@
-"""Step 5 of the way: Records -> Findings. Pure: the same records and options, the same findings.
+"""Pipeline step 5: Records -> Findings. Pure: equal records and options give equal findings.
 
-`metrics.py` makes numbers of a trial, `points.py` of a cell's trials, `limit.py` says what held them back, `curves.py` reads them
-against slots, `effects.py` factor by factor, `find.py` puts it together, `compare.py` sets two result sets side by side.
+`metrics.py` computes the metrics of each trial, `points.py` combines the trials of a cell,
+`limit.py` names the bottleneck, `curves.py` orders points by load, `effects.py` estimates factor
+effects, `find.py` assembles the findings, `compare.py` compares two result sets.
 """

@@ -1,9 +1,10 @@
-"""Two result sets beside each other: what differs in each common cell, by how much, and whether the machines explain it. Pure."""
+"""Compare two result sets: differences of common cells and of the environments. Pure."""
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,68 +13,87 @@ from scipy import special, stats
 from headrace.analysis.environment import values_by_name
 from headrace.analysis.find import FindOptions
 from headrace.analysis.findings import Comparison, Difference, EnvironmentDifference, Estimate
-from headrace.analysis.metrics import LESS_IS_BETTER, headline_metric, trial_metrics, valid_trials
+from headrace.analysis.jointly import joint_confidence
+from headrace.analysis.metrics import beside_metrics, headline_metric, trial_metrics, valid_trials
 from headrace.analysis.ratio import ratio_of_means
+from headrace.analysis.read import Records
 from headrace.errors import RefusedError
-from headrace.records.read import Records
+from headrace.metrics import less_is_better
+
+NAMED_AT_MOST = 3
+"""The largest number of environment differences that a warning names; with more it gives their
+number."""
 
 
-def compare(a: Records, b: Records, options: FindOptions | None = None, *, force: bool = False) -> Comparison:
-    """Effect sizes of B against A in every cell that both have, for the headline metric and job efficiency.
+def compare(
+    a: Records, b: Records, options: FindOptions | None = None, *, force: bool = False
+) -> Comparison:
+    """Return effect sizes of B against A in every common cell, for the reported metrics.
 
-    Raises RefusedError when they have no cell in common, or when their provenances differ and `force` is not given: a simulated
-    rate against a measured one says how good the model is, not which storage is better. Differences of the environment are warned of.
+    Raises RefusedError when either has no valid trial, when they have no cell in common, or when
+    their provenances differ and `force` is not given: a simulated rate against a measured one shows
+    how good the model is, not which storage is better. Differences of the environment become a
+    warning.
     """
     options = options or FindOptions.of_records(a)
     rows_a, rows_b = valid_trials(a), valid_trials(b)
     for records, rows in ((a, rows_a), (b, rows_b)):
         if not len(rows):
             raise RefusedError(f"{records.root} has no valid trial to compare")
-    provenance_a, provenance_b = sorted(set(rows_a["provenance"])), sorted(set(rows_b["provenance"]))
+    provenance_a, provenance_b = (
+        sorted(set(rows_a["provenance"])),
+        sorted(set(rows_b["provenance"])),
+    )
     if provenance_a != provenance_b and not force:
         raise RefusedError(
-            f"{a.root} is {' and '.join(provenance_a)}, {b.root} is {' and '.join(provenance_b)}: these are not comparable",
+            f"{a.root} is {' and '.join(provenance_a)}, {b.root} is "
+            f"{' and '.join(provenance_b)}: these are not comparable",
             hint="--force compares them all the same, and says so",
         )
     cells_a, cells_b = cells_of(rows_a), cells_of(rows_b)
     common = [name for name in cells_a if name in cells_b]
     if not common:
         raise RefusedError(
-            f"{a.root} and {b.root} have no cell in common: {next(iter(cells_a))} is only in the first, "
+            f"{a.root} and {b.root} have no cell in common: {next(iter(cells_a))} is only in "
+            "the first, "
             f"{next(iter(cells_b))} only in the second",
             hint="they can be compared where target, workload and all levels are named alike",
         )
-    metrics_a, metrics_b = trial_metrics(rows_a, options.price), trial_metrics(rows_b, options.price)
-    differences: list[Difference] = []
+    metrics_a, metrics_b = (
+        trial_metrics(rows_a, options.price),
+        trial_metrics(rows_b, options.price),
+    )
+    pairs: list[_Pair] = []
     for name in common:
         at_a, at_b = cells_a[name], cells_b[name]
         mine: Any = metrics_a.iloc[at_a]
         headline = headline_metric(options.metric, mine)
-        beside = ["efficiency"] if headline == "events_per_s" else []
+        beside = beside_metrics(headline, mine) if headline else []
         for metric in [headline, *beside]:
             if metric is None or metric not in metrics_b:
                 continue
-            values_a, values_b = (metrics_a[metric].to_numpy()[at_a], metrics_b[metric].to_numpy()[at_b])
-            ids_a, ids_b = (tuple(rows_a["id"].iloc[at_a]), tuple(rows_b["id"].iloc[at_b]))
-            first = rows_a.iloc[at_a[0]]
-            found = _difference(first, metric, values_a, values_b, ids_a, ids_b, options.confidence)
-            if found is not None:
-                differences.append(found)
+            one = _side(rows_a, metrics_a, metric, at_a)
+            other = _side(rows_b, metrics_b, metric, at_b)
+            if len(one.values) and len(other.values):
+                pairs.append(_Pair(rows_a.iloc[at_a[0]], metric, one, other))
+    # With many cells some differ by chance: the confidence that each needs depends on all
+    # (jointly.py).
+    p_values = [_p_value(pair) for pair in pairs]
+    joint = joint_confidence(p_values, options.confidence)
+    differences = [_difference(pair, options.confidence, joint) for pair in pairs]
     environment = _environment_differences(a, b)
     warnings = [*(f"A: {text}" for text in a.warnings), *(f"B: {text}" for text in b.warnings)]
     if a.header.study_hash != b.header.study_hash:
         warnings.append("the studies are not the same; only cells of the same names are compared")
     if provenance_a != provenance_b:
         warnings.append(
-            f"A is {' and '.join(provenance_a)}, B is {' and '.join(provenance_b)}: compared because it was forced"
+            f"A is {' and '.join(provenance_a)}, B is {' and '.join(provenance_b)}: compared "
+            "because it was forced"
         )
     if environment:
-        warnings.append(f"the environments differ in {', '.join(found.name for found in environment)}")
-    expected = len(differences) * (1 - options.confidence)
-    if expected >= 1:
-        warnings.append(
-            f"of {len(differences)} differences, about {expected:.0f} would look real by chance alone"
-        )
+        names = ", ".join(found.name for found in environment)
+        said = names if len(environment) <= NAMED_AT_MOST else f"{len(environment)} fields"
+        warnings.append(f"the environments differ in {said}; see the end of the comparison")
     return Comparison(
         title_a=a.header.title,
         title_b=b.header.title,
@@ -84,11 +104,15 @@ def compare(a: Records, b: Records, options: FindOptions | None = None, *, force
         environment=tuple(environment),
         warnings=tuple(warnings),
         confidence=options.confidence,
+        joint_confidence=joint,
     )
 
 
 def cells_of(rows: Any) -> dict[str, np.ndarray]:
-    """Cell as text -> positions of its trials. A factor with no level in a cell does not set it apart."""
+    """Return cell as text -> positions of its trials.
+
+    Factors that do not apply to a cell are left out of the text.
+    """
     found: dict[str, list[int]] = {}
     for position, (target, workload, slots, levels) in enumerate(
         zip(rows["target"], rows["workload"], rows["slots"], rows["levels"], strict=True)
@@ -107,36 +131,62 @@ def cells_of(rows: Any) -> dict[str, np.ndarray]:
     return {text: np.array(positions) for text, positions in found.items()}
 
 
-def _difference(
-    first: Any,
-    metric: str,
-    values_a: np.ndarray,
-    values_b: np.ndarray,
-    ids_a: tuple[str, ...],
-    ids_b: tuple[str, ...],
-    confidence: float,
-) -> Difference | None:
-    keep_a, keep_b = np.isfinite(values_a) & (values_a > 0), np.isfinite(values_b) & (values_b > 0)
-    ids_a = tuple(trial for trial, keep in zip(ids_a, keep_a, strict=True) if keep)
-    ids_b = tuple(trial for trial, keep in zip(ids_b, keep_b, strict=True) if keep)
-    values_a, values_b = values_a[keep_a], values_b[keep_b]
-    if not len(values_a) or not len(values_b):
-        return None
-    ratio, p_value = ratio_of_means(values_a, values_b, ids_a + ids_b, confidence)
-    different = ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high
+@dataclass(frozen=True)
+class _Side:
+    """One metric of one cell in one result set."""
+
+    values: np.ndarray
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """One metric of a cell in both result sets."""
+
+    first: Any
+    """The first row of A's trials of the cell."""
+    metric: str
+    a: _Side
+    b: _Side
+
+
+def _side(rows: Any, metrics: Any, metric: str, at: np.ndarray) -> _Side:
+    values: np.ndarray = metrics[metric].to_numpy()[at]
+    keep = np.isfinite(values) & (values > 0)
+    return _Side(values[keep], tuple(rows["id"].iloc[at[keep]]))
+
+
+def _p_value(pair: _Pair) -> float | None:
+    ratio, p_value = ratio_of_means(pair.a.values, pair.b.values, (), 0.95)
+    if ratio.low is None or p_value is not None:
+        return p_value
+    # Without scatter any difference is certain (p = 0), and equality is certain too (p = 1).
+    return 1.0 if ratio.value == 1 else 0.0
+
+
+def _difference(pair: _Pair, confidence: float, joint: float) -> Difference:
+    """Return the finding, with the ratio's interval at `joint` (jointly.py)."""
+    a, b, first = pair.a, pair.b, pair.first
+    trials = a.trials + b.trials
+    ratio, p_value = ratio_of_means(a.values, b.values, trials, joint)
+    different = (
+        ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high
+    )
     b_more = ratio.value > 1
-    better = "" if not different else ("b" if b_more != (metric in LESS_IS_BETTER) else "a")
-    levels = {name: level for name, level in first["levels"].items() if name not in ("target", "workload")}
+    better = "" if not different else ("b" if b_more != less_is_better(pair.metric) else "a")
+    levels = {
+        name: level for name, level in first["levels"].items() if name not in ("target", "workload")
+    }
     return Difference(
         target=first["target"],
         workload=first["workload"],
         levels={**levels, "slots": int(first["slots"])},
         slots=int(first["slots"]),
-        metric=metric,
-        a=mean_of(values_a, ids_a, confidence),
-        b=mean_of(values_b, ids_b, confidence),
+        metric=pair.metric,
+        a=mean_of(a.values, a.trials, confidence),
+        b=mean_of(b.values, b.trials, confidence),
         ratio=ratio,
-        effect_size=hedges_g(values_a, values_b, ids_a + ids_b, confidence),
+        effect_size=hedges_g(a.values, b.values, trials, confidence),
         p_value=p_value,
         different=different,
         better=better,
@@ -144,7 +194,7 @@ def _difference(
 
 
 def mean_of(values: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estimate:
-    """The mean of some trials' values, with its t interval where there are two or more."""
+    """Return the mean of some trials' values, with its t interval for two or more."""
     mean = float(values.mean())
     if len(values) < 2:
         return Estimate(mean, None, None, len(values), "one trial", ids)
@@ -153,10 +203,11 @@ def mean_of(values: np.ndarray, ids: tuple[str, ...], confidence: float) -> Esti
 
 
 def hedges_g(a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estimate:
-    """The difference of the means of B and A in pooled standard deviations, corrected for few trials.
+    """Return Hedges' g of B - A: in pooled standard deviations, corrected for few trials.
 
-    Hedges, Journal of Educational Statistics 6 (1981) 107: g = J d with the exact J by gamma functions; the interval from the
-    noncentral t distribution of d (Steiger and Fouladi, 1997), corrected alike.
+    Hedges, Journal of Educational Statistics 6 (1981) 107: g = J d with the exact J by gamma
+    functions; the interval comes from the noncentral t distribution of d (Steiger and Fouladi,
+    1997), with the same correction.
     """
     freedom = len(a) + len(b) - 2
     if freedom < 1 or len(a) < 2 or len(b) < 2:
@@ -167,7 +218,9 @@ def hedges_g(a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: flo
     d = float(b.mean() - a.mean()) / pooled
     correction = (
         math.exp(
-            special.gammaln(freedom / 2) - 0.5 * math.log(freedom / 2) - special.gammaln((freedom - 1) / 2)
+            special.gammaln(freedom / 2)
+            - 0.5 * math.log(freedom / 2)
+            - special.gammaln((freedom - 1) / 2)
         )
         if freedom > 1
         else 0.0
@@ -182,12 +235,13 @@ def hedges_g(a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: flo
 
 
 def _noncentrality(t: float, freedom: int, probability: float) -> float:
-    """The noncentrality for which a noncentral t is below `t` with this probability."""
+    """Return the noncentrality for which a noncentral t is below `t` with this probability."""
     return float(special.nctdtrinc(freedom, probability, t))
 
 
 def _environment_differences(a: Records, b: Records) -> list[EnvironmentDifference]:
-    """What is not the same in the environments of valid trials, the storage's own location among it."""
+    """Return what differs between the environments of valid trials, including the location of
+    the storage."""
     found: list[EnvironmentDifference] = []
     values_a, values_b = _environment(a), _environment(b)
     for name in sorted({*values_a, *values_b}):

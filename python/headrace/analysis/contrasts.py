@@ -1,14 +1,17 @@
-"""What the levels of one factor do to a rate: level effects on the logarithm, their variance and error term.
+"""Effects of one factor's levels on the logarithm of a rate, with variance and error term.
 
-A study is a split-plot design: the target is made anew for every whole plot, so levels that are fixed in a whole plot (filesystem)
-carry its noise, and levels tried within one (read-ahead) do not. Two ways, after what the design allows:
+A study is a split-plot design: the target is set up anew for every whole plot. Levels fixed within
+a whole plot (the file system) therefore carry the noise between whole plots; levels varied within
+one (read-ahead) do not. Two methods, depending on the design:
 
-- `by_blocks`: a block is one repeat of one combination of all other factors. Only blocks that hold every level are
-  compared, each with itself, so nothing is assumed of the other factors. For a factor that is fixed in whole plots, the trials of
-  a whole plot are averaged first: whole plots are then what varies.
-- `by_model`: main effects by least squares, for designs with no such blocks (fractions, screens).
+- `by_blocks`: a block is one repeat of one combination of all other factors. Only blocks that
+  contain every level are used, and levels are compared within each block, so nothing is assumed
+  about the other factors. For a factor that is fixed in whole plots, the trials of a whole plot
+  are averaged first: whole plots are then the experimental units.
+- `by_model`: main effects by least squares, for designs without such blocks (fractions, screens).
 
-Sources: Montgomery, Design and Analysis of Experiments, 8th ed., section 4.1 (blocks), 14.4 (split plots).
+Sources: Montgomery, Design and Analysis of Experiments, 8th ed., sections 4.1 (blocks) and 14.4
+(split plots).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import pandas as pd
 from scipy import special
 
 ROUNDING = 1e-12
-"""Differences of logarithms below this are those of arithmetic, not of storage."""
+"""Differences of logarithms below this are floating-point errors."""
 
 
 @dataclass(frozen=True)
@@ -29,36 +32,44 @@ class Contrasts:
     """Effects of the levels of one factor on the logarithm of a metric."""
 
     effects: np.ndarray
-    """By level, summing to 0."""
+    """By level; they sum to 0."""
     level: float
     """Mean logarithm over all levels."""
     variance: float
-    """Of the difference of two effects; NaN without an error term."""
+    """Variance of the difference of two effects; NaN without an error term."""
     freedom: int
     """Degrees of freedom of that variance."""
     f: float
     """F statistic of 'all effects are 0'; NaN without an error term."""
     error_term: str
     used: np.ndarray
-    """Rows that it rests on, as positions."""
+    """Positions of the rows used."""
 
     @property
     def p_value(self) -> float | None:
-        """Probability of effects as large by chance alone."""
+        """Probability of effects at least this large by chance alone."""
         if not np.isfinite(self.f):
             return None
         return float(special.fdtrc(len(self.effects) - 1, self.freedom, self.f))
 
 
 def by_blocks(
-    y: np.ndarray, level: np.ndarray, levels: int, context: np.ndarray, repeat: np.ndarray, plot: np.ndarray
+    y: np.ndarray,
+    level: np.ndarray,
+    levels: int,
+    context: np.ndarray,
+    repeat: np.ndarray,
+    plot: np.ndarray,
 ) -> Contrasts | None:
-    """Level effects from complete blocks; None without any.
+    """Return level effects from complete blocks; None when there is no such block.
 
-    All arrays have one entry a trial: `y` the logarithm of the metric, `level` the factor's level number below `levels`, `context` a
-    number of the combination of all other factors, `repeat`, and `plot` the whole plot.
+    All arrays have one entry per trial: `y` is the logarithm of the metric, `level` the factor's
+    level number below `levels`, `context` a number for the combination of all other factors,
+    `repeat` the repeat, and `plot` the whole plot.
     """
-    rows: Any = pd.DataFrame({"y": y, "level": level, "context": context, "repeat": repeat, "plot": plot})
+    rows: Any = pd.DataFrame(
+        {"y": y, "level": level, "context": context, "repeat": repeat, "plot": plot}
+    )
     rows["position"] = np.arange(len(rows))
     tried = rows.groupby(["context", "repeat"])["level"].transform("nunique")
     rows = rows[tried == levels]
@@ -67,18 +78,22 @@ def by_blocks(
     hard = _fixed_in_plots(rows["level"].to_numpy(), rows["plot"].to_numpy())
     rows["group"] = rows["context"]
     if hard:
-        # Combinations that were tried in one and the same whole plot make one group of the averages of whole plots.
+        # Combinations that share a whole plot form one group, in which whole plots are averaged.
         rows["group"] = _plots_together(rows)
-    # Each context counts alike, however many trials it has: else a lost trial would weigh on its level.
+    # Each context has equal weight, however many trials it has: otherwise a lost trial would change
+    # the weights within its level.
     alike = rows.groupby(["group", "context", "repeat", "level"], as_index=False)["y"].mean()
-    table: Any = alike.pivot_table(index=["group", "repeat"], columns="level", values="y", aggfunc="mean")
+    table: Any = alike.pivot_table(
+        index=["group", "repeat"], columns="level", values="y", aggfunc="mean"
+    )
     values = table.to_numpy()
     groups = table.index.get_level_values("group").to_numpy()
     deviations = values - values.mean(axis=1, keepdims=True)
     found, group_number = np.unique(groups, return_inverse=True)
     counts = np.bincount(group_number)
     means = np.stack(
-        [np.bincount(group_number, deviations[:, column]) / counts for column in range(levels)], axis=1
+        [np.bincount(group_number, deviations[:, column]) / counts for column in range(levels)],
+        axis=1,
     )
     effects = means.mean(axis=0)
     effects[np.abs(effects) < ROUNDING] = 0.0
@@ -88,7 +103,8 @@ def by_blocks(
         square = _squares(deviations - means[group_number]) / freedom
         variance = 2 * square * float((1 / counts).sum()) / len(found) ** 2
     elif len(found) > 1:
-        # One repeat only: what the effect varies by from one combination of the other factors to the next.
+        # With one repeat only, the error is the variation of the effect between combinations of the
+        # other factors.
         freedom = (len(found) - 1) * (levels - 1)
         variance = 2 * _squares(means - effects) / freedom / len(found)
         error_term = "combinations of the other factors (one repeat)"
@@ -105,15 +121,16 @@ def _squares(values: np.ndarray) -> float:
 
 
 def _fixed_in_plots(level: np.ndarray, plot: np.ndarray) -> bool:
-    """Whether whole plots hold several trials and never more than one level."""
+    """Return whether whole plots contain several trials and never more than one level."""
     of_plot = pd.DataFrame({"level": level, "plot": plot}).groupby("plot")["level"]
     return bool((of_plot.nunique() == 1).all()) and bool((of_plot.size() > 1).any())
 
 
 def _plots_together(rows: Any) -> Any:
-    """A number for the combination of the other hard-to-change factors: contexts that share a whole plot share it.
+    """Return a group number, equal for contexts that share a whole plot.
 
-    Found from the whole plots themselves, as the connected parts of the graph of contexts and whole plots within one level.
+    A group is a combination of the other hard-to-change factors: a connected component of the graph
+    of contexts and whole plots.
     """
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
@@ -129,11 +146,12 @@ def _plots_together(rows: Any) -> Any:
 def by_model(
     y: np.ndarray, level: np.ndarray, levels: int, others: pd.DataFrame, plot: np.ndarray
 ) -> Contrasts | None:
-    """Level effects from a main-effects model fitted by least squares; None when the design cannot tell them from those of the other
-    factors. `others` holds a column of level codes for each other factor.
+    """Return level effects from a main-effects model fitted by least squares; None when they are
+    confounded with other factors.
 
-    What varies within whole plots is fitted within them (each takes its own mean out); for a factor that is fixed in them, the
-    means of whole plots, cleared of what varies within, are fitted in a second step.
+    `others` holds one column of level codes per other factor. Factors that vary within whole plots
+    are fitted within them (each plot's mean is subtracted). For a factor that is fixed in whole
+    plots, a second step fits the means of whole plots, corrected for the factors that vary within.
     """
     number = np.unique(plot, return_inverse=True)[1]
     sizes = np.bincount(number)
@@ -168,13 +186,15 @@ def by_model(
         carried = _plot_means(matrix, number)
         means = means - carried @ within.parameters
         if within.freedom > 0:
-            # How the doubt about what varies within whole plots reaches the levels that are compared.
+            # Propagate the uncertainty of the within-plot effects to the levels compared.
             reach = np.linalg.pinv(plots) @ (carried - carried.mean(axis=0))
             doubt = (reach @ within.covariance @ reach.T)[: levels - 1, : levels - 1]
     fit = _least_squares(means - means.mean(), plots, levels - 1, 1)
     if fit is None:
         return None
-    return _of_fit(_Fit(fit.parameters, fit.covariance + doubt, fit.freedom), y, "whole plots", everything)
+    return _of_fit(
+        _Fit(fit.parameters, fit.covariance + doubt, fit.freedom), y, "whole plots", everything
+    )
 
 
 @dataclass(frozen=True)
@@ -182,18 +202,24 @@ class _Fit:
     parameters: np.ndarray
     covariance: np.ndarray
     freedom: int
-    """0 when there is nothing left to tell an error from."""
+    """Residual degrees of freedom; 0: no error term."""
 
 
-def _least_squares(response: np.ndarray, matrix: np.ndarray, wanted: int, absorbed: int) -> _Fit | None:
-    """The first `wanted` parameters; None when the others can stand for them. `absorbed` means were taken out before."""
+def _least_squares(
+    response: np.ndarray, matrix: np.ndarray, wanted: int, absorbed: int
+) -> _Fit | None:
+    """Return the first `wanted` parameters; None when the other columns can express them.
+
+    `absorbed` means were subtracted before.
+    """
     from statsmodels.regression.linear_model import OLS
 
     rank = int(np.linalg.matrix_rank(matrix))
     rest = matrix[:, wanted:]
     if rank - (int(np.linalg.matrix_rank(rest)) if rest.shape[1] else 0) < wanted:
         return None
-    # Columns that others can stand for say nothing of the wanted ones: only a full set of independent ones is fitted.
+    # Drop columns that are linear combinations of others: only a full set of independent ones can
+    # be fitted.
     kept = list(range(wanted))
     for column in range(wanted, matrix.shape[1]):
         if int(np.linalg.matrix_rank(matrix[:, [*kept, column]])) > len(kept):
@@ -206,23 +232,27 @@ def _least_squares(response: np.ndarray, matrix: np.ndarray, wanted: int, absorb
 
 
 def _of_fit(fit: _Fit, y: np.ndarray, term: str, used: np.ndarray) -> Contrasts:
-    """Effects against the first level -> effects against their mean."""
+    """Convert effects relative to the first level into effects relative to their mean."""
     levels = len(fit.parameters) + 1
     centre = np.vstack([np.zeros(levels - 1), np.eye(levels - 1)])
     centre = centre - centre.mean(axis=0)
     effects = centre @ fit.parameters
     if fit.freedom == 0 or not np.diag(fit.covariance).min() > ROUNDING**2:
-        return Contrasts(effects, float(y.mean()), np.nan, 0, np.nan, "none: as many effects as trials", used)
+        return Contrasts(
+            effects, float(y.mean()), np.nan, 0, np.nan, "none: as many effects as trials", used
+        )
     of_effects = centre @ fit.covariance @ centre.T
     pairs = [(one, other) for one in range(levels) for other in range(one)]
-    variance = np.mean([of_effects[i, i] + of_effects[j, j] - 2 * of_effects[i, j] for i, j in pairs])
+    variance = np.mean(
+        [of_effects[i, i] + of_effects[j, j] - 2 * of_effects[i, j] for i, j in pairs]
+    )
     f = float(fit.parameters @ np.linalg.solve(fit.covariance, fit.parameters) / (levels - 1))
     term = f"{term}, main effects only"
     return Contrasts(effects, float(y.mean()), float(variance), fit.freedom, f, term, used)
 
 
 def _indicators(codes: np.ndarray) -> np.ndarray:
-    """A column of 0 and 1 for each code but the first."""
+    """Return one 0/1 column for each code but the first."""
     found = np.unique(codes)[1:]
     return (codes[:, None] == found[None, :]).astype(np.float64)
 

@@ -1,141 +1,149 @@
-"""Points -> curves: each storage against slots, the knee in its rate, and how many slots it feeds; or, where a workload is there to
-load it, how its rate grows with clients."""
+"""Points -> curves: each storage against its load, with knee and slots fed. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from headrace.analysis.findings import Curve, Growth, Knee, Point, SlotsFed
-from headrace.analysis.points import varied_levels
+from headrace.analysis.findings import Curve, Growth, Point, SlotsFed
+from headrace.analysis.loads import find_growth, find_knee, slots_fed
+from headrace.analysis.naming import varied_factors
 
-KNEE_SHARE = 0.95
-"""The knee is the fewest slots that reach this share of the highest rate."""
-CLIENT_FACTORS = ("nodes", "clients")
-"""Factors beside `slots` that are another number of clients, and no other storage."""
+LOAD_FACTORS = frozenset({"slots", "nodes", "jobs", "clients"})
+"""Factors that are an amount of load: x axes of curves, not choices."""
+
+
+def is_load(factor: str) -> bool:
+    """Return whether a factor, by its name or dotted path, is an amount of load."""
+    return factor.rpartition(".")[2] in LOAD_FACTORS
+
+
+def choices(levels: Mapping[str, object]) -> dict[str, object]:
+    """Return the levels that are choices: those of the factors that are not load."""
+    return {name: level for name, level in levels.items() if not is_load(name)}
+
+
+@dataclass(frozen=True)
+class CurveOptions:
+    """Options for making curves."""
+
+    headline: Mapping[str, str]
+    """Workload -> the metric that defines 'best' for it."""
+    efficiency: float = 0.9
+    confidence: float = 0.95
+    loading: Collection[str] = ()
+    """Workloads that load the storage."""
+    values: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict[str, "Mapping[str, float]"]
+    )
+    """The headline metric of valid trials, by workload and trial."""
 
 
 def make_curves(
-    points: Sequence[Point], headline: dict[str, str], efficiency: float, loading: Collection[str] = ()
+    points: Sequence[Point], options: CurveOptions, distrusted: Sequence[Point] = ()
 ) -> list[Curve]:
-    """Points of the same storage, workload, other levels and provenance, by rising slots. `loading` are the workloads that load the
-    storage."""
-    groups: dict[str, list[Point]] = {}
-    for point in points:
-        rest = {name: level for name, level in point.levels.items() if name != "slots"}
-        name = json.dumps([point.workload, point.target, rest, point.provenance], sort_keys=True, default=str)
-        groups.setdefault(name, []).append(point)
-    varied = varied_levels(points)
-    workloads = {point.workload for point in points}
-    provenances = {point.provenance for point in points}
-    curves: list[Curve] = []
-    for group in groups.values():
-        by_slots = tuple(sorted(group, key=lambda point: point.slots))
-        first = by_slots[0]
-        rest = {name: level for name, level in first.levels.items() if name != "slots"}
-        words = [first.target, *(f"{rest[name]}" for name in varied if rest.get(name) is not None)]
-        if len(workloads) > 1:
-            words.insert(0, first.workload)
-        if len(provenances) > 1:
-            words.append(first.provenance)
-        curves.append(
-            Curve(
-                label=", ".join(words),
-                target=first.target,
-                workload=first.workload,
-                levels=rest,
-                points=by_slots,
-                knee=find_knee(by_slots, headline.get(first.workload)),
-                slots_fed=slots_fed(by_slots, efficiency) if _computes(by_slots) else None,
-                provenance=first.provenance,
-            )
-        )
-    return _with_growth(curves, headline, loading)
+    """Return a curve for each workload, target, set of choices and provenance, by rising load.
 
-
-def _with_growth(curves: list[Curve], headline: dict[str, str], loading: Collection[str]) -> list[Curve]:
+    Points that differ only in load factors form one curve. Where such points have the same number
+    of clients (2 nodes with 4 slots, 4 nodes with 2), each combination of the load factors other
+    than slots is a separate curve.
+    """
     families: dict[str, list[Point]] = {}
+    for point in (*points, *distrusted):
+        families.setdefault(family_of(point), []).append(point)
+    curves: list[Curve] = []
+    for family in families.values():
+        growing = family[0].workload in options.loading
+        groups = _without_collisions(family)
+        for members in groups:
+            curve = _curve(members, options)
+            if growing:
+                curve = replace(curve, growth=_growth(family, options))
+            if len(groups) > 1 and curve.points:
+                curve = replace(curve, slots_fed=_fed_by_family(family, options))
+            curves.append(curve)
+    return curves
 
-    def family(curve: Curve) -> list[Point]:
-        rest = {name: level for name, level in curve.levels.items() if name not in CLIENT_FACTORS}
-        name = json.dumps([curve.workload, curve.target, rest, curve.provenance], sort_keys=True, default=str)
-        return families.setdefault(name, [])
 
-    for curve in curves:
-        family(curve).extend(curve.points)
-    return [
-        replace(curve, growth=find_growth(family(curve), headline.get(curve.workload)))
-        if curve.workload in loading
-        else curve
-        for curve in curves
-    ]
+def family_of(of: Point | Curve) -> str:
+    """Return the unit of comparison as text: a storage with its choices, at any load."""
+    return _text([of.workload, of.target, choices(of.levels), of.provenance])
 
 
-def find_growth(points: Sequence[Point], metric: str | None) -> Growth | None:
-    """How a rate grows with clients; None without any rate."""
+def _fed_by_family(family: Sequence[Point], options: CurveOptions) -> SlotsFed | None:
+    """Return how many clients the storage feeds.
+
+    Where several points have the same number of clients, the one with the highest efficiency
+    counts.
+    """
     best: dict[int, Point] = {}
-    for point in points:
-        if metric is None or metric not in point.metrics:
+    for point in family:
+        if point.reasons or "efficiency" not in point.metrics:
             continue
-        other = best.get(point.clients)
-        if other is None or point.metrics[metric].value > other.metrics[metric].value:
-            best[point.clients] = point
-    if metric is None or not best:
-        return None
-    clients = tuple(sorted(best))
-    rates = tuple(best[number].metrics[metric].value for number in clients)
-    highest = max(rates)
-    at = next(index for index, rate in enumerate(rates) if rate >= KNEE_SHARE * highest)
-    beyond = "untried"
-    if at < len(clients) - 1:
-        beyond = "falls" if rates[-1] < KNEE_SHARE * rates[at] else "level"
-    return Growth(metric, clients, rates, clients[at], beyond, best[clients[at]].limit.kind)
+        other = best.get(point.load)
+        if other is None or point.metrics["efficiency"].value > other.metrics["efficiency"].value:
+            best[point.load] = point
+    points = [best[load] for load in sorted(best)]
+    return slots_fed(points, options.efficiency) if points and _computes(points) else None
 
 
-def find_knee(points: Sequence[Point], metric: str | None) -> Knee | None:
-    """The fewest slots whose rate is within 5 % of the highest, when more slots than these were tried.
-
-    None when the highest number of slots still gains, or with fewer than two points.
-    """
-    if metric is None:
-        return None
-    having = [point for point in points if metric in point.metrics]
-    if len(having) < 2:
-        return None
-    highest = max(point.metrics[metric].value for point in having)
-    for point in having[:-1]:
-        value = point.metrics[metric].value
-        if highest > 0 and value >= KNEE_SHARE * highest:
-            last = having[-1].metrics[metric].value
-            return Knee(point.slots, metric, value, "falls" if last < KNEE_SHARE * value else "level")
-    return None
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
 
 
-def slots_fed(points: Sequence[Point], bound: float) -> SlotsFed | None:
-    """How many jobs the storage feeds at a job efficiency of `bound` or better; None without any efficiency.
+def _without_collisions(family: Sequence[Point]) -> list[list[Point]]:
+    """Return the points as groups in which no two cells have the same load."""
+    cells = {(point.load, _text(point.levels)) for point in family}
+    if len(cells) == len({load for load, _ in cells}):
+        return [list(family)]
+    groups: dict[str, list[Point]] = {}
+    for point in family:
+        rest = {
+            name: level for name, level in point.levels.items() if is_load(name) and name != "slots"
+        }
+        groups.setdefault(_text(rest), []).append(point)
+    return list(groups.values())
 
-    The largest number tried up to which every number tried holds the bound; where the efficiency crosses the bound is
-    interpolated linearly between it and the next.
-    """
-    having = [point for point in points if "efficiency" in point.metrics]
-    if not having:
-        return None
-    holds: Point | None = None
-    for point in having:
-        value = point.metrics["efficiency"].value
-        if value < bound:
-            if holds is None:
-                return SlotsFed(0, None, bound, False, point.limit.kind)
-            upper = holds.metrics["efficiency"].value
-            crossing = holds.slots + (upper - bound) / (upper - value) * (point.slots - holds.slots)
-            return SlotsFed(holds.slots, crossing, bound, False, point.limit.kind)
-        holds = point
-    return SlotsFed(having[-1].slots, None, bound, True, "")
+
+def _curve(members: Sequence[Point], options: CurveOptions) -> Curve:
+    by_load = sorted(members, key=lambda point: point.load)
+    points = tuple(point for point in by_load if not point.reasons)
+    first = by_load[0]
+    varying = [name for name in varied_factors(point.levels for point in members) if is_load(name)]
+    levels = {
+        name: level
+        for name, level in first.levels.items()
+        if name != "slots" and name not in varying
+    }
+    metric = options.headline.get(first.workload)
+    values = options.values.get(first.workload, {})
+    return Curve(
+        label=first.target,
+        target=first.target,
+        workload=first.workload,
+        levels=levels,
+        points=points,
+        knee=find_knee(points, metric, values, options.confidence),
+        slots_fed=slots_fed(points, options.efficiency) if points and _computes(points) else None,
+        provenance=first.provenance,
+        distrusted=tuple(point for point in by_load if point.reasons),
+    )
+
+
+def _growth(family: Sequence[Point], options: CurveOptions) -> Growth | None:
+    valid = [point for point in family if not point.reasons]
+    workload = family[0].workload
+    return find_growth(
+        valid, options.headline.get(workload), options.values.get(workload, {}), options.confidence
+    )
 
 
 def _computes(points: Sequence[Point]) -> bool:
-    """Whether the workload's jobs compute, so that their efficiency says something: they count events, or the fewest of them
-    spent most of their time on CPU. A program that only moves bytes has no efficiency to hold."""
+    """Return whether the workload's jobs compute, so that their efficiency has a meaning.
+
+    True when jobs count events, or when at the lowest load they spend at least half of their time
+    on a CPU. A program that only moves bytes has no meaningful efficiency.
+    """
     first = points[0]
     return "events_per_s" in first.metrics or first.ledger["on_cpu"] >= 0.5

@@ -18,11 +18,13 @@ IGNORED = frozenset(
         "mount_point",
     }
 )
-"""Last parts of names that differ between any two runs and decide nothing: what a disk is called, where it is mounted."""
+"""Last components of names whose values differ between any two runs without relevance: device
+names, mount points."""
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{"cpu": {"cores": 4}}` -> `{"cpu.cores": 4}`; lists stay whole."""
+    """Return nested values by dotted name: `{"cpu": {"cores": 4}}` -> `{"cpu.cores": 4}`; lists
+    are not flattened."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -33,7 +35,8 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def shared_environment(environments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all environments have, dotted; where they differ, every value as a list."""
+    """Return the values of all environments by dotted name; a name with different values has all
+    of them as a list."""
     values = values_by_name(environments, frozenset({"boot_id"}))
     return {name: found[0] if len(found) == 1 else found for name, found in values.items()}
 
@@ -41,7 +44,8 @@ def shared_environment(environments: Sequence[Mapping[str, Any]]) -> dict[str, A
 def values_by_name(
     environments: Iterable[Mapping[str, Any]], ignored: frozenset[str] = IGNORED
 ) -> dict[str, list[Any]]:
-    """Every value that occurs, by dotted name, each once, without names whose last part is in `ignored`."""
+    """Return every distinct value by dotted name, without names whose last component is in
+    `ignored`."""
     found: dict[str, list[Any]] = {}
     for environment in environments:
         for name, value in flat(environment).items():

@@ -1,7 +1,8 @@
-"""What faults did to jobs: failed, stalled, slowed, recovered, lost. From the records alone. Pure.
+"""Effects of faults on jobs, from the records: failed, stalled, slowed, recovered, lost. Pure.
 
-A fault is set against the same cell without it where the study has one (the factor `fault` with the level `none`), else against
-the time before it struck. Stall and recovery come from the series of the device or the network, unless the fault itself saw them.
+The reference of a fault is the same cell without it where the study has one (level `none` of the
+factor `fault`), otherwise the time before the injection. Stall and recovery come from the series of
+the device or the network, unless the fault injector observed them itself.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ import pandas as pd
 
 from headrace.analysis.findings import Estimate, FaultEffect
 from headrace.analysis.ratio import ratio_of_means
+from headrace.analysis.read import Records
 from headrace.errors import HeadraceError
-from headrace.records.read import Records
+from headrace.records.trial_record import FaultRecord
 
 FACTOR = "fault"
 NONE = "none"
 RECOVERED_SHARE = 0.8
-"""Of the rate before the fault: from the first interval on that has it again, the storage counts as recovered."""
+"""Share of the rate before the fault: the storage counts as recovered from the first interval
+that reaches it."""
 IDLE_SHARE = 0.01
-"""Of the rate before the fault: an interval below it is one in which nothing moves."""
+"""Share of the rate before the fault: an interval below it counts as idle."""
 
 
 @dataclass(frozen=True)
@@ -34,25 +37,27 @@ class _Seen:
     stall_s: float | None
     recovered_s: float | None
     during: float | None
-    """Rate while it lasted over the rate before it."""
+    """Rate while the fault lasted over the rate before it."""
 
 
 def fault_effects(
     records: Records, rates: dict[str, float], metric: dict[str, str], confidence: float
 ) -> tuple[FaultEffect, ...]:
-    """One for each fault of each cell. `rates` are the headline metric of valid trials by id, `metric` its name by workload.
+    """Return one effect for each fault of each cell. `rates` holds the headline metric of valid
+    trials by id, `metric` its name by workload.
 
-    Trials that failed because of the fault count for failed jobs, stall and loss; trials that are invalid count for nothing.
+    Trials that failed because of the fault count for failed jobs, stall and loss; invalid trials
+    count for nothing.
     """
     if not len(records) or "faults" not in records.trials:
         return ()
     rows: list[dict[str, Any]] = records.trials.to_dict("records")
-    groups: dict[tuple[str, str, str], list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+    groups: dict[tuple[str, str, str], list[tuple[dict[str, Any], FaultRecord]]] = {}
     for row in rows:
         for fault in row["faults"]:
-            usable = row["valid"] or (row["status"] == "failed" and fault["fired"])
-            if usable and fault["fired"]:
-                key = (row["cell"], row["provenance"], fault.get("name") or fault["what"])
+            usable = row["valid"] or (row["status"] == "failed" and fault.fired)
+            if usable and fault.fired:
+                key = (row["cell"], row["provenance"], fault.name or fault.what)
                 groups.setdefault(key, []).append((row, fault))
     plain = _without_fault(rows)
     return tuple(
@@ -62,7 +67,8 @@ def fault_effects(
 
 
 def _without_fault(rows: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    """Ids of the valid trials without any fault, by what their cells have in common with those that have one."""
+    """Return the ids of the valid trials without any fault, by what their cells share with cells
+    that have one."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row["valid"] and not row["faults"]:
@@ -78,7 +84,7 @@ def _cell(row: dict[str, Any]) -> str:
 def _effect(
     records: Records,
     name: str,
-    members: list[tuple[dict[str, Any], dict[str, Any]]],
+    members: list[tuple[dict[str, Any], FaultRecord]],
     plain: dict[str, list[str]],
     rates: dict[str, float],
     metric: dict[str, str],
@@ -88,7 +94,7 @@ def _effect(
     ids = tuple(row["id"] for row, _ in members)
     jobs, failed, error = _jobs(records, ids)
     seen = [_seen(records, row, each) for row, each in members]
-    own = [each.get("seen") or {} for _, each in members]
+    own = [each.seen for _, each in members]
     with_it = [rates[each] for each in ids if rates.get(each, 0.0) > 0]
     without = [rates[each] for each in plain.get(_cell(first), []) if rates.get(each, 0.0) > 0]
     before = [each.during for each in seen if each.during is not None]
@@ -99,13 +105,15 @@ def _effect(
         rate, _ = ratio_of_means(np.array(without), np.array(with_it), trials, confidence)
         against = "the same without it"
     elif before:
-        rate = Estimate(fmean(before), None, None, len(before), "mean of the ratios, one a trial", ids)
+        rate = Estimate(
+            fmean(before), None, None, len(before), "mean of the ratios, one a trial", ids
+        )
         against = "before it struck"
     recovered = [each.recovered_s for each in seen if each.recovered_s is not None]
     stalls = [each.stall_s for each in seen if each.stall_s is not None]
     return FaultEffect(
         fault=name,
-        what=fault["what"],
+        what=fault.what,
         target=first["target"],
         workload=first["workload"],
         slots=int(first["slots"]),
@@ -114,7 +122,7 @@ def _effect(
             for key, level in first["levels"].items()
             if key not in ("target", "workload", "slots", FACTOR)
         },
-        fired=sum(int(each["fired"]) for _, each in members),
+        fired=sum(each.fired for _, each in members),
         jobs=jobs,
         failed_jobs=failed,
         error=error,
@@ -126,7 +134,9 @@ def _effect(
         acknowledged_writes=_sum(own, "acknowledged_writes"),
         lost_writes=_sum(own, "lost_writes"),
         lost_bytes=_sum(own, "lost_bytes"),
-        note="; ".join(dict.fromkeys(str(each["file_system"]) for each in own if "file_system" in each)),
+        note="; ".join(
+            dict.fromkeys(str(each["file_system"]) for each in own if "file_system" in each)
+        ),
         provenance=first["provenance"],
         trials=ids,
     )
@@ -138,7 +148,7 @@ def _sum(seen: list[dict[str, Any]], name: str) -> int | None:
 
 
 def _jobs(records: Records, trials: Sequence[str]) -> tuple[int, int, str]:
-    """Jobs, those that failed, and the commonest cause."""
+    """Return the number of jobs, the number of failed ones, and the most common cause."""
     frames: list[pd.DataFrame] = []
     for trial in trials:
         try:
@@ -154,23 +164,24 @@ def _jobs(records: Records, trials: Sequence[str]) -> tuple[int, int, str]:
     return len(jobs), len(failed), str(causes.index[0]) if len(causes) else ""
 
 
-def _seen(records: Records, row: dict[str, Any], fault: dict[str, Any]) -> _Seen:
-    """What the series show of a fault; what the fault saw itself comes first."""
-    own = fault.get("seen") or {}
+def _seen(records: Records, row: dict[str, Any], fault: FaultRecord) -> _Seen:
+    """Return the observations of a fault; those of the fault injector take precedence over the
+    series."""
+    own = fault.seen
     stall_s, recovered_s, during = _from_series(records, row, fault)
     return _Seen(own.get("stall_s", stall_s), own.get("recovered_s", recovered_s), during)
 
 
 def _from_series(
-    records: Records, row: dict[str, Any], fault: dict[str, Any]
+    records: Records, row: dict[str, Any], fault: FaultRecord
 ) -> tuple[float | None, float | None, float | None]:
     moved = _moved(records, row)
-    struck, lifted = fault.get("struck_s"), fault.get("lifted_s")
+    struck, lifted = fault.struck_s, fault.lifted_s
     if moved is None or struck is None or not row.get("last_done_s"):
         return None, None, None
     ends, rates = moved
     starts = np.concatenate([[0.0], ends[:-1]])
-    # An interval counts where it lies wholly; the last one may have been cut by the end of the jobs.
+    # Only whole intervals count: the end of the jobs may have truncated the last one.
     before = rates[ends <= struck]
     running = (starts >= struck) & (ends <= float(row["last_done_s"]) + 1e-9)
     if not len(before) or before.mean() <= 0 or not running.any():
@@ -189,7 +200,7 @@ def _from_series(
 
 
 def _longest(starts: np.ndarray, ends: np.ndarray, idle: np.ndarray) -> float:
-    """The longest time without progress."""
+    """Return the longest time without progress."""
     longest = current = 0.0
     for start, end, nothing in zip(starts, ends, idle, strict=True):
         current = current + float(end - start) if nothing else 0.0
@@ -198,7 +209,8 @@ def _longest(starts: np.ndarray, ends: np.ndarray, idle: np.ndarray) -> float:
 
 
 def _moved(records: Records, row: dict[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Ends of the intervals of a trial, s, and the bytes a second that its storage moved in each."""
+    """Return the ends of a trial's intervals in s, and the bytes per second that its storage
+    moved in each."""
     for kind, columns in (
         ("block", ["read_bytes_per_s", "write_bytes_per_s"]),
         ("network", ["received_bytes_per_s", "sent_bytes_per_s"]),
@@ -208,6 +220,10 @@ def _moved(records: Records, row: dict[str, Any]) -> tuple[np.ndarray, np.ndarra
         except HeadraceError:
             continue
         if len(series) and set(columns) <= set(series.columns):
-            whole = series.assign(moved=series[columns].sum(axis="columns")).groupby("time_s")["moved"].sum()
+            whole = (
+                series.assign(moved=series[columns].sum(axis="columns"))
+                .groupby("time_s")["moved"]
+                .sum()
+            )
             return whole.index.to_numpy(float), whole.to_numpy(float)
     return None

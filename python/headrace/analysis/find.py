@@ -1,48 +1,73 @@
-"""Records -> Findings. Pure: the same records and options, the same findings."""
+"""Records -> Findings. Pure: equal records and options give equal findings."""
 
 from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from headrace.analysis.curves import make_curves
-from headrace.analysis.effects import combined_effects, factor_effects
+from headrace.analysis.combined import MeasuredCombination, judge_combination, measure_combinations
+from headrace.analysis.combined import p_value_of as combinations_p
+from headrace.analysis.curves import CurveOptions, make_curves
+from headrace.analysis.distrusted import distrusted_points, invalid_trials, unanswered
+from headrace.analysis.effects import MeasuredEffect, judge_effect, measure_effects
+from headrace.analysis.effects import p_value_of as effects_p
 from headrace.analysis.environment import flat, shared_environment, values_by_name
 from headrace.analysis.faults import FACTOR, NONE, fault_effects
-from headrace.analysis.findings import Combined, FactorEffect, Findings, LeftOut
-from headrace.analysis.metrics import headline_metric, stated_metrics, trial_metrics, valid_trials
+from headrace.analysis.findings import FaultEffect, Findings, LeftOut, Point
+from headrace.analysis.interference import disturbances
+from headrace.analysis.jointly import joint_confidence
+from headrace.analysis.metrics import (
+    beside_metrics,
+    headline_metric,
+    metric_provenance,
+    trial_metrics,
+    valid_trials,
+)
+from headrace.analysis.naming import Kinds, with_names
 from headrace.analysis.points import Left, PointOptions, make_points
+from headrace.analysis.ranking import best_first
+from headrace.analysis.ranking import p_values as ranking_p
+from headrace.analysis.read import Records
+from headrace.plan.coverage import least_coverage
 from headrace.plan.intervals import Statistic
-from headrace.records.read import Records
-from headrace.study.model import PlanOptions, Price, ReportOptions
-
-BESIDE = ("efficiency", "energy_j_per_job")
-"""Metrics whose factor effects are found beside those of the headline metric, where they mean something."""
+from headrace.records.trial_record import NOT_MODELLED
+from headrace.study.model import PlanOptions, Price, Repeats, ReportOptions
 
 
 @dataclass(frozen=True)
 class FindOptions:
-    """What 'best' means, and how sure the intervals are."""
+    """Options of the analysis: which metric defines 'best', and the confidence of the intervals."""
 
     metric: str | None = None
-    """As `[report] metric`; None for events/s, or bytes/s of a workload without events."""
+    """As `[report] metric`; None: events/s, or bytes/s for a workload without events."""
     efficiency: float = 0.9
     confidence: float = 0.95
     statistic: Statistic = "mean"
     price: dict[str, Price] = field(default_factory=dict[str, Price])
+    repeats: Repeats | None = None
+    """The plan's repeats, and whether their number depended on results (sequential stopping)."""
 
     @classmethod
     def of_study(cls, report: ReportOptions, plan: PlanOptions) -> FindOptions:
-        """What a study asks for."""
-        return cls(report.metric, report.efficiency, report.confidence, plan.repeats.statistic, report.price)
+        """Return the options of a study."""
+        return cls(
+            report.metric,
+            report.efficiency,
+            report.confidence,
+            plan.repeats.statistic,
+            report.price,
+            plan.repeats,
+        )
 
     @classmethod
     def of_records(cls, records: Records) -> FindOptions:
-        """What the study file that lies with the records asks for; the defaults where it cannot be read."""
+        """Return the options of the study file stored with the records; the defaults where it
+        cannot be read."""
         try:
             study = tomllib.loads((records.root / "study.toml").read_text())
             return cls.of_study(
@@ -53,67 +78,175 @@ class FindOptions:
             return cls()
 
 
+@dataclass(frozen=True)
+class _Headlines:
+    """The metric that defines 'best' for each workload, and its values."""
+
+    metric: dict[str, str]
+    values: dict[str, dict[str, float]]
+    """By workload and trial; only valid trials that have a value."""
+    beside: dict[str, list[str]]
+    """Further metrics whose factor effects are estimated, where they apply."""
+
+
 def find(records: Records, options: FindOptions | None = None) -> Findings:
-    """All that the records say. Failed, invalid and unsupported trials are left out of every number, and listed."""
+    """Return all findings that the records support.
+
+    Failed, invalid and unsupported trials enter no number; they are listed with their reasons.
+    """
     options = options or FindOptions.of_records(records)
     trials = valid_trials(records)
     metrics = trial_metrics(trials, options.price) if len(trials) else pd.DataFrame()
-    points = make_points(
-        trials,
-        metrics,
-        _left_by_cell(records),
-        PointOptions(
-            options.confidence, options.statistic, options.efficiency, stated_metrics(options.price)
-        ),
+    points = make_points(trials, metrics, _left_by_cell(records), _point_options(trials, options))
+    distrusted, invalid, invalid_metrics = distrusted_points(
+        records, _point_options(invalid_trials(records), options), options.price
     )
-    headline: dict[str, str] = {}
-    effects: list[FactorEffect] = []
-    combined: list[Combined] = []
-    rates: dict[str, float] = {}
-    for workload in dict.fromkeys(point.workload for point in points):
-        own: Any = metrics[(trials["workload"] == workload).to_numpy()]
-        own_ids: Any = trials["id"][(trials["workload"] == workload).to_numpy()]
-        metric = headline_metric(options.metric, own)
-        if metric is None:
-            continue
-        headline[workload] = metric
-        events = "events_per_s" in own and bool(own["events_per_s"].notna().any())
-        beside = [name for name in BESIDE if name != metric and (events or name != "efficiency")]
-        # A fault is nobody's choice: it has a table of its own.
-        found = factor_effects(trials, metrics, workload, [metric, *beside], options.confidence)
-        effects += [effect for effect in found if effect.factor != FACTOR]
-        values = dict(zip(trials["id"], metrics[metric], strict=True))
-        rates |= {trial: float(values[trial]) for trial in own_ids if values[trial] == values[trial]}
-        spared = [point for point in points if point.levels.get(FACTOR) in (None, NONE)]
-        combined += combined_effects(spared, values, workload, metric, options.confidence)
-    faults = fault_effects(records, rates, headline, options.confidence)
-    # What failed by a fault is what a finding rests on.
+    headlines = _headlines(trials, metrics, options.metric)
+    effects, combinations = _measured(trials, metrics, points, headlines)
+    curves = make_curves(
+        points,
+        CurveOptions(
+            _with_distrusted(headlines.metric, invalid, invalid_metrics, options.metric),
+            options.efficiency,
+            options.confidence,
+            _loading(trials),
+            headlines.values,
+        ),
+        distrusted,
+    )
+    # All comparisons that may name a difference are judged together (multiple comparisons).
+    p_values = [
+        *(effects_p(each) for each in effects),
+        *(combinations_p(each) for each in combinations),
+        *ranking_p(curves, headlines.metric, headlines.values),
+    ]
+    joint = joint_confidence(p_values, options.confidence)
+    kinds = _kinds(records)
+    curves = best_first(with_names(curves, kinds), headlines.metric, headlines.values, joint)
+    rates = {
+        trial: value for values in headlines.values.values() for trial, value in values.items()
+    }
+    faults = fault_effects(records, rates, headlines.metric, options.confidence)
+    # Trials that failed because of an injected fault are evidence of a fault effect, so they are
+    # not listed as left out.
     told = {trial for effect in faults for trial in effect.trials}
-    left_out = tuple(left for left in _left_out(records) if left.trial not in told)
-    provenances = tuple(dict.fromkeys(each.provenance for each in (*points, *faults)))
     planned = len(records.plan.trials) if records.plan is not None else len(records)
     return Findings(
         title=records.header.title,
-        provenance=provenances,
-        curves=tuple(make_curves(points, headline, options.efficiency, _loading(trials))),
-        effects=tuple(effects),
-        combined=tuple(combined),
-        left_out=left_out,
+        provenance=_provenances(points, faults, distrusted),
+        curves=tuple(curves),
+        effects=tuple(judge_effect(each, options.confidence, joint) for each in effects),
+        combined=tuple(judge_combination(each, joint, kinds) for each in combinations),
+        left_out=tuple(left for left in _left_out(records) if left.trial not in told),
         trials_planned=planned,
         trials_done=len(records),
         environment=shared_environment(records.environments),
-        warnings=(*records.warnings, *_warnings(records, trials)),
+        warnings=(*records.warnings, *_warnings(records, trials), *_of_stopping(trials, options)),
         extra_tables=_result_tables(trials),
-        headline=headline,
+        headline=_with_distrusted(headlines.metric, invalid, invalid_metrics, options.metric),
         confidence=options.confidence,
         study_hash=records.header.study_hash,
         faults=faults,
+        interference=disturbances(records),
+        retried=len(records.retried),
+        unanswered=unanswered(records, kinds),
+        comparisons=len(p_values),
+        joint_confidence=joint,
     )
 
 
+def _point_options(trials: pd.DataFrame, options: FindOptions) -> PointOptions:
+    return PointOptions(
+        options.confidence,
+        options.statistic,
+        options.efficiency,
+        metric_provenance(trials, options.price) if len(trials) else {},
+    )
+
+
+def _headlines(trials: pd.DataFrame, metrics: pd.DataFrame, wanted: str | None) -> _Headlines:
+    found = _Headlines({}, {}, {})
+    for workload in dict.fromkeys(trials["workload"]) if len(trials) else ():
+        mine = (trials["workload"] == workload).to_numpy()
+        own: Any = metrics[mine]
+        metric = headline_metric(wanted, own)
+        if metric is None:
+            continue
+        found.metric[workload] = metric
+        ids: Any = trials["id"][mine]
+        values = zip(ids, own[metric], strict=True)
+        found.values[workload] = {trial: float(value) for trial, value in values if value == value}
+        found.beside[workload] = beside_metrics(metric, own)
+    return found
+
+
+def _measured(
+    trials: pd.DataFrame, metrics: pd.DataFrame, points: Sequence[Point], headlines: _Headlines
+) -> tuple[list[MeasuredEffect], list[MeasuredCombination]]:
+    """Return the factor effects and combinations of choices to be judged, workload by workload."""
+    effects: list[MeasuredEffect] = []
+    combinations: list[MeasuredCombination] = []
+    # A fault is not a choice; fault effects have their own table.
+    spared = [point for point in points if point.levels.get(FACTOR) in (None, NONE)]
+    for workload, metric in headlines.metric.items():
+        names = [metric, *headlines.beside[workload]]
+        effects += measure_effects(trials, metrics, workload, names, (FACTOR,))
+        combinations += measure_combinations(spared, headlines.values[workload], workload, metric)
+    return effects, combinations
+
+
+def _with_distrusted(
+    headline: dict[str, str], invalid: pd.DataFrame, metrics: pd.DataFrame, wanted: str | None
+) -> dict[str, str]:
+    """Return the headline metrics, including those of workloads that have only invalid trials
+    (shown, never compared)."""
+    found = dict(headline)
+    for workload in dict.fromkeys(invalid["workload"]) if len(invalid) else ():
+        own: Any = metrics[(invalid["workload"] == workload).to_numpy()]
+        metric = headline_metric(wanted, own)
+        if metric is not None:
+            found.setdefault(workload, metric)
+    return found
+
+
+def _kinds(records: Records) -> Kinds:
+    """Return the kinds of targets and workloads from the records, ordered as in the study file
+    where it can be read."""
+    try:
+        study = tomllib.loads((records.root / "study.toml").read_text())
+        written = [name for name in study.get("workload", {}) if isinstance(name, str)]
+    except (OSError, ValueError):
+        written = []
+    factors = (
+        [name for trial in records.plan.trials[:1] for name in trial.levels] if records.plan else []
+    )
+    if not len(records):
+        return Kinds({}, dict.fromkeys(written, ""), factors)
+    trials = records.trials
+    workloads = dict(zip(trials["workload"], trials["workload_kind"], strict=True))
+    return Kinds(
+        dict(zip(trials["target"], trials["target_kind"], strict=True)),
+        {name: workloads[name] for name in [*written, *workloads] if name in workloads},
+        factors,
+    )
+
+
+def _provenances(
+    points: Sequence[Point], faults: Sequence[FaultEffect], distrusted: Sequence[Point]
+) -> tuple[str, ...]:
+    found = dict.fromkeys(each.provenance for each in (*points, *faults, *distrusted))
+    if any(each.provenance == "modelled" for point in points for each in point.metrics.values()):
+        found["modelled"] = None
+    return tuple(found)
+
+
 def _loading(trials: pd.DataFrame) -> frozenset[str]:
-    """Workloads that load the storage."""
-    return frozenset(trials["workload"][trials["loads_storage"].to_numpy()]) if len(trials) else frozenset()
+    """Return the workloads that load the storage."""
+    return (
+        frozenset(trials["workload"][trials["loads_storage"].to_numpy()])
+        if len(trials)
+        else frozenset()
+    )
 
 
 def _left_out(records: Records) -> tuple[LeftOut, ...]:
@@ -133,37 +266,74 @@ def _left_out(records: Records) -> tuple[LeftOut, ...]:
 def _left_by_cell(records: Records) -> dict[str, Left]:
     if not len(records):
         return {}
-    rows = list(zip(records.trials["cell"], records.trials["status"], records.trials["valid"], strict=True))
+    rows = list(
+        zip(records.trials["cell"], records.trials["status"], records.trials["valid"], strict=True)
+    )
     invalid = Counter(cell for cell, status, valid in rows if status == "done" and not valid)
     failed = Counter(cell for cell, status, _ in rows if status == "failed")
     return {cell: Left(invalid[cell], failed[cell]) for cell in {*invalid, *failed}}
 
 
 def _warnings(records: Records, valid: pd.DataFrame) -> list[str]:
-    """What a reader must know before trusting the numbers."""
+    """Return what a reader must know before trusting the numbers."""
     warnings: list[str] = []
     if not len(records):
         return ["no trial has been recorded yet"]
     hashes = set(records.trials["study_hash"])
     if len(hashes) > 1:
         warnings.append(
-            f"these records are of {len(hashes)} different studies; cells of the same name are taken together"
+            f"these records are of {len(hashes)} different studies; cells of the same name are "
+            "taken together"
         )
     if len(set(valid["provenance"])) > 1:
         names = ", ".join(sorted(set(valid["provenance"])))
         warnings.append(
-            f"provenances differ ({names}): points are kept apart, and an effect that spans them says so"
+            f"provenances differ ({names}): points are kept apart, and an effect that spans "
+            "them says so"
         )
-    different = [name for name, values in values_by_name(records.environments).items() if len(values) > 1]
+    different = [
+        name for name, values in values_by_name(records.environments).items() if len(values) > 1
+    ]
     if different:
-        warnings.append(f"the environment was not the same for all trials: {', '.join(sorted(different))}")
+        warnings.append(
+            f"the environment was not the same for all trials: {', '.join(sorted(different))}"
+        )
+    told = [
+        text
+        for of_trial in records.trials["warnings"]
+        for code, text in of_trial
+        if code == NOT_MODELLED
+    ]
+    warnings += dict.fromkeys(told)
     if not len(valid):
         warnings.append("no trial is valid: nothing can be said")
     return warnings
 
 
+def _of_stopping(valid: pd.DataFrame, options: FindOptions) -> list[str]:
+    """Return a warning where cells were repeated until their interval was narrow enough: such
+    intervals cover the mean less often than their nominal confidence."""
+    repeats = options.repeats
+    if repeats is None or repeats.interval is None or repeats.most <= repeats.min or not len(valid):
+        return []
+    text = (
+        f"cells were repeated until their interval was within {100 * repeats.interval:.3g} % "
+        "of the rate: such"
+        " intervals are narrow partly by chance"
+    )
+    if repeats.statistic == "median":
+        return [f"{text}, and hold the true value less often than {100 * options.confidence:.3g} %"]
+    least = least_coverage(repeats.min, repeats.most, options.confidence)
+    return [
+        f"{text}; of those called {100 * options.confidence:.3g} %, about {100 * least:.0f} % "
+        "or more hold the true"
+        f" mean (simulated for {repeats.min} to {repeats.most} repeats)"
+    ]
+
+
 def _result_tables(trials: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """What workloads themselves found (percentiles, peak masses): a row a valid trial, numbers and short texts only."""
+    """Return the workloads' own results (percentiles, peak masses): one row per valid trial,
+    only numbers and short texts."""
     tables: dict[str, list[dict[str, Any]]] = {}
     if not len(trials):
         return tables
@@ -172,11 +342,14 @@ def _result_tables(trials: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
         values = {
             name: value
             for name, value in flat(results).items()
-            if isinstance(value, (int, float, bool)) or (isinstance(value, str) and len(value) <= 80)
+            if isinstance(value, (int, float, bool))
+            or (isinstance(value, str) and len(value) <= 80)
         }
         if values:
             others = {
-                name: level for name, level in levels.items() if name not in ("target", "workload", "slots")
+                name: level
+                for name, level in levels.items()
+                if name not in ("target", "workload", "slots")
             }
             row = {"trial": trial, "target": target, "slots": slots, **others, **values}
             tables.setdefault(workload, []).append(row)

@@ -1,12 +1,24 @@
-"""Findings: statistics with their uncertainty and what they rest on. Values only; computed in this room, shown in report/."""
+"""Findings: statistics with their uncertainty and evidence.
+
+These classes hold only values; this package computes them, report/ shows them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from headrace.analysis.interference import Disturbance
+
 LimitKind = Literal[
-    "cpu", "cpu contention", "device latency", "device bandwidth", "network", "cache", "idle", "unknown"
+    "cpu",
+    "cpu contention",
+    "device latency",
+    "device bandwidth",
+    "network",
+    "cache",
+    "idle",
+    "unknown",
 ]
 
 
@@ -19,39 +31,46 @@ class Estimate:
     high: float | None
     """Bounds of the interval; None with too few repeats."""
     n: int
-    """Trials that it rests on."""
+    """Number of trials behind the estimate."""
     method: str
-    """How value and interval were had, such as `mean, t interval` or `median, bootstrap`."""
+    """How value and interval were computed, such as `mean, t interval` or `median, bootstrap`."""
     trials: tuple[str, ...]
-    """Their ids."""
+    """Ids of these trials."""
     provenance: str = ""
-    """Where it is not that of its point: `modelled` for a computed watt, `stated` for a price of the study file (law 6)."""
+    """Set where it differs from the point's: `modelled` for a computed power, `stated` for a
+    price of the study file (law 6)."""
+
+
+def is_seen(cost: Estimate) -> bool:
+    """Return whether the interval of a cost excludes zero difference."""
+    return cost.low is not None and cost.low > 0
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What held jobs back at one point."""
+    """The bottleneck of jobs at one point."""
 
     kind: LimitKind
     share: float
     """Share of the jobs' wall time that it took, 0..1."""
     evidence: str
-    """The numbers that say so, as one sentence."""
+    """The numbers that show it, as one sentence."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One cell: all its valid repeats together."""
+    """One cell: all its valid repeats together, or (with `reasons`) all its invalid ones."""
 
     target: str
     workload: str
     levels: dict[str, Any]
-    """Every factor's level, `slots` too; without `target` and `workload`, which stand beside it. None where a factor does not
-    apply."""
+    """Level of every factor, including `slots`; without `target` and `workload`, which are
+    fields of their own. None where a factor does not apply."""
     slots: int
     metrics: dict[str, Estimate]
-    """By metric name, unit last: events_per_s, efficiency, throughput_jobs, uncompressed_bytes_per_s, asked_bytes_per_s,
-    served_bytes_per_s, device_bytes_per_s, amplification, wall_s, iops, energy_j_per_job …"""
+    """By metric name, unit last: events_per_s, efficiency, throughput_jobs,
+    uncompressed_bytes_per_s, asked_bytes_per_s, served_bytes_per_s, device_bytes_per_s,
+    amplification, wall_s, iops, energy_j_per_job …"""
     ledger: dict[str, float]
     """Mean share of wall time: on_cpu, wait_cpu, wait_block, wait_network, other; sums to 1."""
     limit: Limit
@@ -59,79 +78,142 @@ class Point:
     invalid: int
     failed: int
     cell: str = ""
-    """The plan's name for it."""
+    """The cell's name in the plan."""
     trials: tuple[str, ...] = ()
-    """Ids of its valid trials, in the order of their repeats."""
+    """Ids of its trials, in the order of their repeats."""
     clients: int = 0
-    """Jobs at once over all nodes, or the clients that are in them."""
+    """Concurrent jobs over all nodes, or the clients in these jobs; 0 means equal to `slots`."""
+    reasons: tuple[str, ...] = ()
+    """Why these trials cannot be trusted; empty for valid ones."""
+
+    @property
+    def load(self) -> int:
+        """Concurrent clients: the x axis of curves."""
+        return self.clients or self.slots
 
 
 @dataclass(frozen=True)
 class SlotsFed:
-    """How many jobs a storage feeds at the wanted job efficiency."""
+    """How many concurrent jobs a storage feeds at the required job efficiency."""
 
     slots: int
-    """The largest number tried that holds the efficiency (0: not even the smallest)."""
+    """The largest number tried up to which every number tried reaches the required efficiency;
+    0: not even the smallest."""
     interpolated: float | None
-    """Where the efficiency crosses the bound, between two numbers tried; None when it never does."""
+    """Where the efficiency crosses the required one, interpolated between two numbers tried;
+    None when it never does."""
     efficiency: float
-    """The bound."""
+    """The required efficiency."""
     censored: bool
-    """True when the largest number tried still holds it: the answer is 'at least'."""
+    """True when the largest number tried still reaches it: the answer is 'at least'."""
     why: str
-    """What limits the next one."""
+    """What limits the next number tried."""
+    smallest: int = 1
+    """The smallest number tried."""
+    low: int | None = None
+    """The fewest, of the numbers tried, that the intervals of the efficiencies allow (0: fewer
+    than the smallest); None without repeats."""
+    high: int | None = None
+    """The most that these intervals allow; None without repeats."""
+    open_above: bool = False
+    """True when `high` is the largest number tried: the true value may be larger."""
+    interpolated_low: float | None = None
+    """Where the lower bounds of the intervals cross the required efficiency; None when the
+    smallest number is already below it."""
+    interpolated_high: float | None = None
+    """Where the upper bounds cross it; None when they never do."""
 
 
 @dataclass(frozen=True)
 class Knee:
-    """Where more slots stop helping."""
+    """Where more slots (clients) stop helping: the fewest that reach 95 % of the highest rate."""
 
     slots: int
     metric: str
     value: float
     beyond: str
-    """`level` or `falls`: what the rate does beyond it."""
+    """What the rate does beyond the knee: `level` or `falls`."""
+    low: int | None = None
+    """The fewest whose rate may reach that share, by the intervals of the ratios; None without
+    repeats."""
+    high: int | None = None
+    """The fewest whose rate is shown to reach it; None when no number is, or without repeats."""
+    difference_seen: bool | None = None
+    """Whether the rates at any two numbers of slots differ significantly; None without repeats."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How a storage's rate grows with the clients that load it, however they are dealt out to slots and nodes."""
+    """How a storage's rate grows with the number of clients, however they are spread over slots
+    and nodes."""
 
     metric: str
     clients: tuple[int, ...]
-    """Numbers tried, rising; of one number the ways with the highest rate."""
+    """Numbers tried, rising; where several combinations give the same number, the one with the
+    highest rate."""
     rates: tuple[float, ...]
-    """At each."""
+    """Rate at each number of clients."""
     enough: int
     """The fewest that reach 95 % of the highest rate."""
     beyond: str
-    """What the rate does beyond them: `level`, `falls`, or `untried` where they are the most that were tried."""
+    """What the rate does beyond `enough`: `level`, `falls`, or `untried` where it is the largest
+    number tried."""
     why: LimitKind
-    """What held clients back there."""
+    """The bottleneck at `enough`."""
+    low: int | None = None
+    """As in Knee."""
+    high: int | None = None
+    """As in Knee."""
+    difference_seen: bool | None = None
+    """As in Knee."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One storage and workload at all numbers of slots, other factors fixed."""
+    """One storage and workload against the load (slots, or clients over all nodes); other
+    factors fixed."""
 
     label: str
+    """Unique in these findings: the workload (where there are several) and `name`."""
     target: str
     workload: str
     levels: dict[str, Any]
-    """Without `slots`, `target` and `workload`."""
+    """Without `slots`, `target`, `workload`, and other load factors that vary along the curve."""
     points: tuple[Point, ...]
-    """By rising slots."""
+    """Valid points, by rising load; empty when no trial is valid."""
     knee: Knee | None
     slots_fed: SlotsFed | None
-    """None for a workload that does not compute, whose efficiency says nothing."""
+    """None for a workload that does not compute: its efficiency has no meaning."""
     provenance: str = ""
     growth: Growth | None = None
-    """Of a workload that loads the storage: over all curves that differ in nodes and clients alone."""
+    """For a workload that loads the storage: over all curves that differ only in the load."""
+    distrusted: tuple[Point, ...] = ()
+    """Points of invalid trials, by rising load: shown with their reasons, used in no statistic."""
+    name: str = ""
+    """What varies, in words: `GlusterFS, 3 servers, 1 copy`."""
+    words: dict[str, str] = field(default_factory=dict[str, str])
+    """The level of each factor in words: `servers` -> `3 servers`."""
+    storage: str = ""
+    """The target in words: `GlusterFS`; its name in the study where that is more informative."""
+    rank: int | None = None
+    """1 + the number of storages (targets with their choices, at any load) of the same workload
+    and provenance that are significantly better; None without repeats. Curves of one storage
+    share it."""
+    alike: int = 0
+    """How many other storages do not differ significantly from it: the true rank may be up to
+    `rank + alike`."""
+
+    @property
+    def axis(self) -> Literal["slots", "clients"]:
+        """What `Point.load` counts on this curve."""
+        points = (*self.points, *self.distrusted)
+        several = self.growth is not None or any(point.load != point.slots for point in points)
+        return "clients" if several else "slots"
 
 
 @dataclass(frozen=True)
 class LevelEffect:
-    """One level of one factor, the others averaged over."""
+    """One level of one factor, averaged over the other factors."""
 
     level: Any
     estimate: Estimate
@@ -139,7 +221,7 @@ class LevelEffect:
 
 @dataclass(frozen=True)
 class FactorEffect:
-    """What a factor does to a metric of one workload."""
+    """The effect of a factor on one metric of one workload."""
 
     factor: str
     workload: str
@@ -148,41 +230,74 @@ class FactorEffect:
     best: Any
     worst: Any
     cost_of_wrong: Estimate
-    """1 - worst/best (for a metric of which less is better: worst/best - 1), as a fraction."""
+    """1 - worst/best (worst/best - 1 for a metric where less is better), as a fraction.
+
+    Its interval holds for all pairs of levels at once, at `Findings.joint_confidence`.
+    """
     p_value: float | None
+    """Of this factor alone, not corrected for other comparisons."""
     error_term: str
     """`trials` or `whole plots`, or why there is none."""
     less_is_better: bool = False
     targets: tuple[str, ...] = ()
-    """Targets that it rests on: those to which the factor applies."""
+    """Targets whose trials it uses: those to which the factor applies."""
     provenance: str = ""
-    """`measured`, or several joined by ` + ` where the levels themselves differ in it."""
+    """`measured`, or several joined by ` + ` where the levels themselves differ in provenance."""
     note: str = ""
-    """What was averaged over, and what was left out for want of a partner."""
+    """What was averaged over, and what was left out because it has no partner."""
+    alike_best: tuple[Any, ...] = ()
+    """Levels that are not significantly worse than the best."""
+    alike_worst: tuple[Any, ...] = ()
+    """Levels that are not significantly better than the worst."""
+    detectable: float | None = None
+    """The cost that would have been detected with a probability of 80 %; None without an error
+    term."""
+
+    @property
+    def seen(self) -> bool:
+        """Whether the difference is significant: the interval excludes 0.
+
+        Only then are best, worst and cost named.
+        """
+        return is_seen(self.cost_of_wrong)
 
 
 @dataclass(frozen=True)
 class Combined:
-    """Best against worst over all factors together."""
+    """Best against worst combination of levels, over all factors that are choices."""
 
     workload: str
     target: str | None
     slots: int
+    """Concurrent clients of the cells compared."""
     metric: str
     best: dict[str, Any]
-    """Every factor's level that applies; `target` too where several are compared."""
+    """The level of every choice that applies; includes `target` where several are compared."""
     worst: dict[str, Any]
     cost: Estimate
+    """As `FactorEffect.cost_of_wrong`, over all pairs of cells."""
     best_value: float = 0.0
     worst_value: float = 0.0
     cells: int = 0
-    """Cells that were compared."""
+    """Number of cells compared."""
     provenance: str = ""
+    alike_best: int = 0
+    """Number of cells that are not significantly worse than the best."""
+    best_name: str = ""
+    """The best cell in words: `GlusterFS, 3 servers, 1 copy`."""
+    worst_name: str = ""
+    detectable: float | None = None
+    """As in FactorEffect."""
+
+    @property
+    def seen(self) -> bool:
+        """Whether best and worst differ significantly."""
+        return is_seen(self.cost)
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A trial that no finding rests on, and why."""
+    """A trial that no finding uses, and why."""
 
     trial: str
     levels: dict[str, Any]
@@ -191,8 +306,30 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Unanswered:
+    """A workload and target without any valid trial, and why."""
+
+    workload: str
+    target: str
+    storage: str
+    """The target in words."""
+    planned: int
+    """Trials in the plan."""
+    invalid: int
+    failed: int
+    unsupported: int
+    reasons: tuple[tuple[str, int], ...]
+    """Each reason with the number of trials that have it, the most common first."""
+
+    @property
+    def missing(self) -> int:
+        """Trials that have not been run."""
+        return max(0, self.planned - self.invalid - self.failed - self.unsupported)
+
+
+@dataclass(frozen=True)
 class FaultEffect:
-    """What one fault did to the jobs of one cell."""
+    """The effect of one fault on the jobs of one cell."""
 
     fault: str
     """Its name in the study."""
@@ -202,38 +339,39 @@ class FaultEffect:
     workload: str
     slots: int
     levels: dict[str, Any]
-    """Of the other factors."""
+    """Levels of the other factors."""
     fired: int
-    """How often it took effect, all trials together."""
+    """How often it took effect, over all trials."""
     jobs: int
     failed_jobs: int
     error: str
-    """The commonest cause of failure; empty when none failed."""
+    """The most common cause of failure; empty when no job failed."""
     stall_s: float | None
-    """The longest time after it struck in which nothing moved; None when that is not known."""
+    """The longest time after injection in which no data moved; None when not known."""
     recovered_s: float | None
-    """From its end until the storage moved as before, mean; None when it did not, or jobs were done before."""
+    """Mean time from the end of the fault until the storage moved data at its earlier rate; None
+    when it did not, or when the jobs finished before."""
     rate: Estimate | None
-    """Rate under it over the rate without it."""
+    """Rate under the fault over the rate without it."""
     rate_metric: str
-    """Of what; empty for the bytes that the storage moved."""
+    """The metric of `rate`; empty for the bytes that the storage moved."""
     against: str
-    """`the same without it` or `before it struck`."""
+    """The reference of `rate`: `the same without it` or `before it struck`."""
     acknowledged_writes: int | None
-    """Writes that were said to be on stable storage, of those that were looked for afterwards."""
+    """Writes acknowledged as being on stable storage, of those that were checked afterwards."""
     lost_writes: int | None
-    """Those of them that are gone."""
+    """Acknowledged writes that are lost."""
     lost_bytes: int | None
-    """Acknowledged and never flushed, so that they may be lost."""
+    """Bytes acknowledged and never flushed, which may therefore be lost."""
     note: str
-    """What the check of the file system found."""
+    """Result of the file system check."""
     provenance: str
     trials: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a set of records says."""
+    """Everything that the analysis found in a set of records."""
 
     title: str
     provenance: tuple[str, ...]
@@ -245,19 +383,36 @@ class Findings:
     trials_done: int
     environment: dict[str, Any]
     warnings: tuple[str, ...] = ()
-    extra_tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, "list[dict[str, Any]]"])
+    extra_tables: dict[str, list[dict[str, Any]]] = field(
+        default_factory=dict[str, "list[dict[str, Any]]"]
+    )
     """Tables of single workloads: fio's percentiles, merged physics results."""
     headline: dict[str, str] = field(default_factory=dict[str, str])
-    """Workload -> the metric that 'best' means for it."""
+    """Workload -> the metric that defines 'best' for it."""
     confidence: float = 0.95
-    """Of all intervals."""
+    """Confidence of all intervals."""
     study_hash: str = ""
     faults: tuple[FaultEffect, ...] = ()
+    interference: tuple[Disturbance, ...] = ()
+    """CPU time taken by other programs, where it disturbed trials."""
+    retried: int = 0
+    """Records set aside because their trials were run again."""
+    unanswered: tuple[Unanswered, ...] = ()
+    """Workloads and targets without a valid trial."""
+    comparisons: int = 0
+    """Number of comparisons that may name a difference: effects, combinations, rankings."""
+    joint_confidence: float = 0.95
+    """Confidence of the intervals of these comparisons.
+
+    It controls the false discovery rate: at most 5 % of the differences named are false on average
+    (at a confidence of 95 %), and a study without any real difference names one in at most 5 % of
+    cases.
+    """
 
 
 @dataclass(frozen=True)
 class EnvironmentDifference:
-    """Something of the machines that is not the same in both result sets."""
+    """A property of the machines that differs between the two result sets."""
 
     name: str
     """Dotted path in the environment: `kernel`, `cpu.model`, `location.filesystem`."""
@@ -278,27 +433,30 @@ class Difference:
     a: Estimate
     b: Estimate
     ratio: Estimate
-    """B/A of the means, with its interval (Welch, on the logarithm)."""
+    """B/A of the means, with its interval (Welch, on the logarithm) at
+    `Comparison.joint_confidence`."""
     effect_size: Estimate
-    """Hedges' g of B - A: standard deviations, corrected for few trials."""
+    """Hedges' g of B - A: in standard deviations, corrected for few trials."""
     p_value: float | None
     different: bool
-    """True when the interval of the ratio leaves out 1."""
+    """True when the interval of the ratio excludes 1."""
     better: Literal["a", "b", ""] = ""
-    """Which is better, when they are different."""
+    """Which one is better, when they are different."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two result sets beside each other."""
+    """Comparison of two result sets."""
 
     title_a: str
     title_b: str
     provenance: str
     differences: tuple[Difference, ...]
     only_a: tuple[str, ...]
-    """Cells without a partner, as text."""
+    """Cells without a counterpart in B, as text."""
     only_b: tuple[str, ...]
     environment: tuple[EnvironmentDifference, ...]
     warnings: tuple[str, ...] = ()
     confidence: float = 0.95
+    joint_confidence: float = 0.95
+    """Confidence of the ratios' intervals, as in Findings."""

@@ -1,4 +1,4 @@
-"""What holds jobs back at one point: from the ledger of their time and the counters of the device."""
+"""The bottleneck of jobs at one point, from their time ledger and the device's counters."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from headrace.analysis.findings import Limit, LimitKind
 from headrace.units import format_bytes, format_bytes_per_s, format_seconds
 
 BUSY = 0.85
-"""Share of the time that a device works on some request, above which it counts as always busy."""
+"""Share of the time with a request in flight, above which a device counts as always busy."""
 LARGE_REQUEST_BYTES = 128 * 1024
-"""Mean request from which a busy hard disk spends its time on moving bytes and not on seeking."""
+"""Mean request size from which a busy hard disk spends its time on transfers and not on seeks."""
 HIGHEST_RATE = 0.7
-"""Share of the highest rate that a device reached in these records, above which it counts as at its bandwidth: a disk's rate
-falls by half from its outer to its inner tracks, and a filesystem takes its part."""
+"""Share of the highest rate that a device reached in these records, above which it counts as
+bandwidth-bound: a disk's rate falls by half from its outer to its inner tracks, and a file
+system has overhead."""
 UNCACHED = 0.05
-"""Share of the bytes asked for that the device moved, below which the page cache fed the jobs."""
+"""Device bytes over requested bytes, below which the page cache fed the jobs."""
 
 
 @dataclass(frozen=True)
 class DeviceLoad:
-    """What the devices behind a target did while jobs ran, over all trials of a point."""
+    """Load of the devices behind a target while jobs ran, over all trials of a point."""
 
     rate_bytes_per_s: float
     highest_bytes_per_s: float
@@ -30,15 +31,17 @@ class DeviceLoad:
     """Share of the time with a request in flight, 0..1."""
     request_bytes: float
     in_flight: float
-    """Requests in flight, mean: rate times latency (Little's law)."""
+    """Mean number of requests in flight: rate times latency (Little's law)."""
     latency_s: float
 
     @property
     def words(self) -> str:
         """The numbers as a clause."""
         return (
-            f"the device was busy {self.busy:.0%} of the time, moved {format_bytes_per_s(self.rate_bytes_per_s)} in requests of "
-            f"{format_bytes(round(self.request_bytes / 1024) * 1024)}, {format_seconds(self.latency_s)} each, "
+            f"the device was busy {self.busy:.0%} of the time, moved "
+            f"{format_bytes_per_s(self.rate_bytes_per_s)} in requests of "
+            f"{format_bytes(round(self.request_bytes / 1024) * 1024)}, "
+            f"{format_seconds(self.latency_s)} each, "
             f"{self.in_flight:.1f} in flight"
         )
 
@@ -51,11 +54,12 @@ def limit_of(
     running: int,
     cores: int | None,
 ) -> Limit:
-    """What held jobs back.
+    """Return the bottleneck.
 
-    `ledger` holds the shares of wall time; `bound` is the job efficiency from which on jobs count as fed; `moved_share` is what
-    the device moved of what jobs asked for, None when unknown; `running` jobs ran at once on `cores` cores, over all nodes.
-    Above the bound the CPU itself is the limit; below it, the largest wait is.
+    `ledger` holds the shares of wall time; `bound` is the job efficiency at or above which jobs
+    count as fed; `moved_share` is the device's bytes over the bytes that jobs requested, None when
+    unknown; `running` jobs ran concurrently on `cores` cores, over all nodes. At or above the bound
+    the CPU is the bottleneck; below it, the largest wait.
     """
     on_cpu = ledger["on_cpu"]
     if on_cpu >= bound:
@@ -64,23 +68,33 @@ def limit_of(
     largest = max(waits, key=lambda name: waits[name])
     share = waits[largest]
     if largest == "wait_cpu":
-        there = f" with {running} job{'s' if running != 1 else ''} on {cores} cores" if cores else ""
+        there = (
+            f" with {running} job{'s' if running != 1 else ''} on {cores} cores" if cores else ""
+        )
         if cores and running <= cores:
             there += ": something else kept the cores busy"
-        return Limit("cpu contention", share, f"Jobs waited for a CPU {share:.0%} of their time{there}.")
+        return Limit(
+            "cpu contention", share, f"Jobs waited for a CPU {share:.0%} of their time{there}."
+        )
     if largest == "wait_network":
-        return Limit("network", share, f"Jobs waited for the network or a server {share:.0%} of their time.")
+        return Limit(
+            "network", share, f"Jobs waited for the network or a server {share:.0%} of their time."
+        )
     if largest == "wait_block":
         return _device_limit(share, f"Jobs waited for block I/O {share:.0%} of their time", device)
-    # Time that no counter of the kernel explains: asleep in the program, or in I/O that is not charged to the job.
-    slept = f"Jobs were neither on a CPU nor in a wait that the kernel counts {share:.0%} of their time"
+    # Time that no kernel counter explains: sleep in the program, or I/O that is not charged to the
+    # job.
+    slept = (
+        f"Jobs were neither on a CPU nor in a wait that the kernel counts {share:.0%} of their time"
+    )
     if device is not None and device.busy >= BUSY:
         return _device_limit(share, slept, device)
     if moved_share is not None and moved_share < UNCACHED:
         return Limit(
             "cache",
             share,
-            f"{slept}; the device moved {moved_share:.1%} of what they asked for: the page cache fed them.",
+            f"{slept}; the device moved {moved_share:.1%} of what they asked for: the page "
+            "cache fed them.",
         )
     if device is not None and device.busy < 0.1:
         return Limit("idle", share, f"{slept}, and {device.words}.")
@@ -91,13 +105,18 @@ def _device_limit(share: float, waited: str, device: DeviceLoad | None) -> Limit
     if device is None or device.rate_bytes_per_s <= 0:
         return Limit("device latency", share, f"{waited}; no device counters were recorded.")
     of_highest = (
-        device.rate_bytes_per_s / device.highest_bytes_per_s if device.highest_bytes_per_s > 0 else 0.0
+        device.rate_bytes_per_s / device.highest_bytes_per_s
+        if device.highest_bytes_per_s > 0
+        else 0.0
     )
     large = device.request_bytes >= LARGE_REQUEST_BYTES
     kind: LimitKind = "device latency"
     reason = "small requests wait for the device, not for its bandwidth"
     if large and device.busy >= BUSY and of_highest >= HIGHEST_RATE:
-        kind, reason = "device bandwidth", f"this is {of_highest:.0%} of the highest rate it reached"
+        kind, reason = (
+            "device bandwidth",
+            f"this is {of_highest:.0%} of the highest rate it reached",
+        )
     elif large and device.busy >= BUSY:
         reason = f"this is only {of_highest:.0%} of the highest rate it reached"
     elif large:

@@ -1,4 +1,4 @@
-"""How far a simulation is from what was measured: one study, run and simulated, cell by cell. Pure."""
+"""Errors of a simulation: one study, measured and simulated, cell by cell. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from headrace.analysis.compare import cells_of, mean_of
 from headrace.analysis.findings import Estimate
 from headrace.analysis.metrics import valid_trials
+from headrace.analysis.read import Records
 from headrace.errors import RefusedError
-from headrace.records.read import Records
 
 SIMULATED = "simulated"
 CONFIDENCE = 0.95
@@ -20,27 +20,27 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class CellError:
-    """One cell that both have."""
+    """One cell of both result sets."""
 
     target: str
     workload: str
     levels: dict[str, Any]
-    """Levels of all factors but target and workload; `slots` among them."""
+    """Levels of all factors but target and workload; includes `slots`."""
     provenance: str
-    """Of the real side: measured or emulated."""
+    """Provenance of the real trials: measured or emulated."""
     real_s: Estimate
-    """Time that the jobs took, from the release to the end of the last."""
+    """Time from the release to the end of the last job."""
     simulated_s: Estimate
     """The same in virtual time, for the work that the real jobs did."""
     error: float
     """simulated / real - 1."""
     seen: bool
-    """False when the error is within the interval of what was measured."""
+    """False when the simulated time is within the interval of the measured one."""
 
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """Every common cell, and what has no partner."""
+    """Every common cell, and the cells without a counterpart."""
 
     title: str
     cells: tuple[CellError, ...]
@@ -49,18 +49,21 @@ class ModelErrors:
     warnings: tuple[str, ...]
 
     def quantile(self, share: float) -> float:
-        """The absolute error that this share of the cells stays within."""
+        """Return the absolute error that this share of the cells does not exceed."""
         return float(np.quantile([abs(cell.error) for cell in self.cells], share))
 
 
 def model_errors(a: Records, b: Records) -> ModelErrors:
-    """Times in virtual time against real ones. Either may come first.
+    """Compare times in virtual time with real ones. Arguments may be in either order.
 
-    Jobs that run for a set time do another amount of work in each: then it is the time for the same work, events or else bytes asked
-    and written. Raises RefusedError unless one side is simulated and the other is not, and when no cell is in both.
+    Jobs that run for a set time do different amounts of work in the two. Their times are scaled to
+    equal work: events, or bytes requested and written where there are none. Raises RefusedError
+    unless exactly one result set is simulated, and when no cell is in both.
     """
     found = {
-        is_simulated: records for records in (a, b) if (is_simulated := _is_simulated(records)) is not None
+        is_simulated: records
+        for records in (a, b)
+        if (is_simulated := _is_simulated(records)) is not None
     }
     if len(found) < 2:
         raise RefusedError(
@@ -73,10 +76,13 @@ def model_errors(a: Records, b: Records) -> ModelErrors:
     cells: list[CellError] = []
     for name in cells_real:
         if name in cells_simulated:
-            cells.append(_cell(rows_real.iloc[cells_real[name]], rows_simulated.iloc[cells_simulated[name]]))
+            cells.append(
+                _cell(rows_real.iloc[cells_real[name]], rows_simulated.iloc[cells_simulated[name]])
+            )
     if not cells:
         raise RefusedError(
-            f"{real.root} and {simulated.root} have no cell in common: {next(iter(cells_real))} is only in the first",
+            f"{real.root} and {simulated.root} have no cell in common: "
+            f"{next(iter(cells_real))} is only in the first",
             hint="simulate the study that was measured",
         )
     warnings: list[str] = []
@@ -95,7 +101,10 @@ def model_errors(a: Records, b: Records) -> ModelErrors:
 
 
 def _is_simulated(records: Records) -> bool | None:
-    """None when it has no valid trial, or of both kinds. Raises RefusedError for the former."""
+    """Return whether all valid trials are simulated; None when only some are.
+
+    Raises RefusedError without a valid trial.
+    """
     rows = valid_trials(records)
     if not len(rows):
         raise RefusedError(f"{records.root} has no valid trial to compare")
@@ -107,7 +116,7 @@ def _cell(real: Any, simulated: Any) -> CellError:
     first: dict[str, Any] = real.head(1).to_dict("records")[0]
     real_s, simulated_s = _times_s(real), _times_s(simulated)
     work, simulated_work = _work(real), _work(simulated)
-    # Jobs of a set time: virtual time for as much work as was really done.
+    # Jobs of a set time: scale the virtual time to the work that the real jobs did.
     simulated_s = simulated_s * (work / simulated_work if work and simulated_work else 1.0)
     measured = mean_of(real_s, tuple(real["id"]), CONFIDENCE)
     modelled = mean_of(simulated_s, tuple(simulated["id"]), CONFIDENCE)
@@ -116,7 +125,11 @@ def _cell(real: Any, simulated: Any) -> CellError:
         target=first["target"],
         workload=first["workload"],
         levels={
-            **{name: level for name, level in first["levels"].items() if name not in ("target", "workload")},
+            **{
+                name: level
+                for name, level in first["levels"].items()
+                if name not in ("target", "workload")
+            },
             "slots": int(first["slots"]),
         },
         provenance=first["provenance"],
@@ -133,7 +146,8 @@ def _times_s(rows: Any) -> np.ndarray:
 
 
 def _work(rows: Any) -> float:
-    """Mean work of a trial: events; bytes where there are none; 0 where neither is counted."""
+    """Return the mean work of a trial: events; bytes where there are none; 0 where neither is
+    counted."""
     sustained = (rows["load"] == "sustained") & (rows["window_s"] > 0)
 
     def done(name: str) -> float:
@@ -143,7 +157,7 @@ def _work(rows: Any) -> float:
 
 
 def as_json(errors: ModelErrors) -> str:
-    """Everything, for `--json`."""
+    """Return all errors as JSON, for `--json`."""
     cells = [
         {
             "target": cell.target,
@@ -158,4 +172,6 @@ def as_json(errors: ModelErrors) -> str:
         }
         for cell in errors.cells
     ]
-    return json.dumps({"title": errors.title, "cells": cells, "warnings": list(errors.warnings)}, indent=1)
+    return json.dumps(
+        {"title": errors.title, "cells": cells, "warnings": list(errors.warnings)}, indent=1
+    )

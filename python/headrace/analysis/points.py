@@ -1,8 +1,8 @@
-"""Metrics of trials -> points: all valid repeats of a cell together, with intervals, ledger and what limits them."""
+"""Metrics of trials -> points: the valid repeats of a cell, with intervals and bottleneck."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,22 +12,24 @@ from scipy import special
 from headrace.analysis.findings import Estimate, Point
 from headrace.analysis.limit import DeviceLoad, limit_of
 from headrace.analysis.metrics import ledger_shares
+from headrace.metrics import metric_of
 from headrace.plan.intervals import Statistic, interval
 
 
 class PointOptions(NamedTuple):
-    """How points are made."""
+    """How points are computed."""
 
     confidence: float
     statistic: Statistic
     efficiency: float
-    """Job efficiency from which on jobs count as fed."""
-    stated: frozenset[str]
-    """Metrics that rest on the study file's prices."""
+    """Job efficiency at or above which jobs count as fed."""
+    provenance: Mapping[str, str]
+    """Provenance of metrics where it differs from that of their trials
+    (`metrics.metric_provenance`)."""
 
 
 class Left(NamedTuple):
-    """Trials of a cell that do not count."""
+    """Numbers of trials of a cell that are left out."""
 
     invalid: int
     failed: int
@@ -36,7 +38,7 @@ class Left(NamedTuple):
 def make_points(
     trials: pd.DataFrame, metrics: pd.DataFrame, left: dict[str, Left], options: PointOptions
 ) -> list[Point]:
-    """One point for each cell and provenance, in the order of the plan. Provenances are never averaged.
+    """Return one point for each cell and provenance, in plan order. Provenances are never averaged.
 
     `trials` and `metrics` hold the valid trials, row by row; `left` counts the others by cell.
     """
@@ -71,7 +73,9 @@ def make_points(
     for index, rows in enumerate(groups):
         first = {name: values[rows[0]] for name, values in columns.items()}
         levels = {
-            name: level for name, level in first["levels"].items() if name not in ("target", "workload")
+            name: level
+            for name, level in first["levels"].items()
+            if name not in ("target", "workload")
         }
         levels.setdefault("slots", int(first["slots"]))
         shares = {str(name): float(share) for name, share in ledger[index].items()}
@@ -86,13 +90,15 @@ def make_points(
                 slots=int(first["slots"]),
                 metrics=estimates[index],
                 ledger=shares,
-                limit=limit_of(shares, options.efficiency, load, moved, running, _cores(first["cpu_cores"])),
+                limit=limit_of(
+                    shares, options.efficiency, load, moved, running, _cores(first["cpu_cores"])
+                ),
                 provenance=first["provenance"],
                 invalid=lost.invalid,
                 failed=lost.failed,
                 cell=first["cell"],
                 trials=tuple(columns["id"][row] for row in rows),
-                # A job of some workloads is several clients, which its result counts.
+                # A job of some workloads has several clients; its result gives their number.
                 clients=int((first["results"] or {}).get("clients") or running),
             )
         )
@@ -100,7 +106,7 @@ def make_points(
 
 
 def _running(first: dict[str, Any]) -> int:
-    """Jobs that ran at once, over all nodes."""
+    """Return the number of concurrent jobs, over all nodes."""
     return int(first["jobs"]) if first["load"] == "batch" else int(first["slots"] * first["nodes"])
 
 
@@ -109,9 +115,13 @@ def _cores(value: Any) -> int | None:
 
 
 def _estimates(
-    trials: pd.DataFrame, metrics: Any, number: np.ndarray, groups: list[np.ndarray], options: PointOptions
+    trials: pd.DataFrame,
+    metrics: Any,
+    number: np.ndarray,
+    groups: list[np.ndarray],
+    options: PointOptions,
 ) -> list[dict[str, Estimate]]:
-    """For each group of trials, every metric that it has with its interval."""
+    """Return for each group of trials every metric that it has, with its interval."""
     ids: list[str] = list(trials["id"])
     whole = [tuple(ids[row] for row in rows) for rows in groups]
     found: list[dict[str, Estimate]] = [{} for _ in groups]
@@ -125,22 +135,28 @@ def _estimates(
         )
         quantile = special.stdtrit(np.maximum(count - 1, 1), 0.5 + options.confidence / 2)
         half = quantile * deviation / np.sqrt(np.maximum(count, 1))
-        provenance = "stated" if name in options.stated else ""
+        provenance = options.provenance.get(name, "")
         for index in np.flatnonzero(count > 0):
             rows = groups[index]
             complete = count[index] == len(rows)
-            used = whole[index] if complete else tuple(ids[row] for row in rows if not np.isnan(values[row]))
+            used = (
+                whole[index]
+                if complete
+                else tuple(ids[row] for row in rows if not np.isnan(values[row]))
+            )
             n = int(count[index])
             if options.statistic == "median":
-                got = interval(values[rows][~np.isnan(values[rows])].tolist(), options.confidence, "median")
+                got = interval(
+                    values[rows][~np.isnan(values[rows])].tolist(), options.confidence, "median"
+                )
                 bounds, value, method = (got.low, got.high), got.value, got.method
             elif n < 2:
                 bounds, value, method = (None, None), float(mean[index]), "one trial"
             else:
                 value = float(mean[index])
-                # No metric can be negative and no job more than efficient; an interval that would be is cut, which
-                # loses no truth that it held.
-                most = 1.0 if name == "efficiency" else float("inf")
+                # No metric is negative and no efficiency exceeds 1. Clipping the interval to this
+                # range removes no possible true value.
+                most = metric_of(name).highest
                 bounds = (
                     max(0.0, value - float(half[index])),
                     max(value, min(most, value + float(half[index]))),
@@ -151,17 +167,20 @@ def _estimates(
 
 
 def _device_loads(trials: Any, number: np.ndarray) -> list[tuple[DeviceLoad | None, float | None]]:
-    """For each group what its devices did, and what share of the bytes asked for they moved."""
+    """Return for each group the load of its devices, and the share of the requested bytes that
+    they moved."""
     columns = {
         "time_s": trials["last_done_s"],
         "bytes": trials["device_bytes_read"] + trials["device_bytes_written"],
         "requests": trials["device_requests_read"] + trials["device_requests_write"],
         "busy_s": trials["device_busy_s"],
-        "latency_s": trials["device_read_latency_s"].fillna(0) + trials["device_write_latency_s"].fillna(0),
+        "latency_s": trials["device_read_latency_s"].fillna(0)
+        + trials["device_write_latency_s"].fillna(0),
         "asked": trials["bytes_asked"] + trials["bytes_written"],
         "charged": trials["bytes_device"],
         "devices": pd.Series(
-            [max(1, len(place.get("devices") or ())) for place in trials["location"]], index=trials.index
+            [max(1, len(place.get("devices") or ())) for place in trials["location"]],
+            index=trials.index,
         ),
     }
     grouped: Any = pd.DataFrame(columns).groupby(number)
@@ -188,13 +207,3 @@ def _device_loads(trials: Any, number: np.ndarray) -> list[tuple[DeviceLoad | No
         )
         loads.append((load, share))
     return loads
-
-
-def varied_levels(points: Iterable[Point]) -> list[str]:
-    """Factors that have more than one level over these points, `slots` not among them."""
-    seen: dict[str, set[str]] = {}
-    for point in points:
-        for name, level in point.levels.items():
-            if name != "slots":
-                seen.setdefault(name, set()).add(repr(level))
-    return [name for name, levels in seen.items() if len(levels) > 1]

@@ -1,4 +1,4 @@
-"""The ratio of two means with its interval: what comparisons and faults are said in. Pure."""
+"""The ratio of two means with its interval, used for comparisons and faults. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ from headrace.analysis.findings import Estimate
 def ratio_of_means(
     a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: float
 ) -> tuple[Estimate, float | None]:
-    """B/A as a ratio of geometric means, with Welch's interval on the logarithm."""
+    """Return B/A as a ratio of geometric means, with Welch's interval on the logarithm, and the
+    p-value."""
     logs_a, logs_b = np.log(a), np.log(b)
     distance = float(logs_b.mean() - logs_a.mean())
+    if abs(distance) < ROUNDING:
+        # Without scatter, a rounding error would count as a certain difference.
+        distance = 0.0
     method = "ratio of geometric means, Welch interval on the logarithm"
     if len(a) < 2 or len(b) < 2:
-        return Estimate(math.exp(distance), None, None, len(ids), "ratio of geometric means", ids), None
+        return Estimate(
+            math.exp(distance), None, None, len(ids), "ratio of geometric means", ids
+        ), None
     if max(float(np.ptp(logs_a)), float(np.ptp(logs_b))) < ROUNDING:
-        # No scatter at all in either: a simulation, say.
+        # No scatter in either, for example in a simulation without noise.
         return Estimate(
             math.exp(distance), math.exp(distance), math.exp(distance), len(ids), method, ids
         ), None

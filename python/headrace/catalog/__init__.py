@@ -1,4 +1,7 @@
-"""Ground: the catalog, facts as TOML. A shelf is a folder, an entry one file of one table; every value has a source or a reason."""
+"""The catalog: facts as TOML.
+
+A shelf is a folder, an entry one file with one table. Every value has a source or a reason.
+"""
 
 from __future__ import annotations
 

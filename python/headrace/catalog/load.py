@@ -1,7 +1,8 @@
-"""Ground: reads entries of the catalog, by name or from a file of the user's own, and says what is wrong with them, by line.
+"""Base layer: reads catalog entries and reports their problems by line.
 
-An entry is one TOML file. Its table `[source]` says for each field where the value comes from: a data sheet, a paper, or
-`assumption: …` with the reason. A key of `[source]` stands for its field and everything within it.
+Entries are found by name or read from a user's file. An entry is one TOML file. Its table
+`[source]` gives for each field the source of its value: a data sheet, a paper, or `assumption: …`
+with the reason. A key of `[source]` covers its field and everything within it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,16 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from headrace import _core
 from headrace.catalog.tables import TABLES
-from headrace.document import Document, FieldPath, parse_document
+from headrace.document import Document, FieldPath, anchored_path, parse_document, read_bytes
 from headrace.errors import Fault, StudyError
 from headrace.registry import nearest
+from headrace.validation import Problems
 
 ROOT = Path(__file__).parent
 SHELVES = ("drives", "nodes", "links", "servers", "filesystems", "profiles", "prices")
@@ -30,45 +30,54 @@ _WITHOUT_SOURCE = frozenset({"name", "kind", "about", "source"})
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the catalog, checked."""
+    """One validated entry of the catalog."""
 
     shelf: str
     name: str
     file: Path
     document: Document
     table: Any
-    """A drive: its table as written (the core checked it). Else: the typed table of `headrace.catalog.tables`."""
+    """A drive: its table as written (the core checked it). Otherwise: the typed table of
+    `headrace.catalog.tables`."""
 
     @property
     def written(self) -> dict[str, Any]:
-        """The table as it stands in the file."""
+        """The table as written in the file."""
         return self.document.values
 
     @property
     def source(self) -> dict[str, str]:
-        """Field -> where its value comes from."""
+        """Field -> source of its value."""
         return dict(self.document.values.get("source", {}))
 
 
 @cache
 def names(shelf: str) -> tuple[str, ...]:
-    """Names of all entries on a shelf, sorted."""
+    """Return the names of all entries on a shelf, sorted."""
     return tuple(sorted(path.stem for path in (ROOT / shelf).glob("*.toml")))
 
 
 def entry(shelf: str, name: str, *, base: Path | None = None) -> Entry:
-    """The entry of that name, or of the file of that name when it ends in `.toml` (relative to `base`).
+    """Return the entry of that name, or the entry in the file of that name if it ends in `.toml`
+    (relative to `base`).
 
-    Raises StudyError: no such entry (with the nearest name), or what is wrong with the file, by line and field.
+    Raises StudyError if there is no such entry (with the nearest name), or with the file's problems
+    by line and field.
     """
     if name.endswith(".toml"):
-        path = Path(name).expanduser()
-        path = path if path.is_absolute() or base is None else base / path
-        return _load(shelf, path)
+        try:
+            path = anchored_path(base or Path.cwd(), name)
+            return _load(shelf, path, _state(path))
+        except ValueError as error:
+            raise StudyError([Fault(Path(name), 0, "", "", str(error))]) from None
     if name not in names(shelf):
         near = nearest(name, list(names(shelf)))
-        problem = f"there is no {_one(shelf)} of this name" + (f'; did you mean "{near}"?' if near else "")
-        raise StudyError([Fault(ROOT / shelf, 0, shelf, f'"{name}"', problem, ", ".join(names(shelf)))])
+        problem = f"there is no {_one(shelf)} of this name" + (
+            f'; did you mean "{near}"?' if near else ""
+        )
+        raise StudyError(
+            [Fault(ROOT / shelf, 0, shelf, f'"{name}"', problem, ", ".join(names(shelf)))]
+        )
     return _load(shelf, ROOT / shelf / f"{name}.toml")
 
 
@@ -76,13 +85,22 @@ def _one(shelf: str) -> str:
     return shelf.removesuffix("s")
 
 
-@cache
-def _load(shelf: str, path: Path) -> Entry:
+def _state(path: Path) -> tuple[int, ...]:
+    """Return a value that changes if a user's file is rewritten; empty if there is no file."""
     try:
-        raw = _TRIED[path].encode() if path in _TRIED else path.read_bytes()
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=1024)
+def _load(shelf: str, path: Path, state: tuple[int, ...] = ()) -> Entry:
+    try:
+        raw = _TRIED[path].encode() if path in _TRIED else read_bytes(path)
     except OSError as error:
         raise StudyError(
-            [Fault(path, 0, "file", "", f"the {_one(shelf)} cannot be read: {error.strerror}")]
+            [Fault(path, 0, "", "", f"the {_one(shelf)} cannot be read: {error.strerror}")]
         ) from None
     document = parse_document(raw, path)
     name = document.values.get("name")
@@ -90,7 +108,11 @@ def _load(shelf: str, path: Path) -> Entry:
         raise StudyError([document.fault(("name",), "the name of the entry is missing")])
     if path.parent == ROOT / shelf and name != path.stem:
         raise StudyError(
-            [document.fault(("name",), "differs from the file's name", given=name, allowed=path.stem)]
+            [
+                document.fault(
+                    ("name",), "differs from the file's name", given=name, allowed=path.stem
+                )
+            ]
         )
     table = _drive(document) if shelf == "drives" else _typed(shelf, document)
     return Entry(shelf, name, path, document, table)
@@ -100,7 +122,8 @@ _TRIED: dict[Path, str] = {}
 
 
 def attempt(texts: dict[Path, str]) -> None:
-    """Lets entries read as these texts instead of their files, until called again: fitting tries values without writing them."""
+    """Replace the texts of entries' files until the next call: fitting tries values without writing
+    them."""
     _TRIED.clear()
     _TRIED.update(texts)
     _load.cache_clear()
@@ -113,8 +136,10 @@ def _drive(document: Document) -> dict[str, Any]:
         field, given, allowed = error.args
         if not str(field).startswith("("):
             path: FieldPath = tuple(str(field).split("."))
-            raise StudyError([document.fault(path, "cannot be true", given=given, allowed=allowed)]) from None
-        # The table's shape is wrong: the message names the field alone, so its place is looked up.
+            raise StudyError(
+                [document.fault(path, "cannot be true", given=given, allowed=allowed)]
+            ) from None
+        # The table's structure is wrong: the message names only the field, so find its place.
         named = re.search(r"field `([^`]+)`", str(given))
         value = re.search(r"invalid (?:type|value): .*?[`\"]([^`\"]+)[`\"]", str(given))
         places = [
@@ -127,7 +152,9 @@ def _drive(document: Document) -> dict[str, Any]:
         raise StudyError(
             [
                 document.fault(
-                    places[0] if places else ("kind",), problem, allowed=allowed or _expected(str(given))
+                    places[0] if places else ("kind",),
+                    problem,
+                    allowed=allowed or _expected(str(given)),
                 )
             ]
         ) from None
@@ -135,39 +162,27 @@ def _drive(document: Document) -> dict[str, Any]:
 
 
 def _at(values: Any, place: FieldPath) -> Any:
-    """What stands at a place of a document."""
+    """Return the value at a path in a document."""
     for part in place:
         values = values[part]
     return values
 
 
 def _expected(text: str) -> str:
-    """What a message of the model says that may stand there."""
+    """Return the allowed values in a message of the model."""
     return text.partition("expected ")[2].removeprefix("one of ").replace("`", "")
 
 
 def _typed(shelf: str, document: Document) -> Any:
-    model = TABLES[shelf]
-    try:
-        return model.model_validate(document.values)
-    except ValidationError as error:
-        faults: list[Fault] = []
-        for item in error.errors(include_url=False):
-            path = tuple(item["loc"])
-            near = (
-                nearest(str(path[-1]), list(model.model_fields))
-                if item["type"] == "extra_forbidden"
-                else None
-            )
-            problem = "unknown field" if item["type"] == "extra_forbidden" else str(item["msg"])
-            problem += f'; did you mean "{near}"?' if near else ""
-            given = "" if isinstance(item["input"], dict) else item["input"]
-            faults.append(document.fault(path, problem, given=given))
-        raise StudyError(faults) from None
+    problems = Problems(document)
+    table = problems.validated((), document.values, TABLES[shelf])
+    if problems.faults:
+        raise StudyError(problems.faults)
+    return table
 
 
 def unsourced(found: Entry) -> list[str]:
-    """Dotted paths of values that neither a source nor a reason is given for; empty for an honest entry."""
+    """Return the dotted paths of values without a source or reason; empty for a complete entry."""
     source = found.source
 
     def covered(path: tuple[str, ...]) -> bool:

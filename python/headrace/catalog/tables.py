@@ -1,6 +1,7 @@
-"""Ground: the tables of the catalog's shelves, typed. Field names are those of the simulator's scenario, so that entries go straight into it.
+"""Base layer: typed tables of the catalog's shelves, with the simulator's field names.
 
-Drives are not here: the Rust core reads and checks them (crates/model, `DriveSpec`).
+Entries therefore go into a scenario unchanged. Drives are not here: the Rust core reads and checks
+them (crates/model, `DriveSpec`).
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from headrace.units import MOST_BYTES, MOST_FILES
+
 
 class CatalogTable(BaseModel):
-    """Base of every entry: unknown fields are refused."""
+    """Base of every entry. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -20,12 +23,12 @@ class CatalogTable(BaseModel):
     source: dict[str, str] = Field(default_factory=dict[str, str])
 
     def part(self) -> dict[str, Any]:
-        """What goes into a scenario: everything but name, about and source, unset fields left out."""
+        """Return the part for a scenario: all set fields except name, about and source."""
         return self.model_dump(exclude={"name", "about", "source"}, exclude_unset=True)
 
 
 class Sharing(BaseModel):
-    """What sharing a core costs."""
+    """Cost of sharing a core."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     timeslice_ns: int = Field(6_000_000, ge=1000)
@@ -34,7 +37,7 @@ class Sharing(BaseModel):
 
 
 class MachinePower(BaseModel):
-    """What a machine draws without its drives."""
+    """Power of a machine without its drives."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     idle_w: float = Field(ge=0)
@@ -44,7 +47,7 @@ class MachinePower(BaseModel):
 
 
 class Writeback(BaseModel):
-    """When dirty pages go to the drive (Linux: /proc/sys/vm/dirty_*)."""
+    """When the kernel writes dirty pages to the drive (Linux: /proc/sys/vm/dirty_*)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     dirty_background_ratio: float = Field(0.10, gt=0, lt=1)
@@ -52,7 +55,8 @@ class Writeback(BaseModel):
     dirty_expire_ns: int = Field(30_000_000_000, ge=0)
     dirty_writeback_ns: int = Field(5_000_000_000, ge=1)
     of_all_memory: bool = False
-    """Kernels to 2.6.23: shares of all memory, and at most half of what processes have not mapped."""
+    """Kernels up to 2.6.23: shares of all memory, and at most half of the memory that processes
+    have not mapped."""
 
 
 class Node(CatalogTable):
@@ -68,13 +72,13 @@ class Node(CatalogTable):
     copy_bytes_per_s: float = Field(4e9, gt=0)
     writeback: Writeback = Writeback()  # pyright: ignore[reportCallIssue]
     read_ahead: Literal["on_demand", "two_windows"] = "on_demand"
-    """The kernel's read-ahead: on demand from 2.6.23 on, two windows before (RHEL 5 and SL 5)."""
+    """The kernel's read-ahead: on demand since 2.6.23, two windows before (RHEL 5 and SL 5)."""
     sharing: Sharing = Sharing()  # pyright: ignore[reportCallIssue]
     power: MachinePower
 
 
 class Link(CatalogTable):
-    """`links/`: a machine's way into the network."""
+    """`links/`: a machine's network link."""
 
     rate_bytes_per_s: float = Field(gt=0)
     latency_ns: int = Field(ge=0)
@@ -84,18 +88,19 @@ class Link(CatalogTable):
 
 
 class Server(CatalogTable):
-    """`servers/`: a file service's software, and its storage where that is known by its rates alone."""
+    """`servers/`: a file service's software, and its storage if only the storage's rates are
+    known."""
 
     kind: Literal["nfs", "bluearc", "glusterfs", "lustre", "hdfs", "orangefs", "xrootd"]
     tuning: dict[str, Any] = Field(default_factory=dict[str, Any])
     storage: dict[str, Any] | None = None
-    """An ideal drive (crates/model, `IdealSpec`) that stands for an array of which only rates are published."""
+    """An ideal drive (crates/model, `IdealSpec`) for an array with published rates only."""
     virtual: dict[str, Any] | None = None
-    """What it costs to run the server in a virtual machine (crates/simulator, `VirtualisationSpec`)."""
+    """Cost of running the server in a virtual machine (crates/simulator, `VirtualisationSpec`)."""
 
 
 class Filesystem(CatalogTable):
-    """`filesystems/`: a filesystem and the state it is found in (crates/model, `FilesystemSpec`)."""
+    """`filesystems/`: a filesystem and its initial state (crates/model, `FilesystemSpec`)."""
 
     kind: Literal["ext3", "ext4", "xfs", "btrfs"]
     free_extent_bytes: int = Field(0, ge=0)
@@ -113,44 +118,61 @@ class ProfileFiles(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
     on: Literal["target", "source", "node"] = "target"
-    bytes: int = Field(0, ge=0)
-    count: int = Field(1, ge=0)
-    """Of the whole site; 0: one a slot."""
+    bytes: int = Field(0, ge=0, le=MOST_BYTES)
+    count: int = Field(1, ge=0, le=MOST_FILES)
+    """For the whole site; 0: one per slot."""
     share: Literal["each", "shared", "new"] = "each"
     keep: bool = False
     path: str = ""
-    """Recorded profiles: the file's name where it was recorded, or a hash of it."""
+    """Recorded profiles: the file's path at recording, or a hash of it."""
 
     def part(self) -> dict[str, Any]:
-        """What goes into a scenario."""
+        """Return the part for a scenario."""
         return self.model_dump(exclude={"path"})
 
 
+class UnseenBytes(BaseModel):
+    """Bytes that the kernel counted for a recorded job, and how many of them were not seen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    read_bytes: int = Field(ge=0)
+    written_bytes: int = Field(ge=0)
+    kernel_read_bytes: int = Field(ge=0)
+    kernel_written_bytes: int = Field(ge=0)
+
+
+MOST_RECORDED_S = 2.4e9
+"""Seventy years; in nanoseconds it and sums of a few such values fit into 64 bits."""
+
+
 class Recorded(BaseModel):
-    """Where a recorded profile comes from."""
+    """Origin of a recorded profile."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     by: str
     """`headrace record`, `strace`, `darshan-dxt`, `xrootd`."""
     command: list[str] = Field(default_factory=list[str])
     started_utc: str = ""
-    duration_s: float = Field(ge=0)
-    cpu_s: float = Field(0.0, ge=0)
-    cpu_wait_s: float = Field(0.0, ge=0)
+    duration_s: float = Field(ge=0, le=MOST_RECORDED_S)
+    cpu_s: float = Field(0.0, ge=0, le=MOST_RECORDED_S)
+    cpu_wait_s: float = Field(0.0, ge=0, le=MOST_RECORDED_S)
     processes: int = Field(1, ge=0)
     threads: int = Field(1, ge=0)
     exit: str = ""
     machine: str = ""
+    unseen: UnseenBytes | None = None
     notes: list[str] = Field(default_factory=list[str])
-    """What a reader should know: what was not seen, and why."""
+    """What a reader must know: what was not recorded, and why."""
 
 
-PROFILE_VERSION = 1
-"""Of recorded profiles: their steps file (docs/profiles.md)."""
+PROFILE_VERSION = 2
+"""Version of recorded profiles: their steps file (docs/profiles.md). 2: operations that set sizes
+or allocate space (ops 13 to 15)."""
 
 
 class Profile(CatalogTable):
-    """`profiles/`: a job as compute, read, write and wait steps (crates/simulator, `Step`), written here or in a steps file beside."""
+    """`profiles/`: a job as compute, read, write and wait steps (crates/simulator, `Step`), in the
+    entry or a steps file."""
 
     version: int = Field(PROFILE_VERSION, ge=1)
     memory_bytes: int = Field(0, ge=0)
@@ -158,7 +180,7 @@ class Profile(CatalogTable):
     files: list[ProfileFiles] = Field(default_factory=list[ProfileFiles])
     steps: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     steps_file: str | None = None
-    """A Parquet file in the folder of this one (docs/profiles.md)."""
+    """A Parquet file in the entry's folder (docs/profiles.md)."""
     packets: dict[str, Any] | None = None
     run: dict[str, Any] = Field(default_factory=dict[str, Any])
     recorded: Recorded | None = None
@@ -168,9 +190,17 @@ class Profile(CatalogTable):
     def _known(cls, version: int) -> int:
         if version > PROFILE_VERSION:
             raise ValueError(
-                f"written by a newer Headrace: version {version}, this one reads up to {PROFILE_VERSION}"
+                f"written by a newer Headrace: version {version}, this one reads up to "
+                f"{PROFILE_VERSION}"
             )
         return version
+
+    @field_validator("steps_file")
+    @classmethod
+    def _beside(cls, name: str | None) -> str | None:
+        if name is not None and (name in ("", ".", "..") or "/" in name):
+            raise ValueError("must be the name of a file in the folder of the profile")
+        return name
 
     @model_validator(mode="after")
     def _has_steps(self) -> Profile:
@@ -180,7 +210,7 @@ class Profile(CatalogTable):
 
 
 class Price(CatalogTable):
-    """`prices/`: what something cost, where and when."""
+    """`prices/`: a price, with place and year."""
 
     amount: float = Field(ge=0)
     currency: str

@@ -1,36 +1,55 @@
-"""The command line: one file a command, found by its name; every one is thin and calls `headrace.library`.
+"""The command line: one module per command, found by its name; each calls `headrace.library`.
 
-A module of this package is a command when it has a function of its own name (`run.py` has `run`); a leading underscore marks
-what commands share.
+A module of this package is a command if it has a function of the same name (`run.py` has `run`).
+Modules with a leading underscore contain code shared by commands.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import select
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from headrace.cli._console import complain
+from headrace.cli._console import complain, err
 from headrace.errors import ExitCode, HeadraceError
+from headrace.system.stopping import exit_code as _stopped
+from headrace.system.stopping import interrupting
 
 _ORDER = ("doctor", "init", "validate", "plan", "run", "resume", "report", "compare", "undo")
 
+_HELP = (
+    "A laboratory for the storage of analysis clusters: real jobs on real, emulated and simulated "
+    "storage."
+)
+_EPILOG = (
+    "First steps: `headrace init quickstart` writes a ready study, `headrace init PATH` one for "
+    "the storage at PATH; then `headrace plan`, `headrace run` or `headrace simulate`, each with "
+    "the study file."
+)
+
 
 def make_app() -> typer.Typer:
-    """The application with every command."""
+    """Return the application with every command."""
     app = typer.Typer(
         name="headrace",
-        help="A laboratory for the storage of analysis clusters: real jobs on real, emulated and simulated storage.",
+        help=_HELP,
+        epilog=_EPILOG,
+        callback=_top_options,
         no_args_is_help=True,
         add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    names = [found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")]
-    for name in sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)):
+    names = [
+        found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")
+    ]
+    for name in sorted(
+        names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
+    ):
         module: Any = importlib.import_module(f"headrace.cli.{name}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
@@ -39,14 +58,56 @@ def make_app() -> typer.Typer:
     return app
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"headrace {version('headrace')}")
+        raise typer.Exit
+
+
+def _top_options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            callback=_print_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """The options of `headrace` itself; typer needs a function that has them."""
+
+
 def main() -> None:
-    """Entry point of `headrace`. A user's mistake is one message and an exit code, never a traceback."""
-    try:
-        make_app()(standalone_mode=True)
-    except HeadraceError as error:
-        complain(error)
-        sys.exit(int(error.exit_code))
-    except BrokenPipeError:
-        # Whoever read our output (head, less) has had enough.
-        sys.stderr.close()
-        sys.exit(int(ExitCode.OK))
+    """Run `headrace`. A user error prints one message and sets the exit code, without a traceback.
+
+    SIGTERM and SIGHUP stop every command like Ctrl-C; the exit code is 128 plus the signal number.
+    """
+    with interrupting():
+        try:
+            make_app()(standalone_mode=True)
+        except HeadraceError as error:
+            complain(error)
+            sys.exit(
+                _stopped() if error.exit_code == ExitCode.INTERRUPTED else int(error.exit_code)
+            )
+        except SystemExit as end:
+            # Typer exits with 1 (a defect) when the program that reads the output (head, less) has
+            # ended.
+            if isinstance(end.__context__, BrokenPipeError) and _reader_gone():
+                sys.exit(int(ExitCode.OK))
+            if end.code == ExitCode.INTERRUPTED:
+                if end.__context__ and isinstance(end.__context__.__cause__, KeyboardInterrupt):
+                    err.print("headrace: stopped")
+                sys.exit(_stopped())
+            raise
+
+
+def _reader_gone() -> bool:
+    """Return whether standard output or error is a pipe whose reader has closed it."""
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

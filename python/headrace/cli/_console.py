@@ -1,20 +1,61 @@
-"""What commands share: the console, errors for people, exit codes."""
+"""Shared by all commands: the consoles and the display of errors."""
 
 from __future__ import annotations
+
+import errno
+from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
 
-from headrace.errors import HeadraceError, StudyError
+from headrace.errors import ExitCode, HeadraceError, StudyError
 
-out = Console(highlight=False, soft_wrap=False)
-"""Results go here."""
-err = Console(stderr=True, highlight=False, soft_wrap=True)
-"""Progress, warnings and errors go here, so that results can be piped."""
+
+class _Terminal(Console):
+    """A console that treats a closed terminal (writes give EIO) as a broken pipe."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Flush the output; call `on_broken_pipe` if its reader is gone."""
+        try:
+            super().__exit__(kind, error, trace)
+        except OSError as failed:
+            if failed.errno not in (errno.EIO, errno.EPIPE):
+                raise
+            self.on_broken_pipe()
+
+
+class _Results(_Terminal):
+    """Ends the program silently when the reader of its output (head, less) is gone."""
+
+    def on_broken_pipe(self) -> None:
+        """Exit with OK; rich would exit with 1, the code of a defect."""
+        try:
+            super().on_broken_pipe()
+        except SystemExit:
+            raise SystemExit(int(ExitCode.OK)) from None
+
+
+class _Progress(_Terminal):
+    """Prints nothing once its reader is gone: a run continues without progress display."""
+
+    def on_broken_pipe(self) -> None:
+        """Stop printing."""
+        self.quiet = True
+
+
+out = _Results(highlight=False, soft_wrap=False)
+"""Console for results."""
+err = _Progress(stderr=True, highlight=False, soft_wrap=True)
+"""Console for progress, warnings and errors, so that results can be piped."""
 
 
 def complain(error: HeadraceError) -> None:
-    """Prints an error as one message, and the way out of it."""
+    """Print an error as one message, with its hint."""
     if isinstance(error, StudyError):
         for fault in error.faults:
             err.print(escape(str(fault)), style="red")

@@ -1,4 +1,4 @@
-"""The end of `run`, `resume` and `simulate`: the report, or how to go on; and the exit code."""
+"""The end of `run`, `resume` and `simulate`: the report or a hint to resume, and the exit code."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 import typer
 
 from headrace.cli._console import err
-from headrace.errors import ExitCode, HeadraceError, InterruptedRunError
+from headrace.errors import ExitCode, HeadraceError, InterruptedRunError, as_word
 
 
 class Ending:
-    """Told by the command that every trial was run."""
+    """The end of a run: the command calls `completed` when every trial has run."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def completed(self) -> None:
-        """Reports, and exits with INVALID_TRIALS when trials were left out."""
+        """Print the report; exit with INVALID_TRIALS if trials were left out."""
         from headrace.cli.report import show
 
         if show(self._root, ["html"]):
@@ -28,27 +28,32 @@ class Ending:
 
 @contextmanager
 def finish(root: Path) -> Generator[Ending]:
-    """Around a run: says after a stop how to go on."""
+    """Wrap a run; after a stop, print how to resume it."""
     offer_undo()
     try:
         yield Ending(root)
     except InterruptedRunError as error:
-        err.print(f"stopped; everything was put back. To go on: headrace resume {root}")
+        err.print(
+            f"stopped; everything was put back. To go on: headrace resume {as_word(root)}",
+            markup=False,
+        )
         raise typer.Exit(int(error.exit_code)) from None
     except HeadraceError as error:
         if error.hint is None and (root / "results.json").exists():
-            error.hint = f"to go on: headrace resume {root}"
+            error.hint = f"to go on: headrace resume {as_word(root)}"
         raise
 
 
 def offer_undo() -> None:
-    """When a crashed run has left changes on the machine, says so, and how to put them back."""
+    """If crashed runs left changes on the machine, print them and how to undo them."""
     from headrace.system.journal import pending_journals
 
     for pending in pending_journals():
         if pending.entries:
             count = len(pending.entries)
             err.print(
-                f"[yellow]a run that ended badly ({pending.description}, begun {pending.started_utc}) has left {count} "
-                f"change{'s' if count != 1 else ''} on this machine; headrace undo puts them back[/yellow]"
+                f"[yellow]a run that ended badly ({pending.description}, begun "
+                f"{pending.started_utc}) has left {count} "
+                f"change{'s' if count != 1 else ''} on this machine; headrace undo puts them "
+                f"back[/yellow]"
             )

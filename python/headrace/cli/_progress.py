@@ -1,4 +1,4 @@
-"""Shows how a run goes on: a line a finished trial, and below it trials, jobs, rate and time left."""
+"""Progress of a run: one line per finished trial, and below a bar with the rate and time left."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ from headrace.cli._console import err
 from headrace.plan.trial import Trial
 from headrace.units import format_seconds
 
-_MARKS = {"done": "green", "invalid": "yellow", "failed": "red", "unsupported": "yellow", "skipped": "dim"}
+_MARKS = {
+    "done": "green",
+    "invalid": "yellow",
+    "failed": "red",
+    "unsupported": "yellow",
+    "skipped": "dim",
+}
 
 
 class Display:
-    """An observer of a run for people. Use as a context manager."""
+    """An observer that displays the progress of a run. Use it as a context manager."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -41,6 +47,8 @@ class Display:
         self._done = 0
         self._began = time.monotonic()
         self._done_at_begin = 0
+        self._load = ""
+        self._left_s: float | None = None
         self.statuses: dict[str, int] = {}
 
     def __enter__(self) -> Display:
@@ -48,49 +56,68 @@ class Display:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
 
     def started(self, trials_total: int, trials_done: int) -> None:
-        """The run begins."""
+        """The run starts."""
         self._total, self._done, self._done_at_begin = trials_total, trials_done, trials_done
         self._began = time.monotonic()
         self._progress.update(self._task, total=trials_total, completed=trials_done)
         if trials_done:
             err.print(f"{trials_done} of {trials_total} trials are recorded already", style="dim")
 
+    def time_left(self, seconds: float) -> None:
+        """Show the time left, estimated from finished trials. Called before `trial_finished`."""
+        self._left_s = seconds
+        if self._done < self._total:
+            self._progress.update(self._task, left=f"about {format_seconds(round(seconds))} left")
+
     def phase(self, text: str) -> None:
-        """What is being done now."""
+        """Show the current phase."""
         self._progress.update(self._task, description=escape(text[:60]))
 
     def trial_started(self, trial: Trial, jobs: int) -> None:
         """A trial's jobs are about to be released."""
         number = f"{jobs} job{'s' if jobs != 1 else ''}" if jobs else "jobs"
-        self._progress.update(self._task, description=escape(f"{trial.workload} on {trial.target}: {number}"))
+        self._progress.update(
+            self._task, description=escape(f"{trial.workload} on {trial.target}: {number}")
+        )
+
+    def load(self, foreign_cpus: float, cpus: int) -> None:
+        """Show the CPU use of other programs, from a twentieth of the CPUs up."""
+        shown = foreign_cpus >= 0.05 * cpus
+        self._load = f"; others use {foreign_cpus:.1f} of {cpus} CPUs" if shown else ""
 
     def jobs(self, done: int, running: int, events_per_s: float) -> None:
-        """Now and then while jobs run."""
+        """Show the progress of the jobs."""
         rate = f", {events_per_s:,.0f} events/s" if events_per_s else ""
-        self._progress.update(self._task, description=f"{running} jobs running, {done} done{rate}")
+        self._progress.update(
+            self._task, description=f"{running} jobs running, {done} done{rate}{self._load}"
+        )
 
     def simulated(self, virtual_s: float) -> None:
-        """How far virtual time is, against the real one."""
+        """Show the progress of virtual time relative to real time."""
         real_s = time.monotonic() - self._began
         times = f", {virtual_s / real_s:,.0f} times as fast" if real_s > 1 else ""
         text = f"{format_seconds(virtual_s)} simulated in {format_seconds(round(real_s))}{times}"
         self._progress.update(self._task, description=text)
 
     def trial_finished(self, trial: Trial, status: str, reasons: list[str], summary: str) -> None:
-        """A record is there."""
+        """Print the result of a trial."""
         self._done += 1
         self.statuses[status] = self.statuses.get(status, 0) + 1
         made = self._done - self._done_at_begin
-        left_s = (time.monotonic() - self._began) / made * (self._total - self._done)
+        mean_s = (time.monotonic() - self._began) / made
+        left_s = mean_s * (self._total - self._done) if self._left_s is None else self._left_s
         self._progress.update(
             self._task,
             completed=self._done,
-            left=f"{format_seconds(left_s)} left" if self._done < self._total else "",
+            left=f"about {format_seconds(round(left_s))} left" if self._done < self._total else "",
         )
         own = {
             factor: level
@@ -101,7 +128,12 @@ class Display:
             [trial.target, trial.workload, *(f"{factor}={level}" for factor, level in own.items())]
         )
         colour = _MARKS.get(status, "white")
-        line = f"[{colour}]{status:>11}[/{colour}]  {trial.index + 1:>4}/{self._total}  {escape(point)}  repeat {trial.repeat + 1}  {escape(summary)}"
+        line = (
+            f"[{colour}]{status:>11}[/{colour}]  {trial.index + 1:>4}/{self._total}  "
+            f"{escape(point)}  repeat {trial.repeat + 1}  {escape(summary)}"
+        )
         err.print(line)
         for reason in reasons:
-            err.print(f"             {escape(reason)}", style="yellow" if status != "failed" else "red")
+            err.print(
+                f"             {escape(reason)}", style="yellow" if status != "failed" else "red"
+            )

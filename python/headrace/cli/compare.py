@@ -1,4 +1,4 @@
-"""`headrace compare A B`: two result sets, effect sizes with confidence intervals; or how far a simulation is off."""
+"""`headrace compare A B`: effect sizes between two result sets, or the error of a simulation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from headrace.errors import Fault, StudyError
 def compare(
     a: Annotated[Path, typer.Argument(help="a results folder")],
     b: Annotated[Path, typer.Argument(help="another one, compared with the first")],
-    html: Annotated[Path | None, typer.Option(help="also write the comparison as an HTML page")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="also write the comparison as an HTML page")
+    ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="compare although the environments differ in what matters")
+        bool,
+        typer.Option("--force", help="compare although the environments differ in what matters"),
     ] = False,
     model: Annotated[
         bool,
-        typer.Option("--model", help="one is the other's simulation: how far is its time off, cell by cell?"),
+        typer.Option(
+            "--model", help="one is the other's simulation: how far is its time off, cell by cell?"
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="with --model: print JSON")] = False,
 ) -> None:

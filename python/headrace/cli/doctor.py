@@ -1,4 +1,4 @@
-"""`headrace doctor [STUDY]`: what this machine can do, and what to install or do for the rest."""
+"""`headrace doctor [STUDY]`: what this machine supports, and what to install for the rest."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from headrace.cli._console import out
 from headrace.errors import ExitCode
+from headrace.report.text_table import TextTable
 
 
 def doctor(
@@ -27,9 +27,11 @@ def doctor(
     offer_undo()
     machine = facts()
     out.print(
-        f"kernel {machine['kernel']}, {machine['cpu_model']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.1f} GiB"
+        f"kernel {machine['kernel']}, {machine['cpu_model']}, {machine['cores']} cores, "
+        f"{machine['memory_bytes'] / 2**30:.1f} GiB"
     )
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    _print_load()
+    table = TextTable("", "", "", show_header=False)
     for found in capabilities():
         mark = "[green]yes[/green]" if found.there else "[yellow]no[/yellow]"
         remedy = "" if found.there else f"\n[yellow]to have it: {escape(found.remedy)}[/yellow]"
@@ -44,13 +46,16 @@ def doctor(
     loaded = load_study(study, forced_devices=force_device or [])
     for name, size in estimate(loaded.study, loaded.plan()).memory_bytes.items():
         out.print(
-            f"target {name}: emulated drives take up to {format_bytes(size)} of memory, one target at a time"
+            f"target {name}: emulated drives take up to {format_bytes(size)} of memory, one "
+            f"target at a time"
         )
     problems = loaded.check()
     if not problems:
         out.print(f"[green]{study}: this machine can do all of it[/green]")
         return
-    table = Table("", "missing", "for", "what to do", "without it", title=f"For {study}")
+    table = TextTable(
+        "", "missing", "for", "what to do", "without it", title=f"For {escape(str(study))}"
+    )
     for problem in problems:
         mark = "[red]needed[/red]" if problem.fatal else "[yellow]less[/yellow]"
         without = problem.without or ("nothing can be run" if problem.fatal else "")
@@ -58,3 +63,37 @@ def doctor(
     out.print(table)
     if any(problem.fatal for problem in problems):
         raise typer.Exit(int(ExitCode.MISSING))
+
+
+_LOAD_S = 1.0
+"""Duration of the load measurement."""
+
+
+def _print_load() -> None:
+    """Print the CPU use of other programs: CPU time that jobs cannot have."""
+    import time
+
+    from headrace.system.machine_use import Own, snapshot, usable_cpus, use_between
+
+    cpus = usable_cpus()
+    before = snapshot(cpus)
+    time.sleep(_LOAD_S)
+    use = use_between(before, snapshot(cpus), cpus, Own())
+    foreign = (use.foreign_s + use.steal_s) / use.window_s
+    text = f"load: other programs use {foreign:.1f} of {use.cpus:g} CPUs"
+    if use.steal_s > 0.01 * use.capacity_s:
+        text += f", {use.steal_s / use.window_s:.1f} of them taken by the hypervisor"
+    if foreign < 0.05 * use.cpus:
+        out.print(text, highlight=False)
+        return
+    named = [program for program in use.programs if program.cpu_s >= 0.05 * use.foreign_s][:5]
+    words = ", ".join(
+        f"{program.name}{f' ({program.processes} processes)' if program.processes > 1 else ''} "
+        f"{program.cpu_s / use.window_s:.1f}"
+        for program in named
+    )
+    out.print(
+        f"[yellow]{text}{escape(': ' + words) if words else ''}; trials whose jobs wait for them "
+        f"are invalid[/yellow]",
+        highlight=False,
+    )

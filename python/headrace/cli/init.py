@@ -1,4 +1,4 @@
-"""`headrace init [PATH]`: a commented study file for the storage at PATH."""
+"""`headrace init [PATH]`: write a study file for the storage at PATH, or copy a packaged study."""
 
 from __future__ import annotations
 
@@ -8,22 +8,80 @@ from typing import Annotated
 import typer
 
 from headrace.cli._console import out
-from headrace.errors import RefusedError
+from headrace.errors import RefusedError, UsageError, as_word
 
 
 def init(
-    path: Annotated[Path, typer.Argument(help="a directory on the storage to be studied")] = Path(),
-    output: Annotated[Path, typer.Option("--output", "-o", help="the study file to write")] = Path(
-        "study.toml"
-    ),
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="a directory on the storage to be studied, or the name of a study that comes "
+            "with Headrace"
+        ),
+    ] = Path(),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="the study file to write; study.toml, or NAME.toml, when not given",
+        ),
+    ] = None,
+    list_studies: Annotated[
+        bool, typer.Option("--list", help="list the studies that come with Headrace")
+    ] = False,
 ) -> None:
-    """Write a commented study file for the storage at PATH."""
+    """Write a commented study file for the storage at PATH, or copy a study that comes with Headrace."""
+    from headrace.study.packaged import packaged_studies
+
+    studies = packaged_studies()
+    if list_studies:
+        for name, file in studies.items():
+            out.print(f"{name:<24} {_title(file)}", markup=False)
+        return
+    file = output or Path(f"{path}.toml" if _is_name(path, studies) else "study.toml")
+    text = (
+        studies[str(path)].read_text() if _is_name(path, studies) else _first_study(path, studies)
+    )
+    _write(file, text)
+    out.print(f"written: {file}", markup=False)
+    out.print(f"  headrace plan {as_word(file)}       shows what it will do", markup=False)
+    out.print(f"  headrace run {as_word(file)}        does it", markup=False)
+    out.print(f"  headrace simulate {as_word(file)}   does it in virtual time", markup=False)
+
+
+def _is_name(path: Path, studies: dict[str, Path]) -> bool:
+    """Return whether the argument names a study; an existing directory takes precedence."""
+    return str(path) in studies and not path.is_dir()
+
+
+def _title(file: Path) -> str:
+    import tomllib
+
+    return str(tomllib.loads(file.read_text()).get("title", ""))
+
+
+def _first_study(path: Path, studies: dict[str, Path]) -> str:
     from headrace.study.first import first_study
     from headrace.system.facts import facts
 
-    if output.exists():
-        raise RefusedError(f"{output} is there already", hint="name another file with --output")
-    output.write_text(first_study(path.resolve(), cores=int(facts()["cores"])))
-    out.print(f"written: {output}")
-    out.print(f"  headrace plan {output}   shows what it will do")
-    out.print(f"  headrace run {output}    does it")
+    if not path.is_dir():
+        raise UsageError(
+            f"{path}: neither a directory nor a study that comes with Headrace",
+            hint=f"studies: {', '.join(studies)}",
+        )
+    return first_study(path.resolve(), cores=int(facts()["cores"]))
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a new file; never overwrite one."""
+    try:
+        with file.open("x") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise RefusedError(
+            f"{file} is there already", hint="name another file with --output"
+        ) from None
+    except OSError as error:
+        problem = f"{file}: cannot be written: {error.strerror}"
+        raise UsageError(problem, hint="name another file with --output") from None

@@ -3,53 +3,113 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from headrace.cli._console import out
+from headrace.cli._console import complain, err, out
+from headrace.errors import ExitCode, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.workloads.mdtest.rates import Imported
+
+_COLUMN_WIDTH = 20
+"""Width of a result in the table: numbers are never shortened, headings may wrap."""
 
 
 def metadata(
     files: Annotated[
         list[Path],
-        typer.Argument(help="results folders of Headrace, or files with the output of mdtest or IOR"),
+        typer.Argument(
+            help="results folders of Headrace, or files with the output of mdtest or IOR"
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Print rates of metadata tests side by side: of Headrace, mdtest and IOR, each beside the first."""
-    from headrace.units import format_bytes_per_s
+    """Print rates of metadata tests side by side: of Headrace, mdtest and IOR, each beside the first.
+
+    A phase that was not run is blank. What cannot be read is told, the rest is shown, and the exit code is 2.
+    """
     from headrace.workloads.mdtest.imported import read_results
     from headrace.workloads.mdtest.phases import TITLES
 
-    found = [(file, each) for file in files for each in read_results(file)]
+    found: list[tuple[Path, Imported]] = []
+    refused = False
+    for file in files:
+        try:
+            found += [(file, each) for each in read_results(file)]
+        except HeadraceError as error:
+            refused = True
+            complain(error)
+    for file in dict.fromkeys(file for file, each in found if not each.whole):
+        err.print(
+            f"{file}: ends before its program had finished; phases may be missing", style="yellow"
+        )
     if as_json:
-        typer.echo(json.dumps([{"file": str(file), **asdict(each)} for file, each in found], indent=1))
+        typer.echo(
+            json.dumps([{"file": str(file), **asdict(each)} for file, each in found], indent=1)
+        )
+    else:
+        for unit, titles in (("ops/s", TITLES), ("bytes/s", {"write": "Write", "read": "Read"})):
+            _show([(file, each) for file, each in found if each.unit == unit], unit, titles)
+    if refused:
+        raise typer.Exit(int(ExitCode.BAD_INPUT))
+
+
+def _show(results: Sequence[tuple[Path, Imported]], unit: str, titles: dict[str, str]) -> None:
+    """Print the results in as many tables as the terminal's width requires."""
+    if not results:
         return
-    for unit, titles in (("ops/s", TITLES), ("bytes/s", {"write": "Write", "read": "Read"})):
-        shown = [each for _, each in found if each.unit == unit]
-        if not shown:
-            continue
-        heading = "Operations a second" if unit == "ops/s" else "Rates"
-        table = Table("", title=f"{heading} until the last client is done, means; × the first")
-        for each in shown:
-            clients = "" if each.clients is None else f"\n{each.clients} clients, {each.nodes} nodes"
-            table.add_column(f"{each.program}{clients}", justify="right")
-        for phase, title in titles.items():
-            if not any(phase in each.rates for each in shown):
-                continue
-            first = shown[0].rates.get(phase)
-            cells: list[str] = []
-            for number, each in enumerate(shown):
-                rate = each.rates.get(phase)
-                if rate is None:
-                    cells.append("–")
-                    continue
-                text = f"{rate.mean:,.0f}" if unit == "ops/s" else format_bytes_per_s(rate.mean)
-                ratio = f"\n{rate.mean / first.mean:.2f}×" if number and first and first.mean else ""
-                cells.append(text + ratio)
-            table.add_row(title, *cells)
+    heading = "Operations per second" if unit == "ops/s" else "Rates"
+    heading += " until the last client is done, means"
+    heading += "; × the first result" if len(results) > 1 else ""
+    phases = [phase for phase in titles if any(phase in each.rates for _, each in results)]
+    names = _short_names([file for file, _ in results])
+    at_once = max(1, (out.width - _COLUMN_WIDTH) // (_COLUMN_WIDTH + 3))
+    for start in range(0, len(results), at_once):
+        table = Table("", title=heading if start == 0 else None)
+        for (_, each), name in list(zip(results, names, strict=True))[start : start + at_once]:
+            table.add_column(_heading(name, each), justify="right", overflow="fold")
+        for phase in phases:
+            cells = [
+                _cell(each, results[0][1], phase, unit)
+                for _, each in results[start : start + at_once]
+            ]
+            table.add_row(titles[phase], *cells)
         out.print(table)
+
+
+def _short_names(files: Sequence[Path]) -> list[str]:
+    """Return the last components of the paths, as many as needed to distinguish the files."""
+    different = len(set(files))
+    for parts in range(1, max(len(file.parts) for file in files) + 1):
+        names = ["/".join(file.parts[-parts:]) for file in files]
+        if len(set(names)) == different:
+            return names
+    return [str(file) for file in files]
+
+
+def _heading(name: str, result: Imported) -> str:
+    nodes = (
+        "" if result.nodes is None else f", {result.nodes} node{'s' if result.nodes != 1 else ''}"
+    )
+    clients = "" if result.clients is None else f"\n{result.clients} clients{nodes}"
+    return f"{name}\n{result.program}{clients}"
+
+
+def _cell(result: Imported, first: Imported, phase: str, unit: str) -> str:
+    from headrace.units import format_bytes_per_s
+
+    rate, beside = result.rates.get(phase), first.rates.get(phase)
+    if rate is None:
+        return ""
+    number = f"{rate.mean:,.0f}" if rate.mean >= 100 else f"{rate.mean:.3g}"
+    text = number if unit == "ops/s" else format_bytes_per_s(rate.mean)
+    if result is first or beside is None or not beside.mean:
+        return text
+    ratio = rate.mean / beside.mean
+    return f"{text}\n{ratio:.2f}×" if ratio >= 0.1 else f"{text}\n{ratio:.2g}×"

@@ -1,20 +1,22 @@
-"""`headrace profile …`: recorded jobs: show, draw, import, export, simulate."""
+"""`headrace profile …`: show, draw, import, export and simulate recorded jobs."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from headrace.cli._console import err, out
 from headrace.cli._finish import finish
-from headrace.errors import HeadraceError
+from headrace.report.text_table import TextTable
 from headrace.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from headrace.profiles.steps import Unseen
 
 app = typer.Typer(help="Recorded jobs: show, import, export, simulate.", no_args_is_help=True)
 
@@ -46,34 +48,50 @@ def show(
     summary = summarise(recording)
     if as_json:
         typer.echo(
-            json.dumps({**asdict(summary), "reuse": summary.reuse, "notes": recording.notes}, indent=1)
+            json.dumps(
+                {
+                    **asdict(summary),
+                    "reuse": summary.reuse,
+                    "unseen": asdict(recording.unseen) if recording.unseen is not None else None,
+                    "notes": recording.notes,
+                },
+                indent=1,
+            )
         )
         return
     title = f"{recording.name}: {' '.join(recording.command) or recording.by}"
-    table = Table(show_header=False, title=escape(title), title_justify="left", box=None)
+    table = TextTable("", "", title=escape(title), show_header=False)
     work = summary.between_ms_percentiles
     sizes = [format_bytes(round(each)) for each in summary.read_size_percentiles]
     rows = [
-        ("time", f"{format_seconds(summary.duration_s)}, of it {format_seconds(summary.cpu_s)} of CPU time, "
-                 f"{format_seconds(summary.in_calls_s)} in calls, {format_seconds(summary.cpu_wait_s)} waiting for a CPU"),
-        ("processes", f"{recording.processes}, {int(recording.steps.thread.max(initial=-1)) + 1} threads; {recording.exit}"),
+        ("time", f"{format_seconds(summary.duration_s)}, of it {format_seconds(summary.cpu_s)} "
+                 f"of CPU time, {format_seconds(summary.in_calls_s)} in calls, "
+                 f"{format_seconds(summary.cpu_wait_s)} waiting for a CPU"),
+        ("processes", f"{recording.processes}, {int(recording.steps.thread.max(initial=-1)) + 1} "
+                      f"threads; {recording.exit}"),
         ("read", f"{format_bytes(summary.bytes_read)} in {summary.reads} reads"),
-        ("each byte", f"read {summary.reuse:.2f} times ({format_bytes(summary.bytes_unique)} without repetition)"),
+        ("each byte", f"read {summary.reuse:.2f} times ({format_bytes(summary.bytes_unique)} "
+                      f"without repetition)"),
         ("size of a read", f"{sizes[1]} in the middle; {sizes[0]} to {sizes[2]} for nine in ten"),
         ("order", f"{summary.sequential_fraction:.0%} of reads begin where the one before ended, "
                   f"{summary.forward_fraction:.0%} there or further on"),
-        ("work between reads", f"{work[1]:.3g} ms in the middle; {work[0]:.3g} to {work[2]:.3g} ms for nine in ten"),
+        ("work between reads", f"{work[1]:.3g} ms in the middle; {work[0]:.3g} to {work[2]:.3g} "
+                               f"ms for nine in ten"),
         ("written", f"{format_bytes(summary.bytes_written)} in {summary.writes} writes"),
-        ("other calls", f"{summary.opens} opens, {summary.stats} stats, {summary.seeks} seeks, {summary.maps} maps"),
-        ("software", f"{summary.software_files} files, {format_bytes(summary.software_bytes)} read; left out of all above"),
+        ("other calls", f"{summary.opens} opens, {summary.stats} stats, {summary.seeks} seeks, "
+                        f"{summary.maps} maps"),
+        ("not seen", _unseen(recording.unseen)),
+        ("software", f"{summary.software_files} files, {format_bytes(summary.software_bytes)} "
+                     f"read; left out of all above"),
     ]  # fmt: skip
     for name, text in rows:
         table.add_row(name, text)
     out.print(table)
     if files and summary.files:
-        listed = Table(
-            "file", "size", "reads", "read", "of it once", "written", title="data files", title_justify="left"
-        )
+        listed = TextTable(title="data files")
+        listed.add_column("file", fold=True)
+        for heading in ("size", "reads", "read", "of it once", "written"):
+            listed.add_column(heading, justify="right")
         for use in summary.files[:files]:
             listed.add_row(
                 escape(use.path),
@@ -92,16 +110,31 @@ def show(
         err.print(f"picture: {escape(str(picture))}")
 
 
+def _unseen(unseen: Unseen | None) -> str:
+    if unseen is None:
+        return "unknown: nobody counted"
+    return (
+        f"{format_bytes(unseen.read_bytes)} read, {format_bytes(unseen.written_bytes)} written, of "
+        f"{format_bytes(unseen.kernel_read_bytes)} and "
+        f"{format_bytes(unseen.kernel_written_bytes)} that the kernel counted"
+    )
+
+
 @app.command("import")
 def import_profile(
     trace: Annotated[
-        Path, typer.Argument(help="strace -f -ttt text, darshan-dxt-parser text, XRootD recorder CSV")
+        Path,
+        typer.Argument(help="strace -f -ttt text, darshan-dxt-parser text, XRootD recorder CSV"),
     ],
     out_path: Annotated[
-        Path | None, typer.Option("--out", help="the profile; NAME.toml when not given")
+        Path | None,
+        typer.Option(
+            "--out", help="the profile; NAME.toml, or the first free NAME-2.toml …, when not given"
+        ),
     ] = None,
     format: Annotated[
-        str | None, typer.Option(help="strace, darshan, xrootd; told by the first lines when not given")
+        str | None,
+        typer.Option(help="strace, darshan, xrootd; told by the first lines when not given"),
     ] = None,
     hash_names: Annotated[
         bool, typer.Option("--hash-names", help="write hashes instead of the names of data files")
@@ -109,9 +142,10 @@ def import_profile(
 ) -> None:
     """Make a profile of what another tool recorded."""
     from headrace.profiles.importing import read
-    from headrace.profiles.steps import profile_path, save
+    from headrace.profiles.places import profile_to_write
+    from headrace.profiles.steps import save
 
-    path = profile_path(out_path or Path(trace.name.partition(".")[0]), "--out")
+    path = profile_to_write(out_path, trace.name.partition(".")[0] or "job")
     recording = read(trace, path.stem, format)
     save(recording.hashed() if hash_names else recording, path)
     for note in recording.notes:
@@ -123,14 +157,19 @@ def import_profile(
 def export_profile(
     profile: Profile,
     path: Annotated[Path, typer.Argument(help="the file to write")],
-    format: Annotated[str, typer.Option(help="csv: every step; fio: an iolog of version 3")] = "csv",
+    format: Annotated[
+        str, typer.Option(help="csv: every step; fio: an iolog of version 3")
+    ] = "csv",
     software: Annotated[bool, typer.Option(help="programs and libraries, too")] = False,
 ) -> None:
     """Write a profile for other tools."""
-    from headrace.profiles.exporting import export
+    from headrace.profiles.exporting import export, left_out
     from headrace.profiles.steps import load, profile_path
 
-    written = export(load(str(profile_path(profile, "PROFILE"))), path, format, software=software)
+    recording = load(str(profile_path(profile, "PROFILE")))
+    written = export(recording, path, format, software=software)
+    if note := left_out(recording, format, software=software):
+        err.print(f"[yellow]note:[/yellow] {escape(note)}")
     err.print(f"exported: {written} steps -> {escape(str(path))}")
 
 
@@ -139,40 +178,55 @@ def simulate_profile(
     profile: Profile,
     drives: Annotated[
         list[str] | None,
-        typer.Option("--drive", help="a drive of the catalog, each node has one; give it again for more"),
+        typer.Option(
+            "--drive", help="a drive of the catalog, each node has one; give it again for more"
+        ),
     ] = None,
-    nodes: Annotated[int, typer.Option(help="nodes", min=1)] = 1,
+    nodes: Annotated[int | None, typer.Option(help="nodes; 1 when not given", min=1)] = None,
     slots: Annotated[
         list[int] | None, typer.Option(help="jobs a node; give it again for more", min=1)
     ] = None,
     shared: Annotated[
-        bool, typer.Option("--shared", help="the drive is in one NFS server for all nodes, not in each node")
+        bool,
+        typer.Option(
+            "--shared", help="the drive is in one NFS server for all nodes, not in each node"
+        ),
     ] = False,
-    link: Annotated[str, typer.Option(help="the network, with --shared")] = "10 GbE",
+    link: Annotated[
+        str | None, typer.Option(help="the network, with --shared; 10 GbE when not given")
+    ] = None,
     results: Annotated[
-        Path | None, typer.Option(help="new folder for the records; results/NAME-TIME when not given")
+        Path | None,
+        typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
     ] = None,
 ) -> None:
-    """See many nodes run a recorded job: writes a study beside the profile, runs it in virtual time, and reports it."""
+    """See many nodes run a recorded job: writes a study beside the profile, runs it in virtual time, and reports it.
+
+    The study is yours to edit. Without options, an existing one is run as it is; with options that ask for another
+    study, that goes into a new file beside it.
+    """
     from headrace.cli._progress import Display
-    from headrace.library import default_results, load_study, stopping_on_signals
-    from headrace.profiles.steps import profile_path
+    from headrace.library import default_results, load_study
+    from headrace.profiles.places import study_to_run
+    from headrace.profiles.steps import load, profile_path
     from headrace.profiles.study_text import study_text
+    from headrace.study.load import load_study_text
+    from headrace.system.stopping import stopping_on_signals
 
     profile = profile_path(profile, "PROFILE")
     text = study_text(
         profile.name,
         drives or ["seagate-exos-x24-24tb", "samsung-870-evo-1tb"],
-        nodes,
+        nodes or 1,
         slots or [1, 2, 4, 8],
-        link if shared else None,
+        (link or "10 GbE") if shared else None,
     )
-    study = profile.with_suffix(".study.toml")
-    try:
-        study.write_text(text)
-    except OSError as error:
-        raise HeadraceError(f"{study}: cannot be written: {error.strerror}") from error
-    err.print(f"study: {escape(str(study))}")
+    # Check before writing the study: one that cannot run must not be left behind.
+    load(str(profile))
+    load_study_text(text, file=Path("command line"), base=profile.absolute().parent)
+    asked = bool(drives or nodes or slots or shared or link)
+    study, done = study_to_run(profile, text, asked=asked)
+    err.print(f"study: {escape(str(study))} ({done})")
     import threading
 
     loaded = load_study(study)

@@ -1,4 +1,4 @@
-"""`headrace record -- COMMAND…`: runs any program unchanged and writes what it asked of its files, as a job profile."""
+"""`headrace record -- COMMAND…`: run a program and record its file requests as a profile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def record(
     command: Annotated[list[str], typer.Argument(help="the program and its arguments, after --")],
     out: Annotated[
         Path | None,
-        typer.Option(help="the profile (.toml; its steps lie beside it); NAME.toml when not given"),
+        typer.Option(
+            help="the profile (.toml; its steps lie beside it); NAME.toml, or the first free "
+            "NAME-2.toml …, when not given"
+        ),
     ] = None,
     hash_names: Annotated[
         bool, typer.Option("--hash-names", help="write hashes instead of the names of data files")
@@ -27,21 +30,31 @@ def record(
 
     Threads and child processes are included. The program must be dynamically linked and not set-uid.
     """
+    from headrace.profiles.places import profile_to_write
     from headrace.profiles.recorder import record as run
-    from headrace.profiles.steps import profile_path, save
+    from headrace.profiles.steps import Op, save
+    from headrace.records.place import check_place
     from headrace.units import format_bytes, format_seconds
 
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", out.stem if out is not None else Path(command[0]).name) or "job"
-    path = profile_path(out, "--out") if out is not None else Path(f"{name}.toml")
+    name = (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", out.stem if out is not None else Path(command[0]).name)
+        or "job"
+    )
+    path = profile_to_write(out, name)
+    check_place(path.parent, "--out")  # before the program runs
     recorded = run(command, name, path.parent)
     recording = recorded.recording.hashed() if hash_names else recorded.recording
     save(recording, path)
     for note in recording.notes:
         err.print(f"[yellow]note:[/yellow] {escape(note)}")
-    read = int(recording.steps.length[recording.steps.op == 5].sum())
+    steps = recording.steps
+    read, written = (
+        format_bytes(int(steps.length[steps.op == op].sum())) for op in (Op.READ, Op.WRITE)
+    )
     err.print(
-        f"recorded: {len(recording.steps)} steps, {format_bytes(read)} read, {format_seconds(recording.duration_ns * 1e-9)}"
-        f" -> {escape(str(path))}\n  headrace profile show {escape(str(path))}"
+        f"recorded: {len(steps)} steps, {read} read, {written} written, "
+        f"{format_seconds(recording.duration_ns * 1e-9)} -> {escape(str(path))}\n"
+        f"  headrace profile show {escape(str(path))}"
     )
     code = recorded.exit_code
     sys.exit(code if code >= 0 else 128 - code)

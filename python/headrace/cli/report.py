@@ -1,4 +1,4 @@
-"""`headrace report RESULTS`: the report again, from stored records, without an engine."""
+"""`headrace report RESULTS`: write the report again from stored records, without an engine."""
 
 from __future__ import annotations
 
@@ -6,28 +6,47 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from headrace.errors import ExitCode
+from headrace.errors import ExitCode, as_word
 
 
 def report(
     results: Annotated[Path, typer.Argument(help="a results folder")],
-    format: Annotated[list[str] | None, typer.Option(help="html, csv, latex, parquet (repeatable)")] = None,
+    format: Annotated[
+        list[str] | None, typer.Option(help="html, csv, latex, parquet (repeatable)")
+    ] = None,
     series: Annotated[
-        list[str] | None, typer.Option(help="a trial whose device series the page shows too (repeatable)")
+        list[str] | None,
+        typer.Option(help="a trial whose device series the page shows too (repeatable)"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="folder for the files, when not beside the records (a read-only results folder)"
+        ),
     ] = None,
 ) -> None:
     """Report a results folder in the terminal, and as files beside the records."""
-    if show(results, format or ["html"], series or []):
+    if show(results, format or ["html"], series or [], output):
         raise typer.Exit(int(ExitCode.INVALID_TRIALS))
 
 
-def show(results: Path, formats: list[str], series: list[str] | None = None) -> bool:
-    """Prints the report and writes the files. Returns whether trials were left out as failed or invalid."""
+def show(
+    results: Path, formats: list[str], series: list[str] | None = None, output: Path | None = None
+) -> bool:
+    """Print the report and write the files. Return whether trials were left out.
+
+    Failed and invalid trials are left out.
+    """
     from headrace.cli._console import err, out
     from headrace.library import report as make_report
 
-    findings, files = make_report(results, formats, out, series=series or [])
+    findings, files = make_report(results, formats, out, series=series or [], output=output)
+    invalid = sum(1 for left in findings.left_out if left.status == "invalid")
+    if invalid:
+        again = f"headrace resume {escape(as_word(results))} --retry-invalid"
+        err.print(f"to run the {invalid} invalid trial{'s' if invalid != 1 else ''} again: {again}")
     for file in files:
-        err.print(f"written: {file}", style="dim")
+        err.print(f"written: {escape(str(file))}", style="dim")
     return any(left.status in ("invalid", "failed") for left in findings.left_out)

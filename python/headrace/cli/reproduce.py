@@ -1,4 +1,4 @@
-"""`headrace reproduce [STUDY]`: the four published studies in virtual time, published beside obtained."""
+"""`headrace reproduce [STUDY]`: simulate the four published studies and compare the results."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from headrace.cli._console import err, out
+from headrace.errors import as_word
+from headrace.report.text_table import TextTable
 
 
 def reproduce(
@@ -31,21 +32,27 @@ def reproduce(
         bool,
         typer.Option(
             "--fit",
-            help="first fit the free parameters to the calibrate rows, and write them into the catalog",
+            help="first fit the free parameters to the calibrate rows, and write them into the "
+            "catalog",
         ),
     ] = False,
-    numbers: Annotated[bool, typer.Option("--numbers", help="list every number in the terminal too")] = False,
+    numbers: Annotated[
+        bool, typer.Option("--numbers", help="list every number in the terminal too")
+    ] = False,
     threads: Annotated[int, typer.Option(min=0, help="threads; 0: all cores")] = 0,
     emulate: Annotated[
         bool,
         typer.Option(
             "--emulate",
-            help="instead, run proof-ssd and cluster-energy made small: real jobs on emulated drives, in minutes (needs root)",
+            help="instead, run proof-ssd and cluster-energy made small: real jobs on emulated "
+            "drives, in minutes (needs root)",
         ),
     ] = False,
     records: Annotated[
         Path,
-        typer.Option(help="with --emulate: folder of the records; what is there already is gone on with"),
+        typer.Option(
+            help="with --emulate: folder of the records; what is there already is gone on with"
+        ),
     ] = Path("results/emulated"),
 ) -> None:
     """Reproduce the four source studies: every number beside the published one, every finding judged, an HTML page."""
@@ -53,12 +60,12 @@ def reproduce(
         _emulate(studies or [], records, as_json, numbers)
         return
     from headrace.errors import HeadraceError
-    from headrace.library import stopping_on_signals
     from headrace.reproduce import as_json as make_json
     from headrace.reproduce import chosen
     from headrace.reproduce import reproduce as run
     from headrace.reproduce.fitting import fit_study
     from headrace.reproduce.page import write_page
+    from headrace.system.stopping import stopping_on_signals
 
     modules = chosen(studies or [])
     if fit:
@@ -84,7 +91,9 @@ def reproduce(
                 run(
                     module,
                     threads=threads,
-                    progress=lambda done, total, task=task: bar.update(task, completed=done, total=total),
+                    progress=lambda done, total, task=task: bar.update(
+                        task, completed=done, total=total
+                    ),
                     cancelled=stop.is_set,
                 )
             )
@@ -105,13 +114,17 @@ def reproduce(
 
 def _emulate(studies: list[str], records: Path, as_json: bool, every: bool) -> None:
     from headrace.cli._progress import Display
-    from headrace.library import load_study, resume, stopping_on_signals
+    from headrace.library import load_study, resume
     from headrace.reproduce.emulated import as_json as make_json
     from headrace.reproduce.emulated import chosen_small, emulated, paths
+    from headrace.system.stopping import stopping_on_signals
 
     stop = threading.Event()
     found: list[Any] = []
-    with stopping_on_signals(stop), tempfile.TemporaryDirectory(prefix="headrace-simulated-") as place:
+    with (
+        stopping_on_signals(stop),
+        tempfile.TemporaryDirectory(prefix="headrace-simulated-") as place,
+    ):
         for each in chosen_small(studies):
             simulated: list[Path] = []
             measured: list[Path] = []
@@ -132,17 +145,19 @@ def _emulate(studies: list[str], records: Path, as_json: bool, every: bool) -> N
 
 
 ROWS = 60
-"""Rows of a table that are shown without --numbers."""
+"""Number of table rows shown without --numbers."""
 
 
 def _show_emulated(result: Any, every: bool) -> None:
     out.rule(f"{result.id}: {result.title}")
     for name in dict.fromkeys(row.table for row in result.rows):
         rows = [row for row in result.rows if row.table == name]
-        table = Table("", "published", "simulated", "emulated", title=name, title_justify="left", box=None)
+        table = TextTable("", "published", "simulated", "emulated", title=name)
         for row in rows if every else rows[:ROWS]:
             published = f"{row.published} {row.unit}" if row.published else ""
-            table.add_row(row.label, published, _rate(row.simulated, row.unit), _rate(row.emulated, row.unit))
+            table.add_row(
+                row.label, published, _rate(row.simulated, row.unit), _rate(row.emulated, row.unit)
+            )
         out.print(table)
         if not every and len(rows) > ROWS:
             out.print(f"and {len(rows) - ROWS} more; --numbers lists them", style="dim")
@@ -153,20 +168,23 @@ def _show_emulated(result: Any, every: bool) -> None:
     }
     for finding in result.findings:
         out.print(
-            f"{finding.id}: simulated {words[finding.simulated]}, emulated {words[finding.emulated]}: "
-            f"{finding.claim} ({escape(finding.why)})",
+            f"{finding.id}: simulated {words[finding.simulated]}, emulated "
+            f"{words[finding.emulated]}: {finding.claim} ({escape(finding.why)})",
             highlight=False,
         )
     for note in result.notes:
         out.print(f"note: {note}", style="dim", highlight=False)
     if result.left_out:
         out.print(
-            f"{len(result.left_out)} measured trials cannot be trusted and are left out:", style="yellow"
+            f"{len(result.left_out)} measured trials cannot be trusted and are left out:",
+            style="yellow",
         )
         for text in result.left_out if every else result.left_out[:8]:
             out.print(f"  {escape(text)}", highlight=False)
     for path in result.results:
-        out.print(f"records: {path} (headrace report {path})", style="dim", highlight=False)
+        out.print(
+            f"records: {path} (headrace report {as_word(path)})", style="dim", highlight=False
+        )
 
 
 def _rate(value: float | None, unit: str) -> str:
@@ -178,10 +196,12 @@ def _show(result: Any, every: bool) -> None:
 
     out.rule(f"{result.id}: {result.title}")
     if every:
-        table = Table("table", "row", "column", "published", "obtained", "error", "role")
+        table = TextTable("table", "row", "column", "published", "obtained", "error", "role")
         for number in result.numbers:
             error = (
-                f"{number.error * 100:+.1f} points" if number.error_in == "points" else f"{number.error:+.1%}"
+                f"{number.error * 100:+.1f} points"
+                if number.error_in == "points"
+                else f"{number.error:+.1%}"
             )
             colour = "" if number.within or number.role == "calibrate" else "red"
             table.add_row(
@@ -200,17 +220,20 @@ def _show(result: Any, every: bool) -> None:
         out.print(f"{mark} {finding.id}: {finding.why}")
     for parameter in result.fitted:
         out.print(
-            f"fitted: {parameter.parameter} = {parameter.value:g} {parameter.unit} (to {parameter.rows})",
+            f"fitted: {parameter.parameter} = {parameter.value:g} {parameter.unit} (to "
+            f"{parameter.rows})",
             style="dim",
         )
     found = summary(result)
     said = [f"{found['findings_that_hold']} of {found['findings']} findings hold"]
     if found["median_error"] is not None:
         said.append(
-            f"predicted numbers: median error {found['median_error']:.1%}, {found['within_25_percent']:.0%} within 25 %"
+            f"predicted numbers: median error {found['median_error']:.1%}, "
+            f"{found['within_25_percent']:.0%} within 25 %"
         )
     if found["median_points"] is not None:
         said.append(
-            f"efficiencies and variations: median {found['median_points'] * 100:.1f} points, {found['within_3_points']:.0%} within 3"
+            f"efficiencies and variations: median {found['median_points'] * 100:.1f} points, "
+            f"{found['within_3_points']:.0%} within 3"
         )
     out.print("; ".join(said))

@@ -1,4 +1,4 @@
-"""`headrace resume RESULTS`: goes on after a stop, a crash or a reboot."""
+"""`headrace resume RESULTS`: continue a run after a stop, a crash or a reboot."""
 
 from __future__ import annotations
 
@@ -13,18 +13,31 @@ from headrace.cli._finish import finish
 
 def resume(
     results: Annotated[Path, typer.Argument(help="the results folder of the run that was stopped")],
+    retry_invalid: Annotated[
+        bool,
+        typer.Option(
+            "--retry-invalid",
+            help="run the trials again that were invalid; their old records are kept in "
+            "RESULTS/retried",
+        ),
+    ] = False,
     force_device: Annotated[list[str] | None, typer.Option(help="as for `headrace run`")] = None,
     cache_dir: Annotated[Path | None, typer.Option(help="as for `headrace run`")] = None,
 ) -> None:
-    """Run the trials that have no record yet; nothing is run twice."""
+    """Run the trials that have no record yet; nothing else is run twice, but for --retry-invalid."""
     from headrace.cli._progress import Display
     from headrace.library import resume as go_on
-    from headrace.library import stopping_on_signals
+    from headrace.system.stopping import stopping_on_signals
 
     stop = threading.Event()
     with stopping_on_signals(stop), finish(results) as ending:
         with Display() as display:
             go_on(
-                results, forced_devices=force_device or [], observer=display, cache_dir=cache_dir, stop=stop
+                results,
+                retry_invalid=retry_invalid,
+                forced_devices=force_device or [],
+                observer=display,
+                cache_dir=cache_dir,
+                stop=stop,
             )
         ending.completed()

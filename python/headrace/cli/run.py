@@ -1,4 +1,4 @@
-"""`headrace run STUDY`: real jobs on real storage, from a study file to a report."""
+"""`headrace run STUDY`: run real jobs on real storage and report."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from headrace.cli._finish import finish
 def run(
     study: Annotated[Path, typer.Argument(help="the study file")],
     results: Annotated[
-        Path | None, typer.Option(help="new folder for the records; results/NAME-TIME when not given")
+        Path | None,
+        typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
     ] = None,
     force_device: Annotated[
         list[str] | None,
         typer.Option(
-            help="a block device of the study that may be overwritten though it is not empty (repeatable)"
+            help="a block device of the study that may be overwritten though it is not empty "
+            "(repeatable)"
         ),
     ] = None,
     cache_dir: Annotated[
-        Path | None, typer.Option(help="where generated data sets are kept; ~/.cache/headrace when not given")
+        Path | None,
+        typer.Option(help="where generated data sets are kept; ~/.cache/headrace when not given"),
     ] = None,
 ) -> None:
     """Run a study on real storage and report it. Ctrl-C stops cleanly; `headrace resume` goes on."""
     from headrace.cli._progress import Display
-    from headrace.library import default_results, load_study, stopping_on_signals
+    from headrace.library import default_results, load_study
+    from headrace.system.stopping import stopping_on_signals
 
     loaded = load_study(study, forced_devices=force_device or [])
     root = results or default_results(study)

@@ -1,4 +1,4 @@
-"""`headrace simulate STUDY`: the same study in virtual time, from a study file to a report."""
+"""`headrace simulate STUDY`: run a study in virtual time and report."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from headrace.cli._finish import finish
 def simulate(
     study: Annotated[Path, typer.Argument(help="the study file")],
     results: Annotated[
-        Path | None, typer.Option(help="new folder for the records; results/NAME-TIME when not given")
+        Path | None,
+        typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
     ] = None,
 ) -> None:
     """Run a study in virtual time, on a site of the catalog, and report it. Ctrl-C stops cleanly; `headrace resume` goes on."""
     from headrace.cli._progress import Display
-    from headrace.library import default_results, load_study, stopping_on_signals
+    from headrace.library import default_results, load_study
+    from headrace.system.stopping import stopping_on_signals
 
     loaded = load_study(study)
     root = results or default_results(study)

@@ -1,4 +1,4 @@
-"""`headrace undo`: puts back what a crashed run had changed on the machine."""
+"""`headrace undo`: undo the changes that a crashed run left on the machine."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ def undo(
     """Put back what crashed runs have changed: mounts, loop devices, settings, processes, folders."""
     from headrace.system.journal import pending_journals
     from headrace.system.journal import undo as undo_journal
+    from headrace.system.shared_settings import put_back_abandoned
 
     pending = pending_journals()
-    if not pending:
-        out.print("nothing to undo")
-        return
     failed = False
     for journal in pending:
         out.print(f"{journal.description}, begun {journal.started_utc}, process {journal.pid}:")
@@ -30,8 +28,14 @@ def undo(
             continue
         for result in undo_journal(journal.file):
             out.print(
-                f"  {'done  ' if result.done else 'FAILED'}  {result.action}: {result.text}", markup=False
+                f"  {'done  ' if result.done else 'FAILED'}  {result.action}: {result.text}",
+                markup=False,
             )
             failed = failed or not result.done
+    abandoned = [] if show else put_back_abandoned()
+    for said in abandoned:
+        out.print(f"  {said} (left by a run without an undo journal)", markup=False)
+    if not pending and not abandoned:
+        out.print("nothing to undo")
     if failed:
         raise typer.Exit(int(ExitCode.RUN_FAILED))

@@ -1,4 +1,4 @@
-"""`headrace validate STUDY`: every fault of a study file at once."""
+"""`headrace validate STUDY`: list all problems of a study file."""
 
 from __future__ import annotations
 
@@ -30,5 +30,6 @@ def validate(
     loaded = load_study(study)
     trials = loaded.plan().trials
     out.print(
-        f"{study} is good: {len(loaded.study.targets)} target(s), {len(loaded.study.workloads)} workload(s), {len(trials)} trials"
+        f"{study} is good: {len(loaded.study.targets)} target(s), {len(loaded.study.workloads)} "
+        f"workload(s), {len(trials)} trials"
     )

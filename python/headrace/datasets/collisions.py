@@ -1,7 +1,8 @@
-"""Proton collisions as a detector sees them: Higgs to four leptons over ZZ, Z + jets and top-like background.
+"""Simulated proton collisions: Higgs to four leptons, and ZZ, Z + jets and top-like background.
 
-The physics of every shape of data set comes from here; `shapes.py` dresses it with columns. Events come in blocks of
-fixed size, each with random streams of its own, so that an event is the same whatever file, cluster or shape it is in.
+All shapes of data set take their physics from here; `shapes.py` adds the columns. Events come in
+blocks of fixed size with random streams of their own, so an event is the same in every file,
+cluster and shape.
 """
 
 from __future__ import annotations
@@ -30,31 +31,37 @@ from headrace.datasets.kinematics import (
 Ints = npt.NDArray[np.int64]
 
 BLOCK_EVENTS = 2048
-"""Events a block. Part of what makes the bytes of a data set: raise GENERATOR_VERSION with it."""
+"""Events per block.
+
+The bytes of a data set depend on it: increment GENERATOR_VERSION when it changes.
+"""
 
 SIGNAL, ZZ, Z_JETS, TOP = 0, 1, 2, 3
 BACKGROUND_SHARES = {ZZ: 0.04, Z_JETS: 0.56, TOP: 0.40}
-"""Chosen so that a search finds its peak over a flat continuum; the true cross sections differ by orders of magnitude."""
+"""Chosen so that a search finds its peak over a flat continuum.
+
+Real cross sections differ by orders of magnitude.
+"""
 
 
 def stream(seed: int, name: str, block: int) -> np.random.Generator:
-    """The random stream of this name for one block of events."""
+    """Return the random stream of this name for one block of events."""
     return np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode()), block]))
 
 
 @dataclass(frozen=True)
 class Objects:
-    """One collection of reconstructed objects of a block, sorted by event, then by falling transverse momentum."""
+    """One collection of reconstructed objects of a block, by event, then descending momentum."""
 
     event: Ints
     pt: Floats
     eta: Floats
     phi: Floats
     flags: dict[str, npt.NDArray[Any]]
-    """Further properties that the physics knows: charge, whether prompt, mass …"""
+    """Further simulated properties: charge, whether prompt, mass …"""
 
     def counts(self, events: int) -> npt.NDArray[np.int32]:
-        """Objects an event, shape (events,)."""
+        """Return the number of objects per event, shape (events,)."""
         return np.bincount(self.event, minlength=events).astype(np.int32)
 
 
@@ -76,13 +83,19 @@ class Collisions:
     vertex: Floats
     """Primary vertex x, y, z in cm, shape (3, events)."""
     signal_selected: npt.NDArray[np.bool_]
-    """Signal events whose four leptons were all reconstructed, identified and isolated within the acceptance."""
+    """Signal events with four leptons reconstructed, identified, isolated and in acceptance."""
 
 
-def _sorted(event: Ints, pt: Floats, eta: Floats, phi: Floats, flags: dict[str, npt.NDArray[Any]]) -> Objects:
+def _sorted(
+    event: Ints, pt: Floats, eta: Floats, phi: Floats, flags: dict[str, npt.NDArray[Any]]
+) -> Objects:
     order = np.lexsort((-pt, event))
     return Objects(
-        event[order], pt[order], eta[order], phi[order], {name: of[order] for name, of in flags.items()}
+        event[order],
+        pt[order],
+        eta[order],
+        phi[order],
+        {name: of[order] for name, of in flags.items()},
     )
 
 
@@ -95,15 +108,24 @@ class _Leptons:
 
 
 def _four_leptons(
-    rng: np.random.Generator, event: Ints, boson: Floats, boson_mass: Floats, masses: tuple[Floats, Floats]
+    rng: np.random.Generator,
+    event: Ints,
+    boson: Floats,
+    boson_mass: Floats,
+    masses: tuple[Floats, Floats],
 ) -> list[_Leptons]:
-    """Boson -> Z Z -> four leptons."""
+    """Decay boson -> Z Z -> four leptons."""
     first_z, second_z = decay(rng, boson, boson_mass, *masses)
-    return [*_lepton_pair(rng, event, first_z, masses[0]), *_lepton_pair(rng, event, second_z, masses[1])]
+    return [
+        *_lepton_pair(rng, event, first_z, masses[0]),
+        *_lepton_pair(rng, event, second_z, masses[1]),
+    ]
 
 
-def _lepton_pair(rng: np.random.Generator, event: Ints, boson: Floats, mass: Floats) -> list[_Leptons]:
-    """Z -> electron or muon pair, equally often."""
+def _lepton_pair(
+    rng: np.random.Generator, event: Ints, boson: Floats, mass: Floats
+) -> list[_Leptons]:
+    """Decay Z -> electron pair or muon pair, equally often."""
     is_muon = rng.random(len(event)) < 0.5
     lepton_mass = np.where(is_muon, MUON_MASS_GEV, ELECTRON_MASS_GEV)
     minus, plus = decay(rng, boson, mass, lepton_mass, lepton_mass)
@@ -112,7 +134,7 @@ def _lepton_pair(rng: np.random.Generator, event: Ints, boson: Floats, mass: Flo
 
 
 def _boson(rng: np.random.Generator, mass: Floats, mean_pt: float, rapidity_width: float) -> Floats:
-    """A boson made by two protons: falling transverse momentum, central rapidity."""
+    """Return a boson produced by two protons: falling transverse momentum, central rapidity."""
     count = len(mass)
     rapidity = np.clip(rng.normal(0, rapidity_width, count), -4, 4)
     return from_pt_rapidity(
@@ -124,7 +146,9 @@ def _prompt_leptons(rng: np.random.Generator, process: npt.NDArray[np.int8]) -> 
     found: list[_Leptons] = []
     event = np.flatnonzero(process == SIGNAL)
     mass = np.full(len(event), HIGGS_MASS_GEV)
-    found += _four_leptons(rng, event, _boson(rng, mass, 30, 1.1), mass, higgs_z_masses(rng, len(event)))
+    found += _four_leptons(
+        rng, event, _boson(rng, mass, 30, 1.1), mass, higgs_z_masses(rng, len(event))
+    )
 
     event = np.flatnonzero(process == ZZ)
     kind = rng.random(len(event))
@@ -157,7 +181,7 @@ def _prompt_leptons(rng: np.random.Generator, process: npt.NDArray[np.int8]) -> 
 
 
 def _fake_leptons(rng: np.random.Generator, events: int, mean: float, is_muon: bool) -> _Leptons:
-    """Leptons from hadron decays and misidentified jets: soft, not isolated."""
+    """Return leptons from hadron decays and misidentified jets: soft, not isolated."""
     event = np.repeat(np.arange(events), rng.poisson(mean, events))
     count = len(event)
     momentum = from_pt_rapidity(
@@ -166,15 +190,25 @@ def _fake_leptons(rng: np.random.Generator, events: int, mean: float, is_muon: b
         rng.uniform(-np.pi, np.pi, count),
         np.zeros(count),
     )
-    return _Leptons(event, momentum, np.where(rng.random(count) < 0.5, -1, 1), np.full(count, is_muon))
+    return _Leptons(
+        event, momentum, np.where(rng.random(count) < 0.5, -1, 1), np.full(count, is_muon)
+    )
 
 
-def _reconstruct(rng: np.random.Generator, prompt: list[_Leptons], fake: _Leptons, muons: bool) -> Objects:
-    """What the detector makes of leptons of one flavour: smeared, some lost, each with isolation and identification."""
+def _reconstruct(
+    rng: np.random.Generator, prompt: list[_Leptons], fake: _Leptons, muons: bool
+) -> Objects:
+    """Return the detector's view of leptons of one flavour.
+
+    They are smeared, some are lost, and each gets isolation and identification.
+    """
     chosen = [of.is_muon == muons for of in prompt]
-    event = np.concatenate([*(of.event[keep] for of, keep in zip(prompt, chosen, strict=True)), fake.event])
+    event = np.concatenate(
+        [*(of.event[keep] for of, keep in zip(prompt, chosen, strict=True)), fake.event]
+    )
     momentum = np.concatenate(
-        [*(of.momentum[:, keep] for of, keep in zip(prompt, chosen, strict=True)), fake.momentum], axis=1
+        [*(of.momentum[:, keep] for of, keep in zip(prompt, chosen, strict=True)), fake.momentum],
+        axis=1,
     )
     charge = np.concatenate(
         [*(of.charge[keep] for of, keep in zip(prompt, chosen, strict=True)), fake.charge]
@@ -182,9 +216,12 @@ def _reconstruct(rng: np.random.Generator, prompt: list[_Leptons], fake: _Lepton
     is_prompt = np.arange(len(event)) < len(event) - len(fake.event)
     pt, eta, phi = to_pt_eta_phi(momentum)
     count = len(event)
-    # Resolutions and efficiencies of the size that CMS reports for electrons and muons of 5 to 100 GeV
-    # (JINST 16 (2021) P05014 and JINST 13 (2018) P06015): about 1 % for muons, 1.5 to 3 % for electrons.
-    resolution = 0.009 + 0.004 * np.abs(eta) + 0.00005 * pt if muons else np.hypot(0.012, 0.09 / np.sqrt(pt))
+    # Resolutions and efficiencies similar to those that CMS reports for electrons and muons of
+    # 5 to 100 GeV (JINST 16 (2021) P05014 and JINST 13 (2018) P06015): about 1 % for muons,
+    # 1.5 to 3 % for electrons.
+    resolution = (
+        0.009 + 0.004 * np.abs(eta) + 0.00005 * pt if muons else np.hypot(0.012, 0.09 / np.sqrt(pt))
+    )
     pt = pt * (1 + resolution * rng.standard_normal(count))
     eta = eta + 0.0008 * rng.standard_normal(count)
     phi = np.remainder(phi + 0.0008 * rng.standard_normal(count) + np.pi, 2 * np.pi) - np.pi
@@ -206,7 +243,7 @@ def _reconstruct(rng: np.random.Generator, prompt: list[_Leptons], fake: _Lepton
 
 
 def _jets(rng: np.random.Generator, process: npt.NDArray[np.int8]) -> Objects:
-    """Jets above 15 GeV with a spectrum that falls as a power; more and harder ones in top events."""
+    """Return jets above 15 GeV with a power-law spectrum; top events have more and harder jets."""
     mean = np.array([3.2, 3.0, 3.4, 5.5])[process]
     event = np.repeat(np.arange(len(process)), rng.poisson(mean))
     count = len(event)
@@ -215,7 +252,10 @@ def _jets(rng: np.random.Generator, process: npt.NDArray[np.int8]) -> Objects:
     pt = np.minimum(pt * (1 + 0.1 * rng.standard_normal(count)), 2000)
     eta = np.clip(rng.normal(0, 2.0, count), -4.7, 4.7)
     bottom = rng.random(count) < np.where(process[event] == TOP, 0.35, 0.05)
-    flags: dict[str, npt.NDArray[Any]] = {"mass": pt * rng.gamma(6.0, 0.022, count), "bottom": bottom}
+    flags: dict[str, npt.NDArray[Any]] = {
+        "mass": pt * rng.gamma(6.0, 0.022, count),
+        "bottom": bottom,
+    }
     keep = pt > 15
     return _sorted(
         event[keep],
@@ -227,7 +267,7 @@ def _jets(rng: np.random.Generator, process: npt.NDArray[np.int8]) -> Objects:
 
 
 def _tracks(rng: np.random.Generator, vertices: Ints) -> Objects:
-    """Charged tracks above 0.5 GeV: a few from each vertex, most of them soft."""
+    """Return charged tracks above 0.5 GeV: a few from each vertex, most of them soft."""
     event = np.repeat(np.arange(len(vertices)), rng.poisson(1 + 0.3 * vertices))
     count = len(event)
     flags: dict[str, npt.NDArray[Any]] = {
@@ -236,22 +276,31 @@ def _tracks(rng: np.random.Generator, vertices: Ints) -> Objects:
     }
     pt = 0.5 * (1 - rng.random(count)) ** (-1 / 2.2)
     return _sorted(
-        event, np.minimum(pt, 800), rng.uniform(-2.5, 2.5, count), rng.uniform(-np.pi, np.pi, count), flags
+        event,
+        np.minimum(pt, 800),
+        rng.uniform(-2.5, 2.5, count),
+        rng.uniform(-np.pi, np.pi, count),
+        flags,
     )
 
 
-def _selected(process: npt.NDArray[np.int8], electrons: Objects, muons: Objects) -> npt.NDArray[np.bool_]:
+def _selected(
+    process: npt.NDArray[np.int8], electrons: Objects, muons: Objects
+) -> npt.NDArray[np.bool_]:
     good = np.zeros(len(process), np.int64)
     for of, lowest_pt in ((electrons, 7.0), (muons, 5.0)):
         keep = (
-            of.flags["prompt"] & of.flags["identified"] & (of.flags["isolation"] < 0.35) & (of.pt > lowest_pt)
+            of.flags["prompt"]
+            & of.flags["identified"]
+            & (of.flags["isolation"] < 0.35)
+            & (of.pt > lowest_pt)
         )
         good += np.bincount(of.event[keep], minlength=len(process))
     return (process == SIGNAL) & (good == 4)
 
 
 def generate_block(seed: int, block: int, signal_fraction: float) -> Collisions:
-    """Block number `block` of the collisions of this seed: BLOCK_EVENTS events."""
+    """Return block number `block` of the collisions of this seed: BLOCK_EVENTS events."""
     events = BLOCK_EVENTS
     rng = stream(seed, "collisions", block)
     background = rng.choice(list(BACKGROUND_SHARES), events, p=list(BACKGROUND_SHARES.values()))
@@ -262,7 +311,9 @@ def generate_block(seed: int, block: int, signal_fraction: float) -> Collisions:
     jets = _jets(rng, process)
     vertices = 1 + rng.poisson(rng.gamma(9.0, 3.4, events))
     tracks = _tracks(rng, vertices)
-    sum_et = 150 + 22 * vertices + np.bincount(jets.event, jets.pt, events) + rng.exponential(40, events)
+    sum_et = (
+        150 + 22 * vertices + np.bincount(jets.event, jets.pt, events) + rng.exponential(40, events)
+    )
     neutrino = np.where(process == TOP, rng.gamma(2.0, 22, events), 0.0)
     neutrino_phi = rng.uniform(-np.pi, np.pi, events)
     noise = 0.55 * np.sqrt(sum_et) * rng.standard_normal((2, events))

@@ -1,14 +1,17 @@
-"""How large a data set will be and how long it takes to make, for `headrace plan`, without making it.
+"""Estimates of a data set's size and generation time, for `headrace plan`.
 
-Bytes an event were measured on one cluster of each kind at the usual levels; a test holds them against what is written.
-Events a second are those of one core of an AMD EPYC of 2023: an order of magnitude for other machines.
+Bytes per event were measured on one cluster of each kind at the default levels; a test compares
+them with files written. Events per second are those of one core of an AMD EPYC of 2023: an order of
+magnitude for other machines.
 """
 
 from __future__ import annotations
 
 import os
 
+from headrace.datasets.own_files import OwnFiles
 from headrace.datasets.spec import Codec, DatasetSpec, Format, Shape
+from headrace.errors import HeadraceError
 
 BYTES_AN_EVENT: dict[Shape, dict[Format, dict[Codec | None, float]]] = {
     "bench": {
@@ -16,34 +19,54 @@ BYTES_AN_EVENT: dict[Shape, dict[Format, dict[Codec | None, float]]] = {
         "rntuple": {"zlib": 280, "lz4": 339, "zstd": 255, "lzma": 247, None: 1358},
     },
     "nano": {
-        "ttree": {"zlib": 1576, "lz4": 2193, "zstd": 1512, "lzma": 989, None: 4476},
-        "rntuple": {"zlib": 989, "lz4": 1207, "zstd": 899, "lzma": 860, None: 5275},
+        "ttree": {"zlib": 2094, "lz4": 2886, "zstd": 1991, "lzma": 1349, None: 6518},
+        "rntuple": {"zlib": 1338, "lz4": 1625, "zstd": 1219, "lzma": 1170, None: 7164},
     },
     "aod": {
-        "ttree": {"zlib": 25_422, "lz4": 34_675, "zstd": 23_808, "lzma": 16_250, None: 71_257},
-        "rntuple": {"zlib": 16_529, "lz4": 20_536, "zstd": 14_955, "lzma": 14_531, None: 82_409},
+        "ttree": {"zlib": 15_433, "lz4": 21_562, "zstd": 14_767, "lzma": 10_571, None: 84_828},
+        "rntuple": {"zlib": 10_062, "lz4": 12_012, "zstd": 8_954, "lzma": 8_956, None: 93_641},
     },
 }
-"""By shape, format and codec; None for level 0."""
+"""Bytes per event by shape, format and codec; codec None means level 0."""
 
 EVENTS_PER_S: dict[Shape, dict[Codec, float]] = {
     "bench": {"zlib": 28_000, "lz4": 27_000, "zstd": 36_000, "lzma": 3_200},
-    "nano": {"zlib": 8_500, "lz4": 7_600, "zstd": 8_900, "lzma": 830},
-    "aod": {"zlib": 510, "lz4": 450, "zstd": 600, "lzma": 50},
+    "nano": {"zlib": 7_600, "lz4": 7_800, "zstd": 8_800, "lzma": 860},
+    "aod": {"zlib": 1_050, "lz4": 1_100, "zstd": 1_250, "lzma": 110},
 }
-"""On one core."""
+"""Events per second on one core."""
 
 _START_S = 1.5
-"""A writer's imports."""
+"""Time of a writer's imports."""
+
+
+def data_bytes(data: DatasetSpec | OwnFiles) -> int:
+    """Return the size of a data set: estimated for generated ones, 0 for missing files."""
+    if isinstance(data, DatasetSpec):
+        return estimated_bytes(data)
+    try:
+        return sum(file.bytes for file in data.find())
+    except HeadraceError:
+        return 0
+
+
+def data_files(data: DatasetSpec | OwnFiles) -> int:
+    """Return the number of files that a workload reads, at least one."""
+    if isinstance(data, DatasetSpec):
+        return data.files
+    try:
+        return len(data.find())
+    except HeadraceError:
+        return 1
 
 
 def estimated_bytes(spec: DatasetSpec) -> int:
-    """Bytes of all files of a data set, within some ten per cent at the usual clusters and basket sizes."""
+    """Return the estimated size, within about 10 % at the default cluster and basket sizes."""
     codec = None if spec.level == 0 else spec.codec
     return int(spec.events * BYTES_AN_EVENT[spec.shape][spec.format][codec])
 
 
 def estimated_seconds(spec: DatasetSpec) -> float:
-    """Seconds that generating it takes with this machine's cores."""
+    """Return the estimated generation time on this machine's cores."""
     cores = min(spec.files, len(os.sched_getaffinity(0)))
     return _START_S + spec.events / EVENTS_PER_S[spec.shape][spec.codec] / cores

@@ -1,4 +1,4 @@
-"""Writes one file of a data set: which events it holds, cut into clusters, in the format asked."""
+"""Write one file of a data set: its events, divided into clusters, in the requested format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.datasets.collisions import BLOCK_EVENTS
 from headrace.datasets.integrity import checksum
 from headrace.datasets.shapes import dressed_block
-from headrace.datasets.spec import DatasetSpec
+from headrace.datasets.spec import DatasetSpec, file_name
 from headrace.datasets.table import Table, concatenate
 from headrace.datasets.writing.events_file import EventsFile, cluster_events
 
@@ -23,31 +23,28 @@ class FileFacts:
     first_event: int
     bytes: int
     bytes_uncompressed: int
-    """Event data in memory: values, and an offset an event of each column of a collection (4 bytes in a TTree, 8 in an
-    RNTuple)."""
+    """Size of the event data in memory: values, and one offset per event and collection column.
+
+    An offset has 4 bytes in a TTree, 8 in an RNTuple.
+    """
     xxh3: str
     signal_events: int
     signal_selected: int
     """Signal events whose four leptons were all reconstructed, identified and isolated."""
 
 
-def file_name(number: int) -> str:
-    """Name of file `number` of any data set."""
-    return f"events-{number:04d}.root"
-
-
 def file_range(spec: DatasetSpec, number: int) -> tuple[int, int]:
-    """Events `start <= event < stop` of the data set that file `number` holds."""
+    """Return the events `start <= event < stop` of the data set that file `number` holds."""
     return spec.events * number // spec.files, spec.events * (number + 1) // spec.files
 
 
 def offset_bytes(spec: DatasetSpec) -> int:
-    """Bytes of one offset of a collection's column in this format."""
+    """Return the bytes of one offset of a collection's column in this format."""
     return 4 if spec.format == "ttree" else 8
 
 
 def table_bytes(table: Table, bytes_an_offset: int) -> int:
-    """Bytes of the event data of a table (see `FileFacts.bytes_uncompressed`)."""
+    """Return the size of a table's event data (see `FileFacts.bytes_uncompressed`)."""
     values = sum(column.nbytes for column in (*table.scalars.values(), *table.counts.values()))
     objects = sum(column.nbytes for _, column in table.objects.values())
     return values + objects + len(table.objects) * table.events * bytes_an_offset
@@ -60,7 +57,7 @@ class _Truth:
 
 
 def _clusters(spec: DatasetSpec, start: int, stop: int, truth: _Truth) -> Iterator[Table]:
-    """The events [start, stop) as tables of one cluster each."""
+    """Yield the events [start, stop) as tables of one cluster each."""
     size = cluster_events(spec)
     held: list[Table] = []
     count = 0
@@ -82,8 +79,10 @@ def _clusters(spec: DatasetSpec, start: int, stop: int, truth: _Truth) -> Iterat
         yield concatenate(held)
 
 
-def write_file(spec: DatasetSpec, number: int, directory: Path, progress: Callable[[int], None]) -> FileFacts:
-    """Writes file `number` into `directory`; `progress` is told the events of each cluster written."""
+def write_file(
+    spec: DatasetSpec, number: int, directory: Path, progress: Callable[[int], None]
+) -> FileFacts:
+    """Write file `number` into `directory`; call `progress` with the events of each cluster."""
     start, stop = file_range(spec, number)
     path = directory / file_name(number)
     truth = _Truth()

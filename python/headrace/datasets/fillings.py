@@ -1,11 +1,13 @@
-"""The hundreds (`nano`) or thousands (`aod`) of further columns beside those that an analysis reads.
+"""Columns of `nano` and `aod` that the analysis does not read: types and distributions.
 
-Nobody reads most of them in one job, but they lie between those that are read, and make a file what it is to the
-storage. Each column has a distribution of the kind that its name promises, so that it compresses like a real one.
+A job reads few of them, but they lie between the columns that it reads and determine the file's
+access pattern. Each column has a distribution that fits its name, so that it compresses like real
+data.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -18,33 +20,70 @@ from headrace.datasets.spec import Shape
 from headrace.datasets.table import Array, Table
 
 Kind = Literal[
-    "energy", "angle", "signed", "fraction", "score", "ratio", "rare", "flag", "count", "index", "word"
+    "energy",
+    "angle",
+    "signed",
+    "fraction",
+    "score",
+    "ratio",
+    "exact",
+    "rare",
+    "unset",
+    "zero",
+    "flag",
+    "count",
+    "index",
+    "running",
+    "word",
+    "bits",
+    "key",
 ]
-"""Falling spectrum; flat angle; symmetric with tails; between 0 and 1; piled up at 0 or 1; around 1; mostly exactly 0;
-yes or no; small number; -1 or a small number; a few bits set."""
+"""Types of column values.
+
+Floats: falling spectrum; flat angle; symmetric with tails; between 0 and 1; concentrated at 0 and
+1; around 1; all mantissa bits used; mostly exactly 0; mostly the same value for "none"; always 0.
+Others: boolean, at a rate of the column's own; small number; -1 or a small number; position in the
+collection; a few bits set; 32 bits, in most words none set; the same number for every object (the
+hash that names a collection).
+"""
+
+_UNSET = np.float32(-999)
 
 
 @dataclass(frozen=True)
 class Filling:
-    """One further column: of the event (`collection` empty) or of a collection's objects."""
+    """One additional column: of the event (`collection` empty) or of a collection's objects."""
 
     collection: str
     name: str
     kind: Kind
 
+    @property
+    def whole_name(self) -> str:
+        """Name of the column in files."""
+        return f"{self.collection}_{self.name}" if self.collection else self.name
+
 
 @dataclass(frozen=True)
 class Further:
-    """What a shape has beyond `bench`: the mean number of objects of each new collection, and columns."""
+    """The additions of a shape to `bench`: columns, and the mean size of each new collection."""
 
     collections: dict[str, float]
+    """Mean number of objects by collection; negative: exactly this number in every event."""
     columns: tuple[Filling, ...]
 
 
-def reduced(values: npt.NDArray[np.float32], bits: int) -> npt.NDArray[np.float32]:
-    """32-bit floats rounded to `bits` bits of mantissa (of 23), as NanoAOD stores them so that they compress.
+def named(collection: str, kinds: dict[Kind, str]) -> Iterator[Filling]:
+    """Yield columns of a collection from their space-separated names by kind."""
+    for kind, names in kinds.items():
+        yield from (Filling(collection, name, kind) for name in names.split())
 
-    The same as CMSSW's MiniFloatConverter::reduceMantissaToNbitsRounding, but for infinities and NaN, which do not occur.
+
+def reduced(values: npt.NDArray[np.float32], bits: int) -> npt.NDArray[np.float32]:
+    """Round 32-bit floats to `bits` bits of mantissa (of 23), as NanoAOD does for compression.
+
+    Same as CMSSW's MiniFloatConverter::reduceMantissaToNbitsRounding, except for infinities and
+    NaN, which do not occur.
     """
     shift = 23 - bits
     words = values.view(np.uint32)
@@ -52,315 +91,120 @@ def reduced(values: npt.NDArray[np.float32], bits: int) -> npt.NDArray[np.float3
     return ((words + np.uint32(1 << (shift - 1))) & mask).view(np.float32)
 
 
-def _draw(rng: np.random.Generator, kind: Kind, size: int) -> Array:
-    """`size` values of a kind."""
-    exponential = lambda: rng.standard_exponential(size, np.float32)  # noqa: E731
+def _identity(name: str) -> int:
+    return zlib.crc32(name.encode())
+
+
+def _rate(name: str) -> float:
+    """Return how often a flag is set: some never, most seldom, a few often (like triggers)."""
+    place = _identity(name) / 0xFFFFFFFF
+    return 0.0 if place < 0.25 else 10 ** (-4.5 + 4 * (place - 0.25) / 0.75)
+
+
+def _sparse(
+    rng: np.random.Generator, values: Array, rate: float, draw: Callable[[int], Array]
+) -> Array:
+    """Write drawn values at random positions at this rate; a few positions may be the same."""
+    if len(values) and rate:
+        places = rng.integers(0, len(values), rng.poisson(rate * len(values)))
+        values[places] = draw(len(places))
+    return values
+
+
+def _draw(rng: np.random.Generator, kind: Kind, name: str, size: int) -> Array:
+    """Return `size` values of a kind, except for `running`, which depends on the events."""
+    one = np.float32(1)
+
+    def exponential(count: int = size) -> Array:
+        return rng.standard_exponential(count, np.float32)
+
     match kind:
         case "energy":
             return reduced(5 + 20 * exponential(), 10)
         case "angle":
-            return reduced((rng.random(size, np.float32) - np.float32(0.5)) * np.float32(2 * np.pi), 10)
+            return reduced(
+                (rng.random(size, np.float32) - np.float32(0.5)) * np.float32(2 * np.pi), 10
+            )
         case "signed":
             return reduced(rng.standard_normal(size, np.float32) * np.float32(0.02), 8)
         case "fraction":
             return reduced(np.square(rng.random(size, np.float32)), 6)
         case "score":
-            one = np.float32(1)
-            return reduced(one / (one + np.exp(np.float32(-3) * rng.standard_normal(size, np.float32))), 8)
+            normal = rng.standard_normal(size, np.float32)
+            return reduced(one / (one + np.exp(np.float32(-3) * normal)), 8)
         case "ratio":
             return reduced(1 + np.float32(0.1) * rng.standard_normal(size, np.float32), 8)
+        case "exact":
+            return 1000 * exponential()
         case "rare":
-            return np.where(rng.random(size, np.float32) < 0.85, np.float32(0), reduced(exponential(), 8))
+            some = np.zeros(size, np.float32)
+            return _sparse(rng, some, 0.15, lambda count: reduced(exponential(count), 8))
+        case "unset":
+            none = np.full(size, _UNSET, np.float32)
+            return _sparse(rng, none, 0.02, lambda count: reduced(exponential(count), 10))
+        case "zero":
+            return np.zeros(size, np.float32)
         case "flag":
-            return rng.random(size, np.float32) < 0.04
+            return _sparse(
+                rng, np.zeros(size, np.bool_), _rate(name), lambda count: np.ones(count, np.bool_)
+            )
         case "count":
             return np.minimum(4 * exponential(), 60).astype(np.int32)
         case "index":
-            return np.where(rng.random(size, np.float32) < 0.7, np.float32(-1), 3 * exponential()).astype(
-                np.int32
-            )
+            none = np.full(size, -1, np.int32)
+            return _sparse(rng, none, 0.35, lambda count: (3 * exponential(count)).astype(np.int32))
         case "word":
-            return rng.choice(
-                np.array([0, 1, 3, 7, 62, 254, 1022], np.int32), size, p=[0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]
+            words = np.zeros(size, np.int32)
+            some = np.array([1, 3, 7, 62, 254, 1022], np.int32)
+            return _sparse(rng, words, 0.9, lambda count: some[rng.integers(0, len(some), count)])
+        case "bits":
+            words = np.zeros(size, np.uint32)
+            return _sparse(
+                rng,
+                words,
+                0.03,
+                lambda count: np.uint32(1) << rng.integers(0, 32, count, np.uint32),
             )
-
-
-# What NanoAOD keeps of each collection, by the kind of its values: a selection of the names of version 9
-# (cms-nanoaod-integration.web.cern.ch), enough to have its variety.
-_NANO: dict[str, tuple[float | None, dict[Kind, str]]] = {
-    "Electron": (
-        None,
-        {
-            "score": "mvaFall17V2Iso mvaFall17V2noIso mvaTTH",
-            "flag": "mvaIso_WP80 mvaIso_WP90 mvaNoIso_WP80 mvaNoIso_WP90 convVeto isPFcand",
-            "fraction": "miniPFRelIso_all miniPFRelIso_chg pfRelIso03_chg jetRelIso jetPtRelv2",
-            "signed": "dxyErr dzErr deltaEtaSC eInvMinusPInv ip3d dEscaleUp dEscaleDown dEsigmaUp dEsigmaDown",
-            "rare": "dr03EcalRecHitSumEt dr03HcalDepth1TowerSumEt dr03TkSumPt",
-            "word": "vidNestedWPBitmap vidNestedWPBitmapHEEP seedGain",
-            "index": "photonIdx genPartIdx tightCharge",
-        },
-    ),
-    "Muon": (
-        None,
-        {
-            "score": "mvaTTH mvaLowPt softMva",
-            "flag": "mediumId mediumPromptId softId softMvaId highPurity inTimeMuon isPFcand isStandalone triggerIdLoose",
-            "fraction": "miniPFRelIso_all miniPFRelIso_chg pfRelIso03_all pfRelIso03_chg segmentComp jetRelIso jetPtRelv2",
-            "signed": "dxyErr dzErr dxybs ip3d",
-            "ratio": "tunepRelPt",
-            "rare": "tkRelIso",
-            "count": "highPtId mvaId pfIsoId puppiIsoId tkIsoId multiIsoId",
-            "index": "genPartIdx fsrPhotonIdx",
-        },
-    ),
-    "Jet": (
-        None,
-        {
-            "score": "btagCSVV2 btagDeepB btagDeepCvB btagDeepCvL btagDeepFlavCvB btagDeepFlavCvL btagDeepFlavQG qgl",
-            "ratio": "bRegCorr cRegCorr bRegRes cRegRes",
-            "fraction": "chEmEF neEmEF muEF chFPV0EF puIdDisc",
-            "count": "nElectrons nMuons hadronFlavour partonFlavour hfcentralEtaStripSize",
-            "index": "electronIdx1 electronIdx2 muonIdx1 muonIdx2 genJetIdx",
-            "signed": "muonSubtrFactor",
-        },
-    ),
-    "Tau": (
-        0.6,
-        {
-            "energy": "pt leadTkPtOverTauPt",
-            "angle": "eta phi",
-            "signed": "dxy dz leadTkDeltaEta leadTkDeltaPhi",
-            "score": "rawDeepTau2017v2p1VSe rawDeepTau2017v2p1VSjet rawDeepTau2017v2p1VSmu",
-            "rare": "chargedIso neutralIso photonsOutsideSignalCone puCorr rawIso rawIsodR03",
-            "word": "idDeepTau2017v2p1VSe idDeepTau2017v2p1VSjet idDeepTau2017v2p1VSmu idAntiEleDeadECal idAntiMu",
-            "count": "decayMode charge genPartFlav",
-            "index": "jetIdx genPartIdx",
-        },
-    ),
-    "Photon": (
-        1.1,
-        {
-            "energy": "pt energyErr",
-            "angle": "eta phi",
-            "score": "mvaID mvaID_Fall17V1p1",
-            "rare": "hoe pfRelIso03_all pfRelIso03_chg",
-            "ratio": "r9 eCorr",
-            "signed": "sieie dEscaleUp dEscaleDown dEsigmaUp dEsigmaDown",
-            "flag": "electronVeto isScEtaEB isScEtaEE mvaID_WP80 mvaID_WP90 pixelSeed",
-            "word": "cutBased vidNestedWPBitmap seedGain",
-            "index": "electronIdx jetIdx genPartIdx",
-        },
-    ),
-    "FatJet": (
-        0.25,
-        {
-            "energy": "pt mass msoftdrop",
-            "angle": "eta phi",
-            "fraction": "tau1 tau2 tau3 tau4 n2b1 n3b1 area",
-            "score": "deepTagMD_HbbvsQCD deepTagMD_TvsQCD deepTagMD_WvsQCD particleNetMD_QCD particleNetMD_Xbb"
-            " particleNet_HbbvsQCD particleNet_TvsQCD particleNet_WvsQCD btagHbb btagDDBvLV2 btagDDCvBV2 btagDDCvLV2",
-            "word": "jetId",
-            "count": "nBHadrons nCHadrons",
-            "index": "subJetIdx1 subJetIdx2 genJetAK8Idx electronIdx3SJ muonIdx3SJ",
-        },
-    ),
-    "GenPart": (
-        14.0,
-        {
-            "energy": "pt",
-            "angle": "eta phi",
-            "rare": "mass",
-            "count": "pdgId status",
-            "word": "statusFlags",
-            "index": "genPartIdxMother",
-        },
-    ),
-    "GenJet": (5.0, {"energy": "pt mass", "angle": "eta phi", "count": "partonFlavour hadronFlavour"}),
-    "SV": (
-        1.2,
-        {
-            "energy": "pt mass",
-            "angle": "eta phi pAngle",
-            "signed": "dlen dlenSig dxy dxySig x y z",
-            "ratio": "chi2",
-            "count": "ndof ntracks charge",
-        },
-    ),
-    "IsoTrack": (
-        0.8,
-        {
-            "energy": "pt",
-            "angle": "eta phi",
-            "signed": "dxy dz",
-            "rare": "pfRelIso03_all pfRelIso03_chg miniPFRelIso_all",
-            "flag": "isFromLostTrack isHighPurityTrack isPFcand",
-            "count": "fromPV pdgId charge",
-        },
-    ),
-    "TrigObj": (
-        6.0,
-        {
-            "energy": "pt l1pt",
-            "angle": "eta phi",
-            "rare": "l1iso",
-            "word": "filterBits",
-            "count": "id l1charge",
-        },
-    ),
-    "SubJet": (
-        0.5,
-        {
-            "energy": "pt mass",
-            "angle": "eta phi",
-            "score": "btagCSVV2 btagDeepB",
-            "ratio": "rawFactor",
-            "fraction": "tau1 tau2 tau3 tau4",
-        },
-    ),
-    "FsrPhoton": (
-        0.2,
-        {"energy": "pt", "angle": "eta phi", "rare": "relIso03 dROverEt2", "index": "muonIdx"},
-    ),
-}
-
-_OBJECTS = [
-    "DoubleEG",
-    "DoubleMu",
-    "SingleEG",
-    "SingleMu",
-    "MuEG",
-    "TripleMu",
-    "HTT",
-    "ETM",
-    "SingleJet",
-    "DoubleJet",
-    "Tau",
-]
-_PATHS = [
-    "Ele",
-    "Mu",
-    "IsoMu",
-    "DoubleEle",
-    "Photon",
-    "DiPhoton",
-    "PFJet",
-    "AK8PFJet",
-    "PFHT",
-    "PFMET",
-    "DoubleTau",
-    "QuadPFJet",
-    "DiJet",
-    "TkMu",
-    "BTagMu",
-    "Dimuon",
-]
-
-
-def _named(collection: str, kinds: dict[Kind, str]) -> Iterator[Filling]:
-    for kind, names in kinds.items():
-        yield from (Filling(collection, name, kind) for name in names.split())
-
-
-def _nano() -> Further:
-    columns: list[Filling] = []
-    for path in _PATHS:
-        columns += [
-            Filling("", f"HLT_{path}{threshold}_v{threshold % 7 + 1}", "flag")
-            for threshold in range(20, 260, 15)
-        ]
-    for seed in _OBJECTS:
-        columns += [Filling("", f"L1_{seed}{threshold}er2p1", "flag") for threshold in range(5, 65, 5)]
-    for met in ("CaloMET", "ChsMET", "PuppiMET", "RawMET", "TkMET", "GenMET"):
-        columns += [
-            Filling("", f"{met}_pt", "energy"),
-            Filling("", f"{met}_phi", "angle"),
-            Filling("", f"{met}_sumEt", "energy"),
-        ]
-    columns += [
-        Filling("", f"Flag_{name}", "flag")
-        for name in ["goodVertices", "HBHENoise", "ecalBadCalib", "BadPFMuon", "eeBadSc"]
-    ]
-    for collection, (_, kinds) in _NANO.items():
-        columns += _named(collection, kinds)
-    return Further({name: mean for name, (mean, _) in _NANO.items() if mean is not None}, tuple(columns))
-
-
-# An AOD keeps whole objects: for each, what every part of the detector and every algorithm said.
-_AOD_COLLECTIONS = {
-    "Electron": None,
-    "Muon": None,
-    "Jet": None,
-    "Photon": 1.1,
-    "Tau": 0.6,
-    "Cluster": 9.0,
-    "Tower": 12.0,
-    "Vertex": 3.0,
-    "Candidate": 8.0,
-}
-_AOD_PARTS = [
-    "Pixel",
-    "Strip",
-    "EcalBarrel",
-    "EcalEndcap",
-    "Preshower",
-    "HcalBarrel",
-    "HcalEndcap",
-    "HcalOuter",
-    "HcalForward",
-    "DriftTube",
-    "CathodeStrip",
-    "ResistivePlate",
-    "Global",
-    "Standalone",
-    "Refit",
-]
-_AOD_QUANTITIES: dict[Kind, str] = {
-    "energy": "Energy",
-    "angle": "Angle",
-    "signed": "Residual Time Offset",
-    "rare": "Noise Leakage Outlier",
-    "fraction": "Fraction Isolation",
-    "ratio": "Calibration",
-    "score": "Quality",
-    "count": "Hits Layers Cells",
-    "word": "Status Pattern DetId",
-    "index": "SeedRef TrackRef ClusterRef",
-    "flag": "Valid Saturated Recovered",
-}
-
-
-def _aod() -> Further:
-    nano = _nano()
-    columns = list(nano.columns)
-    for collection in _AOD_COLLECTIONS:
-        for part in _AOD_PARTS:
-            columns += _named(
-                collection,
-                {
-                    kind: " ".join(part + name for name in names.split())
-                    for kind, names in _AOD_QUANTITIES.items()
-                },
-            )
-    new = {name: mean for name, mean in _AOD_COLLECTIONS.items() if mean is not None}
-    return Further({**new, **nano.collections}, tuple(columns))
+        case "key" | "running":
+            return np.full(size, _identity(name), np.uint32)
 
 
 @cache
 def further(shape: Shape) -> Further:
-    """What this shape has beyond `bench`."""
-    return {"bench": lambda: Further({}, ()), "nano": _nano, "aod": _aod}[shape]()
+    """Return what this shape adds to `bench`."""
+    from headrace.datasets.aod_columns import aod
+    from headrace.datasets.nano_columns import nano
+
+    return {"bench": lambda: Further({}, ()), "nano": nano, "aod": aod}[shape]()
+
+
+def _positions(counts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Return the position of each object within its event: 0, 1, …"""
+    ends = np.cumsum(counts, dtype=np.int32)
+    return (np.arange(int(counts.sum()), dtype=np.int32) - np.repeat(ends - counts, counts)).astype(
+        np.int32
+    )
 
 
 def fill(table: Table, more: Further, stream: Callable[[str], np.random.Generator]) -> None:
-    """Adds the columns to a table; `stream` gives the random stream of a name."""
+    """Add the columns to a table; `stream` returns the random stream of a name."""
     for name, mean in more.collections.items():
-        rng = stream(f"filling/{name}/count")
-        table.counts[name] = rng.poisson(mean, table.events).astype(np.int32)
-    streams: dict[str, np.random.Generator] = {}
-    for column in more.columns:
-        of = column.collection
-        rng = streams.setdefault(of, stream(f"filling/{of}"))
-        if of:
-            table.objects[f"{of}_{column.name}"] = (of, _draw(rng, column.kind, int(table.counts[of].sum())))
+        if mean < 0:
+            table.counts[name] = np.full(table.events, round(-mean), np.int32)
         else:
-            table.scalars[column.name] = _draw(rng, column.kind, table.events)
+            rng = stream(f"filling/{name}/count")
+            table.counts[name] = rng.poisson(mean, table.events).astype(np.int32)
+    streams: dict[str, np.random.Generator] = {}
+    positions: dict[str, npt.NDArray[np.int32]] = {}
+    for column in more.columns:
+        of, name = column.collection, column.whole_name
+        rng = streams.setdefault(of, stream(f"filling/{of}"))
+        if not of:
+            table.scalars[name] = _draw(rng, column.kind, name, table.events)
+        elif column.kind == "running":
+            if of not in positions:
+                positions[of] = _positions(table.counts[of])
+            table.objects[name] = (of, positions[of])
+        else:
+            size = int(table.counts[of].sum())
+            table.objects[name] = (of, _draw(rng, column.kind, name, size))

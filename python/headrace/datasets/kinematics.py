@@ -23,7 +23,7 @@ MUON_MASS_GEV = 0.10566
 
 
 def from_pt_rapidity(pt: Floats, rapidity: Floats, phi: Floats, mass: Floats) -> Floats:
-    """Four-vectors, shape (4, n), of particles with these transverse momenta, rapidities, azimuths and masses."""
+    """Return four-vectors, shape (4, n), from transverse momentum, rapidity, azimuth and mass."""
     transverse_mass = np.hypot(mass, pt)
     return np.stack(
         [
@@ -36,14 +36,17 @@ def from_pt_rapidity(pt: Floats, rapidity: Floats, phi: Floats, mass: Floats) ->
 
 
 def to_pt_eta_phi(momentum: Floats) -> tuple[Floats, Floats, Floats]:
-    """Transverse momentum, pseudorapidity and azimuth of four-vectors of shape (4, n)."""
+    """Return transverse momentum, pseudorapidity and azimuth of four-vectors of shape (4, n)."""
     px, py, pz, _ = momentum
     pt = np.hypot(px, py)
     return pt, np.arcsinh(pz / np.maximum(pt, 1e-9)), np.arctan2(py, px)
 
 
 def boost(momentum: Floats, frame: Floats, frame_mass: Floats) -> Floats:
-    """`momentum`, given in the rest frame of `frame`, as seen where `frame` has its momentum. Both of shape (4, n)."""
+    """Boost `momentum` from the rest frame of `frame` to the frame in which `frame` is given.
+
+    Both have shape (4, n).
+    """
     along = (momentum[:3] * frame[:3]).sum(axis=0)
     energy = (frame[3] * momentum[3] + along) / frame_mass
     scale = (momentum[3] + energy) / (frame[3] + frame_mass)
@@ -51,11 +54,16 @@ def boost(momentum: Floats, frame: Floats, frame_mass: Floats) -> Floats:
 
 
 def decay(
-    rng: np.random.Generator, parent: Floats, parent_mass: Floats, first_mass: Floats, second_mass: Floats
+    rng: np.random.Generator,
+    parent: Floats,
+    parent_mass: Floats,
+    first_mass: Floats,
+    second_mass: Floats,
 ) -> tuple[Floats, Floats]:
-    """Isotropic two-body decay of each parent: daughters' four-vectors, each of shape (4, n), in the parents' frame.
+    """Decay each parent isotropically; return two daughters' four-vectors in its frame.
 
-    The daughters' momentum in the rest frame is sqrt(lambda(M², m1², m2²)) / 2M (Particle Data Group, Kinematics).
+    Each has shape (4, n). The daughters' momentum in the rest frame is sqrt(lambda(M², m1², m2²)) /
+    2M (Particle Data Group, Kinematics).
     """
     count = parent.shape[1]
     term = parent_mass**2 - (first_mass + second_mass) ** 2
@@ -74,7 +82,7 @@ def decay(
 def breit_wigner(
     rng: np.random.Generator, lowest: Floats | float, highest: Floats, centre: float, width: float
 ) -> Floats:
-    """Masses from a non-relativistic Breit-Wigner cut to [lowest, highest], one for each entry of `highest`."""
+    """Draw one mass per `highest` from a non-relativistic Breit-Wigner in [lowest, highest]."""
     low = np.arctan(2 * (np.asarray(lowest) - centre) / width)
     high = np.arctan(2 * (highest - centre) / width)
     return centre + width / 2 * np.tan(low + (high - low) * rng.random(highest.shape))
@@ -82,7 +90,10 @@ def breit_wigner(
 
 @cache
 def _higgs_pair_grid() -> tuple[Floats, Floats]:
-    """Cumulative density over a grid of (m1, m2) cells of 0.25 GeV for H -> Z(*)Z(*), and the cells' lower edges."""
+    """Return the cumulative H -> Z(*)Z(*) density on a grid of (m1, m2), and its lower edges.
+
+    Cells are 0.25 GeV wide.
+    """
     edges = np.arange(4.0, HIGGS_MASS_GEV, 0.25)
     first, second = np.meshgrid(edges + 0.125, edges + 0.125, indexing="ij")
     ratio_first, ratio_second = (first / HIGGS_MASS_GEV) ** 2, (second / HIGGS_MASS_GEV) ** 2
@@ -103,10 +114,10 @@ def _higgs_pair_grid() -> tuple[Floats, Floats]:
 
 
 def higgs_z_masses(rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:
-    """Masses of the heavier and the lighter Z in H -> ZZ* for a Higgs boson of 125 GeV.
+    """Draw masses of the heavier and the lighter Z in H -> ZZ* for a Higgs boson of 125 GeV.
 
-    Density of A. Djouadi, "The anatomy of electroweak symmetry breaking I", Phys. Rept. 457 (2008), section 2.2:
-    two Breit-Wigner propagators times sqrt(lambda) (lambda + 12 m1² m2² / M⁴).
+    Density of A. Djouadi, "The anatomy of electroweak symmetry breaking I", Phys. Rept. 457 (2008),
+    section 2.2: two Breit-Wigner propagators times sqrt(lambda) (lambda + 12 m1² m2² / M⁴).
     """
     cumulative, edges = _higgs_pair_grid()
     cell: Any = np.searchsorted(cumulative, rng.random(count))

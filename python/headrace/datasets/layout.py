@@ -1,6 +1,7 @@
-"""Where the baskets or pages of a ROOT file lie: what a job that reads given columns must ask the storage for.
+"""Positions of the baskets or pages of a ROOT file, from which a reading job's requests follow.
 
-The layout of a file that is there is read from it; that of a data set that is not made yet follows from its first clusters.
+The layout of an existing file is read from it. The layout of a data set that does not exist yet is
+computed from its first clusters.
 """
 
 from __future__ import annotations
@@ -15,73 +16,128 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import uproot
 import uproot.const
 
 from headrace.datasets.spec import DatasetSpec
+from headrace.datasets.trees import branches_by_path, opened, unique_names
 from headrace.errors import HeadraceError
 
 _KEY_HEAD = struct.Struct(">ihiIh")
 """The first fields of a TKey: fNbytes, fVersion, fObjlen, fDatime, fKeylen."""
 
 
+_HEAD_BYTES = 403
+"""Bytes that uproot reads at the start of a file: the header and the key of the first directory."""
+
+
 class Piece(NamedTuple):
     """A basket of a branch, or a page of a column."""
 
     column: str
-    """Branch or field; `NAME.offsets` for the page of a field that says how many objects each event has."""
+    """Branch or field; `NAME.offsets` for the page with the number of objects of each event."""
     first_entry: int
     entries: int
-    """Events that it holds. For a page of a collection's values: those of its cluster, as pages end anywhere."""
+    """Number of events.
+
+    For a page of a collection's values: those of its cluster, as pages end anywhere.
+    """
     offset: int
     compressed_bytes: int
-    """Bytes to be read at `offset`, the key of a basket included."""
+    """Bytes to read at `offset`, including the key of a basket."""
     uncompressed_bytes: int
     """Bytes after decompression, without a key."""
 
 
 class FileLayout(NamedTuple):
-    """A whole file."""
+    """The layout of a whole file."""
 
     pieces: tuple[Piece, ...]
-    """Columns in the order of the tree, each by event."""
+    """Pieces by column in the order of the tree, then by event."""
     events: int
     file_bytes: int
     metadata_offset: int
-    """Where the tree's own metadata begins (branches and their baskets, or header and page lists): read when it is opened."""
+    """Start of the tree's metadata (branches and baskets, or header and page lists)."""
     metadata_bytes: int
     header_bytes: int = 0
-    """RNTuple: of those, the header; the page list and the footer follow. 0 for a TTree."""
+    """RNTuple: bytes of the header, which the page list and the footer follow. 0 for a TTree."""
+    opening: tuple[tuple[int, int], ...] = ()
+    """(offset, bytes) of the reads when a file that Headrace did not write is opened.
+
+    Empty for a generated file, whose readers are modelled read by read.
+    """
+    classes: tuple[tuple[int, int], ...] = ()
+    """(offset, bytes) of the class descriptions, which ROOT reads too."""
 
 
 def layout_of_file(path: Path, name: str = "Events") -> FileLayout:
-    """The layout of a file that is there. Raises HeadraceError as `layout` does."""
-    pieces = layout(path, name)
-    file_bytes = path.stat().st_size
-    opened: Any = {str(path): None}
-    file: Any = uproot.open(opened)
-    with file:
-        found: Any = file[name]
-        events = int(found.num_entries)
-        if str(found.classname).endswith("RNTuple"):
-            anchor = found._members
-            begin, header = int(anchor["fSeekHeader"]), int(anchor["fNBytesHeader"])
-            end = int(anchor["fSeekFooter"]) + int(anchor["fNBytesFooter"])
-            return FileLayout(tuple(pieces), events, file_bytes, begin, end - begin, header)
-        key: Any = file.key(name)
-        place, stored = int(key.fSeekKey), int(key.fNbytes)
-    return FileLayout(tuple(pieces), events, file_bytes, place, stored)
+    """Return the layout of the TTree or RNTuple `name` of an existing file.
+
+    Raises HeadraceError for another type of file, and when there is no such tree.
+    """
+    try:
+        with opened(path) as file:
+            return _layout_of_tree(path, file, name)
+    except HeadraceError as error:
+        raise HeadraceError(
+            f"{error.message} (its layout cannot be read)", hint=error.hint
+        ) from error
+    except Exception as error:
+        # A damaged file can raise almost any exception from the decoder.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise HeadraceError(f"{path}: its layout cannot be read: {lines[0]}") from error
+
+
+def layout_of_own_file(path: Path, name: str) -> FileLayout:
+    """Return the layout of a tree in a file that Headrace did not write, with the opening reads.
+
+    Raises HeadraceError as `layout_of_file` does.
+    """
+    layout = layout_of_file(path, name)
+    with opened(path) as file:
+        head = file.file
+        keys = int(file.fSeekKeys), int(file.fNbytesKeys)
+        classes = int(head.fSeekInfo), int(head.fNbytesInfo)
+        parts = [(0, min(_HEAD_BYTES, layout.file_bytes)), keys]
+        if not layout.header_bytes:
+            parts.append((layout.metadata_offset, layout.metadata_bytes))
+        else:
+            ntuple: Any = file[name]
+            anchor = ntuple._members
+            parts.append((int(anchor["fSeekHeader"]), int(anchor["fNBytesHeader"])))
+            parts.append((int(anchor["fSeekFooter"]), int(anchor["fNBytesFooter"])))
+            places = [group.page_list_link.locator for group in ntuple.footer.cluster_group_records]
+            parts += [(int(place.offset), int(place.num_bytes)) for place in places]
+
+    def within(places: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        end = layout.file_bytes
+        return tuple((at, size) for at, size in places if size > 0 and at >= 0 and at + size <= end)
+
+    return layout._replace(opening=within(parts), classes=within([classes]))
+
+
+def _layout_of_tree(path: Path, file: Any, name: str) -> FileLayout:
+    found: Any = file[name]
+    events, file_bytes = int(found.num_entries), path.stat().st_size
+    if str(found.classname).endswith("RNTuple"):
+        anchor = found._members
+        begin, header = int(anchor["fSeekHeader"]), int(anchor["fNBytesHeader"])
+        end = int(anchor["fSeekFooter"]) + int(anchor["fNBytesFooter"])
+        return FileLayout(tuple(_pages(found)), events, file_bytes, begin, end - begin, header)
+    key: Any = file.key(name)
+    with path.open("rb") as raw:
+        pieces = _baskets(found, raw.fileno())
+    return FileLayout(tuple(pieces), events, file_bytes, int(key.fSeekKey), int(key.fNbytes))
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """A piece that is still to be placed."""
+    """A piece without its final offset."""
 
     piece: Piece
     index: int
     """Number of its column."""
     by_column: bool
-    """Pages lie column by column in a cluster, baskets by their first events."""
+    """Pages are stored column by column within a cluster, baskets by their first events."""
 
     @property
     def reading_order(self) -> tuple[int, int]:
@@ -91,7 +147,10 @@ class _Planned:
 
 @contextmanager
 def sample_file(spec: DatasetSpec) -> Generator[Path]:
-    """The first clusters of a data set's first file, written to memory: a small file with everything that a large one has."""
+    """Yield a small in-memory file: the first clusters of a data set's first file.
+
+    It has every structure that a large file has.
+    """
     from headrace.datasets.file_of_events import file_range, write_file
     from headrace.datasets.writing.events_file import cluster_events
 
@@ -106,15 +165,19 @@ def sample_file(spec: DatasetSpec) -> Generator[Path]:
 
 
 _PAGE_LIST_BYTES_A_PIECE = {"ttree": 7.6, "rntuple": 6.8}
-"""Compressed bytes that each further basket or page takes in the tree's metadata: measured on `bench` files of 2 and 6 clusters."""
+"""Compressed bytes per additional basket or page in the tree's metadata, measured on `bench` files.
+
+The files had 2 and 6 clusters.
+"""
 _PAGE_CHECKSUM_BYTES = 8
 
 
 def layout_of_dataset(spec: DatasetSpec) -> FileLayout:
-    """The layout that the first file of a data set has, without making the data set: its first clusters are written to memory, and
-    clusters like these are placed one behind the other (or scattered) by the rules and random numbers of the writer.
+    """Return the layout of a data set's first file without making the data set.
 
-    Sizes of baskets are those of the sample, so that totals agree with the real file within a per cent or so.
+    Its first clusters are written to memory. Clusters like these are placed one after the other (or
+    scattered) by the rules and random numbers of the writer. Basket sizes are those of the sample,
+    so totals agree with the real file within about one per cent.
     """
     return _layout_of(spec.model_dump_json())
 
@@ -163,13 +226,13 @@ def _layout_of(spec_json: str) -> FileLayout:
 
 @dataclass(frozen=True)
 class _Cluster:
-    """The pieces of one cluster, their events counted from its first."""
+    """The pieces of one cluster; event numbers count from its first event."""
 
     events: int
     pieces: tuple[_Planned, ...]
 
     def at(self, first_event: int, events: int) -> list[_Planned]:
-        """The same for the events from `first_event` on; a shorter cluster has shorter pieces."""
+        """Return the pieces, starting at `first_event`; a shorter cluster has smaller ones."""
         found: list[_Planned] = []
         for planned in self.pieces:
             piece = planned.piece
@@ -188,7 +251,9 @@ class _Cluster:
 
 
 def _clusters(pieces: tuple[Piece, ...], size: int, *, by_column: bool) -> list[_Cluster]:
-    columns = {name: index for index, name in enumerate(dict.fromkeys(piece.column for piece in pieces))}
+    columns = {
+        name: index for index, name in enumerate(dict.fromkeys(piece.column for piece in pieces))
+    }
     grouped: dict[int, list[_Planned]] = {}
     for piece in pieces:
         number = piece.first_entry // size
@@ -201,29 +266,18 @@ def _clusters(pieces: tuple[Piece, ...], size: int, *, by_column: bool) -> list[
 
 
 def layout(path: Path, name: str = "Events") -> list[Piece]:
-    """Every basket or page of the TTree or RNTuple `name` of a file, by column and event.
+    """Return every basket or page of the TTree or RNTuple `name` of a file, by column and event.
 
-    Raises HeadraceError for a file that is none, or has no such tree.
+    Raises HeadraceError for another type of file, and when there is no such tree.
     """
-    try:
-        opened: Any = {str(path): None}
-        file: Any = uproot.open(opened)
-        with file:
-            found: Any = file[name]
-            if str(found.classname).endswith("RNTuple"):
-                return _pages(found)
-            with path.open("rb") as raw:
-                return _baskets(found, raw.fileno())
-    except Exception as error:
-        # A damaged file can make any part of the decoder fail, each in its own way.
-        raise HeadraceError(
-            f"{path}: its layout cannot be read: {str(error).strip().splitlines()[0]}"
-        ) from error
+    return list(layout_of_file(path, name).pieces)
 
 
 def _baskets(tree: Any, descriptor: int) -> list[Piece]:
     pieces: list[Piece] = []
-    for branch in tree.itervalues(recursive=True):
+    branches = branches_by_path(tree)
+    names = unique_names(list(branches))
+    for branch_path, branch in branches.items():
         count = int(branch.member("fWriteBasket"))
         entries = branch.member("fBasketEntry")
         for index in range(count):
@@ -232,7 +286,9 @@ def _baskets(tree: Any, descriptor: int) -> list[Piece]:
             _, _, object_bytes, _, _ = _KEY_HEAD.unpack(head)
             first, stop = int(entries[index]), int(entries[index + 1])
             stored = int(branch.member("fBasketBytes")[index])
-            pieces.append(Piece(str(branch.name), first, stop - first, offset, stored, object_bytes))
+            pieces.append(
+                Piece(names[branch_path], first, stop - first, offset, stored, object_bytes)
+            )
     return pieces
 
 
@@ -253,13 +309,18 @@ def _pages(ntuple: Any) -> list[Piece]:
                 )
                 memory = -(-elements * int(column.nbits) // 8)
                 place = page.locator
-                pieces.append(Piece(name, first, entries, int(place.offset), int(place.num_bytes), memory))
+                pieces.append(
+                    Piece(name, first, entries, int(place.offset), int(place.num_bytes), memory)
+                )
                 begin += elements
     return pieces
 
 
 def _field_path(fields: Any, number: int) -> tuple[str, bool]:
-    """Name of a field, and whether it has one value an event. The values of a collection go by its own name."""
+    """Return a field's name and whether it has one value per event.
+
+    The values of a collection have the collection's name.
+    """
     names: list[str] = []
     flat = True
     while True:

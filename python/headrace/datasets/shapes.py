@@ -1,7 +1,8 @@
-"""Dresses collisions with the columns of a data set: `bench`, `nano` or `aod`. Names and precisions follow CMS NanoAOD.
+"""Add the columns of a data set to collisions: `bench`, `nano` or `aod`.
 
-`bench` has what an analysis needs, about 1 kB an event; `nano` adds the hundreds of columns that a NanoAOD file carries
-beside them, `aod` thousands (`fillings.py` says which).
+Names and precisions follow CMS NanoAOD. `bench` has what an analysis needs, about 1 kB per event;
+`nano` adds the hundreds of other columns of a NanoAOD file, `aod` adds thousands (see
+`fillings.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.datasets.collisions import BLOCK_EVENTS, SIGNAL, Collisions, Objects, generate_block, stream
+from headrace.datasets.collisions import (
+    BLOCK_EVENTS,
+    SIGNAL,
+    Collisions,
+    Objects,
+    generate_block,
+    stream,
+)
 from headrace.datasets.fillings import fill, further, reduced
 from headrace.datasets.kinematics import ELECTRON_MASS_GEV, MUON_MASS_GEV
 from headrace.datasets.spec import Shape
@@ -71,7 +79,7 @@ def _event(rng: np.random.Generator, block: Collisions) -> dict[str, Array]:
 
 
 def _impact(rng: np.random.Generator, of: Objects, bits: int) -> dict[str, Array]:
-    """Impact parameters: sharp for leptons and tracks from the vertex, with long tails for the others (cm)."""
+    """Return impact parameters (cm): narrow for objects from the vertex, else long-tailed."""
     count = len(of.pt)
     spread = np.where(of.flags["prompt"], 1.0, 5.0) * np.exp(0.5 * rng.standard_normal(count))
     size = 0.0015 + 0.012 / np.maximum(of.pt, 0.5)
@@ -81,7 +89,9 @@ def _impact(rng: np.random.Generator, of: Objects, bits: int) -> dict[str, Array
     }
 
 
-def _leptons(rng: np.random.Generator, of: Objects, mass: float, pdg: int, cone: str) -> dict[str, Array]:
+def _leptons(
+    rng: np.random.Generator, of: Objects, mass: float, pdg: int, cone: str
+) -> dict[str, Array]:
     count = len(of.pt)
     impact = _impact(rng, of, 10)
     charge = of.flags["charge"]
@@ -111,9 +121,15 @@ def _electrons(rng: np.random.Generator, of: Objects) -> dict[str, Array]:
         "cutBased": np.where(
             of.flags["identified"], rng.integers(2, 5, count), rng.integers(0, 2, count)
         ).astype(np.int32),
-        "hoe": _floats(np.where(rng.random(count) < 0.6, 0, rng.exponential(np.where(prompt, 0.02, 0.2))), 8),
-        "r9": _floats(np.where(prompt, 0.94 - rng.exponential(0.05, count), rng.uniform(0.2, 1, count)), 8),
-        "sieie": _floats(np.where(np.abs(of.eta) < 1.48, 0.0095, 0.027) * rng.gamma(60, 1 / 60, count), 8),
+        "hoe": _floats(
+            np.where(rng.random(count) < 0.6, 0, rng.exponential(np.where(prompt, 0.02, 0.2))), 8
+        ),
+        "r9": _floats(
+            np.where(prompt, 0.94 - rng.exponential(0.05, count), rng.uniform(0.2, 1, count)), 8
+        ),
+        "sieie": _floats(
+            np.where(np.abs(of.eta) < 1.48, 0.0095, 0.027) * rng.gamma(60, 1 / 60, count), 8
+        ),
         "lostHits": rng.binomial(2, np.where(prompt, 0.03, 0.2)).astype(np.uint8),
     }
 
@@ -146,9 +162,9 @@ def _jets(rng: np.random.Generator, of: Objects) -> dict[str, Array]:
         "rawFactor": _floats(0.05 + 0.06 * rng.standard_normal(count), 6),
         "nConstituents": np.clip(rng.poisson(6 + 3 * np.log(of.pt)), 1, 120).astype(np.uint8),
         "jetId": np.where(rng.random(count) < 0.96, 6, 2).astype(np.int32),
-        "puId": np.where(of.pt > 50, 7, rng.choice([0, 4, 6, 7], count, p=[0.2, 0.1, 0.1, 0.6])).astype(
-            np.int32
-        ),
+        "puId": np.where(
+            of.pt > 50, 7, rng.choice([0, 4, 6, 7], count, p=[0.2, 0.1, 0.1, 0.6])
+        ).astype(np.int32),
     }
 
 
@@ -163,7 +179,9 @@ def _tracks(rng: np.random.Generator, of: Objects) -> dict[str, Array]:
         "chi2": _floats(rng.gamma(9, 1 / 9, count), 5),
         "nHits": np.clip(rng.normal(14, 3.5, count), 3, 30).astype(np.int32),
         "nPixelHits": np.clip(rng.normal(3.3, 0.7, count), 0, 6).astype(np.int32),
-        "lostInnerHits": np.where(rng.random(count) < 0.9, -1, rng.integers(0, 2, count)).astype(np.int32),
+        "lostInnerHits": np.where(rng.random(count) < 0.9, -1, rng.integers(0, 2, count)).astype(
+            np.int32
+        ),
         "fromPV": np.where(of.flags["prompt"], 3, rng.integers(0, 3, count)).astype(np.int32),
         "isHighPurity": rng.random(count) < 0.92,
     }
@@ -179,22 +197,24 @@ def _dressed(block: Collisions, seed: int) -> Table:
         ("Track", block.tracks, _tracks(rng, block.tracks)),
     ):
         table.counts[name] = of.counts(block.events)
-        table.objects.update({f"{name}_{column}": (name, values) for column, values in columns.items()})
+        table.objects.update(
+            {f"{name}_{column}": (name, values) for column, values in columns.items()}
+        )
     return table
 
 
 @dataclass(frozen=True)
 class DressedBlock:
-    """A block of events in a shape, with the truth about each, shape (events,)."""
+    """A block of events in a shape, with the truth about each event, shape (events,)."""
 
     table: Table
     signal: npt.NDArray[np.bool_]
     signal_selected: npt.NDArray[np.bool_]
-    """Signal whose four leptons were all reconstructed, identified and isolated within the acceptance."""
+    """Signal events with four leptons reconstructed, identified, isolated and in acceptance."""
 
 
 def dressed_block(seed: int, block: int, signal_fraction: float, shape: Shape) -> DressedBlock:
-    """Block number `block` of the events of this seed, in this shape."""
+    """Return block number `block` of the events of this seed, in this shape."""
     collisions = generate_block(seed, block, signal_fraction)
     table = _dressed(collisions, seed)
     fill(table, further(shape), lambda name: stream(seed, name, block))

@@ -1,4 +1,4 @@
-"""What data set a workload wants: the fields of `data = {…}` in a study, each of which can be a factor."""
+"""The data set that a workload requests: fields of `data = {…}`, all usable as factors."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headrace.units import Bytes
+from headrace.units import MOST_FILES, Bytes
 
 Shape = Literal["bench", "nano", "aod"]
 Format = Literal["ttree", "rntuple"]
 Codec = Literal["zlib", "lz4", "zstd", "lzma"]
 Order = Literal["ordered", "unordered"]
 
-GENERATOR_VERSION = 1
-"""Raised when the same spec yields other bytes than before, so that no cache mixes the two."""
+
+def file_name(number: int) -> str:
+    """Return the name of file `number` of any generated data set."""
+    return f"events-{number:04d}.root"
+
+
+GENERATOR_VERSION = 2
+"""Incremented when the same spec yields other bytes than before, so that no cache mixes the two."""
 
 
 class DatasetSpec(BaseModel):
@@ -28,7 +34,9 @@ class DatasetSpec(BaseModel):
         "bench", description="bench: few branches as PROOF Bench; nano: hundreds; aod: thousands"
     )
     events: int = Field(100_000, ge=1, description="events in the whole data set")
-    files: int = Field(4, ge=1, description="files that they are spread over, equally")
+    files: int = Field(
+        4, ge=1, le=MOST_FILES, description="files that they are spread over, equally"
+    )
     format: Format = Field("ttree", description="ROOT TTree or RNTuple")
     codec: Codec = Field("zlib", description="compression algorithm")
     level: int | None = Field(
@@ -36,10 +44,13 @@ class DatasetSpec(BaseModel):
     )
     order: Order = Field(
         "ordered",
-        description="ordered: the baskets of a cluster lie in the order in which they are read; unordered: scattered",
+        description="ordered: the baskets of a cluster lie in the order in which they are read; "
+        "unordered: scattered",
     )
     cluster_events: int | None = Field(
-        None, ge=1, description="events a cluster; by the shape's default cluster size when not given"
+        None,
+        ge=1,
+        description="events a cluster; by the shape's default cluster size when not given",
     )
     basket_size: Bytes | None = Field(
         None, description="uncompressed bytes a basket at most; the shape's default when not given"
@@ -52,5 +63,7 @@ class DatasetSpec(BaseModel):
     @property
     def key(self) -> str:
         """A name for exactly these bytes: 16 hexadecimal digits."""
-        text = json.dumps({"generator": GENERATOR_VERSION, **self.model_dump(mode="json")}, sort_keys=True)
+        text = json.dumps(
+            {"generator": GENERATOR_VERSION, **self.model_dump(mode="json")}, sort_keys=True
+        )
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,73 +1,119 @@
-"""Data sets on disk: generated once into a cache, found again by their key, checked before they are trusted.
+"""Data sets on disk: generated once into a cache, found by key, verified before use.
 
-`CACHE/<key>/` holds the files and `manifest.json`. It is made whole under another name and renamed into place, so a
-directory of that name is complete, and what was damaged later shows against the manifest.
+`CACHE/<key>/` holds the files and `manifest.json`. It is completed under another name and then
+renamed, so a directory of that name is complete. Later damage shows as a difference from the
+manifest (`integrity.py`).
 """
 
 from __future__ import annotations
 
 import errno
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import threading
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from headrace.datasets.integrity import MANIFEST, faults, read_manifest
+from headrace.datasets.integrity import (
+    MANIFEST,
+    Tick,
+    find_damage,
+    manifest_of,
+    no_tick,
+    note_right,
+    read_manifest,
+)
+from headrace.datasets.locks import only_one
 from headrace.datasets.spec import GENERATOR_VERSION, DatasetSpec
+from headrace.datasets.writers import Facts, write_files
 from headrace.errors import HeadraceError
 from headrace.units import format_bytes
 
 Progress = Callable[[int, int], None]
-"""Called with the events written so far and the events in all."""
+"""Called with the number of events written so far and in total; raises to stop."""
 
 
 def materialise(
-    spec: DatasetSpec, cache_dir: Path, progress: Progress | None = None, *, checksums: bool = False
+    spec: DatasetSpec,
+    cache_dir: Path,
+    progress: Progress | None = None,
+    *,
+    checksums: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+    tick: Tick = no_tick,
 ) -> list[Path]:
-    """The files of a data set, generated into `cache_dir/<key>/` unless they are there, in order.
+    """Return the files of a data set in order; generate them into `cache_dir/<key>/` if missing.
 
-    Whatever is there and does not agree with its manifest is made anew. Safe to call from several processes at once.
-    Raises HeadraceError when the files cannot be written.
+    Files that differ from their manifest are made again; `checksums` reads every file to compare
+    it. When several processes request the data set at once, one generates it and the others wait.
+    `say` gets messages for people. `tick` is called several times per second when nothing else is,
+    and may raise to stop. Raises HeadraceError when files cannot be written, and the exceptions of
+    `progress` and `tick`; no partial data set is left.
     """
     directory = cache_dir / spec.key
-    if not _whole(directory, checksums):
-        try:
+
+    def show(done: int, total: int) -> None:
+        tick()
+        if progress is not None and done:
+            progress(done, total)
+
+    def wait() -> None:
+        say(f"data set {spec.key} is being made by another run: waiting for it")
+        tick()
+
+    try:
+        if (damaged := _damaged(spec, directory, checksums, tick)) != []:
             cache_dir.mkdir(parents=True, exist_ok=True)
-            _generate(spec, directory, progress or (lambda done, total: None), checksums)
-        except OSError as error:
-            raise _not_written(directory, spec, error) from error
+            with only_one(cache_dir / f".{spec.key}.lock", waiting=wait):
+                _remove_unfinished(cache_dir, spec.key)
+                damaged = _damaged(spec, directory, checksums, tick)
+                if damaged:
+                    say(f"data set {spec.key} is damaged: making {', '.join(damaged)} again")
+                if damaged is None or (damaged and not _repair(spec, directory, damaged, show)):
+                    _generate(spec, directory, show)
+    except OSError as error:
+        raise _not_written(directory, spec, error) from error
     return [directory / str(file["name"]) for file in read_manifest(directory).files]
 
 
-def _whole(directory: Path, checksums: bool) -> bool:
-    try:
-        return not faults(directory, checksums=checksums)
-    except HeadraceError:
-        return False
+def _damaged(spec: DatasetSpec, directory: Path, checksums: bool, tick: Tick) -> list[str] | None:
+    """Return a data set's damaged files by name; None when it is missing or outdated."""
+    if manifest_of(directory, spec) is None:
+        return None
+    return [found.name for found in find_damage(directory, checksums=checksums, tick=tick)]
 
 
 def _not_written(directory: Path, spec: DatasetSpec, error: OSError) -> HeadraceError:
     from headrace.datasets.estimates import estimated_bytes
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        needed = format_bytes(estimated_bytes(spec))
-        return HeadraceError(f"{directory}: no space left for a data set of about {needed}")
-    return HeadraceError(f"{directory}: the data set cannot be written: {error.strerror or error}")
+        needed, free = estimated_bytes(spec), 0
+        if directory.parent.is_dir():
+            free = shutil.disk_usage(directory.parent).free
+        return HeadraceError(
+            f"{directory}: no space left for a data set of about {format_bytes(needed)} "
+            f"({format_bytes(free)} are free)",
+            hint="free some space, name another place by --cache-dir, or ask for fewer events",
+        )
+    hint = None
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        hint = "name a place that you may write to by --cache-dir"
+    return HeadraceError(
+        f"{directory}: the data set cannot be written: {error.strerror or error}", hint=hint
+    )
 
 
-def _generate(spec: DatasetSpec, directory: Path, progress: Progress, checksums: bool) -> None:
+def _remove_unfinished(cache_dir: Path, key: str) -> None:
+    """Remove what a killed process left of this data set. The caller holds the lock."""
+    for left in cache_dir.glob(f".{key}-*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _generate(spec: DatasetSpec, directory: Path, progress: Progress) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{spec.key}-", dir=directory.parent))
     try:
-        files = _run_writers(spec, temporary, progress)
-        for file in files:
-            file["mtime_ns"] = (temporary / str(file["name"])).stat().st_mtime_ns
+        numbers = range(spec.files)
+        files = write_files(spec, temporary, numbers, lambda done: progress(done, spec.events))
         content = {
             "schema": 1,
             "generator": GENERATOR_VERSION,
@@ -76,91 +122,28 @@ def _generate(spec: DatasetSpec, directory: Path, progress: Progress, checksums:
         }
         (temporary / MANIFEST).write_text(json.dumps(content, indent=1))
         temporary.chmod(0o755)
-        _put_into_place(temporary, directory, checksums)
+        note_right(temporary, [str(file["name"]) for file in files])
+        if directory.exists():  # Too damaged to repair, or made by another generator version.
+            before = Path(tempfile.mkdtemp(prefix=f".{spec.key}-", dir=directory.parent))
+            directory.rename(before / "damaged")
+            shutil.rmtree(before, ignore_errors=True)
+        temporary.rename(directory)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _put_into_place(temporary: Path, directory: Path, checksums: bool) -> None:
-    """Renames a whole data set to its name; another process may have been quicker, and a damaged one may be there."""
-    if directory.exists() and not _whole(directory, checksums):
-        damaged = Path(tempfile.mkdtemp(prefix=f".{directory.name}-damaged-", dir=directory.parent))
-        directory.rename(damaged / directory.name)
-        shutil.rmtree(damaged, ignore_errors=True)
+def _repair(spec: DatasetSpec, directory: Path, damaged: Sequence[str], progress: Progress) -> bool:
+    """Make these files again and replace them; return False when their bytes differ from before."""
+    known: dict[str, Facts] = {str(file["name"]): file for file in read_manifest(directory).files}
+    numbers = [list(known).index(name) for name in damaged]
+    temporary = Path(tempfile.mkdtemp(prefix=f".{spec.key}-", dir=directory.parent))
     try:
-        temporary.rename(directory)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-
-
-def _run_writers(spec: DatasetSpec, directory: Path, progress: Progress) -> list[dict[str, Any]]:
-    """Writes all files, shared out over one process a core. Returns the facts of each, in order."""
-    writers = min(spec.files, len(os.sched_getaffinity(0)))
-    if spec.events <= 4096 or writers == 1:
-        return _write_here(spec, directory, progress)
-    request = json.dumps({"spec": spec.model_dump(mode="json"), "directory": str(directory)})
-    command = [sys.executable, "-m", "headrace.datasets.writer_process"]
-    running = [
-        subprocess.Popen(
-            [*command, str(first), str(writers)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for first in range(writers)
-    ]
-    facts: dict[str, dict[str, Any]] = {}
-    errors: list[dict[str, Any]] = []
-    done = [0]
-    lock = threading.Lock()
-
-    def listen(process: subprocess.Popen[str]) -> None:
-        assert process.stdin and process.stdout
-        process.stdin.write(request + "\n")
-        process.stdin.close()
-        for line in process.stdout:
-            message = json.loads(line)
-            with lock:
-                if "events_done" in message:
-                    done[0] += int(message["events_done"])
-                    progress(done[0], spec.events)
-                elif "error" in message:
-                    errors.append(message)
-                else:
-                    facts[str(message["name"])] = message
-
-    listeners = [threading.Thread(target=listen, args=(process,), daemon=True) for process in running]
-    try:
-        for listener in listeners:
-            listener.start()
-        for listener in listeners:
-            listener.join()
-        codes = [process.wait() for process in running]
+        files = write_files(spec, temporary, numbers, lambda done: progress(done, spec.events))
+        if any(file["xxh3"] != known[str(file["name"])]["xxh3"] for file in files):
+            return False  # Another version of a codec: make all files again.
+        for name in damaged:
+            (temporary / name).replace(directory / name)
+        note_right(directory, damaged)
     finally:
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    if errors:
-        raise OSError(errors[0]["errno"], errors[0]["error"])
-    if any(codes) or len(facts) != spec.files:
-        said = next(
-            (text for process in running if process.stderr and (text := process.stderr.read().strip())), ""
-        )
-        raise RuntimeError(f"a process that writes the data set {spec.key} ended early: {said[-2000:]}")
-    return [facts[name] for name in sorted(facts)]
-
-
-def _write_here(spec: DatasetSpec, directory: Path, progress: Progress) -> list[dict[str, Any]]:
-    from headrace.datasets.file_of_events import write_file
-
-    done = 0
-
-    def tell(events: int) -> None:
-        nonlocal done
-        done += events
-        progress(done, spec.events)
-
-    return [asdict(write_file(spec, number, directory, tell)) for number in range(spec.files)]
+        shutil.rmtree(temporary, ignore_errors=True)
+    return True

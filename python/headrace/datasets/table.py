@@ -1,7 +1,8 @@
-"""Events as columns, free of any file format: what the generator hands to the writers.
+"""Events as columns, independent of any file format: the generator's output, the writers' input.
 
-A table holds a run of consecutive events. A column has either one value an event or one value an object of a
-collection; the collection's counts say how many objects each event has, as NanoAOD's `nElectron` does.
+A table holds a run of consecutive events. A column has one value per event, or one value per object
+of a collection; the collection's counts hold the number of objects of each event, like NanoAOD's
+`nElectron`.
 """
 
 from __future__ import annotations
@@ -17,18 +18,21 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of `events` consecutive events. Names are unique over `scalars`, `n<collection>` and `objects`."""
+    """Columns of `events` consecutive events.
+
+    Names are unique over `scalars`, `n<collection>` and `objects`.
+    """
 
     events: int
     counts: dict[str, npt.NDArray[np.int32]] = field(default_factory=dict[str, Any])
-    """Objects an event, by collection, shape (events,). Written as a column `n<collection>`."""
+    """Objects per event, by collection, shape (events,). Written as a column `n<collection>`."""
     scalars: dict[str, Array] = field(default_factory=dict[str, Any])
-    """One value an event, shape (events,)."""
+    """One value per event, shape (events,)."""
     objects: dict[str, tuple[str, Array]] = field(default_factory=dict[str, Any])
-    """(collection, values) with values of shape (sum of the collection's counts,), event after event."""
+    """(collection, values) by event; values have shape (sum of the collection's counts,)."""
 
     def slice(self, start: int, stop: int) -> Table:
-        """The events `start <= event < stop` of this table; views, no copies."""
+        """Return the events `start <= event < stop` as views, without copies."""
         edges: dict[str, tuple[int, int]] = {}
         for name, counts in self.counts.items():
             first = int(counts[:start].sum())
@@ -37,12 +41,15 @@ class Table:
             stop - start,
             {name: counts[start:stop] for name, counts in self.counts.items()},
             {name: values[start:stop] for name, values in self.scalars.items()},
-            {name: (of, values[edges[of][0] : edges[of][1]]) for name, (of, values) in self.objects.items()},
+            {
+                name: (of, values[edges[of][0] : edges[of][1]])
+                for name, (of, values) in self.objects.items()
+            },
         )
 
 
 def concatenate(tables: list[Table]) -> Table:
-    """One table of the events of all, in order. All have the same columns."""
+    """Return one table with the events of all tables, in order. All have the same columns."""
     if len(tables) == 1:
         return tables[0]
     first = tables[0]
@@ -58,11 +65,15 @@ def concatenate(tables: list[Table]) -> Table:
 
 
 def columns_of(table: Table) -> list[tuple[str, np.dtype[Any], str]]:
-    """(name, type, collection or empty) of every column, counts too, in the order in which files have them."""
-    found: list[tuple[str, Any, str]] = [(name, values.dtype, "") for name, values in table.scalars.items()]
+    """Return (name, type, collection or empty) of every column, counts included, in file order."""
+    found: list[tuple[str, Any, str]] = [
+        (name, values.dtype, "") for name, values in table.scalars.items()
+    ]
     for collection in table.counts:
         found.append((f"n{collection}", np.dtype(np.int32), ""))
         found += [
-            (name, values.dtype, of) for name, (of, values) in table.objects.items() if of == collection
+            (name, values.dtype, of)
+            for name, (of, values) in table.objects.items()
+            if of == collection
         ]
     return found

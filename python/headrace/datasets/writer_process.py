@@ -1,14 +1,16 @@
-"""A process that writes some of the files of a data set: started by `store.py`, a core each.
+"""A process that writes some of the files of a data set: started by `writers.py`, one per core.
 
-    python -m headrace.datasets.writer_process FIRST STEP
+    python -m headrace.datasets.writer_process
 
-writes files FIRST, FIRST + STEP, … of the data set named by one JSON line on standard input, and says on standard
-output, a JSON line each: events written, the facts of a finished file, or an error of the operating system.
+It reads one JSON line from standard input: the data set, the directory and the numbers of the files
+to write. It writes JSON lines to standard output: events written, the facts of a finished file, or
+an operating system error.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -23,20 +25,27 @@ def _say(message: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Runs the process; 0, or 1 after an error that was told."""
+    """Run the process. Return 0, or 1 after a reported error."""
+    # Ctrl-C reaches every process of the terminal; the parent process decides what to do.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     request = json.loads(sys.stdin.readline())
     spec = DatasetSpec.model_validate(request["spec"])
-    first, step = int(sys.argv[1]), int(sys.argv[2])
     try:
-        for number in range(first, spec.files, step):
+        for number in request["numbers"]:
             facts = write_file(
-                spec, number, Path(request["directory"]), lambda events: _say({"events_done": events})
+                spec,
+                number,
+                Path(request["directory"]),
+                lambda events: _say({"events_done": events}),
             )
             _say(asdict(facts))
     except BrokenPipeError:
-        return 1  # Nobody listens any more: whoever asked for the data set is gone.
+        return 1  # The process that requested the data set has ended.
     except OSError as error:
         _say({"error": error.strerror or str(error), "errno": error.errno or 0})
+        return 1
+    except MemoryError:
+        _say({"error": "not enough memory", "errno": 12})
         return 1
     return 0
 

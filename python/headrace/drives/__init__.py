@@ -1,6 +1,6 @@
-"""A drive of the catalog by itself: run under a load in fio's words, given a trace, fitted to fio's results.
+"""A single catalog drive: run under a fio load, replay of traces, fit to fio's results.
 
-Ground beside the way: needs the catalog and the Rust core, nothing of studies.
+Base layer: needs the catalog and the Rust core, but no studies.
 """
 
 from __future__ import annotations

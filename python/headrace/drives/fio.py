@@ -1,17 +1,21 @@
-"""fio's words: sizes and times as its options are written, a load, and the results that it leaves as JSON.
+"""fio's notation: sizes and times of its options, a load, and its JSON results.
 
-Meanings as in fio's manual (https://fio.readthedocs.io): `4k` is 4096 bytes, a bare time is in seconds.
+Semantics as in fio's manual (https://fio.readthedocs.io): `4k` is 4096 bytes, a time without unit
+is in seconds.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from headrace.errors import Fault, StudyError
+from headrace.units import MOST_BYTES
 
 RW = ("read", "write", "randread", "randwrite", "rw", "readwrite", "randrw")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -19,18 +23,20 @@ _TIMES_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "ms": 1e-3,
 
 
 def parse_fio_bytes(text: str) -> int:
-    """`4k` -> 4096, `1g`, `65536`. Raises ValueError."""
+    """Parse `4k` (4096), `1g`, `65536`. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)b?\s*", text.lower())
     if match is None:
         raise ValueError(f'"{text}" is no size; write it as fio does: 4k, 64k, 1m, 2g')
     size = float(match.group(1)) * 1024 ** _POWERS[match.group(2)]
+    if size > MOST_BYTES:
+        raise ValueError(f'"{text[:40]}" is too large a size')
     if size != int(size):
         raise ValueError(f'"{text}" is not a whole number of bytes')
     return int(size)
 
 
 def parse_fio_seconds(text: str) -> float:
-    """`60`, `90s`, `2m`, `500ms`. Raises ValueError."""
+    """Parse `60`, `90s`, `2m`, `500ms`. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
     if match is None or match.group(2) not in _TIMES_S:
         raise ValueError(f'"{text}" is no time; write it as fio does: 60, 90s, 2m, 500ms')
@@ -39,7 +45,7 @@ def parse_fio_seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class Load:
-    """What fio would be asked for. Fields are fio's options; the Rust core takes the same."""
+    """A load for fio. Fields are fio's options; the Rust core takes the same."""
 
     rw: str
     bs_bytes: int
@@ -54,41 +60,87 @@ class Load:
     fsync: int = 0
     number_ios: int | None = None
     seed: int = 0
+    empty: bool = False
+    """The region that is read holds no data except what the drive's table specifies, so that an SSD
+    reads no flash there. Otherwise it holds data, like a file that fio has written."""
 
     def as_json(self) -> str:
-        """For the core."""
+        """Return the load as the core's JSON."""
         return json.dumps({key: value for key, value in asdict(self).items() if value is not None})
 
 
 @dataclass(frozen=True)
 class Observed:
-    """One job of a fio result: the load, and what the real drive gave."""
+    """One job of a fio result: the load, and the real drive's results."""
 
     name: str
     """File and job, for messages."""
     load: Load
     values: dict[str, float]
-    """`read.iops`, `read.latency_ns_mean`, `write.iops` …: only what fio saw requests for."""
+    """`read.iops`, `read.latency_ns_mean`, `write.iops` …: only directions with requests."""
 
 
 def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
-    """Every job of fio's `--output-format=json`. `runtime_s` is how long the model is run for each.
+    """Return every job of fio's `--output-format=json`. `runtime_s` is the model's run time for
+    each.
 
-    Raises StudyError when it is none, or when a job's options are not those of a plain load.
+    Raises StudyError if it is no fio result, or if a job's options are not those of a plain load.
     """
     try:
         text = file.read_text()
-        found = json.loads(text[text.index("{") :])
-        jobs, common = found["jobs"], found.get("global options", {})
+        found = msgspec.convert(json.loads(text[text.index("{") :]), _Result)
     except OSError as error:
-        raise StudyError([Fault(file, 0, "file", "", f"cannot be read: {error.strerror}")]) from None
-    except (ValueError, KeyError, TypeError):
-        raise StudyError([Fault(file, 0, "file", "", "is no result of fio --output-format=json")]) from None
-    return [_observed(file, job, {**common, **job.get("job options", {})}, runtime_s) for job in jobs]
+        raise StudyError([Fault(file, 0, "", "", f"cannot be read: {error.strerror}")]) from None
+    except (ValueError, RecursionError) as error:
+        place = (
+            re.search(r"at `\$\.?(.*)`$", str(error))
+            if isinstance(error, msgspec.ValidationError)
+            else None
+        )
+        problem = "is no result of fio --output-format=json"
+        raise StudyError([Fault(file, 0, place[1] if place else "", "", problem)]) from None
+    return [_observed(file, job, {**found.common, **job.options}, runtime_s) for job in found.jobs]
 
 
-def _observed(file: Path, job: dict[str, Any], options: dict[str, str], runtime_s: float) -> Observed:
-    name = f"{file.name}:{job.get('jobname', '?')}"
+class _Mean(msgspec.Struct):
+    mean: float = 0.0
+
+
+class _Direction(msgspec.Struct):
+    total_ios: int = 0
+    iops: float = 0.0
+    clat_ns: _Mean | None = None
+    lat_ns: _Mean | None = None
+
+
+class _Job(msgspec.Struct, rename={"options": "job options"}):
+    jobname: str = "?"
+    options: dict[str, str] = {}
+    read: _Direction = msgspec.field(default_factory=_Direction)
+    write: _Direction = msgspec.field(default_factory=_Direction)
+
+
+class _Result(msgspec.Struct, rename={"common": "global options"}):
+    """The parts of fio's JSON (stat.c) that are read."""
+
+    jobs: list[_Job]
+    common: dict[str, str] = {}
+
+
+_MOST = 1_000_000
+"""Upper bound of clients, requests in flight and similar numbers; fio's own bounds are lower."""
+
+
+def _count(options: dict[str, str], name: str, default: str, most: int = _MOST) -> int:
+    """Return an option that is a whole number. Raises ValueError."""
+    text = options.get(name, default)
+    if not text.isdecimal() or len(text) > 9 or int(text) > most:
+        raise ValueError(f'{name} = "{text}" is no whole number up to {most}')
+    return int(text)
+
+
+def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) -> Observed:
+    name = f"{file.name}:{job.jobname}"
     rw = options.get("rw", options.get("readwrite", "read"))
     if rw not in RW:
         raise StudyError(
@@ -98,29 +150,29 @@ def _observed(file: Path, job: dict[str, Any], options: dict[str, str], runtime_
         load = Load(
             rw=rw,
             bs_bytes=parse_fio_bytes(options.get("bs", options.get("blocksize", "4k"))),
-            iodepth=int(options.get("iodepth", "1"))
+            iodepth=_count(options, "iodepth", "1")
             if options.get("ioengine", "libaio") not in ("sync", "psync")
             else 1,
-            numjobs=int(options.get("numjobs", "1")),
+            numjobs=_count(options, "numjobs", "1"),
             runtime_s=runtime_s,
             size_bytes=parse_fio_bytes(options["size"])
             if "size" in options and "%" not in options["size"]
             else None,
-            rwmixread=int(options.get("rwmixread", "50")),
-            fsync=int(options.get("fsync", "0")),
+            rwmixread=_count(options, "rwmixread", "50", 100),
+            fsync=_count(options, "fsync", "0"),
         )
     except ValueError as error:
         raise StudyError([Fault(file, 0, name, "", str(error))]) from None
     values: dict[str, float] = {}
-    # With group_reporting one entry stands for all jobs of the group; without, each for itself.
+    # With group_reporting, one entry covers all jobs of the group; otherwise each job has an entry.
     share = 1 if options.get("group_reporting") is not None else load.numjobs
     for direction in ("read", "write"):
-        part = job.get(direction, {})
-        if part.get("total_ios", 0) > 0 and part.get("iops", 0) > 0:
-            values[f"{direction}.iops"] = float(part["iops"]) * share
-            mean = part.get("clat_ns", part.get("lat_ns", {})).get("mean", 0.0)
-            if mean > 0:
-                values[f"{direction}.latency_ns_mean"] = float(mean)
+        part: _Direction = job.read if direction == "read" else job.write
+        if part.total_ios > 0 and 0 < part.iops < math.inf:
+            values[f"{direction}.iops"] = part.iops * share
+            seen = part.clat_ns or part.lat_ns or _Mean()
+            if 0 < seen.mean < math.inf:
+                values[f"{direction}.latency_ns_mean"] = seen.mean
     if not values:
         raise StudyError([Fault(file, 0, name, "", "holds no requests")])
     return Observed(name, load, values)

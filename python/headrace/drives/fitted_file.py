@@ -1,4 +1,7 @@
-"""Writes a fitted drive: the drive's own file with the fitted values put in, each with what it was fitted to as its source."""
+"""Writes a fitted drive: the drive's own file with the fitted values and their sources.
+
+The source of each fitted value names the fio results that it was fitted to.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from headrace.errors import Fault, StudyError
 
 
 def write_fitted(entry: Entry, fit: Fit, results: Sequence[Path], path: Path) -> None:
-    """Comments and order of the drive's file stay. Raises StudyError when it cannot be written."""
+    """Write the fitted drive; the file's comments and order stay. Raises StudyError if it cannot be
+    written."""
     document: Any = tomlkit.parse(entry.file.read_text())
     names = ", ".join(result.name for result in results)
     document["name"] = path.stem
@@ -28,8 +32,12 @@ def write_fitted(entry: Entry, fit: Fit, results: Sequence[Path], path: Path) ->
             table = table[name]
         value = float(f"{parameter.value:.6g}")
         table[last] = int(value) if isinstance(table.get(last), int) else value
-        source[parameter.name] = f"fitted to fio results {names} (standard error {parameter.error:.2g})"
+        source[parameter.name] = (
+            f"fitted to fio results {names} (standard error {parameter.error:.2g})"
+        )
     try:
         path.write_text(tomlkit.dumps(document))
     except OSError as error:
-        raise StudyError([Fault(path, 0, "--out", "", f"cannot be written: {error.strerror}")]) from None
+        raise StudyError(
+            [Fault(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
+        ) from None

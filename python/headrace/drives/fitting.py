@@ -1,9 +1,11 @@
-"""Fits a drive's free parameters to what fio measured on the real one, and says which of them the data cannot determine.
+"""Fits a drive's free parameters to fio measurements of the real drive.
 
-Least squares on the logarithm of model/measured (scipy, trust region), over parameters scaled to their bounds, in stages: rates from
-sequential loads, seek and overhead from random reads one at a time (the data sheet believed), reordering from queues. A parameter that
-moves no result by more than `LEAST_EFFECT` over its whole range, or whose standard error stays above `MOST_ERROR` of its range, is
-not determined: it keeps the value that the drive's table gives, and is named.
+Reports the parameters that the data cannot determine. Least squares on the logarithm of
+model/measured (scipy, trust region), over parameters scaled to their bounds, in stages: rates from
+sequential loads, seek and overhead from random reads at queue depth 1 (with the data sheet as a
+prior), reordering from queues. A parameter is not determined if it changes no result by more than
+`LEAST_EFFECT` over its whole range, or if its standard error stays above `MOST_ERROR` of its range:
+it keeps the value of the drive's table and is reported.
 """
 
 from __future__ import annotations
@@ -25,18 +27,19 @@ from headrace.drives.running import Load, run_drive
 from headrace.errors import Fault, StudyError
 
 LEAST_EFFECT = 0.01
-"""Of the logarithm of a result, over the whole range of a parameter."""
+"""Least effect on the logarithm of a result, over a parameter's whole range."""
 MOST_ERROR = 0.25
-"""Standard error over range, above which a value would be a guess."""
+"""Standard error divided by range; above it a value would be a guess."""
 NOISE = 0.01
-"""Relative uncertainty of a result of fio, at least; runs of a minute repeat about so well."""
+"""Least relative uncertainty of a fio result; runs of one minute repeat about this well."""
 STEP = 0.08
-"""Of a parameter's range, for differences: coarse enough to stand above the noise of a short run."""
+"""Share of a parameter's range, for finite differences: large enough to exceed the noise of a short
+run."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A field that may be fitted, with bounds that hold for every drive of its kind."""
+    """A field that can be fitted, with bounds valid for every drive of its kind."""
 
     path: tuple[str, ...]
     low: float
@@ -44,28 +47,28 @@ class Parameter:
     logarithmic: bool = False
     whole: bool = False
     believed: float | None = None
-    """How far off the table's value may well be, as a factor (1.1: a tenth); a data sheet is believed before it is moved."""
+    """Prior uncertainty of the table's value, as a factor (1.1: 10 %); None without a prior."""
 
     @property
     def name(self) -> str:
-        """Dotted."""
+        """Dotted path of the field."""
         return ".".join(self.path)
 
     def scaled(self, value: float) -> float:
-        """0..1 over the bounds."""
+        """Scale a value to 0..1 over the bounds."""
         value = min(max(value, self.low), self.high)
         if self.logarithmic:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def doubt(self) -> float:
-        """`believed` on the scale; infinite where nothing is believed."""
+        """Return `believed` on the scale; infinite without a prior."""
         if self.believed is None or not self.logarithmic:
             return math.inf
         return math.log(self.believed) / math.log(self.high / self.low)
 
     def value(self, scaled: float) -> float:
-        """The other way."""
+        """Return the value of a scaled one: the inverse of `scaled`."""
         scaled = min(max(scaled, 0.0), 1.0)
         found = (
             self.low * (self.high / self.low) ** scaled
@@ -93,7 +96,8 @@ FREE: dict[str, tuple[Parameter, ...]] = {
         Parameter(("flash", "program_us"), 50, 5000, logarithmic=True),
     ),
 }
-"""What a data sheet does not say, by kind of drive. Only fields that the drive's table has are fitted."""
+"""Parameters that data sheets do not give, by kind of drive. Only fields in the drive's table are
+fitted."""
 
 
 def _sequential(load: Load) -> bool:
@@ -106,7 +110,11 @@ def _every_load(_: Load) -> bool:
 
 STAGES: dict[str, tuple[tuple[str, Callable[[Load], bool], tuple[str, ...]], ...]] = {
     "hdd": (
-        ("rates, from sequential loads", _sequential, ("rates.outer_bytes_per_s", "rates.inner_bytes_per_s")),
+        (
+            "rates, from sequential loads",
+            _sequential,
+            ("rates.outer_bytes_per_s", "rates.inner_bytes_per_s"),
+        ),
         (
             "seek and overhead, from random reads one at a time",
             lambda load: load.rw == "randread" and load.iodepth * load.numjobs == 1,
@@ -119,8 +127,8 @@ STAGES: dict[str, tuple[tuple[str, Callable[[Load], bool], tuple[str, ...]], ...
         ),
     ),
 }
-"""What is fitted to which loads, one stage after the other: overhead, seek and reordering would make up for one another. What no stage
-determines is tried on all loads at the end."""
+"""Which parameters are fitted to which loads, in stages: overhead, seek and reordering would
+compensate each other. Parameters that no stage determines are tried on all loads at the end."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +139,14 @@ class Fitted:
     before: float
     value: float
     error: float | None
-    """Standard error; None when it was not fitted."""
+    """Standard error; None if it was not fitted."""
     determined: bool
     why: str = ""
 
 
 @dataclass(frozen=True)
 class Residual:
-    """One result beside the model's."""
+    """One measured result and the model's results."""
 
     job: str
     quantity: str
@@ -146,12 +154,13 @@ class Residual:
     before: float
     fitted: float
     left_out: float | None
-    """The model's when this file took no part in the fit (cross-validation); None with a single file."""
+    """The model's result if fitted without this file (cross-validation); None with a single
+    file."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted drive and what it rests on."""
+    """A fitted drive and its evidence."""
 
     table: dict[str, Any]
     parameters: list[Fitted]
@@ -164,13 +173,13 @@ class Fit:
 
     @property
     def cross_error(self) -> float | None:
-        """The same over results that took no part; None with a single file."""
+        """The same in cross-validation; None with a single file."""
         left = [math.log(each.left_out / each.measured) for each in self.residuals if each.left_out]
         return _rms(left) if left else None
 
 
 def _silent(text: str) -> None:
-    """Says nothing."""
+    """Ignore a progress message."""
 
 
 def _rms(values: Sequence[float]) -> float:
@@ -184,16 +193,24 @@ def fit_drive(
     runtime_s: float = 4.0,
     progress: Callable[[str], None] | None = None,
 ) -> Fit:
-    """Fits a drive to fio results, with leave-one-file-out cross-validation when there are several.
+    """Fit a drive to fio results, with leave-one-file-out cross-validation if there are several
+    files.
 
-    `runtime_s` is the virtual time each load is run for. Raises StudyError when the drive has no free parameter or a file is no result.
+    `runtime_s` is the virtual run time of each load. Raises StudyError if the drive has no free
+    parameter or a file is no fio result.
     """
     observed = [job for file in files for job in read_fio_results(file, runtime_s)]
     owner = [file.name for file in files for _ in read_fio_results(file, runtime_s)]
     kind = str(entry.table["kind"])
-    free = [each for each in FREE.get(kind, ()) if isinstance(_get(entry.table, each.path), (int, float))]
+    free = [
+        each
+        for each in FREE.get(kind, ())
+        if isinstance(_get(entry.table, each.path), (int, float))
+    ]
     if not free:
-        raise StudyError([Fault(entry.file, 0, "kind", kind, "has no parameter that could be fitted")])
+        raise StudyError(
+            [Fault(entry.file, 0, "kind", kind, "has no parameter that could be fitted")]
+        )
     observed = [_shrunk(job, int(entry.table["capacity_bytes"])) for job in observed]
     say = progress or _silent
     say("fitting")
@@ -218,7 +235,7 @@ def fit_drive(
 
 
 def _shrunk(job: Observed, capacity_bytes: int) -> Observed:
-    """A region larger than the drive (a file on a larger one) is the whole drive."""
+    """Limit a region larger than the drive (a file on a larger drive) to the whole drive."""
     size = job.load.size_bytes
     return (
         replace(job, load=replace(job.load, size_bytes=None))
@@ -260,7 +277,8 @@ def _model(table: dict[str, Any], job: Observed) -> dict[str, float]:
 
 
 def _logs(table: dict[str, Any], observed: Sequence[Observed]) -> npt.NDArray[np.float64]:
-    """log(model/measured) of every IOPS. Latencies at a fixed queue depth are the same information (Little's law)."""
+    """Return log(model/measured) of every IOPS. Latencies at a fixed queue depth carry the same
+    information (Little's law)."""
     logs: list[float] = []
     for job in observed:
         model = _model(table, job)
@@ -280,21 +298,29 @@ def _safe(
 ) -> npt.NDArray[np.float64] | None:
     try:
         return _logs(_with(table, free, at), observed)
-    except StudyError:  # a combination that no drive can have, such as track to track above average
+    except StudyError:  # an impossible combination, such as track-to-track above average seek
         return None
 
 
 def _fit(
-    table: dict[str, Any], free: Sequence[Parameter], observed: Sequence[Observed], say: Callable[[str], None]
+    table: dict[str, Any],
+    free: Sequence[Parameter],
+    observed: Sequence[Observed],
+    say: Callable[[str], None],
 ) -> tuple[dict[str, Any], list[Fitted]]:
     start = {each.name: each.scaled(float(_get(table, each.path))) for each in free}
     why: dict[str, str] = {}
     base = _logs(table, observed)
     left: list[Parameter] = []
     for each in free:
-        # Not only the ends: what no drive can have (an outer rate below the inner one, or above the link) tells nothing.
-        ends = [_safe(table, observed, [each], np.asarray([end])) for end in (0.02, 0.35, 0.65, 0.98)]
-        effect = max((float(np.max(np.abs(end - base))) for end in ends if end is not None), default=0.0)
+        # More than the two ends: an impossible drive (outer rate below the inner one, or above the
+        # link) gives no information.
+        ends = [
+            _safe(table, observed, [each], np.asarray([end])) for end in (0.02, 0.35, 0.65, 0.98)
+        ]
+        effect = max(
+            (float(np.max(np.abs(end - base))) for end in ends if end is not None), default=0.0
+        )
         if effect < LEAST_EFFECT:
             why[each.name] = "no result given depends on it"
         else:
@@ -302,7 +328,11 @@ def _fit(
     fitted, errors = copy.deepcopy(table), dict[str, float]()
     rest = ("the rest", _every_load, None)
     for _, belongs, names in (*STAGES.get(str(table["kind"]), ()), rest):
-        wanted = [each for each in left if each.name not in errors and (names is None or each.name in names)]
+        wanted = [
+            each
+            for each in left
+            if each.name not in errors and (names is None or each.name in names)
+        ]
         jobs = [job for job in observed if belongs(job.load)]
         if wanted and jobs and len(errors) < len(base):
             taken, at, found = _chosen(fitted, wanted, start, jobs, _logs(fitted, jobs), say)
@@ -311,7 +341,8 @@ def _fit(
     for each in free:
         if each.name not in errors:
             why.setdefault(
-                each.name, "the results given cannot tell it from the other parameters, or agree without it"
+                each.name,
+                "the results given cannot tell it from the other parameters, or agree without it",
             )
     parameters: list[Fitted] = []
     for each in free:
@@ -334,24 +365,31 @@ def _chosen(
     base: npt.NDArray[np.float64],
     say: Callable[[str], None],
 ) -> tuple[list[Parameter], npt.NDArray[np.float64], dict[str, float]]:
-    """Takes one parameter after the other, each time the one that helps most, while the results determine all that are
-    taken and another still helps. Never more parameters than results."""
+    """Add one parameter at a time, each time the one that helps most, while the results determine
+    all parameters and another one still helps. Never use more parameters than results."""
     taken: list[Parameter] = []
     at = np.asarray([], np.float64)
     errors: dict[str, float] = {}
     left_over = float(np.sqrt(np.mean(base * base)))
     while len(taken) < len(base):
-        best: tuple[float, list[Parameter], npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+        best: (
+            tuple[float, list[Parameter], npt.NDArray[np.float64], npt.NDArray[np.float64]] | None
+        ) = None
         for each in candidates:
             if each in taken:
                 continue
             tried = [*taken, each]
             say(f"fitting {', '.join(one.name for one in tried)}")
             found = _least(table, tried, observed, _begin(table, tried, observed, at, start), start)
-            logs, spread = _safe(table, observed, tried, found), _errors(table, tried, observed, found)
+            logs, spread = (
+                _safe(table, observed, tried, found),
+                _errors(table, tried, observed, found),
+            )
             if logs is None or float(np.max(spread)) > MOST_ERROR:
                 continue
-            rest = float(np.sqrt(np.mean(logs * logs) + np.sum(_pull(tried, start, found) ** 2) / len(logs)))
+            rest = float(
+                np.sqrt(np.mean(logs * logs) + np.sum(_pull(tried, start, found) ** 2) / len(logs))
+            )
             if best is None or rest < best[0]:
                 best = (rest, tried, found, spread)
         if best is None or left_over - best[0] < NOISE / 2:
@@ -368,7 +406,8 @@ def _begin(
     at: npt.NDArray[np.float64],
     stated: dict[str, float],
 ) -> npt.NDArray[np.float64]:
-    """Where to begin with one parameter more: at the best of some values of it. Some act in steps, which have no slope."""
+    """Return the start point for one more parameter: the best of several values. Some act in steps,
+    which have no slope."""
     tries = [np.append(at, value) for value in (stated[free[-1].name], 0.1, 0.3, 0.5, 0.7, 0.9)]
     logs = [_safe(table, observed, free, each) for each in tries]
     rests = [math.inf if log is None else float(np.sum(log * log)) for log in logs]
@@ -378,9 +417,13 @@ def _begin(
 def _pull(
     free: Sequence[Parameter], stated: dict[str, float], at: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """How far parameters are from what the drive's table states, in doubts, each weighing as a result of fio does."""
+    """Return the residuals of the prior: distance from the table's values, in units of `doubt`,
+    each weighted like a fio result."""
     return np.asarray(
-        [NOISE * (here - stated[each.name]) / each.doubt() for each, here in zip(free, at, strict=True)]
+        [
+            NOISE * (here - stated[each.name]) / each.doubt()
+            for each, here in zip(free, at, strict=True)
+        ]
     )
 
 
@@ -400,7 +443,14 @@ def _least(
     count = len(_logs(table, observed)) + len(free)
     inside = np.clip(start, 0.01, 0.99)
     found = least_squares(
-        residual, inside, bounds=(0.0, 1.0), diff_step=STEP, x_scale=0.2, xtol=1e-3, ftol=1e-3, max_nfev=40
+        residual,
+        inside,
+        bounds=(0.0, 1.0),
+        diff_step=STEP,
+        x_scale=0.2,
+        xtol=1e-3,
+        ftol=1e-3,
+        max_nfev=40,
     )
     return np.asarray(found.x, np.float64)
 
@@ -411,7 +461,8 @@ def _errors(
     observed: Sequence[Observed],
     at: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """Standard errors of the scaled parameters from the curvature at the optimum; infinite along directions without any."""
+    """Return the standard errors of the scaled parameters from the curvature at the optimum;
+    infinite in directions without curvature."""
     columns: list[npt.NDArray[np.float64]] = []
     here = _safe(table, observed, free, at)
     for index in range(len(free)):
@@ -419,7 +470,9 @@ def _errors(
         there = at.copy()
         there[index] += step
         moved = _safe(table, observed, free, there)
-        columns.append((moved - here) / step if moved is not None and here is not None else np.zeros(1))
+        columns.append(
+            (moved - here) / step if moved is not None and here is not None else np.zeros(1)
+        )
     jacobian = np.stack(columns, axis=1)
     left = 0.0 if here is None else float(np.sum(here * here)) / max(1, len(here) - len(free))
     spread = max(NOISE, math.sqrt(left))
@@ -435,7 +488,7 @@ def _cross(
     owner: Sequence[str],
     say: Callable[[str], None],
 ) -> list[dict[str, float]]:
-    """The model's result for every job when fitted without the file that the job is in."""
+    """Return the model's result for every job, fitted without the file of that job."""
     files = list(dict.fromkeys(owner))
     if len(files) < 2:
         return [{} for _ in observed]

@@ -1,4 +1,7 @@
-"""A drive under a load, or given a trace: calls into the Rust core, with its errors placed in the drive's file."""
+"""Runs a drive under a load or a trace in the Rust core.
+
+The core's errors become faults of the drive's file.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,26 @@ from headrace.errors import Fault, StudyError
 
 
 def run_drive(table: dict[str, Any], load: Load, file: Path | None = None) -> dict[str, Any]:
-    """Runs a fresh model of the drive: `read` and `write` with IOPS, rate and latencies, energy and mean power.
+    """Run the model of an unused drive: return `read` and `write` with IOPS, rate and latencies,
+    energy and mean power.
 
-    Raises StudyError naming the option or the field of the drive that cannot be true.
+    The region that the load reads holds data, unless `load.empty`; writes start from the state in
+    the table. Raises StudyError that names the invalid option or field of the drive.
     """
     with placed(file or Path(str(table.get("name", "drive")))):
         return json.loads(_core.drive_run_json(json.dumps(table), load.as_json()))
 
 
-def replay_trace(found: Entry, trace: Trace, *, iodepth: int, seed: int = 0) -> npt.NDArray[np.uint64]:
-    """The response time of every request of a trace, nanoseconds, in the order of the trace.
+def replay_trace(
+    found: Entry, trace: Trace, *, iodepth: int, seed: int = 0
+) -> npt.NDArray[np.uint64]:
+    """Return the response time of every request of a trace, nanoseconds, in the order of the trace.
 
-    `iodepth` 0: open, each request comes at its recorded time. Else closed: that many in flight, each comes when one before it is done. Raises StudyError, also for a
-    request past the end of the drive (with its line, in a trace of text).
+    The region that the trace reads holds data from the start, except what the trace discards.
+
+    `iodepth` 0 is an open loop: each request arrives at its recorded time. Otherwise a closed loop:
+    that many requests are in flight, and each arrives when an earlier one is done. Raises
+    StudyError, also for a request past the end of the drive (with its line, for a text trace).
     """
     capacity_sectors = int(found.table["capacity_bytes"]) // _core.SECTOR_BYTES
     past = np.flatnonzero(trace.sector + trace.sectors > capacity_sectors)
@@ -64,7 +74,7 @@ def replay_trace(found: Entry, trace: Trace, *, iodepth: int, seed: int = 0) -> 
 
 @contextmanager
 def placed(file: Path) -> Generator[None]:
-    """Turns what the core refuses into a fault of a file."""
+    """Convert the core's errors to faults of a file."""
     try:
         yield
     except _core.ModelError as error:

@@ -1,6 +1,7 @@
-"""A trace as `headrace drive replay` takes it: whole, in memory, each request with its place in the order; and the response times out again.
+"""A whole trace in memory, for `headrace drive replay`, and its response times as CSV.
 
-What reads it is `headrace.traces`; here nothing may be damaged, since a request that is missing would change every one after it.
+Each request has its position. `headrace.traces` reads it; damages are errors here, because a
+missing request would change all later ones.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["DISCARD", "FLUSH", "READ", "WRITE", "Trace", "read_trace"]
 
 @dataclass(frozen=True)
 class Trace:
-    """Requests in the order of their times."""
+    """Requests ordered by time."""
 
     file: Path
     time_ns: npt.NDArray[np.uint64]
@@ -30,14 +31,15 @@ class Trace:
     op: npt.NDArray[np.uint8]
     """0 read, 1 write, 2 flush, 3 discard."""
     sector: npt.NDArray[np.uint64]
-    """First sector of 512 bytes."""
+    """First sector, in sectors of 512 bytes."""
     sectors: npt.NDArray[np.uint32]
 
     def __len__(self) -> int:
         return len(self.time_ns)
 
     def line_naming(self, index: int) -> int:
-        """The first line of a text file that names the sector of a request (its byte, in an iolog); 0 when none does."""
+        """Return the first line of a text file that contains a request's sector (its byte offset,
+        in an iolog); 0 if none does."""
         sector = int(self.sector[index])
         wanted = {str(sector).encode(), str(sector * SECTOR_BYTES).encode()}
         if not self.file.is_file():
@@ -49,7 +51,7 @@ class Trace:
         return 0
 
     def write(self, path: Path, response_ns: npt.NDArray[np.uint64]) -> None:
-        """CSV: the trace's columns and `response_ns`, which `headrace trace` reads too."""
+        """Write CSV: the trace's columns and `response_ns`; `headrace trace` reads it."""
         with path.open("w") as out:
             out.write("time_ns,op,sector,sectors,response_ns\n")
             for time_ns, op, sector, sectors, response in zip(
@@ -59,7 +61,8 @@ class Trace:
 
 
 def read_trace(file: Path) -> Trace:
-    """Reads a trace of any format that `headrace trace show` reads. Raises StudyError with the place that is wrong, or when it is empty."""
+    """Read a trace of any format that `headrace trace show` reads. Raises StudyError with the
+    invalid place, or if it is empty."""
     trace = open_trace(file)
     batches: list[Rows] = []
     for rows in read_rows(trace):

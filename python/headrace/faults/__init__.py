@@ -1,4 +1,4 @@
-"""Faults: scheduled, counted misbehaviour, one file each. This file is the contract that all keep."""
+"""Faults: scheduled, counted failures, one module per kind. Defines the interface."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class FaultOptions(BaseModel):
 
     what: str = Field(description="the kind of fault")
     name: str | None = Field(
-        None, description="name of it among the levels of the factor `fault`; its kind when not given"
+        None,
+        description="name of it among the levels of the factor `fault`; its kind when not given",
     )
-    target: str | None = Field(None, description="the target that it strikes; all when not given")
+    target: str | None = Field(None, description="the target that it affects; all when not given")
     at: Seconds = Field(0.0, description="time after the release of the jobs")
     duration: Seconds | None = Field(
         None, description="how long it lasts; to the end of the trial when not given"
@@ -32,13 +33,13 @@ class FaultOptions(BaseModel):
 
     @property
     def label(self) -> str:
-        """Its level in the factor `fault`, and its name in the record."""
+        """Its level of the factor `fault` and its name in the record."""
         return self.name or self.what
 
 
 @dataclass(frozen=True)
 class ModelledFault:
-    """A fault as a scenario takes it (crates/simulator); exactly one of the two is given."""
+    """A fault as input of a scenario (crates/simulator); exactly one of the two fields is set."""
 
     drive: dict[str, Any] | None = None
     """For every volume of the target (`storage.faults`, the model's `FaultSpec`)."""
@@ -47,48 +48,58 @@ class ModelledFault:
 
 
 class InjectedFault(ABC):
-    """One kind of fault. A subclass is one file: `kind`, `Options`, and these methods."""
+    """One kind of fault. A subclass is one module that defines `kind`, `Options` and these
+    methods."""
 
     kind: ClassVar[str]
     Options: ClassVar[type[FaultOptions]]
     spoils: ClassVar[bool] = False
-    """Whether the target may be no good afterwards, so that it comes to be anew before the next trial."""
+    """True if the target may be unusable afterwards: it is then set up again before the next
+    trial."""
 
     def __init__(self, options: Any) -> None:
         self.options = options
         self.fired = 0
-        """How many times it took effect; a scheduled fault that never fired makes the trial invalid."""
+        """How many times it took effect; a scheduled fault that never fired makes the trial
+        invalid."""
         self.seen: dict[str, Any] = {}
-        """What the fault itself found out, for the record. The report knows `stall_s`, `recovered_s` (after the fault's
-        end), `lost_writes` of `acknowledged_writes`, and `lost_bytes`."""
+        """Observations of the fault, for the record. The report knows `stall_s`, `recovered_s`
+        (after the fault's end), `lost_writes` out of `acknowledged_writes`, and `lost_bytes`."""
 
     @abstractmethod
     def check(self) -> list[Problem]:
-        """What this machine lacks for it."""
+        """Return what this machine lacks for it."""
 
     def check_on(self, target: str, options: Any) -> list[Problem]:
-        """Why it cannot strike this target, by the target's options; nothing when it can."""
+        """Return why it cannot affect this target, judged by the target's options; empty if it
+        can."""
         return []
 
     def model(self) -> ModelledFault | None:
-        """The same in virtual time; None when it has no model."""
+        """Return the same fault in virtual time; None if it has no model."""
         return None
 
     def begin(self, location: Location, journal: Journal) -> None:
-        """At the release of the jobs, before it strikes: to watch from outside what it does."""
+        """Start to observe the fault's effect; called at the release of the jobs, before
+        `inject`."""
 
     def end(self, location: Location, journal: Journal) -> None:
-        """When all jobs are done and it is lifted: to look what is left. Fills `seen`."""
+        """Determine what remains of the effect and fill `seen`; called when all jobs are done and
+        the fault is lifted."""
+
+    def abandon(self) -> None:
+        """Stop everything that `begin` started, without observing. Called after `end`, or instead
+        of it if the trial is abandoned."""
 
     @abstractmethod
-    def strike(self, location: Location, journal: Journal) -> None:
-        """Takes effect on the prepared target."""
+    def inject(self, location: Location, journal: Journal) -> None:
+        """Inject the fault into the prepared target."""
 
     @abstractmethod
     def lift(self) -> None:
-        """Ends it. Safe to call twice."""
+        """End the fault. Safe to call twice."""
 
 
 def kinds() -> dict[str, type[InjectedFault]]:
-    """Every registered fault by kind."""
+    """Return every registered fault class by kind."""
     return parts("headrace.faults", InjectedFault)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

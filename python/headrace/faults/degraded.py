@@ -1,4 +1,7 @@
-"""Fault `degraded`: a RAID loses a drive and goes on without it; with a duration, a new drive then takes its place and is rebuilt."""
+"""Fault `degraded`: a RAID loses a drive and continues without it.
+
+With a duration, the RAID is then rebuilt onto a new drive.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,47 @@ from headrace.targets import Location
 
 
 class RaidFaultOptions(FaultOptions):
-    """Options of what befalls a RAID."""
+    """Options of faults of a RAID."""
 
     drive: int = Field(0, ge=0, description="which drive of the RAID, from 0")
 
 
 class RaidFault(DriveFault):
-    """A fault of a redundant RAID whose drives the model puts together."""
+    """A fault of a redundant RAID by the model."""
 
     def check_on(self, target: str, options: Any) -> list[Problem]:
-        """A problem when the target has no RAID that can lose a drive."""
+        """Return a problem if the target has no RAID that can lose a drive."""
         raid = getattr(options, "raid", None)
         if getattr(options, "drive", None) is None or raid is None or raid.level == 0:
-            what = f"fault {self.kind} needs a RAID of drives of the catalog that can lose one, and target {target} has none"
+            what = (
+                f"fault {self.kind} needs a RAID of drives of the catalog that can lose one, "
+                f"and target {target} has none"
+            )
             return [
-                Problem(what, f"fault {self.options.label}", "raid = { level = 1, drives = 2 }, or 5, 6, 10")
+                Problem(
+                    what,
+                    f"fault {self.options.label}",
+                    "raid = { level = 1, drives = 2 }, or 5, 6, 10",
+                )
             ]
         if getattr(raid, "by", "model") == "kernel":
-            what = f"fault {self.kind} strikes a RAID of the model's, and that of target {target} is the kernel's"
+            what = (
+                f"fault {self.kind} affects a RAID of the model's, and that of target {target} "
+                "is the kernel's"
+            )
             return [
-                Problem(what, f"fault {self.options.label}", "drop-off takes a drive from the kernel's RAID")
+                Problem(
+                    what,
+                    f"fault {self.options.label}",
+                    "drop-off takes a drive from the kernel's RAID",
+                )
             ]
         return super().check_on(target, options)
 
-    def strike(self, location: Location, journal: Journal) -> None:
+    def inject(self, location: Location, journal: Journal) -> None:
         if any(len(devices) != 1 for devices in location.emulated_by_node):
             raise UnsupportedLevelError(f"{self.kind}: the target is no RAID of the model's")
-        super().strike(location, journal)
+        super().inject(location, journal)
 
 
 class Degraded(RaidFault):

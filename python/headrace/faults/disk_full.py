@@ -1,4 +1,4 @@
-"""Fault `disk-full`: something else fills the target's file system, down to a given number of free bytes."""
+"""Fault `disk-full`: fills the target's file system, down to a given number of free bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class DiskFullOptions(FaultOptions):
 
 
 class DiskFull(InjectedFault):
-    """A file system without room. The space is only reserved, not written, so that the device stays quiet."""
+    """A file system without free space. The space is only reserved, not written, so that the device
+    stays idle."""
 
     kind: ClassVar[str] = "disk-full"
     Options: ClassVar[type[FaultOptions]] = DiskFullOptions
@@ -35,7 +36,7 @@ class DiskFull(InjectedFault):
     def check(self) -> list[Problem]:
         return []
 
-    def strike(self, location: Location, journal: Journal) -> None:
+    def inject(self, location: Location, journal: Journal) -> None:
         if location.directory is None:
             raise UnsupportedLevelError(f"disk-full: {location.url} is no directory")
         self._journal = journal
@@ -46,6 +47,5 @@ class DiskFull(InjectedFault):
 
     def lift(self) -> None:
         if self._entries and self._journal is not None:
-            while self._entries:
-                self._journal.undo(self._entries.pop())
-            os.sync()  # the space is free only once its release is on disk
+            self._journal.put_back(self._entries)
+            os.sync()  # the space becomes free only when its release is on disk

@@ -1,7 +1,7 @@
-"""What the faults of drives share: which drive, which requests, and how one strikes an emulated device or a modelled one.
+"""Base of drive faults: drive, requests, injection into emulated and modelled devices.
 
-The words of a study become one table of the model (crates/model, `FaultSpec`), which the simulator gets with the storage and the
-emulator while jobs run: the same fault in both.
+A study's fault becomes one table of the model (crates/model, `FaultSpec`). The simulator gets it
+with the storage, the emulator while jobs run: the same fault in both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DriveFaultOptions(FaultOptions):
 
 
 class RequestFaultOptions(DriveFaultOptions):
-    """Options of a fault that befalls requests: which, where and how often."""
+    """Options of per-request faults: which requests, where and how often."""
 
     access: Literal["read", "write"] | None = Field(
         None, description="reads or writes alone; both when not given"
@@ -43,26 +43,28 @@ class RequestFaultOptions(DriveFaultOptions):
 
 
 class DriveFault(InjectedFault):
-    """A fault of a drive of the catalog: emulated when measured, modelled when simulated."""
+    """A fault of a catalog drive: emulated when measured, modelled when simulated."""
 
     spoils: ClassVar[bool] = True
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._struck: list[tuple[Any, int]] = []
+        self._injected: list[tuple[Any, int]] = []
 
     @abstractmethod
     def kind_of_model(self) -> dict[str, Any]:
-        """What goes wrong, as the model takes it (`FaultKind`)."""
+        """Return the failure as the model's `FaultKind`."""
 
     def check(self) -> list[Problem]:
         return []
 
     def check_on(self, target: str, options: Any) -> list[Problem]:
-        """A problem when the target has no drive of the catalog, or not as many."""
+        """Return a problem if the target has no catalog drive, or too few."""
         if getattr(options, "drive", None) is None:
-            what = f"fault {self.kind} strikes a drive of the catalog, and target {target} has none"
-            remedy = 'give the target drive = "NAME" (emulated when measured), or name another target'
+            what = f"fault {self.kind} affects a drive of the catalog, and target {target} has none"
+            remedy = (
+                'give the target drive = "NAME" (emulated when measured), or name another target'
+            )
             return [Problem(what, f"fault {self.options.label}", remedy)]
         raid = getattr(options, "raid", None)
         drives = 1 if raid is None else raid.drives
@@ -73,7 +75,8 @@ class DriveFault(InjectedFault):
         return []
 
     def spec(self, from_s: float, until_s: float | None) -> dict[str, Any]:
-        """The fault as the model takes it (`FaultSpec`), with times of the device's own clock, seconds."""
+        """Return the fault as the model's `FaultSpec`, with times on the device's own clock,
+        seconds."""
         options = self.options
         made: dict[str, Any] = {"fault": self.kind_of_model(), "from_s": from_s}
         if until_s is not None:
@@ -91,41 +94,45 @@ class DriveFault(InjectedFault):
         return made
 
     def model(self) -> ModelledFault:
-        """The fault of the storage in a scenario, whose clock starts at the release."""
+        """Return the fault of the storage in a scenario, whose clock starts at the release."""
         options = self.options
         until_s = None if options.duration is None else options.at + options.duration
         return ModelledFault(drive=self.spec(options.at, until_s))
 
-    def strike(self, location: Location, journal: Journal) -> None:
+    def inject(self, location: Location, journal: Journal) -> None:
         for device, drive in self._devices(location):
             spec = self.spec(0.0, self.options.duration)
             spec.pop("drive", None)
             if drive is not None:
                 spec["drive"] = drive
-            self._struck.append((device, device.inject(spec)))
+            self._injected.append((device, device.inject(spec)))
 
     def _devices(self, location: Location) -> list[tuple[Any, int | None]]:
-        """The emulated devices that it strikes, on every node alike, each with the number of the drive within it. Raises
-        UnsupportedLevelError."""
+        """Return the emulated devices that it affects, the same on every node, each with the number
+        of the drive within it. Raises UnsupportedLevelError."""
         if not location.emulated:
             raise UnsupportedLevelError(
                 f"{self.kind}: {location.directory or location.url} lies on no emulated drive"
             )
         drive = getattr(self.options, "drive", None)
-        struck: list[tuple[Any, int | None]] = []
+        affected: list[tuple[Any, int | None]] = []
         for devices in location.emulated_by_node:
             if len(devices) == 1:
-                struck.append((devices[0], drive))
+                affected.append((devices[0], drive))
                 continue
-            # A RAID of the kernel's: each drive is a device of its own.
+            # RAID by the kernel: each drive is a separate device.
             chosen = devices if drive is None else devices[drive : drive + 1]
-            struck += [(device, None) for device in chosen]
-        return struck
+            affected += [(device, None) for device in chosen]
+        return affected
 
     def lift(self) -> None:
-        while self._struck:
-            device, number = self._struck.pop()
+        failed: list[str] = []
+        while self._injected:
+            device, number = self._injected.pop()
             try:
                 self.fired += device.lift(number)
             except HeadraceError as error:
-                self.seen["lift"] = error.message  # its process is gone; the trial says so by its failed jobs
+                failed.append(error.message)
+        if failed:  # the others are lifted; the target is set up again after a drive fault
+            self.seen["lift"] = "; ".join(failed)
+            raise HeadraceError(self.seen["lift"])

@@ -1,4 +1,4 @@
-"""Fault `drop-off`: the drive is gone, with everything that it was asked for, until the fault ends."""
+"""Fault `drop-off`: a disconnected drive fails all requests until the fault ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ class DropOffOptions(DriveFaultOptions):
 
 
 class DropOff(DriveFault):
-    """A cable, a backplane, a controller: every request fails at once. A redundant RAID goes on without the drive."""
+    """A failed cable, backplane or controller: every request fails at once. A redundant RAID
+    continues without the drive."""
 
     kind: ClassVar[str] = "drop-off"
     Options: ClassVar[type[FaultOptions]] = DropOffOptions

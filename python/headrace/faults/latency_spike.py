@@ -1,4 +1,4 @@
-"""Fault `latency-spike`: requests take longer by a fixed time, all of them or a share."""
+"""Fault `latency-spike`: all requests, or a share of them, take longer by a fixed time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from headrace.units import Seconds
 class LatencySpikeOptions(RequestFaultOptions):
     """`[[fault]]` with `what = "latency-spike"`."""
 
-    extra: Seconds = Field(gt=0, le=1e4, description="time that is added to each request that it meets")
+    extra: Seconds = Field(
+        gt=0, le=1e4, description="time that is added to each request that it meets"
+    )
 
 
 class LatencySpike(DriveFault):
-    """Retries of a weak sector, thermal recalibration, a pause of the drive's own housekeeping."""
+    """Models retries of a weak sector, thermal recalibration, or a pause for the drive's
+    housekeeping."""
 
     kind: ClassVar[str] = "latency-spike"
     Options: ClassVar[type[FaultOptions]] = LatencySpikeOptions

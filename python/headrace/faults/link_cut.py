@@ -1,4 +1,4 @@
-"""Fault `link-cut`: a server's cable is pulled: nothing passes, connections stay open until somebody's patience ends."""
+"""Fault `link-cut`: a server's link passes nothing; connections stay open until a timeout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LinkCutOptions(ServerFaultOptions):
 
 
 class LinkCut(ServerFault):
-    """A cable that is pulled and plugged in again."""
+    """A cable that is unplugged and plugged in again."""
 
     kind: ClassVar[str] = "link-cut"
     Options: ClassVar[type[FaultOptions]] = LinkCutOptions
@@ -35,7 +35,7 @@ class LinkCut(ServerFault):
     def model(self) -> ModelledFault:
         return ModelledFault(host={"kind": "server-down"})
 
-    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+    def inject_server(self, server: Server, location: Location, journal: Journal) -> None:
         if location.cluster is None:
             raise UnsupportedLevelError(
                 f"{self.kind}: {server.name} hangs on no link that was built for the study"

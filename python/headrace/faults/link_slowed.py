@@ -1,4 +1,7 @@
-"""Fault `link-slowed`: a server's link runs at a share of its rate, as one that has fallen back to an older speed does."""
+"""Fault `link-slowed`: a server's link runs at a share of its rate.
+
+This is what a link does that falls back to an older speed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class LinkSlowedOptions(ServerFaultOptions):
 
 
 class LinkSlowed(ServerFault):
-    """A link that has become slow."""
+    """A link at reduced speed."""
 
     kind: ClassVar[str] = "link-slowed"
     Options: ClassVar[type[FaultOptions]] = LinkSlowedOptions
@@ -37,14 +40,16 @@ class LinkSlowed(ServerFault):
     def model(self) -> ModelledFault:
         return ModelledFault(host={"kind": "link-slow", "factor": self.options.share})
 
-    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+    def inject_server(self, server: Server, location: Location, journal: Journal) -> None:
         if location.cluster is None:
             raise UnsupportedLevelError(
                 f"{self.kind}: {server.name} hangs on no link that was built for the study"
             )
         before = server.node.settings.link
         if before.rate_bytes_per_s is None:
-            raise UnsupportedLevelError(f"{self.kind}: the link of {server.name} has no stated rate")
+            raise UnsupportedLevelError(
+                f"{self.kind}: the link of {server.name} has no stated rate"
+            )
         self._cluster, self._node, self._before = location.cluster, server.node.name, before
         slow = replace(before, rate_bytes_per_s=before.rate_bytes_per_s * self.options.share)
         self._cluster.set_link(self._node, slow)

@@ -1,4 +1,4 @@
-"""Fault `media-error`: a drive cannot read or write some of its medium: the request takes its time and fails."""
+"""Fault `media-error`: requests to part of a drive's medium take their time and fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class MediaErrorOptions(RequestFaultOptions):
 
 
 class MediaError(DriveFault):
-    """Errors on a range or at a rate. A redundant RAID repairs a read from its other drives."""
+    """Errors in a range or at a rate. A redundant RAID repairs a read from its other drives."""
 
     kind: ClassVar[str] = "media-error"
     Options: ClassVar[type[FaultOptions]] = MediaErrorOptions

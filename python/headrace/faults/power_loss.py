@@ -1,7 +1,8 @@
-"""Fault `power-loss`: the drives lose their power: what is acknowledged and not on stable storage is lost, the rest stays.
+"""Fault `power-loss`: the drives lose power and all data not on stable storage.
 
-Beside the jobs a witness writes numbered records, each forced to stable storage before the next. When the power is back and the
-jobs are done, the file system is looked at as after a crash, and every record that was acknowledged has to be there.
+This includes acknowledged data. During the jobs a witness writes numbered records, each forced to
+stable storage before the next. When power is back and the jobs are done, the file system is checked
+as after a crash, and every acknowledged record must exist.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from headrace.units import Seconds
 
 
 class PowerLossOptions(FaultOptions):
-    """`[[fault]]` with `what = "power-loss"`. `duration` is how long there is none."""
+    """`[[fault]]` with `what = "power-loss"`. `duration`: how long the power is off."""
 
     witness: Seconds | None = Field(
         0.25, gt=0, description="time between two records of the witness that proves what is kept"
@@ -28,7 +29,7 @@ class PowerLossOptions(FaultOptions):
 
 
 class PowerLoss(DriveFault):
-    """No power on every drive of the target, and what comes back."""
+    """Power loss of every drive of the target, and a check of what survived."""
 
     kind: ClassVar[str] = "power-loss"
     Options: ClassVar[type[FaultOptions]] = PowerLossOptions
@@ -42,13 +43,15 @@ class PowerLoss(DriveFault):
         return {"kind": "power_loss"}
 
     def begin(self, location: Location, journal: Journal) -> None:
-        self._devices_before = {device.name: device.report().lost_bytes for device in location.emulated}
+        self._devices_before = {
+            device.name: device.report().lost_bytes for device in location.emulated
+        }
         if location.directory is not None and self.options.witness is not None:
             self._witness = Witness(location.directory, self.options.witness)
             self._witness.start()
 
     def end(self, location: Location, journal: Journal) -> None:
-        """Counts what was lost, on the drives and of the witness's records."""
+        """Count the losses: on the drives, and of the witness's records."""
         lost = 0
         for device in location.emulated:
             lost += device.report().lost_bytes - self._devices_before.get(device.name, 0)
@@ -62,3 +65,7 @@ class PowerLoss(DriveFault):
             except HeadraceError as error:
                 self.seen["file_system"] = error.message
         self.seen |= self._witness.verdict(location.directory)
+
+    def abandon(self) -> None:
+        if self._witness is not None:
+            self._witness.stop()

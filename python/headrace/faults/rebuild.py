@@ -1,4 +1,4 @@
-"""Fault `rebuild`: a drive of a RAID is replaced by a new one, which is filled from the others while jobs run."""
+"""Fault `rebuild`: a new drive of a RAID is filled from the others while jobs run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.faults.degraded import RaidFault, RaidFaultOptions
 
 
 class Rebuild(RaidFault):
-    """A RAID that rebuilds beside the load, as fast as Linux md lets it (`dev.raid.speed_limit_max`)."""
+    """A RAID that rebuilds under load, as fast as Linux md allows (`dev.raid.speed_limit_max`)."""
 
     kind: ClassVar[str] = "rebuild"
     Options: ClassVar[type[FaultOptions]] = RaidFaultOptions

@@ -1,4 +1,7 @@
-"""Fault `replica-lost`: a server of several dies and loses its drive: it comes back with an empty one, which is filled from the others."""
+"""Fault `replica-lost`: one of several servers dies and loses its drive.
+
+It returns with an empty drive, which is filled from the others.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class ReplicaLost(ServerFault):
         super().__init__(options)
         self._server: Server | None = None
 
-    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+    def inject_server(self, server: Server, location: Location, journal: Journal) -> None:
         self._server = server
         server.kill()
         self.seen["lost_copies_bytes"] = server.lose_storage()

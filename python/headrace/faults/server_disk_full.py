@@ -1,4 +1,4 @@
-"""Fault `server-disk-full`: something else fills the file system that a server stores on, down to a given number of free bytes."""
+"""Fault `server-disk-full`: fills a server's file system, down to a given number of free bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class ServerDiskFullOptions(ServerFaultOptions):
 
 
 class ServerDiskFull(ServerFault):
-    """A server without room. The space is only reserved, not written, where the file system can do that."""
+    """A server without free space. The space is only reserved, not written, if the file system
+    supports it."""
 
     kind: ClassVar[str] = "server-disk-full"
     Options: ClassVar[type[FaultOptions]] = ServerDiskFullOptions
@@ -36,13 +37,14 @@ class ServerDiskFull(ServerFault):
         self._journal: Journal | None = None
         self._entry: Entry | None = None
 
-    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+    def inject_server(self, server: Server, location: Location, journal: Journal) -> None:
         if server.context is None:
             raise UnsupportedLevelError(f"{self.kind}: server {server.name} is not running")
         storage = server.context.storage
         if storage_of(storage).mount.directory in (Path("/"), Path("/tmp")):
             raise UnsupportedLevelError(
-                f"{self.kind}: {server.name} stores on this machine's own file system, which is not filled; "
+                f"{self.kind}: {server.name} stores on this machine's own file system, which "
+                "is not filled; "
                 'give its servers a size (export = { size = "2 GiB" }) or a drive'
             )
         self._journal = journal
@@ -50,6 +52,6 @@ class ServerDiskFull(ServerFault):
 
     def lift_server(self) -> None:
         if self._entry is not None and self._journal is not None:
-            self._journal.undo(self._entry)
+            self._journal.put_back([self._entry])
             self._entry = None
-            os.sync()  # the space is free only once its release is on disk
+            os.sync()  # the space becomes free only when its release is on disk

@@ -1,4 +1,7 @@
-"""Fault `server-killed`: a server's processes die at once (SIGKILL), with all that they held in memory; it is started anew at the end."""
+"""Fault `server-killed`: a server's processes are killed (SIGKILL) and lose their memory.
+
+The server restarts when the fault ends.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class ServerKilledOptions(ServerFaultOptions):
 
 
 class ServerKilled(ServerFault):
-    """A server that crashes and comes back with what lies on its drives."""
+    """A server that crashes and restarts with the data on its drives."""
 
     kind: ClassVar[str] = "server-killed"
     Options: ClassVar[type[FaultOptions]] = ServerKilledOptions
@@ -28,7 +31,7 @@ class ServerKilled(ServerFault):
     def model(self) -> ModelledFault:
         return ModelledFault(host={"kind": "server-down"})
 
-    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+    def inject_server(self, server: Server, location: Location, journal: Journal) -> None:
         self._server = server
         self.seen["processes"] = len(server.kill())
 

@@ -1,4 +1,4 @@
-"""Fault `server-restarted`: a server is ended and started anew at once, as an update would do."""
+"""Fault `server-restarted`: a server is stopped and restarted at once, as for an update."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.targets import Location
 
 
 class ServerRestartedOptions(ServerFaultOptions):
-    """`[[fault]]` with `what = "server-restarted"`. It is over when the server is back, whatever `duration` says."""
+    """`[[fault]]` with `what = "server-restarted"`. Ends when the server runs again."""
 
 
 class ServerRestarted(ServerFault):
@@ -21,8 +21,8 @@ class ServerRestarted(ServerFault):
     kind: ClassVar[str] = "server-restarted"
     Options: ClassVar[type[FaultOptions]] = ServerRestartedOptions
 
-    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+    def inject_server(self, server: Server, location: Location, journal: Journal) -> None:
         self.seen["restart_s"] = server.restart(self.options.patience)
 
     def lift_server(self) -> None:
-        """Nothing: the server is back already."""
+        """Do nothing: the server already runs again."""

@@ -1,4 +1,7 @@
-"""Fault `server-stalled`: a server stops in its tracks (SIGSTOP): connections stay open, nothing is answered; later it goes on."""
+"""Fault `server-stalled`: a server stops (SIGSTOP) and later continues.
+
+Meanwhile connections stay open and get no answer.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class ServerStalled(ServerFault):
     def model(self) -> ModelledFault:
         return ModelledFault(host={"kind": "server-down"})
 
-    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
+    def inject_server(self, server: Server, location: Location, journal: Journal) -> None:
         self._server = server
         self.seen["processes"] = len(server.pause())
 
@@ -42,7 +45,7 @@ class ServerStalled(ServerFault):
 
 
 def without_end(fault: ServerFault) -> list[Problem]:
-    """The problem that a fault which jobs can only wait out has no end."""
+    """Return the problem that the fault has no end although jobs can only wait for its end."""
     if fault.options.duration is not None:
         return []
     what = f"{fault.kind} without an end: jobs that wait for the server would never be done"

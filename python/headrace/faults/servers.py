@@ -1,8 +1,8 @@
-"""What the faults of servers and links share: which server, and how what they do is seen from outside.
+"""Base of server and link faults: which server, and how their effect is observed.
 
-Beside the jobs a process on the first node that runs jobs writes a small file every moment, each forced to the storage
-(readers/pulse.py). Its longest wait is the stall; after the fault it tells when the storage serves again; at the end everything that
-was acknowledged to it is read back.
+During the jobs a process on the first node that runs jobs writes a small file at short intervals,
+each forced to the storage (readers/pulse.py). Its longest wait is the stall; after the fault it
+shows when the storage serves again; at the end all files acknowledged to it are read back.
 """
 
 from __future__ import annotations
@@ -37,10 +37,14 @@ class ServerFaultOptions(FaultOptions):
 
     server: str | int | None = Field(
         None,
-        description="name or number (from 0) of the server that is struck; the last one when not given",
+        description=(
+            "name or number (from 0) of the server that is affected; the last one when not given"
+        ),
     )
     pulse: Seconds | None = Field(
-        0.1, gt=0, description="time between two small files whose writing shows stall, recovery and loss"
+        0.1,
+        gt=0,
+        description="time between two small files whose writing shows stall, recovery and loss",
     )
     patience: Seconds = Field(
         60.0, gt=0, description="how long recovery is waited for when the jobs are done"
@@ -52,24 +56,24 @@ class ServerFault(InjectedFault):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self.struck_at: float | None = None
-        """Clock (time.monotonic()) at which it took effect."""
+        self.injected_at: float | None = None
+        """Time (time.monotonic()) at which it took effect."""
         self.lifted_at: float | None = None
         self._pulse: Started | None = None
         self._log: Path | None = None
         self._place = ""
 
-    # -- what a kind of fault says --------------------------------------------------------------------------
+    # -- for subclasses --------------------------------------------------------------------------
 
     @abstractmethod
-    def strike_server(self, server: Server, location: Location, journal: Journal) -> None:
-        """Takes effect."""
+    def inject_server(self, server: Server, location: Location, journal: Journal) -> None:
+        """Inject the fault into `server`."""
 
     @abstractmethod
     def lift_server(self) -> None:
-        """Ends it; called once, and only after it took effect."""
+        """End the fault; called once, and only after it took effect."""
 
-    # -- the contract ---------------------------------------------------------------------------------------
+    # -- InjectedFault ---------------------------------------------------------------------------
 
     def check(self) -> list[Problem]:
         return []
@@ -79,23 +83,24 @@ class ServerFault(InjectedFault):
         if given and getattr(options, "endpoint", None) is None:
             return []
         what = (
-            f"fault {self.kind} strikes servers that are started for the study, and target {target} has none"
+            f"fault {self.kind} affects servers that are started for the study, and target "
+            f"{target} has none"
         )
         return [Problem(what, f"fault {self.options.label}", "name another target by `target`")]
 
-    def strike(self, location: Location, journal: Journal) -> None:
-        self.strike_server(self.chosen(location), location, journal)
-        self.struck_at = time.monotonic()
+    def inject(self, location: Location, journal: Journal) -> None:
+        self.inject_server(self.chosen(location), location, journal)
+        self.injected_at = time.monotonic()
         self.fired += 1
 
     def lift(self) -> None:
-        if self.struck_at is None or self.lifted_at is not None:
+        if self.injected_at is None or self.lifted_at is not None:
             return
         self.lift_server()
         self.lifted_at = time.monotonic()
 
     def chosen(self, location: Location) -> Server:
-        """The server that is struck. Raises UnsupportedLevelError when there is none such."""
+        """Return the affected server. Raises UnsupportedLevelError if it does not exist."""
         names = list(location.servers)
         wanted = self.options.server
         if not names:
@@ -113,13 +118,15 @@ class ServerFault(InjectedFault):
         self.seen["server"] = wanted
         return location.servers[str(wanted)]
 
-    # -- what is seen ---------------------------------------------------------------------------------------
+    # -- observation -----------------------------------------------------------------------------
 
     def begin(self, location: Location, journal: Journal) -> None:
         if self.options.pulse is None:
             return
         name = f".headrace-pulse-{os.urandom(4).hex()}"
-        self._place = f"{location.directory}/{name}" if location.directory else f"{location.url}/{name}"
+        self._place = (
+            f"{location.directory}/{name}" if location.directory else f"{location.url}/{name}"
+        )
         server = self.chosen(location)
         if server.context is None:
             raise RuntimeError("a server of a target that is there was never started")
@@ -127,11 +134,13 @@ class ServerFault(InjectedFault):
         argv = self._command("write", location, f"{self.options.pulse:g}")
         with self._log.open("wb") as log:
             self._pulse = start_process(journal, argv, environment=location.environment, output=log)
-        # A pulse that begins after the strike would see nothing of it.
+        # The pulse must run before the injection to observe it.
         deadline = time.monotonic() + self.options.patience
         while not self._lines():
             if time.monotonic() > deadline:
-                raise HeadraceError(f"{self.kind}: no small file could be written before it struck")
+                raise HeadraceError(
+                    f"{self.kind}: no small file could be written before it was injected"
+                )
             time.sleep(_FIRST_LOOK_S)
 
     def _command(self, task: str, location: Location, value: str) -> list[str]:
@@ -141,11 +150,12 @@ class ServerFault(InjectedFault):
         return next(iter(location.cluster)).command(argv)
 
     def end(self, location: Location, journal: Journal) -> None:
-        """Waits until the storage is whole again, reads back what was acknowledged. Fills `seen`."""
-        if self.struck_at is None:
+        """Wait until the storage is whole again and read back what was acknowledged. Fills
+        `seen`."""
+        if self.injected_at is None:
             self._stop_pulse()
             return
-        since = self.lifted_at or self.struck_at
+        since = self.lifted_at or self.injected_at
         deadline = time.monotonic() + self.options.patience
         served = self._wait_for_service(since, deadline)
         lacking = self._wait_until_whole(location, deadline)
@@ -165,18 +175,26 @@ class ServerFault(InjectedFault):
                 self.seen["recovered_s"] = None
                 self.seen["not_recovered"] = f"after {self.options.patience:g} s: {lacking}"
             elif self.seen.get("recovered_s") is not None or self._pulse is None:
-                self.seen["recovered_s"] = max(whole_at - since, self.seen.get("recovered_s") or 0.0)
+                self.seen["recovered_s"] = max(
+                    whole_at - since, self.seen.get("recovered_s") or 0.0
+                )
+
+    def abandon(self) -> None:
+        self._stop_pulse()
 
     def _lines(self) -> list[dict[str, Any]]:
         if self._log is None or not self._log.exists():
             return []
-        # The last line may be half written.
+        # The last line may be incomplete.
         return [json.loads(line) for line in self._log.read_text().split("\n")[:-1] if line]
 
     def _wait_for_service(self, since: float, deadline: float) -> float | None:
-        """When the first small file after `since` was acknowledged; None when none was in time."""
+        """Return when the first small file after `since` was acknowledged; None if none was before
+        `deadline`."""
         while self._pulse is not None:
-            after = [line["at"] for line in self._lines() if "number" in line and line["at"] >= since]
+            after = [
+                line["at"] for line in self._lines() if "number" in line and line["at"] >= since
+            ]
             if after:
                 return float(after[0])
             if time.monotonic() > deadline:
@@ -185,7 +203,7 @@ class ServerFault(InjectedFault):
         return None
 
     def _wait_until_whole(self, location: Location, deadline: float) -> str:
-        """What copies still lack at the end; empty when nothing does."""
+        """Return what replicas still lack at the deadline; empty if nothing."""
         if location.lacking is None:
             return ""
         while True:
@@ -210,7 +228,7 @@ class ServerFault(InjectedFault):
         gaps = [
             late - early
             for early, late in itertools.pairwise([begin, *times])
-            if late >= (self.struck_at or 0.0)
+            if late >= (self.injected_at or 0.0)
         ]
         self.seen["stall_s"] = max(0.0, max(gaps, default=0.0) - float(self.options.pulse or 0.0))
         self.seen["acknowledged_writes"] = len(acknowledged)

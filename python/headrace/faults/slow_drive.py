@@ -1,4 +1,7 @@
-"""Fault `slow-drive`: every request takes several times as long: a worn or hot SSD, a disk that vibrates."""
+"""Fault `slow-drive`: every request takes several times as long.
+
+Examples: a worn or hot SSD, a vibrating disk.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class SlowDriveOptions(RequestFaultOptions):
 
 
 class SlowDrive(DriveFault):
-    """A drive that has slowed down, as a whole or in a range."""
+    """A drive that is slow, as a whole or in a range."""
 
     kind: ClassVar[str] = "slow-drive"
     Options: ClassVar[type[FaultOptions]] = SlowDriveOptions

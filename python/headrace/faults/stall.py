@@ -1,4 +1,4 @@
-"""Fault `stall`: nothing that the drive is asked for ends before the fault does."""
+"""Fault `stall`: no request to the drive completes before the fault ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StallOptions(RequestFaultOptions):
 
 
 class Stall(DriveFault):
-    """A drive that stops answering for a while."""
+    """A drive that does not answer for some time."""
 
     kind: ClassVar[str] = "stall"
     Options: ClassVar[type[FaultOptions]] = StallOptions

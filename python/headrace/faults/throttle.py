@@ -1,8 +1,9 @@
-"""Fault `throttle`: the devices behind a target become slow: a bound on their bytes or requests a second.
+"""Fault `throttle`: limits the bytes or requests per second of the devices behind a target.
 
-By the kernel's own throttling: `blkio.throttle.*` in every control group of version 1 (write-back is charged to the
-uppermost), `io.max` of our own group and those below in version 2. It holds the average exactly; the kernel lets requests
-through in slices of 100 ms, so latencies under it are the throttle's, not a drive's.
+Uses the kernel's throttling: `blkio.throttle.*` in every control group of version 1 (write-back is
+charged to the root group), `io.max` of Headrace's own group and its descendants in version 2. The
+average is exact; the kernel passes requests in slices of 100 ms, so latencies under it are the
+throttle's, not a drive's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class ThrottleOptions(FaultOptions):
     """`[[fault]]` with `what = "throttle"`."""
 
     read_rate: BytesPerS | None = Field(None, gt=0, description="bytes a second that may be read")
-    write_rate: BytesPerS | None = Field(None, gt=0, description="bytes a second that may be written")
+    write_rate: BytesPerS | None = Field(
+        None, gt=0, description="bytes a second that may be written"
+    )
     read_iops: int | None = Field(None, ge=1, description="read requests a second")
     write_iops: int | None = Field(None, ge=1, description="write requests a second")
 
@@ -35,7 +38,8 @@ class ThrottleOptions(FaultOptions):
 
     @property
     def limits(self) -> dict[str, int]:
-        """The bounds that are asked for, in whole bytes or requests a second, by their name in `io.max`."""
+        """The requested limits, in whole bytes or requests per second, by their name in
+        `io.max`."""
         asked = {
             "rbps": self.read_rate,
             "wbps": self.write_rate,
@@ -46,7 +50,7 @@ class ThrottleOptions(FaultOptions):
 
 
 class Throttle(InjectedFault):
-    """Slow devices."""
+    """Devices with limited rates."""
 
     kind: ClassVar[str] = "throttle"
     Options: ClassVar[type[FaultOptions]] = ThrottleOptions
@@ -59,15 +63,22 @@ class Throttle(InjectedFault):
     def check(self) -> list[Problem]:
         reason = throttling.why_not()
         return (
-            [Problem(reason, "fault throttle", "run as root on a kernel with the blkio or io control group")]
+            [
+                Problem(
+                    reason,
+                    "fault throttle",
+                    "run as root on a kernel with the blkio or io control group",
+                )
+            ]
             if reason
             else []
         )
 
-    def strike(self, location: Location, journal: Journal) -> None:
+    def inject(self, location: Location, journal: Journal) -> None:
         if not location.device_names:
             raise UnsupportedLevelError(
-                f"throttle: {location.directory or location.url} lies on no block device of this machine"
+                f"throttle: {location.directory or location.url} lies on no block device of "
+                "this machine"
             )
         if reason := throttling.why_not():
             raise MissingError(f"throttle: {reason}")
@@ -77,5 +88,5 @@ class Throttle(InjectedFault):
         self.fired += 1
 
     def lift(self) -> None:
-        while self._entries and self._journal is not None:
-            self._journal.undo(self._entries.pop())
+        if self._journal is not None:
+            self._journal.put_back(self._entries)

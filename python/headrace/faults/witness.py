@@ -1,4 +1,7 @@
-"""A witness of what a storage keeps: writes numbered records, each forced to stable storage, and later says which are gone."""
+"""A witness of durability: writes numbered records and later reports which are lost.
+
+Each record is forced to stable storage before the next.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ NAME = ".headrace-witness"
 
 
 class Witness:
-    """Writes one record of 4 KiB every `interval_s` seconds with `fdatasync` after it, until stopped or refused."""
+    """Writes one record of 4 KiB every `interval_s` seconds, followed by `fdatasync`, until stopped
+    or refused."""
 
     def __init__(self, directory: Path, interval_s: float) -> None:
         self._file = directory / NAME
@@ -23,12 +27,12 @@ class Witness:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="headrace-witness", daemon=True)
         self.acknowledged = 0
-        """Records that the storage said to hold."""
+        """Records that the storage acknowledged."""
         self.refused: str | None = None
-        """How the storage refused the first record that it did."""
+        """The storage's error for the first record that it refused."""
 
     def start(self) -> None:
-        """Begins a new file; that it exists is forced to stable storage first."""
+        """Create a new file and force its existence to stable storage, then start to write."""
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.fsync(descriptor)
         os.close(descriptor)
@@ -42,7 +46,9 @@ class Witness:
             descriptor = os.open(self._file, os.O_WRONLY)
             try:
                 while not self._stop.wait(self._interval_s):
-                    os.pwrite(descriptor, record(self.acknowledged), self.acknowledged * RECORD_BYTES)
+                    os.pwrite(
+                        descriptor, record(self.acknowledged), self.acknowledged * RECORD_BYTES
+                    )
                     os.fdatasync(descriptor)
                     self.acknowledged += 1
             finally:
@@ -51,13 +57,14 @@ class Witness:
             self.refused = error.strerror
 
     def stop(self, patience_s: float = 30.0) -> None:
-        """Writes no more. A record under way is waited for."""
+        """Stop writing, after the record in progress."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(patience_s)
 
     def verdict(self, directory: Path) -> dict[str, Any]:
-        """What is left: `acknowledged_writes`, `lost_writes` of them, and how the storage refused, if it did."""
+        """Return `acknowledged_writes`, `lost_writes` out of them, and the storage's error, if
+        any."""
         try:
             held = (directory / NAME).read_bytes()
         except OSError as error:
@@ -78,7 +85,7 @@ class Witness:
 
 
 def record(number: int) -> bytes:
-    """Record `number`: itself, a check sum, and a filling that depends on both."""
+    """Return record `number`: the number, a checksum, and contents that depend on the number."""
     filling = bytes((number * 31 + place) % 251 for place in range(64)) * 64
     body = filling[: RECORD_BYTES - _HEAD.size]
     return _HEAD.pack(number, zlib.crc32(body)) + body

@@ -1,8 +1,8 @@
-"""Step 2 of the way: Study -> Plan. Pure: equal study and seed, equal plan, on any machine.
+"""Step 2 of the pipeline: Study -> Plan. Deterministic: same study and seed, same plan.
 
-`cells.py` says which cells there are, `design.py` which of them are tried, `order.py` in which order, `repeats.py` when a
-cell has been tried often enough (with the intervals of `intervals.py`), `table.py` keeps the plan as a file, and
-`estimate.py` says what it will take.
+`cells.py` enumerates the cells, `design.py` selects those to run, `order.py` orders them,
+`repeats.py` decides when a cell has enough repeats (with the intervals of `intervals.py`),
+`table.py` stores the plan as a file, and `estimate.py` estimates its cost.
 """
 
 from __future__ import annotations

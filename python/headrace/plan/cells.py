@@ -1,6 +1,7 @@
-"""Which cells a study has: the product of its factors' levels, without what does not apply and without what it excludes.
+"""Cells of a study: the product of its factors' levels.
 
-First step of planning; `design.py` then chooses among them.
+Levels that do not apply and excluded cells are left out. First step of planning; `design.py` then
+selects among the cells.
 """
 
 from __future__ import annotations
@@ -17,27 +18,31 @@ from headrace.plan.rules import Rules
 from headrace.study.model import Study
 
 Cell = dict[str, Any]
-"""Every factor's level (`target` and `workload` first); None where the factor does not apply."""
+"""Level of every factor, `target` and `workload` first; None where the factor does not apply."""
 
 MOST_CELLS = 1_000_000
-"""A study with more cells is a slip of the pen; nobody could run them."""
+"""A study with more cells is a typing error: nobody could run them."""
 
 
 def key(cell: Mapping[str, Any]) -> str:
-    """A text that is equal for equal cells."""
+    """Return a text that is equal for equal cells."""
     return json.dumps(cell, sort_keys=True, default=str)
 
 
 def excluded(cell: Cell, partial: Mapping[str, list[Any]]) -> bool:
-    """Whether every key of the partial cell has one of its listed levels in the cell.
+    """Return whether every key of the partial cell has one of its listed levels in the cell.
 
-    A factor that does not apply to the cell has no level, so a partial cell that names it does not match.
+    A factor that does not apply to the cell has no level, so a partial cell that names it does not
+    match.
     """
-    return all(cell.get(factor) is not None and cell[factor] in levels for factor, levels in partial.items())
+    return all(
+        cell.get(factor) is not None and cell[factor] in levels
+        for factor, levels in partial.items()
+    )
 
 
 def group_factors(study: Study, rules: Rules, target: str, workload: str) -> dict[str, list[Any]]:
-    """The factors that mean something to one target and workload, with their levels; those without meaning are left out."""
+    """Return the factors that apply to one target and workload, with their levels."""
     return {
         factor: levels
         for factor, levels in study.factors.items()
@@ -46,15 +51,17 @@ def group_factors(study: Study, rules: Rules, target: str, workload: str) -> dic
 
 
 def groups(study: Study) -> Iterator[tuple[str, str]]:
-    """Every pair of target and workload, in the order of the study."""
+    """Yield every pair of target and workload, in the order of the study."""
     yield from itertools.product(study.factors["target"], study.factors["workload"])
 
 
-def all_cells(study: Study, target: str, workload: str, factors: Mapping[str, list[Any]]) -> list[Cell]:
-    """Every cell of one target and workload before anything is excluded, each once.
+def all_cells(
+    study: Study, target: str, workload: str, factors: Mapping[str, list[Any]]
+) -> list[Cell]:
+    """Return every cell of one target and workload, each once, before exclusion.
 
-    `factors` are those that apply (`group_factors`); every other factor of the study is None in the cells. Raises
-    StudyError when there are more than `MOST_CELLS`.
+    `factors` are those that apply (`group_factors`); every other factor of the study is None in the
+    cells. Raises StudyError for more than `MOST_CELLS` cells.
     """
     count = math.prod(len(levels) for levels in factors.values())
     if count > MOST_CELLS:
@@ -79,9 +86,9 @@ def all_cells(study: Study, target: str, workload: str, factors: Mapping[str, li
 
 
 def without_excluded(study: Study, cells: list[Cell]) -> list[Cell]:
-    """The cells that no `[[exclude]]` takes away.
+    """Return the cells that no `[[exclude]]` matches.
 
-    Raises StudyError, naming the excludes to blame, when none is left.
+    Raises StudyError that names the responsible excludes when no cell is left.
     """
     left = [cell for cell in cells if not any(excluded(cell, partial) for partial in study.exclude)]
     if left or not cells:
@@ -97,7 +104,9 @@ def without_excluded(study: Study, cells: list[Cell]) -> list[Cell]:
         if any(excluded(cell, partial) for cell in cells)
     ]
     problem = (
-        "leaves nothing to try" if alone else f"together with the others leaves nothing of {len(cells)} cells"
+        "leaves nothing to try"
+        if alone
+        else f"together with the others leaves nothing of {len(cells)} cells"
     )
     raise StudyError(
         [
@@ -114,4 +123,6 @@ def without_excluded(study: Study, cells: list[Cell]) -> list[Cell]:
 
 
 def _written(partial: Mapping[str, list[Any]]) -> str:
-    return ", ".join(f"{factor} = {json.dumps(levels, default=str)}" for factor, levels in partial.items())
+    return ", ".join(
+        f"{factor} = {json.dumps(levels, default=str)}" for factor, levels in partial.items()
+    )

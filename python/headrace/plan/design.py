@@ -1,7 +1,8 @@
-"""Which of the cells are tried: all, a balanced fraction, or a screen of two levels a factor.
+"""Which cells are run: all, a balanced fraction, or a screen of two levels per factor.
 
-Each pair of target and workload is a group with factors of its own (a scheduler means nothing to a file server's client), so
-each group gets a design of its own; in a fraction, the groups take different fractions in turn.
+Each pair of target and workload is a group with factors of its own (a scheduler does not apply to a
+client of a file server), so each group has its own design. In a fractional design, the groups take
+different fractions in turn.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from headrace.units import parse_bytes, parse_bytes_per_s, parse_seconds
 
 
 def chosen_cells(study: Study, rules: Rules) -> list[Cell]:
-    """The cells that the study's design picks, in a fixed order, before anything is excluded.
+    """Return the cells that the study's design selects, in a fixed order, before exclusion.
 
-    Raises StudyError when a fraction is asked that could not tell the factors' main effects apart in any group.
+    Raises StudyError when the requested fraction cannot separate the factors' main effects in any
+    group.
     """
     design = study.plan_options.design
     cells: list[Cell] = []
@@ -66,19 +68,23 @@ def _point(cell: Cell, factors: Mapping[str, list[Any]]) -> tuple[int, ...]:
     return tuple(levels.index(cell[factor]) for factor, levels in factors.items())
 
 
-def _fraction(factors: Mapping[str, list[Any]], fraction: int, turn: int) -> set[tuple[int, ...]] | None:
-    """One in `fraction` of the cells, as level numbers, or None when these factors cannot bear it.
+def _fraction(
+    factors: Mapping[str, list[Any]], fraction: int, turn: int
+) -> set[tuple[int, ...]] | None:
+    """Return one in `fraction` of the cells, as level numbers; None when too few would remain.
 
-    The fraction is that of a defining relation: the level numbers sum to the same remainder modulo `fraction`
-    (Montgomery, Design and Analysis of Experiments, 8th ed., ch. 8 and 9). It is taken only when the main effects of all factors can
-    still be told apart (their model matrix has full rank). Slots stay whole where the other factors alone bear the
-    fraction: rate against slots is what a study is read by.
+    The fraction is that of a defining relation: the level numbers sum to the same remainder modulo
+    `fraction` (Montgomery, Design and Analysis of Experiments, 8th ed., ch. 8 and 9). It is used
+    only if the main effects of all factors remain separable (their model matrix has full rank). All
+    levels of `slots` are kept if the fraction of the other factors alone is separable, because a
+    study is read by its rate against slots.
     """
     ways: list[set[str]] = [set(factors)]
     if "slots" in factors:
         ways.insert(0, set(factors) - {"slots"})
     points = np.array(
-        list(itertools.product(*(range(len(levels)) for levels in factors.values()))), dtype=np.int64
+        list(itertools.product(*(range(len(levels)) for levels in factors.values()))),
+        dtype=np.int64,
     )
     for summed in ways:
         columns = [number for number, factor in enumerate(factors) if factor in summed]
@@ -91,7 +97,7 @@ def _fraction(factors: Mapping[str, list[Any]], fraction: int, turn: int) -> set
 
 
 def _separates(counts: list[int], points: NDArray[np.int64]) -> bool:
-    """Whether the main effects of factors with so many levels each can be estimated from these points."""
+    """Return whether these points separate the main effects of factors with `counts` levels."""
     columns = [np.ones(len(points))]
     for factor, count in enumerate(counts):
         columns += [(points[:, factor] == level).astype(np.float64) for level in range(1, count)]
@@ -100,13 +106,17 @@ def _separates(counts: list[int], points: NDArray[np.int64]) -> bool:
 
 
 def quantity(level: Any) -> float | None:
-    """A level as a number in its base unit, or None when it is none: 65536 for `"64 KiB"`, None for `"ext4"`."""
+    """Return a level as a number in its base unit: 65536 for `"64 KiB"`, None for `"ext4"`."""
     if isinstance(level, bool):
         return None
     if isinstance(level, (int, float)):
         return float(level)
     if isinstance(level, str):
-        parsers: tuple[Callable[[object], float], ...] = (parse_bytes, parse_bytes_per_s, parse_seconds)
+        parsers: tuple[Callable[[object], float], ...] = (
+            parse_bytes,
+            parse_bytes_per_s,
+            parse_seconds,
+        )
         for parse in parsers:
             try:
                 return float(parse(level))
@@ -116,7 +126,10 @@ def quantity(level: Any) -> float | None:
 
 
 def extremes(levels: list[Any]) -> list[Any]:
-    """The lowest and the highest level; the first and the last as written when they are no quantities."""
+    """Return the lowest and highest level.
+
+    For levels that are not quantities: the first and last as written.
+    """
     if len(levels) < 2:
         return list(levels)
     sizes = [quantity(level) for level in levels]
@@ -126,12 +139,17 @@ def extremes(levels: list[Any]) -> list[Any]:
     return [levels[order[0]], levels[order[-1]]]
 
 
-def _screen(study: Study, target: str, workload: str, factors: Mapping[str, list[Any]]) -> list[Cell]:
-    """A Plackett-Burman design over the two extreme levels of each factor: main effects only, next multiple of 4 runs."""
+def _screen(
+    study: Study, target: str, workload: str, factors: Mapping[str, list[Any]]
+) -> list[Cell]:
+    """Return a Plackett-Burman design over the two extreme levels of each factor.
+
+    It estimates main effects only. The number of runs is the next multiple of 4.
+    """
     pair = {factor: extremes(levels) for factor, levels in factors.items()}
     varied = [factor for factor, levels in pair.items() if len(levels) == 2]
     cells = all_cells(study, target, workload, pair)
-    if len(varied) < 3:  # the whole product is as small as any design
+    if len(varied) < 3:  # the full product is as small as any design
         return cells
     from pyDOE3 import pbdesign
 

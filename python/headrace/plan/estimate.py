@@ -1,6 +1,6 @@
-"""What a plan will take: time, disk, privileges. A rough model of rates, said as such; nothing is run or changed.
+"""Estimated cost of a plan: time, disk, privileges, from a rough model of rates. Changes nothing.
 
-Read by `headrace plan` and shown before anything starts.
+Shown by `headrace plan` and before a run starts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from typing import Any
 
 from headrace import targets as target_room
 from headrace import workloads as workload_room
+from headrace.datasets import OwnFiles, data_files
+from headrace.datasets.own_check import described
 from headrace.plan.cells import key
+from headrace.plan.expected import Expectation, Expected, Timings, set_up_key, trial_key
 from headrace.plan.order import absent_levels
 from headrace.plan.trial import Plan, Trial
 from headrace.study import resolve
@@ -23,67 +26,109 @@ from headrace.units import format_bytes_per_s
 from headrace.workloads import Workload
 
 STORAGE_BYTES_PER_S = 100e6
-"""A single disk, about; what is faster only makes the estimate too long."""
+"""Approximately a single disk. For faster storage the estimate is too long."""
 JOB_BYTES_PER_S = 30e6
-"""Compressed data that one job takes in on one core, about."""
+"""Approximate rate at which one job on one core reads compressed data."""
 GENERATED_BYTES_PER_S = 10e6
-"""Compressed data that the generator makes on one core, about."""
+"""Approximate rate at which the generator makes compressed data on one core."""
 TRIAL_OVERHEAD_S = 2.0
-"""Starting and warming the jobs, dropping caches, writing the record."""
+"""Start and warm-up of jobs, dropping caches, writing the record."""
 WHOLE_PLOT_OVERHEAD_S = 5.0
 """Formatting and mounting."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a plan will take, roughly."""
+    """Rough cost of a plan."""
 
     seconds: float
-    """Of all trials in the plan; repeats that turn out not to be needed make it shorter."""
+    """Time of all trials in the plan; less if some repeats turn out not to be needed."""
     rests_on: str
     """The assumptions, as one clause."""
     target_bytes: dict[str, int]
-    """Target -> bytes that its largest workload takes on it."""
+    """Target -> bytes that its largest workload occupies on it."""
     memory_bytes: dict[str, int]
-    """Target -> memory that its emulated drives take at most while it stands; only targets that have any."""
+    """Target -> most memory that its emulated drives occupy; only targets that have such drives."""
     cache_bytes: int
-    """Generated data sets that are kept for the next time."""
+    """Generated data sets, kept for later runs."""
+    own_data: tuple[tuple[str, str], ...]
+    """(workload, description of the user's own files that it reads), for each set of files."""
     needs_root: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
-def estimate(study: Study, plan: Plan) -> Guess:
-    """Time, disk and privileges that the plan will take."""
+def expect(study: Study, plan: Plan) -> Expectation:
+    """Return the expected times of the plan's trials and set-ups, by the model of rates."""
     most_slots = _most_slots(study, plan)
     cores = os.cpu_count() or 1
-    seconds = 0.0
+    trials: dict[int, Expected] = {}
+    set_ups: dict[int, Expected] = {}
+    datasets: dict[str, int] = {}
+    keys: dict[int, tuple[str, str]] = {}
+    for trial, resolved, workload in resolved_trials(study, plan):
+        slots_max = most_slots[trial.workload]
+        size = workload.target_bytes(slots_max)
+        spec = workload.dataset(slots_max)
+        if spec is not None and not isinstance(spec, OwnFiles):
+            datasets[spec.key] = max(datasets.get(spec.key, 0), size)
+        if id(resolved) not in keys:
+            keys[id(resolved)] = trial_key(resolved), set_up_key(resolved)
+        own, set_up = keys[id(resolved)]
+        jobs_s = _jobs_s(resolved, size / (data_files(spec) if spec else slots_max), cores)
+        trials[trial.index] = Expected(own, TRIAL_OVERHEAD_S + jobs_s)
+        if resolved.target_kind != "path":
+            made = Expected(set_up, WHOLE_PLOT_OVERHEAD_S + size / STORAGE_BYTES_PER_S)
+            set_ups[trial.whole_plot] = max(
+                set_ups.get(trial.whole_plot, made), made, key=lambda each: each.modelled_s
+            )
+    return Expectation(
+        trials,
+        set_ups,
+        {trial.index: trial.whole_plot for trial in plan.trials},
+        sum(datasets.values()) / GENERATED_BYTES_PER_S,
+    )
+
+
+def estimate(study: Study, plan: Plan, timings: Timings | None = None) -> Guess:
+    """Return the time, disk space and privileges that the plan needs.
+
+    `timings` come from earlier runs on this machine and replace the model for matching trials.
+    """
+    timings = timings or Timings()
+    most_slots = _most_slots(study, plan)
     target_bytes: dict[str, int] = {}
     memory_bytes: dict[str, int] = {}
     datasets: dict[str, int] = {}
-    whole_plots: dict[int, float] = {}
+    own_data: dict[tuple[str, str], OwnFiles] = {}
+    held_bytes: dict[str, int] = {}
     root: dict[str, None] = {}
-    for trial, resolved, workload in _resolved(study, plan):
+    for trial, resolved, workload in resolved_trials(study, plan):
         slots_max = most_slots[trial.workload]
         size = workload.target_bytes(slots_max)
         spec = workload.dataset(slots_max)
         target_bytes[trial.target] = max(target_bytes.get(trial.target, 0), size)
-        if held := _memory_bytes(trial, resolved):
+        name = key({"target": trial.target, **trial.levels})
+        if name not in held_bytes:
+            held_bytes[name] = _memory_bytes(trial, resolved)
+        if held := held_bytes[name]:
             memory_bytes[trial.target] = max(memory_bytes.get(trial.target, 0), held)
-        if spec is not None:
+        if isinstance(spec, OwnFiles):
+            own_data.setdefault((trial.workload, spec.key), spec)
+        elif spec is not None:
             datasets[spec.key] = max(datasets.get(spec.key, 0), size)
-        seconds += TRIAL_OVERHEAD_S + _jobs_s(resolved, size / (spec.files if spec else slots_max), cores)
-        if resolved.target_kind != "path":
-            made = WHOLE_PLOT_OVERHEAD_S + size / STORAGE_BYTES_PER_S
-            whole_plots[trial.whole_plot] = max(whole_plots.get(trial.whole_plot, 0.0), made)
         root.update(dict.fromkeys(_needs_root(trial, resolved)))
     cache_bytes = sum(datasets.values())
-    seconds += sum(whole_plots.values()) + cache_bytes / GENERATED_BYTES_PER_S
+    expectation = expect(study, plan)
+    timed = expectation.timed(timings)
+    # If every trial has been timed, the data sets exist already.
+    data_s = expectation.data_s if timed < len(expectation.trials) else 0.0
     return Guess(
-        seconds=seconds,
-        rests_on=f"{format_bytes_per_s(STORAGE_BYTES_PER_S)} from each storage, {format_bytes_per_s(JOB_BYTES_PER_S)} into each job",
+        seconds=expectation.left_s(timings) + data_s,
+        rests_on=_rests_on(timed, len(expectation.trials)),
         target_bytes=target_bytes,
         memory_bytes=memory_bytes,
         cache_bytes=cache_bytes,
+        own_data=tuple((name, described(own)) for (name, _), own in own_data.items()),
         needs_root=tuple(root),
         warnings=tuple(
             f"no trial has {factor} = {level}: excluded, or without meaning here"
@@ -92,8 +137,23 @@ def estimate(study: Study, plan: Plan) -> Guess:
     )
 
 
-def _resolved(study: Study, plan: Plan) -> Iterator[tuple[Trial, Resolved, Workload]]:
-    """Every trial with its options; repeats of a cell are resolved once."""
+def _rests_on(timed: int, trials: int) -> str:
+    rates = (
+        f"{format_bytes_per_s(STORAGE_BYTES_PER_S)} from each storage, "
+        f"{format_bytes_per_s(JOB_BYTES_PER_S)} into each job"
+    )
+    if not timed:
+        return rates
+    if timed == trials:
+        return "what such trials took here before"
+    return (
+        f"what such trials took here before, for {timed} of {trials}; "
+        f"{rates} for the others, scaled alike"
+    )
+
+
+def resolved_trials(study: Study, plan: Plan) -> Iterator[tuple[Trial, Resolved, Workload]]:
+    """Yield every trial with its options; repeats of a cell are resolved once."""
     known: dict[str, tuple[Resolved, Workload]] = {}
     for trial in plan.trials:
         name = key(trial.levels)
@@ -113,13 +173,13 @@ def _most_slots(study: Study, plan: Plan) -> dict[str, int]:
 
 
 def _memory_bytes(trial: Trial, resolved: Resolved) -> int:
-    """Memory that the target's emulated drives take when the study is measured."""
+    """Return the memory that the target's emulated drives occupy when the study is measured."""
     target = target_room.kinds()[resolved.target_kind](trial.target, resolved.target_options)
     return on_nodes(target, resolved.run.nodes).memory_bytes()
 
 
 def _jobs_s(resolved: Resolved, job_bytes: float, cores: int) -> float:
-    """Time that the jobs of a trial take: what storage or cores need for their bytes, whichever is slower."""
+    """Return the time of a trial's jobs, limited by the storage or by the cores."""
     run = resolved.run
     if run.load == "sustained" and run.jobs is None:
         return run.duration or 30.0
@@ -130,7 +190,7 @@ def _jobs_s(resolved: Resolved, job_bytes: float, cores: int) -> float:
 
 
 def _needs_root(trial: Trial, resolved: Resolved) -> list[str]:
-    """What of a trial takes privileges that a user does not have."""
+    """Return the steps of a trial that need root."""
     needs: list[str] = []
     kind = target_room.kinds()[resolved.target_kind]
     written: dict[str, Any] = resolved.target_options.model_dump(exclude_none=True)
@@ -141,7 +201,8 @@ def _needs_root(trial: Trial, resolved: Resolved) -> list[str]:
         needs.append(f"setting {', '.join(asked)} of target {trial.target}")
     if resolved.run.cache == "cold":
         needs.append(
-            "dropping the whole page cache (without root, only the files of the study are evicted from it)"
+            "dropping the whole page cache (without root, only the files of the study are "
+            "evicted from it)"
         )
     if resolved.run.memory_limit is not None:
         needs.append("limiting the memory of jobs")

@@ -1,4 +1,4 @@
-"""Intervals of a mean and of a median from few repeats: for deciding on more repeats, and for findings."""
+"""Intervals of a mean and of a median from few repeats, for adaptive repeats and for findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Statistic = Literal["mean", "median"]
 
 @dataclass(frozen=True)
 class Interval:
-    """A statistic of some values, with bounds at the wanted confidence; None with too few values."""
+    """A statistic of some values with its confidence bounds; None with too few values."""
 
     value: float
     low: float | None
@@ -24,14 +24,14 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Half the interval as a fraction of the value; infinite without an interval or with a value of 0."""
+        """Half the interval over the value; infinite without an interval or for a value of 0."""
         if self.low is None or self.high is None or self.value == 0:
             return math.inf
         return (self.high - self.low) / 2 / abs(self.value)
 
 
 def interval(values: Sequence[float], confidence: float, statistic: Statistic = "mean") -> Interval:
-    """The mean with its t interval, or the median with its interval by order statistics.
+    """Return the mean with its t interval, or the median with its interval by order statistics.
 
     Raises ValueError without values.
     """
@@ -51,10 +51,11 @@ def interval(values: Sequence[float], confidence: float, statistic: Statistic = 
 
 
 def _median(ordered: np.ndarray, confidence: float) -> Interval:
-    """Order statistics that enclose the median whatever the distribution.
+    """Return the order statistics that enclose the median for any distribution.
 
-    [x(k+1), x(n-k)] misses it with probability 2 P(B <= k), B binomial(n, 1/2), so k is the largest that keeps this within
-    1 - confidence (Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2). At 95 % this needs six values.
+    [x(k+1), x(n-k)] misses the median with probability 2 P(B <= k), B binomial(n, 1/2), so k is the
+    largest that keeps this within 1 - confidence (Conover, Practical Nonparametric Statistics, 3rd
+    ed., section 3.2). At 95 % this needs six values.
     """
     count = len(ordered)
     middle = float(np.median(ordered))

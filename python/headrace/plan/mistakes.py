@@ -1,4 +1,4 @@
-"""Faults of a study that show only when it is planned, placed in the line of its file."""
+"""Problems of a study that appear only in planning, with the line of its file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from headrace.study.model import Study
 
 
 def fault(study: Study, path: FieldPath, given: str, problem: str, allowed: str) -> Fault:
-    """A fault at a field of the study. Its file is read again for the line alone; without the file there is no line."""
+    """Return a problem at a field of the study.
+
+    The study file is read again only for the line number; the line is 0 if the file cannot be read.
+    """
     try:
         line = read_document(study.file).line(path)
     except HeadraceError:

@@ -1,9 +1,10 @@
-"""Study -> Plan: the chosen cells, without the excluded, in whole plots and rounds, each trial with a seed.
+"""Study -> Plan: the chosen cells without the excluded ones, in whole plots and rounds, with seeds.
 
-Split-plot order. A whole plot is one coming-to-be of a target: its target and hard-to-change levels (filesystem, mkfs
-options) are set once, and the cells that differ in easy levels are tried within it in random order. A round tries each cell
-once, whole plots in random order; each repeat is a round, so every whole plot is made anew for every repeat and its effect can be
-told from noise. All orders come from hashes of the seed: no library's random stream can change them.
+Split-plot order. A whole plot is one set-up of a target: its hard-to-change levels (filesystem,
+mkfs options) are set once, and the cells that differ in easy levels run within it in random order.
+A round runs each cell once, with whole plots in random order. Each repeat is a round, so every
+whole plot is set up anew for every repeat and its effect can be separated from noise. All orders
+come from hashes of the seed, so no library's random stream can change them.
 """
 
 from __future__ import annotations
@@ -22,29 +23,37 @@ from headrace.study.model import Study
 
 
 def make_plan(study: Study, rules: Rules = resolve) -> Plan:
-    """The complete, ordered, seeded list of trials.
+    """Return the complete, ordered, seeded list of trials.
 
-    Raises StudyError when the excludes leave nothing, naming them, or when a fraction is too small to tell factors apart.
+    Raises StudyError when the excludes leave no cells (it names them), or when a fraction is too
+    small to separate the factors.
     """
     options = study.plan_options
     cells = without_excluded(study, chosen_cells(study, rules))
     rounds = options.repeats.most
     if len(cells) * rounds > MOST_CELLS:
         count = f"{len(cells)} cells x {rounds} repeats"
-        raise StudyError([fault(study, ("factors",), count, "too many trials", f"at most {MOST_CELLS}")])
+        raise StudyError(
+            [fault(study, ("factors",), count, "too many trials", f"at most {MOST_CELLS}")]
+        )
     plots: dict[str, list[Cell]] = {}
     hard = {
         target: [factor for factor in study.factors if rules.hard_to_change(study, factor, target)]
         for target in study.factors["target"]
     }
     for cell in cells:
-        fixed = {"target": cell["target"], **{factor: cell[factor] for factor in hard[cell["target"]]}}
+        fixed = {
+            "target": cell["target"],
+            **{factor: cell[factor] for factor in hard[cell["target"]]},
+        }
         plots.setdefault(key(fixed), []).append(cell)
     trials: list[Trial] = []
     whole_plot = 0
     for repeat in range(rounds):
         for plot in sorted(plots, key=lambda plot: _draw(options.seed, "whole plot", repeat, plot)):
-            for cell in sorted(plots[plot], key=lambda cell: _draw(options.seed, "cell", repeat, key(cell))):
+            for cell in sorted(
+                plots[plot], key=lambda cell: _draw(options.seed, "cell", repeat, key(cell))
+            ):
                 trials.append(
                     Trial(
                         index=len(trials),
@@ -61,7 +70,10 @@ def make_plan(study: Study, rules: Rules = resolve) -> Plan:
 
 
 def absent_levels(study: Study, plan: Plan) -> list[tuple[str, Any]]:
-    """Levels that the study names and no trial has: excluded, left out by the design, or without meaning for any target."""
+    """Return levels that the study names and no trial has.
+
+    They are excluded, left out by the design, or do not apply to any target.
+    """
     tried: dict[str, set[str]] = {factor: set() for factor in study.factors}
     for trial in plan.trials:
         for factor, level in trial.levels.items():
@@ -75,6 +87,6 @@ def absent_levels(study: Study, plan: Plan) -> list[tuple[str, Any]]:
 
 
 def _draw(seed: int, purpose: str, repeat: int, what: str) -> int:
-    """A number as good as random, the same wherever these four are the same."""
+    """Return a pseudorandom number, equal for equal arguments."""
     digest = hashlib.sha256(f"{seed}\0{purpose}\0{repeat}\0{what}".encode()).digest()
     return int.from_bytes(digest[:8], "big")

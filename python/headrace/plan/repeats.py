@@ -1,4 +1,7 @@
-"""When a cell has been tried often enough. The plan lists the most repeats; the engine asks here before each beyond the first."""
+"""When a cell has enough repeats.
+
+The plan lists the maximum number. The engine checks before each repeat.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from headrace.study.model import Study
 def headline_rate(
     events: float, bytes_asked: float, bytes_written: float, last_done_s: float
 ) -> float | None:
-    """The rate that repeats are judged by: events/s, or asked and written bytes/s for a workload without events.
+    """Return the rate that decides on repeats: events/s, or bytes/s for a workload without events.
 
-    None when the trial took no time or moved nothing.
+    Bytes are those requested and written. Returns None when the trial took no time or moved
+    nothing.
     """
     if last_done_s <= 0:
         return None
@@ -22,19 +26,27 @@ def headline_rate(
 
 
 def needs_more(rates: Sequence[float], repeat: int, study: Study, spent_s: float) -> bool:
-    """Whether repeat number `repeat` (from 0) of a cell is to be run.
+    """Return whether repeat number `repeat` (from 0) of a cell must run; see `enough_because`."""
+    return enough_because(rates, repeat, study, spent_s) is None
 
-    `rates` are the headline rates of its valid trials so far, `spent_s` the time since the study began. The first
-    `repeats.min` are always run. Beyond them, one is run while the interval of the mean or median is wider than asked and the
-    budget lasts; never for a cell without a valid trial, which more of the same would not help.
+
+def enough_because(rates: Sequence[float], repeat: int, study: Study, spent_s: float) -> str | None:
+    """Return why repeat number `repeat` (from 0) of a cell is not needed, or None if it must run.
+
+    `rates` are the headline rates of the cell's valid trials among its earlier repeats, `spent_s`
+    the time since the study started. The first `repeats.min` always run. After them, a repeat runs
+    while the interval of the mean or median is wider than requested and the budget is not spent. A
+    cell without a valid trial gets no further repeats: they would not help.
     """
     options = study.plan_options
     repeats = options.repeats
     if repeat < repeats.min:
-        return True
-    if repeats.interval is None or repeat >= repeats.most or not rates:
-        return False
+        return None
+    if repeats.interval is None or repeat >= repeats.most:
+        return "as many as requested"
+    if not rates:
+        return "no repeat before it is valid"
     if options.budget is not None and spent_s >= options.budget:
-        return False
+        return "the time budget is spent"
     found = interval(rates, study.report_options.confidence, repeats.statistic)
-    return found.half_width > repeats.interval
+    return "interval narrow enough" if found.half_width <= repeats.interval else None

@@ -1,6 +1,7 @@
-"""What planning has to know of a study's targets and workloads: which factor means something to which, and which is hard to change.
+"""The rules of factors that planning needs.
 
-The module `headrace.study.resolve` answers for a study; planning asks nothing else of it.
+They say which factors apply to a target and workload, and which are hard to change. The module
+`headrace.study.resolve` implements this interface; planning uses nothing else of it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from headrace.study.model import Study
 
 
 class Rules(Protocol):
-    """The questions of planning, each answered by a pure function of the study."""
+    """Questions of planning, each answered by a pure function of the study."""
 
     def applies(self, study: Study, factor: str, target: str, workload: str) -> bool:
-        """Whether the factor means anything to this target under this workload."""
+        """Return whether the factor applies to this target with this workload."""
         ...
 
     def hard_to_change(self, study: Study, factor: str, target: str) -> bool:
-        """Whether another level of the factor needs the target to be made anew."""
+        """Return whether another level of the factor requires a new set-up of the target."""
         ...

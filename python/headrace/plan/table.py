@@ -1,4 +1,7 @@
-"""The plan as a file, `RESULTS/plan.parquet`: a row a trial, levels as JSON text, study hash and seed beside the schema."""
+"""The plan as a file, `RESULTS/plan.parquet`: one row per trial, levels as JSON text.
+
+The study hash and the seed are in the metadata of the schema.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _SCHEMA = pa.schema(
 
 
 def plan_to_table(plan: Plan) -> pa.Table:  # pyright: ignore[reportUnknownParameterType]
-    """The plan as an Arrow table, one row a trial in the order of the plan."""
+    """Return the plan as an Arrow table, one row per trial in the order of the plan."""
     rows = [
         {
             "index": trial.index,
@@ -45,16 +48,18 @@ def plan_to_table(plan: Plan) -> pa.Table:  # pyright: ignore[reportUnknownParam
         for trial in plan.trials
     ]
     about = {"schema": SCHEMA_VERSION, "study_hash": plan.study_hash, "seed": plan.seed}
-    return pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata({"headrace.plan": json.dumps(about)}))
+    return pa.Table.from_pylist(
+        rows, schema=_SCHEMA.with_metadata({"headrace.plan": json.dumps(about)})
+    )
 
 
 def write_plan(plan: Plan, path: Path) -> None:
-    """Writes the plan. Whoever calls makes it durable and atomic (records/store)."""
+    """Write the plan. The caller makes the write durable and atomic (records/store)."""
     pq.write_table(plan_to_table(plan), path)
 
 
 def plan_from_table(table: pa.Table, study_hash: str, seed: int) -> Plan:  # pyright: ignore[reportUnknownParameterType]
-    """The plan of a table that `plan_to_table` made. Raises HeadraceError when it is none."""
+    """Return the plan of a table from `plan_to_table`. Raises HeadraceError for another table."""
     try:
         trials = tuple(
             Trial(
@@ -74,7 +79,10 @@ def plan_from_table(table: pa.Table, study_hash: str, seed: int) -> Plan:  # pyr
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan that `write_plan` wrote. Raises HeadraceError when the file is missing, damaged or of another version."""
+    """Return the plan that `write_plan` wrote.
+
+    Raises HeadraceError when the file is missing, damaged or of another version.
+    """
     try:
         table = pq.read_table(path)
         about = json.loads((table.schema.metadata or {})[b"headrace.plan"])

@@ -1,4 +1,4 @@
-"""A trial: one point of the plan, and the file form of the whole plan."""
+"""A trial: one point of the plan; and the plan as a list of trials."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Trial:
-    """One point of the plan. `levels` holds every factor of the study; None where the factor does not apply to this
-    trial's target and workload."""
+    """One point of the plan.
+
+    `levels` holds every factor of the study; None where the factor does not apply to this trial's
+    target and workload.
+    """
 
     index: int
     """Position in the plan, from 0."""
@@ -22,13 +25,15 @@ class Trial:
     """From 0."""
     seed: int
     whole_plot: int
-    """Trials of one whole plot share one coming-to-be of the target (its hard-to-change factors)."""
+    """Number of its whole plot: trials that share one set-up of the target."""
 
     @property
     def cell(self) -> str:
-        """What its repeats have in common: 12 hexadecimal digits."""
+        """Identifier that the repeats of a cell share: 12 hexadecimal digits."""
         point = {"target": self.target, "workload": self.workload, "levels": self.levels}
-        return hashlib.sha256(json.dumps(point, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(point, sort_keys=True, default=str).encode()).hexdigest()[
+            :12
+        ]
 
     @property
     def id(self) -> str:

@@ -1,7 +1,8 @@
-"""Probes: watch while jobs run, one file each. This file is the contract that all keep.
+"""Probes: sample the machine and the target while jobs run. Defines the interface.
 
-The engine calls `sample` of every probe from one thread at one interval and writes the rows to `series/KIND.parquet`;
-`finish` gives totals for the trial. The job ledger (`ledger.py`) is read around each job instead, by its slot.
+Each kind is one module. The engine calls `sample` of every probe from one thread at one interval
+and writes the rows to `series/KIND.parquet`; `finish` returns totals for the trial. The job ledger
+(`ledger.py`) is no sampled probe: each slot reads it before and after a job.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from headrace.system.cluster import Interface
 
 @dataclass(frozen=True)
 class Watch:
-    """What a probe is to watch."""
+    """What a probe samples."""
 
     device_names: tuple[str, ...]
     """Kernel names of the block devices behind the target."""
@@ -26,45 +27,49 @@ class Watch:
     directory: Path | None
     """The target's directory."""
     keep: Path
-    """A directory whose files are kept in the record."""
+    """Directory whose files are kept in the record."""
     interfaces: tuple[Interface, ...] = ()
     """Network interfaces that carry the target's data."""
 
 
 @dataclass
 class Totals:
-    """What a probe says of the whole trial: JSON-able totals, and reasons why the trial cannot be trusted."""
+    """A probe's result for the whole trial: JSON-compatible totals, and reasons why the trial is
+    invalid."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     invalid: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """(code, sentence)."""
+    """(code, sentence) pairs."""
 
 
 class Probe(ABC):
-    """One way to watch. A subclass is one file: `kind` and these methods."""
+    """One kind of measurement. A subclass is one module that defines `kind` and these methods."""
 
     kind: ClassVar[str]
     default: ClassVar[bool] = True
-    """True when every trial has it without being asked."""
+    """True if every trial runs it without a request in the study."""
+    essential: ClassVar[bool] = True
+    """True if a trial's validity or figures depend on it: a trial in which it failed is invalid."""
 
     def check(self) -> list[Problem]:
-        """What this machine lacks for it."""
+        """Return what this machine lacks for it."""
         return []
 
     @abstractmethod
     def start(self, watch: Watch) -> None:
-        """Called just before the jobs are released."""
+        """Start; called just before the jobs are released."""
 
     @abstractmethod
     def sample(self) -> list[dict[str, Any]]:
-        """Rows since the last call (most probes: one a device). The engine adds `time_s` since the release. Cheap: no process,
-        no allocation worth the name, well below a millisecond."""
+        """Return the rows since the last call (most probes: one per device). The engine adds
+        `time_s` since the release. Must be cheap: no process, hardly any allocation, well below 1
+        ms."""
 
     @abstractmethod
     def finish(self) -> Totals:
-        """Called when the last job is done. Stops whatever was started."""
+        """Stop everything and return the totals; called after the last job ended."""
 
 
 def kinds() -> dict[str, type[Probe]]:
-    """Every registered probe by kind."""
+    """Return every registered probe class by kind."""
     return parts("headrace.probes", Probe)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

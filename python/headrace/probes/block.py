@@ -1,4 +1,4 @@
-"""Probe `block`: rate, IOPS, queue and latency of the devices behind the target, from their `stat` files in sysfs.
+"""Probe `block`: rate, IOPS, queue and latency of the target's devices, from `stat` in sysfs.
 
 Fields as in the kernel's Documentation/block/stat.rst; a sector there is always 512 bytes.
 """
@@ -58,7 +58,7 @@ class _Device:
         self.last_s = time.monotonic()
 
     def row(self) -> dict[str, Any]:
-        """What happened since the last sample. Raises OSError when the device has gone."""
+        """Return the change since the last sample. Raises OSError if the device has disappeared."""
         now, before, now_s = _parse(self.file.read()), self.last, time.monotonic()
         span_s = max(now_s - self.last_s, 1e-6)
         self.last, self.last_s = now, now_s
@@ -67,7 +67,9 @@ class _Device:
         return {
             "device": self.name,
             "read_bytes_per_s": (now.sectors_read - before.sectors_read) * _SECTOR_BYTES / span_s,
-            "write_bytes_per_s": (now.sectors_write - before.sectors_write) * _SECTOR_BYTES / span_s,
+            "write_bytes_per_s": (now.sectors_write - before.sectors_write)
+            * _SECTOR_BYTES
+            / span_s,
             "read_iops": reads / span_s,
             "write_iops": writes / span_s,
             "in_flight": now.in_flight,
@@ -78,7 +80,8 @@ class _Device:
 
 
 class BlockProbe(Probe):
-    """Series a device; totals over the uppermost devices of the target, so that no byte counts twice in a stack."""
+    """One series per device. Totals sum over the uppermost devices of a stack, so that no byte
+    counts twice."""
 
     kind: ClassVar[str] = "block"
 
@@ -87,7 +90,7 @@ class BlockProbe(Probe):
         self._gone: list[str] = []
 
     def start(self, watch: Watch) -> None:
-        """Opens the counters. A device that is not there is told of in the totals."""
+        """Open the counters. A missing device makes the trial invalid."""
         self._gone = []
         self._devices = []
         for name in watch.device_names:
@@ -97,7 +100,7 @@ class BlockProbe(Probe):
                 self._gone.append(name)
 
     def sample(self) -> list[dict[str, Any]]:
-        """One row a device."""
+        """Return one row per device."""
         rows: list[dict[str, Any]] = []
         for device in self._devices:
             try:
@@ -108,34 +111,52 @@ class BlockProbe(Probe):
         return rows
 
     def finish(self) -> Totals:
-        """The `device` mapping of docs/records.md, and `devices` that it is summed over; empty without a device."""
+        """Return the `device` mapping of docs/records.md and `devices`, the devices summed; empty
+        without a device.
+
+        A device that disappeared makes the trial invalid: its I/O since its last sample is in no
+        sum.
+        """
         self.sample()
         summed = [
-            device for device in self._devices if device.name in uppermost([d.name for d in self._devices])
+            device
+            for device in self._devices
+            if device.name in uppermost([d.name for d in self._devices])
         ]
         for device in self._devices:
             device.file.close()
         self._devices = []
+        invalid = [("device-gone", _gone_text(name)) for name in self._gone]
         if not summed:
-            return Totals()
+            return Totals(invalid=invalid)
         grown = [(device.first, device.last) for device in summed]
         return Totals(
             {
                 "devices": [device.name for device in summed],
                 "gone": self._gone,
-                "bytes_read": sum(b.sectors_read - a.sectors_read for a, b in grown) * _SECTOR_BYTES,
-                "bytes_written": sum(b.sectors_write - a.sectors_write for a, b in grown) * _SECTOR_BYTES,
+                "bytes_read": sum(b.sectors_read - a.sectors_read for a, b in grown)
+                * _SECTOR_BYTES,
+                "bytes_written": sum(b.sectors_write - a.sectors_write for a, b in grown)
+                * _SECTOR_BYTES,
                 "requests_read": sum(b.requests_read - a.requests_read for a, b in grown),
                 "requests_write": sum(b.requests_write - a.requests_write for a, b in grown),
                 "busy_s": sum(b.busy_ms - a.busy_ms for a, b in grown) / 1000,
                 "read_latency_s": sum(b.read_ms - a.read_ms for a, b in grown) / 1000,
                 "write_latency_s": sum(b.write_ms - a.write_ms for a, b in grown) / 1000,
-            }
+            },
+            invalid,
         )
 
 
+def _gone_text(name: str) -> str:
+    return (
+        f"the counters of device {name} could not be read to the end of the trial: it was not "
+        "there, or went away"
+    )
+
+
 def uppermost(names: list[str]) -> set[str]:
-    """Those of the devices on which no other of them is built (a RAID, a mapping, a partition)."""
+    """Return the devices on which no other of them is built (a RAID, a mapping, a partition)."""
     return {
         name
         for name in names
@@ -148,18 +169,22 @@ def uppermost(names: list[str]) -> set[str]:
 
 
 def competing_io(
-    device: dict[str, Any], jobs_read_bytes: int, duration_s: float, jobs_written_bytes: int | None = None
+    device: dict[str, Any],
+    jobs_read_bytes: int,
+    duration_s: float,
+    jobs_written_bytes: int | None = None,
 ) -> tuple[str, str] | None:
-    """(code, sentence) when others than the jobs moved data on the device in a trial; pure.
+    """Return (code, sentence) if processes other than the jobs moved data on the device; pure.
 
-    `device`: the totals above; `jobs_read_bytes`: what the jobs' processes made devices read (`bytes_device`);
-    `jobs_written_bytes`: what they wrote, None to look at reads alone. Filesystems read and write metadata and a
-    machine has its background, so it takes more than 1 MiB/s (and 16 MiB) and more than 10 % of all that moved.
+    `device`: the totals above. `jobs_read_bytes`: what the jobs' processes made devices read
+    (`bytes_device`). `jobs_written_bytes`: what they wrote; None to check reads only. Filesystems
+    read and write metadata and the machine has background I/O, so the threshold is 1 MiB/s (at
+    least 16 MiB) and 10 % of all data moved.
     """
     moved, caused = device["bytes_read"], jobs_read_bytes
     if jobs_written_bytes is not None:
         moved += device["bytes_written"]
-        # What is still dirty in the page cache did not move yet.
+        # Data that is still dirty in the page cache has not moved yet.
         caused += min(jobs_written_bytes, device["bytes_written"])
     foreign = moved - caused
     if (

@@ -1,18 +1,22 @@
-"""The job ledger: where a job's wall time went. Read by a slot's process around each job; not a sampled probe.
+"""The job ledger: where a job's wall time went. Each slot reads it around each job.
 
     wall = on CPU + waiting for a CPU + block I/O + network + other
 
-CPU time comes from the process clock and its children, waiting for a CPU from the run-queue delay of every thread,
-for root all with what finished threads and children used (taskstats). Block I/O is had in the best of four ways:
+CPU time comes from the process clock and its children; waiting for a CPU from the run-queue delay
+of every thread. For root both include finished threads and children (taskstats). Block I/O comes
+from the best available of four sources:
 
-1. `taskstats` (root, kernel.task_delayacct = 1): delay of the process and of every descendant, in ns.
-2. `delayacct` (no root, kernel.task_delayacct = 1): the same of each living thread, in clock ticks (10 ms).
-3. `psi` (a cgroup of the job's own): time in which some thread waited for I/O.
-4. `read-calls`: none of these; time in the workload's read calls, as far as the job was neither on a CPU nor runnable.
+1. `taskstats` (root, kernel.task_delayacct = 1): delay of the process and every descendant, ns.
+2. `delayacct` (no root, kernel.task_delayacct = 1): the same of each living thread, in clock
+   ticks (10 ms).
+3. `psi` (a cgroup of the job's own): time in which at least one thread waited for I/O.
+4. `read-calls` (otherwise): time in the workload's read calls, while the job was neither on a CPU
+   nor runnable.
 
-kernel.task_delayacct must be on before the slot's process is started: the kernel prepares it at fork. The kernel counts
-a wait as block I/O where it sleeps in io_schedule: page cache misses, direct I/O, also those of NFS; not sockets, which
-`read_wait_s` brings in for a target on a network, and not asynchronous I/O, where it stands for the waits anywhere.
+Turn kernel.task_delayacct on before the slot's process starts: the kernel prepares it at fork. The
+kernel counts a wait as block I/O if it sleeps in io_schedule: page cache misses and direct I/O,
+also on NFS. It does not count sockets, for which `read_wait_s` adds the waits of a target on a
+network, nor asynchronous I/O, for which `read_wait_s` stands for the waits on any target.
 """
 
 from __future__ import annotations
@@ -52,7 +56,8 @@ class Shares:
     wait_network_s: float
     other_s: float
     residue_s: float
-    """What was counted beyond the wall time (several threads at once) and cut off in proportion."""
+    """Time counted beyond the wall time (several threads at once), which was cut off
+    proportionally."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +74,18 @@ class LedgerRow:
     other_s: float
     residue_s: float
     ledger_source: str
-    """How waits were had: one of the four ways above, `+lost` when the kernel dropped news of ended children, `+read-calls`
-    when its count of block I/O could not be true (`system.accounting.possible`) and the time in read calls stands for it."""
+    """Source of the waits: one of the four above; `+lost` if the kernel dropped messages of ended
+    children; `+read-calls` if its block I/O count was impossible (`system.accounting.possible`) and
+    was replaced by the time in read calls."""
     bytes_served: int
-    """Returned by read calls or, when that is more (mapped files), brought in from devices."""
+    """Returned by read calls or, if more (mapped files), read from devices."""
     bytes_device: int
+    bytes_device_written: int
+    """What its processes made devices write, sooner or later. Never recorded."""
     peak_rss_bytes: int
 
     def as_row(self) -> dict[str, Any]:
-        """The fields of jobs.parquet."""
+        """Return the fields of jobs.parquet."""
         return asdict(self)
 
 
@@ -91,11 +99,11 @@ def share_out(
     network: bool,
     block_counted: bool,
 ) -> Shares:
-    """The ledger from what was counted; pure. All in seconds, summed over threads.
+    """Return the ledger from the counts; pure. All in seconds, summed over threads.
 
-    `read_wait_s` is wall time inside the workload's read calls. `block_counted` says that `wait_block_s` was had from
-    the kernel in full; where it was not, the time in read calls stands for it, as far as the job slept. Where it was, only
-    that part of the read calls counts beyond it that neither CPU nor run queue can account for.
+    `read_wait_s` is wall time inside the workload's read calls. `block_counted`: the kernel counted
+    `wait_block_s` completely. If not, the time in read calls replaces it, limited to the time the
+    job slept. If so, read calls add only the part that exceeds CPU time and run-queue delay.
     """
     asleep_s = max(0.0, wall_s - on_cpu_s - wait_cpu_s)
     in_reads_s = min(read_wait_s, asleep_s)
@@ -117,14 +125,14 @@ def share_out(
 
 @dataclass(frozen=True)
 class _Reading:
-    """What is read before and after a job, besides the clocks."""
+    """Counters that are read before and after a job, besides the clocks."""
 
     threads: dict[int, Times]
-    """This process's living threads, where taskstats cannot be had."""
+    """This process's living threads, if taskstats is unavailable."""
     processes: dict[int, TaskDelays]
     """This process and its living descendants, from taskstats."""
     living_threads: dict[int, int]
-    """How many of each of these processes."""
+    """Number of threads of each of these processes."""
     polled: Times
     pressure_ns: tuple[int, int]
     io: IoCounts
@@ -133,13 +141,15 @@ class _Reading:
 
 
 class LedgerMeter:
-    """Takes the ledger of job after job in one slot's process.
+    """Measures the ledger of one job after the other in one slot's process.
 
-    Make it in the process that runs the jobs. Needs no privilege; takes the best way that it finds (see above).
+    Create it in the process that runs the jobs. Needs no privilege; uses the best available source
+    (see above).
     """
 
     def __init__(self, *, network: bool) -> None:
-        """`network`: the target is reached over a network, so that waiting for I/O is waiting for it."""
+        """`network`: jobs reach the target over a network, so that I/O waits count as network
+        waits."""
         self._network = network
         self._delays_counted = delay_accounting()
         self._taskstats = listening_socket()
@@ -149,13 +159,13 @@ class LedgerMeter:
 
     @property
     def source(self) -> str:
-        """How waits are had here."""
+        """The source of the waits on this machine."""
         if self._delays_counted:
             return "taskstats" if self._taskstats is not None else "delayacct"
         return "psi" if self._pressure is not None else "read-calls"
 
     def begin(self) -> None:
-        """Just before the job."""
+        """Start a measurement, just before the job."""
         reset_peak_rss()
         if self._taskstats is not None:
             self._taskstats.ended()
@@ -164,7 +174,8 @@ class LedgerMeter:
         self._start_wall_ns = time.monotonic_ns()
 
     def end(self, read_wait_s: float = 0.0, *, asynchronous: bool = False) -> LedgerRow:
-        """Just after the job; the arguments are fields of its `JobOutput`. Raises RuntimeError without a `begin`."""
+        """End the measurement just after the job; the arguments are fields of its `JobOutput`.
+        Raises RuntimeError without a `begin`."""
         wall_ns = time.monotonic_ns() - self._start_wall_ns
         own_cpu_ns = time.process_time_ns() - self._start_cpu_ns
         start, now = self._start, self._read()
@@ -178,7 +189,8 @@ class LedgerMeter:
         children_cpu_s = _cpu_s(now.children) - _cpu_s(start.children)
         shares = share_out(
             wall_ns / 1e9,
-            # The larger one: rusage has not heard of children that nobody waited for, taskstats may have been dropped.
+            # The larger one: rusage lacks children that no process waited for, taskstats messages
+            # can be lost.
             own_cpu_ns / 1e9 + max(children_cpu_s, spent.run_ns / 1e9),
             spent.wait_cpu_ns / 1e9,
             spent.wait_block_ns / 1e9,
@@ -194,17 +206,26 @@ class LedgerMeter:
             peaks = [now.children.ru_maxrss * 1024]  # of the largest child in this slot so far
         return LedgerRow(
             wall_s=wall_ns / 1e9,
-            user_s=now.own.ru_utime - start.own.ru_utime + now.children.ru_utime - start.children.ru_utime,
-            system_s=now.own.ru_stime - start.own.ru_stime + now.children.ru_stime - start.children.ru_stime,
+            user_s=now.own.ru_utime
+            - start.own.ru_utime
+            + now.children.ru_utime
+            - start.children.ru_utime,
+            system_s=now.own.ru_stime
+            - start.own.ru_stime
+            + now.children.ru_stime
+            - start.children.ru_stime,
             **asdict(shares),
-            ledger_source=self.source + ("" if complete else "+lost") + ("" if believed else "+read-calls"),
+            ledger_source=self.source
+            + ("" if complete else "+lost")
+            + ("" if believed else "+read-calls"),
             bytes_served=max(moved.read_bytes, moved.read_chars),
             bytes_device=moved.read_bytes,
+            bytes_device_written=moved.write_bytes,
             peak_rss_bytes=max(peak_rss_bytes(os.getpid()), *peaks, 0),
         )
 
     def close(self) -> None:
-        """Lets go of sockets and files. Safe to call twice."""
+        """Close sockets and files. Safe to call twice."""
         if self._taskstats is not None:
             self._taskstats.close()
         if self._pressure is not None:
@@ -216,7 +237,7 @@ class LedgerMeter:
         processes: dict[int, TaskDelays] = {}
         if self._taskstats is not None:
             for pid in (me, *below):
-                # One that ended between the two looks is told of by its exit.
+                # A process that ended since the listing is reported by its exit message.
                 with contextlib.suppress(ProcessLookupError):
                     processes[pid] = self._taskstats.of_process(pid)
         return _Reading(
@@ -231,11 +252,20 @@ class LedgerMeter:
         )
 
     def _spent(
-        self, start: _Reading, now: _Reading, family: list[TaskDelays], ended: list[TaskDelays], wall_ns: int
+        self,
+        start: _Reading,
+        now: _Reading,
+        family: list[TaskDelays],
+        ended: list[TaskDelays],
+        wall_ns: int,
     ) -> tuple[Times, bool]:
-        """Waits of this process, and CPU time and waits of all below it, between two readings; whether to believe them."""
+        """Return the waits of this process, plus CPU time and waits of all its descendants, between
+        two readings, and whether they are plausible."""
         if self._taskstats is not None:
-            living = {pid: (delays, now.living_threads.get(pid, 0)) for pid, delays in now.processes.items()}
+            living = {
+                pid: (delays, now.living_threads.get(pid, 0))
+                for pid, delays in now.processes.items()
+            }
             parts = of_processes(start.processes, living, family, ended, wall_ns)
             spent = Times()
         else:
@@ -244,17 +274,22 @@ class LedgerMeter:
                 thread: (times - start.threads.get(thread, Times()), wall_ns)
                 for thread, times in now.threads.items()
             }
-        # This process's own CPU time comes from its clock, which is exact; the kernel's counts lag by up to a tick.
+        # This process's own CPU time comes from its clock, which is exact; the kernel's counts lag
+        # by up to one tick.
         clocked = {os.getpid()} if self._taskstats is not None else parts.keys()
         believed = True
         for pid, (times, lived_ns) in parts.items():
             true, all_of_it = possible(times, lived_ns)
-            spent += Times(0 if pid in clocked else true.run_ns, true.wait_cpu_ns, true.wait_block_ns)
+            spent += Times(
+                0 if pid in clocked else true.run_ns, true.wait_cpu_ns, true.wait_block_ns
+            )
             believed &= all_of_it
         if self._pressure is not None:
-            # PSI also knows of threads and children that ended; it counts time, not threads, so it is a least value.
+            # PSI includes threads and children that ended; it counts time, not threads, so it is a
+            # lower bound.
             cpu_ns, io_ns = (
-                after - before for after, before in zip(now.pressure_ns, start.pressure_ns, strict=True)
+                after - before
+                for after, before in zip(now.pressure_ns, start.pressure_ns, strict=True)
             )
             spent = Times(spent.run_ns, max(spent.wait_cpu_ns, cpu_ns), io_ns)
         return spent, believed
@@ -267,10 +302,12 @@ def of_processes(
     ended: Iterable[TaskDelays],
     wall_ns: int,
 ) -> dict[int, tuple[Times, int]]:
-    """What each process ran and waited during a job, and how long its threads lived in it together, ns; pure.
+    """Return what each process ran and waited during a job, and the sum of its threads' lifetimes
+    within the job, ns; pure.
 
-    `before` and `now`: the living processes when the job began and ended, `now` with the number of threads of each.
-    `family`: the ended threads of processes that are gone (`ended_descendants`); `ended`: all that ended.
+    `before` and `now`: the living processes when the job began and ended, `now` with the number of
+    threads of each. `family`: the ended threads of processes that no longer exist
+    (`ended_descendants`); `ended`: all that ended.
     """
     counted: dict[int, tuple[Times, int]] = {}
     for pid, (delays, threads) in now.items():
@@ -289,17 +326,21 @@ def of_processes(
 def ended_descendants(
     root: int, alive_before: Iterable[int], alive_now: Iterable[int], ended: Iterable[TaskDelays]
 ) -> list[TaskDelays]:
-    """Of all threads of the machine that ended, those of processes below `root` that are gone; pure.
+    """Return, of all threads of the machine that ended, those of vanished processes below `root`;
+    pure.
 
-    Ended threads of a living process are left out: taskstats counts them with their process.
+    Ended threads of a living process are excluded: taskstats counts them with their process.
     """
     living = {root, *alive_now}
     threads = [thread for thread in ended if (thread.process or thread.pid) not in living]
     family = living | set(alive_before)
     grown = True
     while grown:
-        # Parents are told of after or before their children, so look again until nothing is added.
-        found = {thread.process or thread.pid for thread in threads if thread.parent in family} - family
+        # A parent's exit can be reported before or after its children's: repeat until nothing is
+        # added.
+        found = {
+            thread.process or thread.pid for thread in threads if thread.parent in family
+        } - family
         family |= found
         grown = bool(found)
     return [thread for thread in threads if (thread.process or thread.pid) in family]

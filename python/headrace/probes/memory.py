@@ -1,4 +1,4 @@
-"""Probe `memory`: page cache, dirty pages and free memory of the machine, from /proc/meminfo (proc(5))."""
+"""Probe `memory`: page cache, dirty pages and free memory, from /proc/meminfo (proc(5))."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _FIELDS = {"cached_bytes": b"\nCached:", "dirty_bytes": b"\nDirty:", "free_bytes
 
 
 class MemoryProbe(Probe):
-    """One row of bytes; totals: the least free and the most dirty memory of all samples."""
+    """One row of bytes. Totals: the least free and the most dirty memory of all samples."""
 
     kind: ClassVar[str] = "memory"
+    essential: ClassVar[bool] = False  # shown only; no result depends on it
 
     def __init__(self) -> None:
         self._file: CounterFile | None = None
@@ -21,20 +22,20 @@ class MemoryProbe(Probe):
         self._dirty_most = 0
 
     def start(self, watch: Watch) -> None:
-        """Opens /proc/meminfo."""
+        """Open /proc/meminfo."""
         self._file = CounterFile("/proc/meminfo", 4096)
         first = self._read()
         self._free_least, self._dirty_most = first["free_bytes"], first["dirty_bytes"]
 
     def sample(self) -> list[dict[str, Any]]:
-        """One row."""
+        """Return one row."""
         row = self._read()
         self._free_least = min(self._free_least, row["free_bytes"])
         self._dirty_most = max(self._dirty_most, row["dirty_bytes"])
         return [row]
 
     def finish(self) -> Totals:
-        """`free_bytes_min, dirty_bytes_max, cached_bytes_end`."""
+        """Return `free_bytes_min, dirty_bytes_max, cached_bytes_end`."""
         row = self.sample()[0]
         if self._file is not None:
             self._file.close()

@@ -1,6 +1,7 @@
-"""Probe `network`: bytes, packets and drops of the interfaces that carry the target's data, from the kernel's /proc/net/dev.
+"""Probe `network`: traffic of the target's network interfaces, from /proc/net/dev.
 
-Of nodes that were built here it watches the switch's end of each cable, which sees all that a node sends and receives.
+Counts bytes, packets and drops. For nodes that Headrace built it samples the switch end of each
+link, which sees all traffic of a node.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _TURNED = {name: ("tx" if name.startswith("rx") else "rx") + name[2:] for name i
 
 
 class _Watched:
-    """One interface's growth."""
+    """Counters of one interface."""
 
     def __init__(self, interface: Interface, now: dict[str, int]) -> None:
         self.interface = interface
@@ -25,7 +26,8 @@ class _Watched:
 
 
 class NetworkProbe(Probe):
-    """Series an interface; totals: growth of every counter, by interface. Silent without interfaces to watch."""
+    """One series per interface. Totals: increase of every counter, by interface. No rows without
+    interfaces."""
 
     kind: ClassVar[str] = "network"
 
@@ -36,7 +38,7 @@ class NetworkProbe(Probe):
         self._last_s = 0.0
 
     def start(self, watch: Watch) -> None:
-        """Opens the counters. An interface that is not there is told of in the totals."""
+        """Open the counters. A missing interface makes the trial invalid."""
         self._watched, self._gone = [], []
         for namespace in {interface.namespace for interface in watch.interfaces}:
             try:
@@ -62,7 +64,7 @@ class NetworkProbe(Probe):
         return found
 
     def sample(self) -> list[dict[str, Any]]:
-        """One row an interface."""
+        """Return one row per interface."""
         if not self._watched:
             return []
         rows: list[dict[str, Any]] = []
@@ -90,11 +92,14 @@ class NetworkProbe(Probe):
         return rows
 
     def finish(self) -> Totals:
-        """By interface: `bytes_received, bytes_sent, dropped`; `gone` names those that went away."""
+        """Return `bytes_received, bytes_sent, dropped` by interface; `gone` names those that
+        disappeared."""
         self.sample()
         totals: dict[str, Any] = {}
         for watched in self._watched:
-            grown = {counter: watched.last[counter] - watched.first[counter] for counter in COUNTERS}
+            grown = {
+                counter: watched.last[counter] - watched.first[counter] for counter in COUNTERS
+            }
             totals[watched.interface.label] = {
                 "bytes_received": grown["rx_bytes"],
                 "bytes_sent": grown["tx_bytes"],
@@ -105,11 +110,21 @@ class NetworkProbe(Probe):
         self._counters, self._watched = {}, []
         if self._gone:
             totals["gone"] = self._gone
-        return Totals(totals)
+        invalid = [
+            (
+                "interface-gone",
+                f"the counters of {name} could not be read to the end of the trial: no such "
+                "interface",
+            )
+            for name in self._gone
+        ]
+        return Totals(totals, invalid)
 
 
-def _of(interface: Interface, read: dict[str | None, dict[str, dict[str, int]]]) -> dict[str, int] | None:
-    """The counters of an interface, from the side of the node that hangs on it."""
+def _of(
+    interface: Interface, read: dict[str | None, dict[str, dict[str, int]]]
+) -> dict[str, int] | None:
+    """Return the counters of an interface from the view of the node that it connects."""
     found = read.get(interface.namespace, {}).get(interface.name)
     if found is None or not interface.reversed:
         return found

@@ -1,6 +1,7 @@
-"""Probe `pressure`: share of time in which tasks of the machine waited for CPU, I/O or memory (PSI, kernel 4.20).
+"""Probe `pressure`: share of time in which tasks waited for CPU, I/O or memory (PSI, kernel 4.20).
 
-Documentation/accounting/psi.rst: `some` at least one task waits, `full` all that are not idle do.
+Documentation/accounting/psi.rst: `some` means that at least one task waits, `full` that all
+non-idle tasks wait.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class PressureProbe(Probe):
     """`cpu_some, io_some, io_full, memory_some` as shares of the time since the last sample."""
 
     kind: ClassVar[str] = "pressure"
+    essential: ClassVar[bool] = False  # shown only; no result depends on it
 
     def __init__(self) -> None:
         self._files: dict[str, CounterFile] = {}
@@ -28,7 +30,7 @@ class PressureProbe(Probe):
         self._first_s = self._last_s = 0.0
 
     def check(self) -> list[Problem]:
-        """Kernels may be built or started without PSI."""
+        """Return a problem if the kernel was built or started without PSI."""
         try:
             CounterFile(_ROOM / "io").close()
         except OSError:
@@ -44,7 +46,7 @@ class PressureProbe(Probe):
         return []
 
     def start(self, watch: Watch) -> None:
-        """Opens the files; without PSI the series stays empty."""
+        """Open the files; without PSI the series stays empty."""
         try:
             for name in ("cpu", "io", "memory"):
                 self._files[name] = CounterFile(_ROOM / name, 256)
@@ -54,7 +56,7 @@ class PressureProbe(Probe):
         self._first_s = self._last_s = time.monotonic()
 
     def sample(self) -> list[dict[str, Any]]:
-        """One row, or none without PSI."""
+        """Return one row, or none without PSI."""
         if not self._files:
             return []
         now, now_s = self._totals_us(), time.monotonic()
@@ -64,7 +66,7 @@ class PressureProbe(Probe):
         return [row]
 
     def finish(self) -> Totals:
-        """The same shares over the whole trial; empty without PSI."""
+        """Return the same shares over the whole trial; empty without PSI."""
         if not self._files:
             return Totals()
         now = self._totals_us()

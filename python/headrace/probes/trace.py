@@ -1,6 +1,7 @@
-"""Probe `trace`: every block request of the target's devices while jobs run, kept as `trace/` in the record. `[run] trace = true` asks for it.
+"""Probe `trace`: records every block request of the target's devices as `trace/` in the record.
 
-A trace that lost events makes its trial invalid: what it would say of seeks, queues and latencies is not what happened.
+`[run] trace = true` enables it. A trace that lost events makes its trial invalid: its seeks, queues
+and latencies would be wrong.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ class TraceProbe(Probe):
         self._capture: Capture | None = None
 
     def check(self) -> list[Problem]:
-        """Root and a kernel with block events."""
+        """Return a problem without root or a kernel with block events."""
         found = lacking()
         return [] if found is None else [Problem(found[0], "[run] trace", found[1])]
 
     def start(self, watch: Watch) -> None:
-        """Begins to record. A target without a device (a network file system) has no trace."""
+        """Start to record. A target without a device (a network file system) has no trace."""
         names = sorted(uppermost(list(watch.device_names)))
         if not names:
             return
         self._journal = Journal.open(f"a trace of {', '.join(names)}")
-        self._capture = Capture(self._journal, [traced_device(name) for name in names], watch.keep / FOLDER)
+        self._capture = Capture(
+            self._journal, [traced_device(name) for name in names], watch.keep / FOLDER
+        )
         try:
             self._capture.start()
         except BaseException:
@@ -45,11 +48,11 @@ class TraceProbe(Probe):
             raise
 
     def sample(self) -> list[dict[str, Any]]:
-        """Nothing: all is in the trace."""
+        """Return no rows: everything is in the trace."""
         return []
 
     def finish(self) -> Totals:
-        """Stops, and sums up what was recorded."""
+        """Stop and summarise the trace."""
         if self._capture is None:
             return Totals()
         try:
@@ -94,4 +97,9 @@ def _values(captured: Captured) -> dict[str, Any]:
             "latency_ns_p50": latency.p50_ns if latency else None,
             "latency_ns_p99": latency.p99_ns if latency else None,
         }
-    return {"folder": FOLDER, "events": captured.events, "lost": captured.lost, "devices": by_device}
+    return {
+        "folder": FOLDER,
+        "events": captured.events,
+        "lost": captured.lost,
+        "devices": by_device,
+    }

@@ -1,6 +1,8 @@
-"""Job profiles: what a job asked of its files and when, recorded from a run, imported, shown, replayed and simulated.
+"""Job profiles: a job's file operations and their times.
 
-`steps.py` is the table of steps and its file; `recording.py` reads what the preloaded library wrote, `strace.py`, `darshan.py` and
-`xrootd.py` what other tools did; `timeline.py` makes one line of all threads; `summary.py` and `picture.py` show a profile,
-`scenario.py` hands it to the simulator, `primitives.py` and `replaying.py` run it.
+A profile is recorded from a run or imported, and can be shown, replayed and simulated. `steps.py`
+defines the table of steps and its file. `recording.py` reads what the preloaded library wrote;
+`strace.py`, `darshan.py` and `xrootd.py` import other tools' recordings. `timeline.py` merges all
+threads into one sequence. `summary.py` and `picture.py` show a profile, `scenario.py` converts it
+for the simulator, `primitives.py` and `replaying.py` replay it.
 """

@@ -1,4 +1,4 @@
-"""Recordings of other tools: which one wrote a file, and its reader."""
+"""Recordings of other tools: detects the format of a file and reads it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,20 @@ _SIGNS = {
 
 
 def read(path: Path, name: str, format: str | None = None) -> Recording:
-    """The recording in a file of the given format, or of the one that its first lines show. Raises StudyError, HeadraceError."""
+    """Return the recording in a file of the given format, or of the format that its first lines
+    show. Raises StudyError, HeadraceError."""
     if format is not None and format not in READERS:
         raise HeadraceError(f"unknown format {format!r}", hint=f"formats: {', '.join(READERS)}")
     try:
         with path.open(errors="replace") as file:
             head = file.read(16_384)
     except OSError as error:
-        raise StudyError([Fault(path, 0, "file", "", f"cannot be read: {error.strerror}")]) from None
+        raise StudyError([Fault(path, 0, "", "", f"cannot be read: {error.strerror}")]) from None
     if format is None:
         format = next((each for each, sign in _SIGNS.items() if sign.search(head)), None)
         if format is None:
-            problem = "is empty" if not head.strip() else "is of none of the formats that can be imported"
-            raise StudyError([Fault(path, 0, "file", "", problem, ", ".join(READERS))])
+            problem = (
+                "is empty" if not head.strip() else "is of none of the formats that can be imported"
+            )
+            raise StudyError([Fault(path, 0, "", "", problem, ", ".join(READERS))])
     return READERS[format](path, name)

@@ -1,4 +1,4 @@
-"""A recorded job as one picture: where it read and wrote and when, how large its reads were, what it did between them, which parts of its files."""
+"""A recorded job as one picture: offsets over time, read sizes, times, parts of its files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from headrace.units import format_bytes, format_seconds
 
 READ, WRITE, WORK, SLEEP = CURVE_COLOURS[0], CURVE_COLOURS[1], CURVE_COLOURS[2], GREY
 _MOST_POINTS = 20_000
-"""More marks than that can't be told apart, and make a picture large."""
+"""More marks cannot be distinguished and make the picture large."""
 _SHOWN_FILES = 8
 
 
 def draw(recording: Recording, path: Path) -> None:
-    """Writes a PNG or SVG, by the ending of `path`. Raises HeadraceError for another ending, or where it cannot be written."""
+    """Write a PNG or SVG, by the suffix of `path`. Raises HeadraceError for another suffix, or if
+    it cannot be written."""
     if path.suffix not in (".png", ".svg"):
         raise HeadraceError(f"{path}: a picture is a .png or a .svg")
     from matplotlib import rc_context
@@ -49,7 +50,7 @@ def draw(recording: Recording, path: Path) -> None:
 
 
 def _shown(summary: Summary) -> list[str]:
-    """The data files with most bytes."""
+    """Return the data files with the most bytes."""
     return [use.path for use in summary.files if use.bytes_read + use.bytes_written][:_SHOWN_FILES]
 
 
@@ -66,7 +67,7 @@ def _of_file(recording: Recording, path: str) -> Steps:
 
 
 def _places(axes: Any, recording: Recording, summary: Summary) -> None:
-    """Offset against time, files one above the other."""
+    """Draw offset against time, with the files stacked."""
     base, edges = 0.0, [0.0]
     drawn: list[tuple[Steps, float]] = []
     names = _shown(summary)
@@ -123,7 +124,9 @@ def _places(axes: Any, recording: Recording, summary: Summary) -> None:
     axes.set_title(f"Where it read and wrote{thinned}", loc="left", fontsize=11)
     axes.set_xlabel("Time since the start, s")
     axes.set_ylabel(
-        f"Offset in the file, {unit}" if len(names) <= 1 else f"Offset, files one above the other, {unit}"
+        f"Offset in the file, {unit}"
+        if len(names) <= 1
+        else f"Offset, files one above the other, {unit}"
     )
     axes.set_xlim(0, summary.duration_s or 1)
     axes.set_ylim(0, base / size or 1)
@@ -134,7 +137,7 @@ def _places(axes: Any, recording: Recording, summary: Summary) -> None:
 
 
 def _sizes(axes: Any, summary: Summary) -> None:
-    """How many reads of which size."""
+    """Draw the number of reads by size."""
     axes.set_title("Sizes of reads", loc="left", fontsize=11)
     axes.set_xlabel("Bytes of a read, below")
     axes.set_ylabel("Reads")
@@ -157,9 +160,13 @@ def _binary(value: int) -> str:
 
 
 def _time(axes: Any, recording: Recording) -> None:
-    """Where the time went."""
+    """Draw where the time went."""
     line = timeline(
-        recording.steps, recording.files, recording.duration_ns, cpu_ns=recording.cpu_ns, cpu_wait_ns=0
+        recording.steps,
+        recording.files,
+        recording.duration_ns,
+        cpu_ns=recording.cpu_ns,
+        cpu_wait_ns=0,
     )
     spent = line.steps.end_ns - line.steps.start_ns
     reads = float(spent[is_read(line.steps)].sum())
@@ -169,22 +176,33 @@ def _time(axes: Any, recording: Recording) -> None:
     sleep = float(line.wait_ns.sum()) + line.wait_after_ns
     waited = min(sleep, float(recording.cpu_wait_ns))
     rows = [
-        ("work", work, WORK), ("in reads", reads, READ), ("in writes", writes, WRITE), ("other calls", others, BLACK),
-        ("waiting for a CPU", waited, CURVE_COLOURS[3]), ("other waits", sleep - waited, SLEEP),
-    ]  # fmt: skip
+        ("work", work, WORK),
+        ("in reads", reads, READ),
+        ("in writes", writes, WRITE),
+        ("other calls", others, BLACK),
+        ("waiting for a CPU", waited, CURVE_COLOURS[3]),
+        ("other waits", sleep - waited, SLEEP),
+    ]
     for place, (_, value, colour) in enumerate(rows):
         axes.barh(-place, value * 1e-9, color=colour, height=0.7)
         axes.annotate(
-            format_seconds(value * 1e-9), (value * 1e-9, -place), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8
-        )  # fmt: skip
-    axes.set_yticks([-place for place in range(len(rows))], [name for name, _, _ in rows], fontsize=9)
+            format_seconds(value * 1e-9),
+            (value * 1e-9, -place),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+    axes.set_yticks(
+        [-place for place in range(len(rows))], [name for name, _, _ in rows], fontsize=9
+    )
     axes.margins(x=0.2)
     axes.set_title("Where the time went", loc="left", fontsize=11)
     axes.set_xlabel("Time, s")
 
 
 def _parts(axes: Any, recording: Recording, summary: Summary) -> None:
-    """How often each hundredth of the file with most bytes was read."""
+    """Draw how often each hundredth of the file with the most bytes read was read."""
     axes.set_title("Parts of its largest input", loc="left", fontsize=11)
     axes.set_xlabel("Part of the file, %")
     axes.set_ylabel("Times read")
@@ -196,7 +214,7 @@ def _parts(axes: Any, recording: Recording, summary: Summary) -> None:
     own = own.take(is_read(own))
     end = max(use.bytes, int((own.offset + own.length).max()))
     edges = np.linspace(0, end, 101)
-    # Bytes of all reads before each edge, less what began but did not end: an integral of the number of reads there.
+    # Bytes of all reads below each edge: the integral of the number of reads over the offset.
     below = np.array([float(np.clip(edge - own.offset, 0, own.length).sum()) for edge in edges])
     axes.stairs(np.diff(below) / (end / 100), np.arange(101), color=READ, fill=True)
     axes.set_xlim(0, 100)

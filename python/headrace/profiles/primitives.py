@@ -1,4 +1,4 @@
-"""Steps of a profile, recorded or written by hand, as single operations in order: what a replay does one after the other."""
+"""Steps of a profile, recorded or written by hand, as single operations in replay order."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from headrace.errors import HeadraceError
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One operation, after some work and some sleep."""
+    """One operation, preceded by work and sleep."""
 
     do: str
-    """open, create, close, stat, delete, fsync, read, write, or nothing (only work and sleep)."""
+    """open, create, close, stat, delete, fsync, read, write, truncate, allocate, reserve, or empty
+    (only work and sleep)."""
     file: str = ""
     offset_bytes: int = -1
     """-1: at the end of the file."""
@@ -26,17 +27,22 @@ class Primitive:
     events: int = 0
 
 
-def primitives(steps: list[dict[str, Any]], file_bytes: Mapping[str, int], seed: int) -> Iterator[Primitive]:
-    """Every operation of the steps, loops unrolled as they come. Offsets of patterns are drawn from the seed.
+def primitives(
+    steps: list[dict[str, Any]], file_bytes: Mapping[str, int], seed: int
+) -> Iterator[Primitive]:
+    """Yield every operation of the steps, with loops unrolled lazily. Pattern offsets are drawn
+    from the seed.
 
-    Raises HeadraceError for steps that only a simulated job can take (`stage`, `take`).
+    Raises HeadraceError for steps that only a simulated job can run (`stage`, `take`).
     """
     stream = random.Random(seed)
     for step in steps:
         yield from _of(step, file_bytes, stream)
 
 
-def _of(step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Random) -> Iterator[Primitive]:
+def _of(
+    step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Random
+) -> Iterator[Primitive]:
     do = step["do"]
     if do == "compute":
         yield Primitive("nothing", cpu_ns=step["cpu_ns"])
@@ -44,10 +50,16 @@ def _of(step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Rand
         yield Primitive("nothing", wait_ns=step["wait_ns"])
     elif do in ("open", "create", "close", "stat", "delete", "fsync"):
         yield Primitive(do, step["file"])
+    elif do in ("truncate", "allocate", "reserve"):
+        yield Primitive(do, step["file"], step["offset_bytes"], step["length_bytes"])
     elif do in ("read", "write"):
         at = step.get("offset_bytes")
         yield Primitive(
-            do, step["file"], -1 if at is None else at, step["length_bytes"], step.get("access", "buffered")
+            do,
+            step["file"],
+            -1 if at is None else at,
+            step["length_bytes"],
+            step.get("access", "buffered"),
         )
     elif do == "read-vector":
         for offset, length in step["ranges_bytes"]:
@@ -85,12 +97,17 @@ def _sequence(step: dict[str, Any]) -> Iterator[Primitive]:
 def _pattern(
     step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Random
 ) -> Iterator[Primitive]:
-    op, file, count, length = step.get("op", "read"), step["file"], step["count"], step["length_bytes"]
+    op, file, count, length = (
+        step.get("op", "read"),
+        step["file"],
+        step["count"],
+        step["length_bytes"],
+    )
     begin = step.get("offset_bytes", 0)
     span = step.get("span_bytes", 0)
     if not span:
         span = count * length if op == "write" else file_bytes[file] - begin
-    span //= step.get("parts", 1)  # every replayed job is the first
+    span //= step.get("parts", 1)  # every replayed job counts as the first
     offsets = _offsets(step.get("order", {"kind": "sequential"}), count, length, span, stream)
     for at in offsets:
         yield Primitive(
@@ -122,7 +139,8 @@ def _requests(
 def _offsets(
     order: dict[str, Any], count: int, length: int, span: int, stream: random.Random
 ) -> Iterator[int]:
-    """As the simulator places them (crates/simulator, `offsets.rs`); random ones are drawn from a stream of Python's."""
+    """Yield offsets like the simulator (crates/simulator, `offsets.rs`); random ones come from
+    Python's generator."""
     kind = order["kind"]
     places, room = max(1, span // length), max(0, span - length)
     if kind == "sequential":
@@ -150,7 +168,11 @@ def _offsets(
 
 def _events(step: dict[str, Any], file_bytes: Mapping[str, int]) -> Iterator[Primitive]:
     file, events, per_cluster = step["file"], step["events"], step["events_per_cluster"]
-    reads, size, skip = step["reads_per_cluster"], file_bytes[step["file"]], step.get("skip_fraction", 0.0)
+    reads, size, skip = (
+        step["reads_per_cluster"],
+        file_bytes[step["file"]],
+        step.get("skip_fraction", 0.0),
+    )
     cluster_bytes = size * per_cluster // events
     for cluster in range(-(-events // per_cluster)):
         if int((cluster + 1) * skip) > int(cluster * skip):

@@ -1,7 +1,8 @@
-"""Runs a profile's operations on real files: one after the other, each after the work and the sleep that came before it when it was recorded.
+"""Runs a profile's operations on real files, in order, each after the recorded work and sleep.
 
-Work is CPU time of this thread, spent in a loop, so that it takes longer where cores are shared, as the job's own did; sleep is time of
-the clock. Both are kept to 0.1 ms: sleeps end a little early and the rest is waited for on the processor.
+Work is CPU time of this thread, spent in a loop: it takes longer if cores are shared, as it did for
+the job. Sleep is wall time. Both are accurate to 0.1 ms: sleeps end a little early, and the rest is
+busy-waited.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from headrace.profiles.primitives import Primitive
 
 _PR_SET_TIMERSLACK = 29
 _EARLY_NS = 60_000
-"""A sleep is asked to end so much before its time: waking takes some 10 to 50 us."""
+"""A sleep is requested to end this much early: waking takes some 10 to 50 us."""
 _WRITE_CHUNK_BYTES = 1 << 20
 
 
 @dataclass
 class Replayed:
-    """What was done."""
+    """What was replayed."""
 
     read_calls: int = 0
     bytes_asked: int = 0
@@ -36,11 +37,13 @@ class Replayed:
     events: int = 0
     operations: int = 0
     work_ns: int = 0
-    """Asked for."""
+    """Requested work."""
     wait_ns: int = 0
     late_ns_max: int = 0
-    """The longest that any sleep went on over its time."""
-    ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict[str, list[tuple[int, int]]])
+    """The longest overrun of a sleep."""
+    ranges: dict[str, list[tuple[int, int]]] = field(
+        default_factory=dict[str, list[tuple[int, int]]]
+    )
 
     @property
     def bytes_unique(self) -> int:
@@ -55,7 +58,7 @@ class Replayed:
 
 
 class Replayer:
-    """One job on its own files."""
+    """Replays one job on its own files."""
 
     def __init__(
         self,
@@ -65,8 +68,8 @@ class Replayer:
         directs: frozenset[str] = frozenset(),
         kept: frozenset[str] = frozenset(),
     ) -> None:
-        """`files`: the place of each file set's file. `new`: those that the job makes. `directs`: opened past the page cache.
-        `kept`: the user's own, which are opened for reading alone."""
+        """`files`: the path of each file set's file. `new`: files that the job creates. `directs`:
+        files opened with O_DIRECT. `kept`: the user's own files, which are opened read-only."""
         self._files = files
         self._new = new
         self._directs = directs
@@ -78,7 +81,8 @@ class Replayer:
         self._buffer.write(self._noise)
 
     def run(self, operations: Iterable[Primitive], *, think: bool = True) -> Replayed:
-        """Goes through all operations; without `think`, without their work and sleep. Raises HeadraceError naming a file that is gone."""
+        """Run all operations; without `think`, skip their work and sleep. Raises HeadraceError that
+        names a missing file."""
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
         done = Replayed()
@@ -97,7 +101,7 @@ class Replayer:
                         self._sleep(begin + each.wait_ns, done)
                 done.events += each.events
                 self._do(each, done)
-                # Our own handling of the operation counts as part of the work that follows.
+                # Our own overhead of the operation counts as part of the work that follows.
                 free_since_ns, free_cpu_ns = self._after
         except OSError as error:
             raise self._said(error) from error
@@ -106,7 +110,7 @@ class Replayer:
         return done
 
     def close(self) -> None:
-        """Closes what is still open."""
+        """Close all open files and maps."""
         for mapped in self._maps.values():
             mapped.close()
         for descriptor in self._open.values():
@@ -145,6 +149,8 @@ class Replayer:
             self._close(each.file)
             with contextlib.suppress(FileNotFoundError):
                 self._files[each.file].unlink()
+        elif each.do in ("truncate", "allocate", "reserve"):
+            self._size(each)
         done.operations += each.do != "nothing"
         self._after = time.perf_counter_ns(), time.thread_time_ns()
 
@@ -178,12 +184,42 @@ class Replayer:
             os.close(descriptor)
 
     def _room(self, size: int) -> memoryview:
-        """A page-aligned buffer of so many bytes."""
+        """Return a page-aligned buffer of `size` bytes."""
         if size > len(self._buffer):
             self._buffer = mmap.mmap(-1, size)
             for at in range(0, size, _WRITE_CHUNK_BYTES):
                 self._buffer[at : at + _WRITE_CHUNK_BYTES] = self._noise[: size - at]
         return memoryview(self._buffer)[:size]
+
+    def _size(self, each: Primitive) -> None:
+        """Give a file a size or space; the user's files, which are open read-only, stay
+        unchanged."""
+        if each.file in self._kept:
+            return
+        descriptor = self._descriptor(each.file)
+        if each.do == "truncate":
+            os.ftruncate(descriptor, each.offset_bytes)
+            return
+        size = os.fstat(descriptor).st_size
+        if each.length_bytes:
+            os.posix_fallocate(descriptor, each.offset_bytes, each.length_bytes)
+        if each.do == "reserve":
+            os.ftruncate(descriptor, size)
+
+    def _mapping(self, name: str, end: int) -> mmap.mmap | None:
+        """Return a map of the whole file at its current size; None while it is empty."""
+        size = os.fstat(self._descriptor(name)).st_size
+        mapped = self._maps.get(name)
+        if (mapped is not None and len(mapped) < min(end, size)) or (
+            mapped is not None and len(mapped) > size
+        ):
+            self._maps.pop(name).close()
+            mapped = None
+        if mapped is None and size:
+            mapped = self._maps[name] = mmap.mmap(
+                self._descriptor(name), 0, access=mmap.ACCESS_READ
+            )
+        return mapped
 
     def _read(self, each: Primitive, done: Replayed) -> None:
         descriptor = self._descriptor(each.file)
@@ -193,9 +229,9 @@ class Replayer:
             (each.offset_bytes, each.offset_bytes + each.length_bytes)
         )
         if each.access == "mapped":
-            if each.file not in self._maps:
-                self._maps[each.file] = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-            mapped = self._maps[each.file]
+            mapped = self._mapping(each.file, each.offset_bytes + each.length_bytes)
+            if mapped is None:
+                return
             end = min(each.offset_bytes + each.length_bytes, len(mapped))
             for at in range(each.offset_bytes, end, mmap.PAGESIZE):
                 _ = mapped[at]

@@ -1,4 +1,7 @@
-"""A recorded job as steps of the simulator: runs of reads or writes of one file become one `sequence` step (crates/simulator, `Step`)."""
+"""A recorded job as steps of the simulator (crates/simulator, `Step`).
+
+Consecutive reads or writes of one file become one `sequence` step.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,24 @@ import numpy as np
 from headrace.profiles.steps import Op, Recording
 from headrace.profiles.timeline import Timeline, timeline
 
+_SIZES = {Op.TRUNCATE: "truncate", Op.ALLOCATE: "allocate", Op.RESERVE: "reserve"}
 _SIMPLE = {Op.OPEN: "open", Op.CLOSE: "close", Op.STAT: "stat", Op.SYNC: "fsync"}
 
 
 def scenario_steps(
-    recording: Recording, names: list[str], *, software: bool = False, as_fast_as_it_goes: bool = False
+    recording: Recording,
+    names: list[str],
+    *,
+    software: bool = False,
+    as_fast_as_it_goes: bool = False,
+    sizes: bool = False,
 ) -> list[dict[str, Any]]:
-    """Steps for a scenario whose file sets have these names, one a file of the recording."""
+    """Return steps for a scenario whose file sets have these names, one per file of the recording.
+
+    `sizes`: include operations that set sizes and allocate space, which a replay needs. The
+    simulator has no such steps: there a file is as long as was written, and reads beyond its end
+    cost nothing.
+    """
     line = timeline(
         recording.steps,
         recording.files,
@@ -27,14 +41,16 @@ def scenario_steps(
     if as_fast_as_it_goes:
         nothing = np.zeros(len(line.steps), np.int64)
         line = Timeline(line.steps, nothing, nothing, 0, 0)
-    return _steps(line, recording, names)
+    return _steps(line, recording, names, sizes)
 
 
-def _steps(line: Timeline, recording: Recording, names: list[str]) -> list[dict[str, Any]]:
+def _steps(
+    line: Timeline, recording: Recording, names: list[str], sizes: bool
+) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     steps = line.steps
     moves = np.isin(steps.op, (Op.READ, Op.WRITE, Op.MAPPED_READ)) & (steps.length > 0)
-    # A run ends where file or operation change.
+    # A run ends where the file or the operation changes.
     key = np.where(moves, steps.file * 16 + steps.op, -1 - np.arange(len(steps)))
     edges = np.flatnonzero(np.diff(key, prepend=np.int64(-1 << 62), append=np.int64(1 << 62)))
     for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -61,6 +77,17 @@ def _steps(line: Timeline, recording: Recording, names: list[str]) -> list[dict[
         elif op == Op.UNLINK:
             if created:
                 made.append({"do": "delete", "file": names[file]})
+        elif op in _SIZES:
+            if sizes:
+                offset, length = int(steps.offset[first]), int(steps.length[first])
+                made.append(
+                    {
+                        "do": _SIZES[op],
+                        "file": names[file],
+                        "offset_bytes": offset,
+                        "length_bytes": length,
+                    }
+                )
         elif op in _SIMPLE:
             made.append({"do": _SIMPLE[op], "file": names[file]})
     return made + _pause(line.work_after_ns, line.wait_after_ns)

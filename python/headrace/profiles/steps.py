@@ -1,11 +1,14 @@
-"""A recorded job as columns, one row a step, and the two files that keep it: a TOML table for people, a Parquet file for the steps."""
+"""A recorded job as columns, one row per step, and its files.
+
+A profile has two files: a TOML table to read, and a Parquet file for the steps.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,10 +24,43 @@ from headrace.catalog.tables import PROFILE_VERSION, Profile
 from headrace.errors import Fault, HeadraceError, StudyError
 
 Ints = npt.NDArray[np.int64]
+MOST_NUMBER = 1 << 61
+"""Upper bound of offsets, sizes and times, so that sums of a few fit into 64 bits."""
+MOST_THREADS = 1 << 31
+"""Upper bound of thread and file numbers, which are stored in 32 bits."""
+
+
+def whole_number(text: str, end: int = MOST_NUMBER) -> int:
+    """Return the number in a field of a recording.
+
+    Raises ValueError if it is no number, negative, or not below `end`.
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < end:
+        raise ValueError(f"no whole number from 0 to 2^{end.bit_length() - 1}: {text[:40]}")
+    return number
+
+
+def nanoseconds(text: str) -> int:
+    """Return a time given in seconds. Raises ValueError like `whole_number`."""
+    try:
+        return in_range(round(float(text) * 1e9))
+    except (ValueError, OverflowError):
+        raise ValueError(f"no time in seconds: {text[:40]}") from None
+
+
+def in_range(number: int) -> int:
+    """Return the number. Raises ValueError if it is negative or not below `MOST_NUMBER`."""
+    if not 0 <= number < MOST_NUMBER:
+        raise ValueError(f"a number is negative or not below 2^61: {str(number)[:40]}")
+    return number
 
 
 class Op(IntEnum):
-    """What a step does. The numbers are part of the file format."""
+    """Operation of a step. The numbers are part of the file format."""
 
     OPEN = 3
     CLOSE = 4
@@ -36,6 +72,12 @@ class Op(IntEnum):
     MAP = 10
     MAPPED_READ = 11
     UNLINK = 12
+    TRUNCATE = 13
+    """`offset` is the file's new size."""
+    ALLOCATE = 14
+    """Allocate a range; the file becomes at least that long (fallocate)."""
+    RESERVE = 15
+    """Allocate a range; the file keeps its size (FALLOC_FL_KEEP_SIZE)."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +86,20 @@ class RecordedFile:
 
     path: str
     bytes: int
-    """When it was first opened."""
+    """Size when it was first opened."""
     created: bool = False
-    """The job made it, or emptied it before it wrote."""
+    """The job created it, or truncated it before writing."""
     direct: bool = False
-    """Opened past the page cache (O_DIRECT)."""
+    """Opened with O_DIRECT, bypassing the page cache."""
     software: bool = False
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Columns of equal length, in order of `start_ns`."""
+    """Columns of equal length, ordered by `start_ns`."""
 
     start_ns: Ints
-    """Since the job's beginning."""
+    """Since the start of the job."""
     end_ns: Ints
     thread: Ints
     """0, 1, ... over all processes of the job."""
@@ -68,22 +110,37 @@ class Steps:
     length: Ints
     """Bytes moved."""
     cpu_ns: Ints
-    """CPU time of the thread since its step before."""
+    """CPU time of the thread since its previous step."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
     def take(self, chosen: npt.NDArray[Any]) -> Steps:
-        """The steps of a mask or of indices."""
+        """Return the steps selected by a mask or indices."""
         return Steps(*(getattr(self, name)[chosen] for name in COLUMNS))
+
+    def shifted(self, by_ns: int) -> Steps:
+        """Return the same steps, shifted by `by_ns`."""
+        return replace(self, start_ns=self.start_ns + by_ns, end_ns=self.end_ns + by_ns)
 
 
 COLUMNS = ("start_ns", "end_ns", "thread", "op", "file", "offset", "length", "cpu_ns")
 
 
 @dataclass(frozen=True)
+class Unseen:
+    """Bytes of read and write calls that the kernel counted for the job, and how many of them no
+    step or count covers."""
+
+    read_bytes: int
+    written_bytes: int
+    kernel_read_bytes: int
+    kernel_written_bytes: int
+
+
+@dataclass(frozen=True)
 class Recording:
-    """A whole recorded job."""
+    """A complete recorded job."""
 
     name: str
     by: str
@@ -91,20 +148,26 @@ class Recording:
     steps: Steps
     duration_ns: int
     cpu_ns: int = 0
-    """Of all threads."""
+    """CPU time of all threads."""
     cpu_wait_ns: int = 0
-    """How long first threads of processes waited for a CPU that others had: no part of what the job is."""
+    """How long the first threads of processes waited for a CPU in use by others: no property of the
+    job."""
     memory_bytes: int = 0
     command: tuple[str, ...] = ()
     started_utc: str = ""
     processes: int = 1
     exit: str = ""
     machine: str = ""
+    unseen: Unseen | None = None
+    """None if nothing was counted."""
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def used(self, *, software: bool = False) -> list[int]:
-        """Numbers of the files that the job opened, read or wrote; those of software only when asked for."""
-        acts = np.isin(self.steps.op, [int(op) for op in (Op.OPEN, Op.READ, Op.WRITE, Op.MAPPED_READ)])
+        """Return the numbers of the files that the job opened, read or wrote; software only if
+        requested."""
+        acts = np.isin(
+            self.steps.op, [int(op) for op in (Op.OPEN, Op.READ, Op.WRITE, Op.MAPPED_READ)]
+        )
         return [
             number
             for number in np.unique(self.steps.file[acts]).tolist()
@@ -112,19 +175,27 @@ class Recording:
         ]
 
     def files_of(self, *ops: Op) -> set[int]:
-        """Numbers of the files with at least one such step."""
-        return set(np.unique(self.steps.file[np.isin(self.steps.op, [int(op) for op in ops])]).tolist())
+        """Return the numbers of the files with at least one such step."""
+        return set(
+            np.unique(self.steps.file[np.isin(self.steps.op, [int(op) for op in ops])]).tolist()
+        )
 
     def with_data_first(self) -> Recording:
-        """The same with data files before software, each in the order of its first step."""
-        order = sorted(range(len(self.files)), key=lambda number: (self.files[number].software, number))
+        """Return the same recording with data files before software, each in the order of its first
+        step."""
+        order = sorted(
+            range(len(self.files)), key=lambda number: (self.files[number].software, number)
+        )
         places = np.empty(max(len(order), 1), np.int64)
         places[order] = np.arange(len(order))
-        steps = replace(self.steps, file=places[self.steps.file] if len(self.steps) else self.steps.file)
+        steps = replace(
+            self.steps, file=places[self.steps.file] if len(self.steps) else self.steps.file
+        )
         return replace(self, files=tuple(self.files[number] for number in order), steps=steps)
 
     def hashed(self) -> Recording:
-        """The same with names of data files hashed, their endings kept, and without the command's arguments."""
+        """Return the same recording with names of data files hashed (suffixes kept) and without the
+        command's arguments."""
         files = tuple(
             file if file.software else replace(file, path=_hashed(file.path)) for file in self.files
         )
@@ -136,38 +207,45 @@ def _hashed(path: str) -> str:
 
 
 def columns(rows: list[tuple[int, ...]]) -> Steps:
-    """Rows (as `COLUMNS`) in any order, sorted by start."""
+    """Return unordered rows (as in `COLUMNS`) as steps sorted by start."""
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     table = table[np.argsort(table[:, 0], kind="stable")]
     return Steps(*(np.ascontiguousarray(table[:, index]) for index in range(len(COLUMNS))))
 
 
 def opened_alone(files: Sequence[RecordedFile], steps: Steps) -> tuple[RecordedFile, ...]:
-    """Files with those that were only asked about (folders, places where nothing lay) counted as software: they hold no data."""
-    acts = np.isin(steps.op, [int(op) for op in (Op.OPEN, Op.READ, Op.WRITE, Op.MAP, Op.MAPPED_READ)])
+    """Mark files that were only queried (folders, missing paths) as software: they hold no data."""
+    acts = np.isin(
+        steps.op, [int(op) for op in (Op.OPEN, Op.READ, Op.WRITE, Op.MAP, Op.MAPPED_READ)]
+    )
     opened = set(np.unique(steps.file[acts]).tolist())
     return tuple(
-        file if number in opened else replace(file, software=True) for number, file in enumerate(files)
+        file if number in opened else replace(file, software=True)
+        for number, file in enumerate(files)
     )
 
 
 def steps_path(profile: Path) -> Path:
-    """The steps file of a profile."""
+    """Return the path of a profile's steps file."""
     return profile.with_suffix(".steps.parquet")
 
 
 def profile_path(given: Path, option: str) -> Path:
-    """The table's path: `.toml` is added to a name without an ending. Raises StudyError for another ending, naming the option."""
+    """Return the table's path: `.toml` is added to a name without suffix. Raises StudyError that
+    names the option for another suffix."""
     if given.suffix not in ("", ".toml"):
         problem = "a profile is a .toml file, and its steps lie beside it"
-        raise StudyError([Fault(Path("command line"), 0, option, str(given), problem, f"{given.stem}.toml")])
+        raise StudyError(
+            [Fault(Path("command line"), 0, option, str(given), problem, f"{given.stem}.toml")]
+        )
     return given.with_suffix(".toml")
 
 
 def save(recording: Recording, path: Path) -> None:
-    """Writes both files: steps first, so that a table that is there has its steps. Raises HeadraceError.
+    """Write both files: steps first, so that an existing table always has its steps. Raises
+    HeadraceError.
 
-    Names of software are many and seldom looked at: they lie with the steps.
+    Software has many names that are rarely read: they are stored with the steps.
     """
     recording = recording.with_data_first()
     data = [file for file in recording.files if not file.software]
@@ -191,6 +269,7 @@ def save(recording: Recording, path: Path) -> None:
         "threads": int(recording.steps.thread.max(initial=-1)) + 1,
         "exit": recording.exit,
         "machine": recording.machine,
+        **({"unseen": asdict(recording.unseen)} if recording.unseen is not None else {}),
         "notes": list(recording.notes),
     }
     tables = tomlkit.aot()
@@ -206,17 +285,22 @@ def save(recording: Recording, path: Path) -> None:
         tables.append(table)
     document["files"] = tables
     document["source"] = dict.fromkeys(
-        ("memory_bytes", "files", "steps_file", "recorded", "version"), f"recorded by {recording.by}"
+        ("memory_bytes", "files", "steps_file", "recorded", "version"),
+        f"recorded by {recording.by}",
     )
     access = np.array([file.direct for file in recording.files] or [False])[recording.steps.file]
     table = pa.table(
         {
             **{name: pa.array(getattr(recording.steps, name)) for name in ("start_ns", "end_ns")},
             **{
-                name: pa.array(getattr(recording.steps, name).astype(np.int32)) for name in ("thread", "file")
+                name: pa.array(getattr(recording.steps, name).astype(np.int32))
+                for name in ("thread", "file")
             },
             "op": pa.array(recording.steps.op.astype(np.int8)),
-            **{name: pa.array(getattr(recording.steps, name)) for name in ("offset", "length", "cpu_ns")},
+            **{
+                name: pa.array(getattr(recording.steps, name))
+                for name in ("offset", "length", "cpu_ns")
+            },
             "direct": pa.array(access),
         },
         metadata={
@@ -236,17 +320,20 @@ def save(recording: Recording, path: Path) -> None:
         )
         path.write_text(tomlkit.dumps(document))
     except OSError as error:
-        raise HeadraceError(f"{path}: the profile cannot be written: {error.strerror or error}") from error
+        raise HeadraceError(
+            f"{path}: the profile cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def profile_table(name: str) -> tuple[Profile, Path]:
-    """A profile of the catalog or of a file, and its folder. Raises StudyError."""
+    """Return a profile of the catalog or of a file, and its folder. Raises StudyError."""
     found = entry("profiles", name)
     return found.table, found.file.parent
 
 
 def load(name: str) -> Recording:
-    """A recorded profile. Raises StudyError for what is no profile, HeadraceError for one without recorded steps."""
+    """Return a recorded profile. Raises StudyError if it is no profile, HeadraceError if it has no
+    recorded steps."""
     table, folder = profile_table(name)
     steps, direct, software = load_steps(table, folder)
     recorded = table.recorded
@@ -257,7 +344,9 @@ def load(name: str) -> Recording:
         ),
         *software,
     )
-    duration_s = recorded.duration_s if recorded is not None else int(steps.end_ns.max(initial=0)) * 1e-9
+    duration_s = (
+        recorded.duration_s if recorded is not None else int(steps.end_ns.max(initial=0)) * 1e-9
+    )
     return Recording(
         name=table.name,
         by=recorded.by if recorded is not None else "unknown",
@@ -272,45 +361,98 @@ def load(name: str) -> Recording:
         processes=recorded.processes if recorded is not None else 1,
         exit=recorded.exit if recorded is not None else "",
         machine=recorded.machine if recorded is not None else "",
+        unseen=Unseen(**dict(recorded.unseen))
+        if recorded is not None and recorded.unseen is not None
+        else None,
         notes=tuple(recorded.notes) if recorded is not None else (),
     )
 
 
 def load_steps(table: Profile, folder: Path) -> tuple[Steps, set[int], tuple[RecordedFile, ...]]:
-    """The steps of a profile's steps file, which files were opened past the page cache, and the files of software."""
+    """Return the steps in a profile's steps file, the files opened with O_DIRECT, and the files of
+    software."""
     if table.steps_file is None:
         raise HeadraceError(
-            f"profile {table.name} is described by rules, not recorded: it has no steps file to show",
+            f"profile {table.name} is described by rules, not recorded: it has no steps file "
+            "to show",
             hint="headrace record -- COMMAND… records one",
         )
     path = folder / table.steps_file
     try:
-        read = pq.read_table(path)
-    except FileNotFoundError:
-        raise StudyError(
-            [Fault(path, 0, "steps_file", "", "the steps of the profile are gone; they lie beside its table")]
-        ) from None
-    except (OSError, pa.ArrowInvalid) as error:
-        raise StudyError([Fault(path, 0, "steps_file", "", f"cannot be read: {error}")]) from None
-    version = int((read.schema.metadata or {}).get(b"headrace.profile.version", b"0"))
+        if not path.is_file():
+            raise _wrong(
+                path, "steps_file", "the steps of the profile are gone; they lie beside its table"
+            )
+        read = pq.ParquetFile(path).read()
+    except (OSError, pa.ArrowException) as error:
+        told = str(error).splitlines()[0][:200]
+        raise StudyError([Fault(path, 0, "steps_file", "", f"cannot be read: {told}")]) from None
+    metadata = read.schema.metadata or {}
+    version = _version(metadata.get(b"headrace.profile.version", b"0"))
     missing = [name for name in COLUMNS if name not in read.column_names]
     if version > PROFILE_VERSION or missing:
         problem = (
-            f"written by a newer Headrace: version {version}, this one reads up to {PROFILE_VERSION}"
+            f"written by a newer Headrace: version {version}, this one reads up to "
+            f"{PROFILE_VERSION}"
             if version > PROFILE_VERSION
             else f"lacks the columns {', '.join(missing)}"
         )
-        raise StudyError([Fault(path, 0, "steps_file", "", problem)])
-    steps = Steps(*(read[name].to_numpy().astype(np.int64) for name in COLUMNS))
-    software = tuple(
-        RecordedFile(str(path), int(size), software=True)
-        for path, size in json.loads((read.schema.metadata or {}).get(b"headrace.profile.software", b"[]"))
-    )
+        raise _wrong(path, "steps_file", problem)
+    steps = Steps(*(_column(path, read, name) for name in COLUMNS))
+    software = _software(path, metadata.get(b"headrace.profile.software", b"[]"))
+    _check(path, steps, len(table.files) + len(software))
+    if "direct" not in read.column_names:
+        return steps, set[int](), software
+    marked = read["direct"]
+    if not pa.types.is_boolean(marked.type) or marked.null_count:
+        raise _wrong(path, "direct", "must hold true or false in every row")
+    chosen = np.asarray(marked.to_numpy(zero_copy_only=False), bool)
+    return steps, set(np.unique(steps.file[chosen]).tolist()), software
+
+
+def _wrong(path: Path, field: str, problem: str, given: str = "") -> StudyError:
+    return StudyError([Fault(path, 0, field, given, problem)])
+
+
+def _version(text: bytes) -> int:
+    """Return the version of a steps file; a newer one than any if it is no number."""
+    return int(text) if text.isdigit() and len(text) < 9 else PROFILE_VERSION + 1
+
+
+def _column(path: Path, table: pa.Table, name: str) -> Ints:  # pyright: ignore[reportUnknownParameterType]
+    """Return a column as whole numbers. Raises StudyError for other types, missing values, or
+    values out of range."""
+    column = table[name]
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise _wrong(path, name, "must hold a whole number in every row", str(column.type))
+    numbers = column.to_numpy()
+    if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= MOST_NUMBER):
+        given = str(int(numbers.min()) if int(numbers.min()) < 0 else int(numbers.max()))
+        raise _wrong(path, name, "a number is negative or not below 2^61", given)
+    return numbers.astype(np.int64)
+
+
+def _software(path: Path, text: bytes) -> tuple[RecordedFile, ...]:
+    """Return the files of software that a steps file names. Raises StudyError."""
+    try:
+        pairs = json.loads(text)
+        return tuple(
+            RecordedFile(str(name), in_range(int(size)), software=True) for name, size in pairs
+        )
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise _wrong(
+            path, "headrace.profile.software", "must be a list of names and sizes"
+        ) from None
+
+
+def _check(path: Path, steps: Steps, files: int) -> None:
+    """Raise StudyError for a step of an unknown operation or file, or one that ends before it
+    starts."""
     highest = int(steps.file.max(initial=-1))
-    if highest >= len(table.files) + len(software):
-        raise StudyError([Fault(path, 0, "file", str(highest), "no such file in the profile")])
-    marked = (
-        read["direct"].to_numpy(zero_copy_only=False) if "direct" in read.column_names else np.zeros(0, bool)
-    )
-    direct = set(np.unique(steps.file[marked.astype(bool)]).tolist()) if len(marked) else set[int]()
-    return steps, direct, software
+    if highest >= files:
+        raise _wrong(path, "file", "no such file in the profile", str(highest))
+    unknown = np.setdiff1d(steps.op, [int(op) for op in Op])
+    if len(unknown):
+        raise _wrong(path, "op", "no operation of a profile has this number", str(int(unknown[0])))
+    if (steps.end_ns < steps.start_ns).any():
+        raise _wrong(path, "end_ns", "a step ends before it starts")

@@ -1,6 +1,7 @@
-"""Imports `strace -f -ttt` text (better with -T and -y): a recording without CPU times, since strace does not see them.
+"""Imports `strace -f -ttt` text (better with -T and -y).
 
-What lies between two calls of a thread counts as work. Without -T a call's own time is not known, and counts as work, too.
+The recording has no CPU times, because strace does not show them. Time between two calls of a
+thread counts as work. Without -T a call's own time is unknown and counts as work too.
 """
 
 from __future__ import annotations
@@ -11,16 +12,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.errors import Fault, StudyError
-from headrace.profiles.recording import is_software
-from headrace.profiles.steps import Op, RecordedFile, Recording, columns, opened_alone
+from headrace.profiles.software import is_software
+from headrace.profiles.steps import (
+    Op,
+    RecordedFile,
+    Recording,
+    columns,
+    in_range,
+    opened_alone,
+    whole_number,
+)
 
-_LINE = re.compile(r"^(?:\[pid\s+(\d+)\]\s+|(\d+)\s+)?(\d{9,}\.\d+)\s+(.*)$")
-_CALL = re.compile(r"^(\w+)\((.*)\)\s+=\s+(-?\d+|0x[0-9a-f]+|\?)(<[^>]*>)?(.*?)(?:<(\d+\.\d+)>)?$")
+_LINE = re.compile(r"^(?:\[pid\s+(\d{1,10})\]\s+|(\d{1,10})\s+)?(\d{9,10}\.\d+)\s+(.*)$")
+_CALL = re.compile(
+    r"^(\w+)\((.*)\)\s+=\s+(-?\d{1,19}|0x[0-9a-f]{1,16}|\?)(<[^>]*>)?(.*?)(?:<(\d{1,9}\.\d+)>)?$"
+)
 _ATTACHED = re.compile(r"strace: Process (\d+) attached$")
-"""What strace says on standard error, in the middle of a line when its trace goes there, too."""
+"""strace prints this on standard error, in the middle of a line if its trace goes there too."""
 _UNFINISHED = re.compile(r"^(\w+\(.*?),?\s*<unfinished \.\.\.>$")
 _RESUMED = re.compile(r"^<\.\.\. (\w+) resumed>\s*(.*)$")
-_DESCRIPTOR = re.compile(r"^(\d+)(?:<([^>]*)>)?")
+_DESCRIPTOR = re.compile(r"^(\d{1,10})(?:<([^>]*)>)?")
 _DIRECTORY = re.compile(r"^AT_FDCWD<([^>]*)>")
 """With -y: the working directory."""
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -29,6 +40,9 @@ _READS = {"read": False, "readv": False, "pread64": True, "preadv": True, "pread
 _WRITES = {"write": False, "writev": False, "pwrite64": True, "pwritev": True, "pwritev2": True}
 _COPIES = {"sendfile", "copy_file_range", "splice"}
 _OPENS = {"open", "openat", "openat2", "creat"}
+_SIZES = {"ftruncate", "truncate", "fallocate"}
+_OTHER_WAYS = {"io_uring_setup": "io_uring", "io_uring_enter": "io_uring", "io_submit": "libaio"}
+"""Calls whose reads and writes strace does not show -> the interface's common name."""
 _STATS = {"stat", "lstat", "newfstatat", "fstatat64", "statx", "access", "faccessat", "faccessat2"}
 
 
@@ -56,6 +70,9 @@ class _Reader:
         self._ends: dict[int, int] = {}
         self.pids: set[int] = set()
         self.untimed = False
+        self.hidden: set[str] = set()
+        """I/O interfaces that the job used and strace cannot see into."""
+        self.holes = 0
 
     def file(self, path: str, *, created: bool = False, direct: bool = False) -> int:
         if path not in self._numbers:
@@ -64,11 +81,13 @@ class _Reader:
         return self._numbers[path]
 
     def call(self, pid: int, at_ns: int, text: str) -> None:
-        """One whole call."""
+        """Process one complete call."""
         found = _CALL.match(text)
         if found is None:
             return
         name, arguments, result_text, _, _, took = found.groups()
+        if name in _OTHER_WAYS:
+            self.hidden.add(_OTHER_WAYS[name])
         if result_text == "?" or result_text.startswith("-"):
             return
         result = int(result_text, 0)
@@ -79,7 +98,8 @@ class _Reader:
         if name in ("clone", "clone3", "fork", "vfork"):
             shares = "CLONE_FILES" in arguments
             copied = _Process(
-                {fd: _Open(each.file, each.at) for fd, each in process.open.items()}, process.directory
+                {fd: _Open(each.file, each.at) for fd, each in process.open.items()},
+                process.directory,
             )
             self._processes[result] = process if shares else copied
             return
@@ -92,13 +112,17 @@ class _Reader:
             thread = self._threads.setdefault(pid, len(self._threads))
             worked = max(0, at_ns - self._ends.get(pid, at_ns))
             self._ends[pid] = end_ns
+            in_range(offset + length)
             self.rows.append((at_ns, end_ns, thread, int(op), file, offset, length, worked))
 
     def _copy(
         self, process: _Process, name: str, arguments: str, result: int
     ) -> list[tuple[Op, int, int, int]]:
-        """A read of the one file and a write of the other, where descriptors are of files and offsets their own."""
+        """Return a read of one file and a write of the other, at the descriptors' own offsets;
+        descriptors that are no files are omitted."""
         fields = [each.strip() for each in arguments.split(",")]
+        if len(fields) < 3:
+            return []
         source, target = (fields[1], fields[0]) if name == "sendfile" else (fields[0], fields[2])
         found: list[tuple[Op, int, int, int]] = []
         for op, text in ((Op.READ, source), (Op.WRITE, target)):
@@ -111,38 +135,40 @@ class _Reader:
         return found
 
     def _grow(self, number: int, end: int, op: Op) -> None:
-        """A file is at least as long as was read of it."""
+        """Extend a file to at least the end of what was read from it."""
         old = self.files[number]
         if op == Op.READ and not old.created and end > old.bytes:
             self.files[number] = replace(old, bytes=end)
 
-    def _step(
-        self, process: _Process, name: str, arguments: str, result: int, result_path: str
+    def _size(
+        self, process: _Process, name: str, arguments: str
     ) -> tuple[Op, int, int, int] | None:
-        if here := _DIRECTORY.match(arguments):
-            process.directory = here.group(1)
-        if name in _OPENS:
+        """Return the size or space that a call gives a file; only count holes and moves of data."""
+        fields = [each.strip() for each in arguments.rsplit(",", 1 if name != "fallocate" else 3)]
+        if name == "truncate":
             quoted = _QUOTED.search(arguments)
-            path = result_path.strip("<>") or (_absolute(process, quoted.group(1)) if quoted else "")
-            if not path or path.startswith(("/proc/", "/sys/", "/dev/")) or "O_DIRECTORY" in arguments:
-                return None
-            created = "O_TRUNC" in arguments or ("O_CREAT" in arguments and "O_EXCL" in arguments)
-            file = self.file(path, created=created or name == "creat", direct="O_DIRECT" in arguments)
-            process.open[result] = _Open(file)
-            return Op.OPEN, file, 0, 0
-        if name in _STATS:
-            quoted = _QUOTED.search(arguments)
-            if quoted is None or not quoted.group(1):
-                return None
-            return Op.STAT, self.file(_absolute(process, quoted.group(1))), 0, 0
-        if name == "chdir":
-            if quoted := _QUOTED.search(arguments):
-                process.directory = _absolute(process, quoted.group(1))
+            file = None if quoted is None else self.file(_absolute(process, quoted.group(1)))
+        else:
+            held = self._held(process, arguments)
+            file = None if held is None else held.file
+        if file is None:
             return None
+        if name != "fallocate":
+            return Op.TRUNCATE, file, whole_number(fields[-1]), 0
+        if len(fields) < 4:
+            raise ValueError("fallocate lacks arguments")
+        if fields[1] not in ("0", "FALLOC_FL_KEEP_SIZE"):
+            self.holes += 1
+            return None
+        op = Op.ALLOCATE if fields[1] == "0" else Op.RESERVE
+        return op, file, whole_number(fields[2]), whole_number(fields[3])
+
+    def _held(self, process: _Process, arguments: str) -> _Open | None:
+        """Return the file of a call's first descriptor; None if it is unknown."""
         found = _DESCRIPTOR.match(arguments)
         if found is None:
             return None
-        fd = int(found.group(1))
+        fd = _descriptor(arguments)
         held = process.open.get(fd)
         if (
             held is None
@@ -151,6 +177,42 @@ class _Reader:
         ):
             # With -y: a file that was open before the trace began.
             held = process.open[fd] = _Open(self.file(path))
+        return held
+
+    def _step(
+        self, process: _Process, name: str, arguments: str, result: int, result_path: str
+    ) -> tuple[Op, int, int, int] | None:
+        if here := _DIRECTORY.match(arguments):
+            process.directory = here.group(1)
+        if name in _OPENS:
+            quoted = _QUOTED.search(arguments)
+            path = result_path.strip("<>") or (
+                _absolute(process, quoted.group(1)) if quoted else ""
+            )
+            if (
+                not path
+                or path.startswith(("/proc/", "/sys/", "/dev/"))
+                or "O_DIRECTORY" in arguments
+            ):
+                return None
+            created = "O_TRUNC" in arguments or ("O_CREAT" in arguments and "O_EXCL" in arguments)
+            file = self.file(
+                path, created=created or name == "creat", direct="O_DIRECT" in arguments
+            )
+            process.open[result] = _Open(file)
+            return Op.OPEN, file, 0, 0
+        if name in _STATS:
+            quoted = _QUOTED.search(arguments)
+            if quoted is None or not quoted.group(1):
+                return None
+            return Op.STAT, self.file(_absolute(process, quoted.group(1))), 0, 0
+        if name in _SIZES:
+            return self._size(process, name, arguments)
+        if name == "chdir":
+            if quoted := _QUOTED.search(arguments):
+                process.directory = _absolute(process, quoted.group(1))
+            return None
+        held = self._held(process, arguments)
         if held is None:
             return None
         if name in _READS or name in _WRITES:
@@ -159,7 +221,7 @@ class _Reader:
             if placed and (
                 numbers := re.findall(r"\d+", arguments.rsplit("]" if "v" in name else '"', 1)[-1])
             ):
-                at = int(numbers[1] if len(numbers) > 1 else numbers[0])
+                at = whole_number(numbers[1] if len(numbers) > 1 else numbers[0])
             else:
                 held.at = at + result
             op = Op.READ if name in _READS else Op.WRITE
@@ -169,7 +231,7 @@ class _Reader:
             held.at = result
             return Op.SEEK, held.file, result, 0
         if name == "close":
-            del process.open[fd]
+            process.open.pop(_descriptor(arguments), None)
             return Op.CLOSE, held.file, 0, 0
         if name in ("fsync", "fdatasync"):
             return Op.SYNC, held.file, 0, 0
@@ -178,12 +240,21 @@ class _Reader:
         return None
 
 
+def _descriptor(arguments: str) -> int:
+    """Return a call's first descriptor; -1 if it has none."""
+    found = _DESCRIPTOR.match(arguments)
+    return -1 if found is None else int(found.group(1))
+
+
 def _absolute(process: _Process, path: str) -> str:
-    return os.path.normpath(path if path.startswith("/") else f"{process.directory.rstrip('/')}/{path}")
+    return os.path.normpath(
+        path if path.startswith("/") else f"{process.directory.rstrip('/')}/{path}"
+    )
 
 
 def read_strace(path: Path, name: str) -> Recording:
-    """The job that a trace is of. Raises StudyError for a file that is none, with its first line that does not fit."""
+    """Return the job of a trace. Raises StudyError that names the first line that does not fit, if
+    the file is no trace."""
     reader = _Reader()
     waiting: dict[int, tuple[int, str]] = {}
     children: set[int] = set()
@@ -208,23 +279,38 @@ def read_strace(path: Path, name: str) -> Recording:
             lines += 1
             pid = int(found.group(1) or found.group(2) or 0)
             if found.group(1) and children and pid not in children:
-                pid = 0  # the first process, which has no number as long as it is alone
+                pid = 0  # the first process, which strace does not number while it is alone
             seconds, _, fraction = found.group(3).partition(".")
             at_ns = int(seconds) * 1_000_000_000 + int(fraction.ljust(9, "0")[:9])
-            first, last = first or at_ns, at_ns
+            first, last = min(first or at_ns, at_ns), max(last, at_ns)
             rest = found.group(4)
-            if begun := _UNFINISHED.match(rest):
-                waiting[pid] = (at_ns, begun.group(1))
-            elif (resumed := _RESUMED.match(rest)) and pid in waiting:
-                begin_ns, call = waiting.pop(pid)
-                reader.call(pid, begin_ns, call + resumed.group(2))
-            else:
-                reader.call(pid, at_ns, rest)
+            try:
+                if begun := _UNFINISHED.match(rest):
+                    waiting[pid] = (at_ns, begun.group(1))
+                elif (resumed := _RESUMED.match(rest)) and pid in waiting:
+                    begin_ns, call = waiting.pop(pid)
+                    reader.call(pid, begin_ns, call + resumed.group(2))
+                else:
+                    reader.call(pid, at_ns, rest)
+            except ValueError as error:
+                raise StudyError(
+                    [Fault(path, number, "line", line.strip()[:60], str(error))]
+                ) from None
     if not lines:
-        raise StudyError([Fault(path, 0, "file", "", "is empty: no call was traced")])
+        raise StudyError([Fault(path, 0, "", "", "is empty: no call was traced")])
     rows = [(start - first, end - first, *rest) for start, end, *rest in reader.rows]
     steps = columns(rows)
-    notes = ["imported from strace: time between calls counts as work, since CPU times are not known"]
+    notes = [
+        "imported from strace: time between calls counts as work, since CPU times are not known"
+    ]
+    if reader.hidden:
+        ways = ", ".join(sorted(reader.hidden))
+        notes.append(f"{ways} was used: what was read and written that way is not in the trace")
+    if reader.holes:
+        notes.append(
+            f"{reader.holes} calls of fallocate made holes or zeroes, or moved data: they are "
+            "left out"
+        )
     if reader.untimed:
         notes.append("traced without -T: how long calls took is not known")
     return Recording(

@@ -1,21 +1,31 @@
-"""A study in which many nodes run a recorded job, as text: what `headrace profile simulate` writes, to be changed by hand afterwards."""
+"""The text of a study in which many nodes run a recorded job.
+
+`headrace profile simulate` writes it, and users edit it.
+"""
 
 from __future__ import annotations
 
 import json
 
 
-def study_text(profile: str, drives: list[str], nodes: int, slots: list[int], link: str | None) -> str:
-    """`profile`: file name beside the study. `link`: of an NFS server with the drive; None puts a drive into each node."""
+def study_text(
+    profile: str, drives: list[str], nodes: int, slots: list[int], link: str | None
+) -> str:
+    """Return the text of a study.
+
+    `profile`: file name, relative to the study. `link`: link of an NFS server with the drive; None
+    puts a drive into each node.
+    """
     quoted = [json.dumps(drive) for drive in drives]
     if link is None:
         target = f'[target.storage]\nkind = "block"\ndrive = {quoted[0]}\n'
         factor = f"drive = [{', '.join(quoted)}]\n"
         site = f"[site.node]\ncount = {nodes}\n"
     else:
-        # One target a drive: what a server exports is no factor.
+        # One target per drive: a server's export cannot be a factor.
         target = "".join(
-            f'[target.{json.dumps("nfs-" + drive)}]\nkind = "nfs"\nserver = "nas"\nexport = {{ drive = {name} }}\n\n'
+            f'[target.{json.dumps("nfs-" + drive)}]\nkind = "nfs"\nserver = "nas"\n'
+            f"export = {{ drive = {name} }}\n\n"
             for drive, name in zip(drives, quoted, strict=True)
         )
         factor = (
@@ -23,11 +33,17 @@ def study_text(profile: str, drives: list[str], nodes: int, slots: list[int], li
             if len(drives) > 1
             else ""
         )
-        site = f"[site.node]\ncount = {nodes}\nlink = {json.dumps(link)}\n\n[site.server.nas]\nlink = {json.dumps(link)}\n"
+        site = (
+            f"[site.node]\ncount = {nodes}\nlink = {json.dumps(link)}\n\n"
+            f"[site.server.nas]\nlink = {json.dumps(link)}\n"
+        )
     return (
-        f"# A recorded job on {'each of' if nodes > 1 else ''} {nodes} node{'s' if nodes > 1 else ''}, in virtual time: headrace simulate THIS\n"
-        f'headrace = 1\ntitle = "{profile.removesuffix(".toml")} on {nodes} node{"s" if nodes > 1 else ""}"\n\n'
+        f"# A recorded job on {'each of' if nodes > 1 else ''} {nodes} "
+        f"node{'s' if nodes > 1 else ''}, in virtual time: headrace simulate THIS\n"
+        f'headrace = 1\ntitle = "{profile.removesuffix(".toml")} on {nodes} '
+        f'node{"s" if nodes > 1 else ""}"\n\n'
         f"{site}\n{target}\n"
         f'[workload.job]\nkind = "replay"\nprofile = {json.dumps(profile)}\n\n'
-        f'[factors]\n{factor}slots = {slots}\n\n[plan]\nrepeats = {{ min = 1 }}\n\n[run]\nshortest = "0 s"\n'
+        f"[factors]\n{factor}slots = {slots}\n\n"
+        f'[plan]\nrepeats = {{ min = 1 }}\n\n[run]\nshortest = "0 s"\n'
     )

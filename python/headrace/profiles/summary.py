@@ -1,4 +1,4 @@
-"""What a recorded job did, in numbers: bytes, sizes, order, reuse, the time between reads, and where in its files."""
+"""What a recorded job did, in numbers: bytes, sizes, order, reuse, times, offsets."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headrace.profiles.timeline import timeline
 
 @dataclass(frozen=True)
 class FileUse:
-    """One file."""
+    """Use of one file."""
 
     path: str
     bytes: int
-    """Its size when it was opened; of files that the job made, what was written."""
+    """Its size when opened; for files that the job created, the bytes written."""
     reads: int
     bytes_read: int
     bytes_unique: int
@@ -28,17 +28,17 @@ class FileUse:
 
 @dataclass(frozen=True)
 class Summary:
-    """A whole job. Percentiles are 5, 50 and 95."""
+    """Summary of a whole job. Percentiles are 5, 50 and 95."""
 
     duration_s: float
     cpu_s: float
     cpu_wait_s: float
     in_calls_s: float
-    """Time in reads, writes, opens and the like of all threads."""
+    """Time in reads, writes, opens and similar calls, of all threads."""
     reads: int
     bytes_read: int
     bytes_unique: int
-    """Each byte counted once however often it was read."""
+    """Each byte counted once, however often it was read."""
     writes: int
     bytes_written: int
     opens: int
@@ -47,31 +47,31 @@ class Summary:
     maps: int
     read_size_percentiles: tuple[float, ...]
     read_size_buckets: tuple[tuple[int, int], ...]
-    """(power of two that it is below, reads)."""
+    """(power of two that the size is below, reads)."""
     sequential_fraction: float
-    """Share of reads that begin where the read before in the same file ended."""
+    """Share of reads that begin where the previous read of the same file ended."""
     forward_fraction: float
-    """Share that begin there or further on."""
+    """Share of reads that begin there or further on."""
     between_ms_percentiles: tuple[float, ...]
     """CPU time between two reads."""
     files: tuple[FileUse, ...]
-    """Data files, those with most bytes first."""
+    """Data files, sorted by bytes, most first."""
     software_files: int
     software_bytes: int
 
     @property
     def reuse(self) -> float:
-        """How often each byte was read; 1 for a job that reads nothing twice."""
+        """Mean number of times each byte was read; 1 for a job that reads nothing twice."""
         return self.bytes_read / self.bytes_unique if self.bytes_unique else 0.0
 
 
 def is_read(steps: Steps) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which steps read bytes."""
+    """Return which steps read bytes."""
     return np.isin(steps.op, (Op.READ, Op.MAPPED_READ)) & (steps.length > 0)
 
 
 def covered_bytes(offset: Ints, length: Ints) -> int:
-    """Bytes covered by ranges that may overlap."""
+    """Return the bytes covered by ranges that may overlap."""
     order = np.argsort(offset, kind="stable")
     begin, end = offset[order], (offset + length)[order]
     reached = np.maximum.accumulate(end)
@@ -80,7 +80,7 @@ def covered_bytes(offset: Ints, length: Ints) -> int:
 
 
 def summarise(recording: Recording) -> Summary:
-    """Everything about data files; software is counted by itself."""
+    """Summarise the data files; software is counted separately."""
     steps = recording.steps
     software = np.array([file.software for file in recording.files] or [False])
     about_data = ~software[steps.file] if len(steps) else np.zeros(0, bool)
@@ -149,3 +149,15 @@ def _percentiles(values: npt.NDArray[Any]) -> tuple[float, ...]:
         if len(values)
         else (0.0, 0.0, 0.0)
     )
+
+
+def sizes_given(recording: Recording, *, software: bool = False) -> str:
+    """Return how often the job set a file's size or allocated space ("2 truncate, 1 allocate");
+    empty if never.
+
+    Files of software count only if requested.
+    """
+    chosen = np.array([software or not file.software for file in recording.files] or [False])
+    ops = recording.steps.op[chosen[recording.steps.file]]
+    counts = {op: int((ops == int(op)).sum()) for op in (Op.TRUNCATE, Op.ALLOCATE, Op.RESERVE)}
+    return ", ".join(f"{count} {op.name.lower()}" for op, count in counts.items() if count)

@@ -1,8 +1,9 @@
-"""All threads of a recorded job on one line: each step with the work and the sleep that came before it.
+"""Merges all threads of a recorded job into one sequence of steps, work and sleep.
 
-A job with one thread is that line already. Of several threads, steps go by their beginning; what lies between the end of all steps
-so far and the next one is work as far as any thread worked then (each thread's CPU time lies evenly between its steps), and sleep
-otherwise. Steps that overlapped come one after the other: on slower storage the line is no faster than the job was.
+A job with one thread is such a sequence already. Steps of several threads are ordered by start.
+Time between the end of all steps so far and the next one is work as far as any thread worked then
+(each thread's CPU time is spread evenly between its steps), otherwise sleep. Overlapping steps run
+one after the other: on slower storage the sequence is no faster than the job was.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import numpy.typing as npt
 
 from headrace.profiles.steps import Ints, Op, RecordedFile, Steps
 
-NEEDED = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.STAT, Op.SYNC, Op.MAPPED_READ, Op.UNLINK)
-"""Steps that do something to storage; seeks and maps are told by the reads that follow."""
+NEEDED = (Op.OPEN, Op.CLOSE, Op.READ, Op.WRITE, Op.STAT, Op.SYNC, Op.MAPPED_READ, Op.UNLINK,
+          Op.TRUNCATE, Op.ALLOCATE, Op.RESERVE)  # fmt: skip
+"""Steps that act on storage; seeks and maps show in the reads that follow."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Steps in order, and what came before each."""
+    """Steps in order, and the work and sleep before each."""
 
     steps: Steps
     work_ns: Ints
@@ -39,9 +41,12 @@ def timeline(
     cpu_ns: int = 0,
     cpu_wait_ns: int = 0,
 ) -> Timeline:
-    """One line of all threads. Steps on software, and files that are only asked about, are left out unless `software`; the time that
-    they took stays, as work for CPU time and sleep for the rest. `cpu_ns` is the CPU time of the whole job: what no step shows of it
-    (threads without steps) is laid over the sleeps evenly, and `cpu_wait_ns`, time that it waited for a CPU, is taken from them.
+    """Merge all threads into one sequence.
+
+    Steps on software, and files that are only queried, are omitted unless `software`; their time
+    stays, as work for CPU time and as sleep for the rest. `cpu_ns` is the CPU time of the whole
+    job: the part that no step shows (threads without steps) replaces sleep evenly. `cpu_wait_ns`,
+    time that the job waited for a CPU, is subtracted from sleep.
     """
     kept = np.isin(steps.op, [int(op) for op in NEEDED])
     if not software:
@@ -53,7 +58,9 @@ def timeline(
     chosen = steps.take(kept)
     reached = np.maximum.accumulate(chosen.end_ns) if len(chosen) else chosen.end_ns
     begins = np.concatenate([[0], reached])
-    ends = np.concatenate([np.maximum(chosen.start_ns, begins[:-1]), [max(duration_ns, int(begins[-1]))]])
+    ends = np.concatenate(
+        [np.maximum(chosen.start_ns, begins[:-1]), [max(duration_ns, int(begins[-1]))]]
+    )
     gaps = ends - begins
     work = np.minimum(_worked(steps, begins, ends), gaps)
     shown = int(work.sum())
@@ -68,12 +75,14 @@ def timeline(
 
 
 def _worked(steps: Steps, begins: Ints, ends: Ints) -> Ints:
-    """CPU time of all threads within each interval."""
+    """Return the CPU time of all threads within each interval."""
     total = np.zeros(len(begins), np.float64)
     for thread in np.unique(steps.thread):
         own = steps.take(steps.thread == thread)
         # Between the end of a step and the start of the next the thread worked for `cpu_ns`.
-        before = np.concatenate([[max(0, int(own.start_ns[0]) - int(own.cpu_ns[0]))], own.end_ns[:-1]])
+        before = np.concatenate(
+            [[max(0, int(own.start_ns[0]) - int(own.cpu_ns[0]))], own.end_ns[:-1]]
+        )
         total += _integral(own.cpu_ns, before, own.start_ns, ends) - _integral(
             own.cpu_ns, before, own.start_ns, begins
         )
@@ -83,8 +92,9 @@ def _worked(steps: Steps, begins: Ints, ends: Ints) -> Ints:
 def _integral(
     amounts: Ints, from_ns: npt.NDArray[np.int64], to_ns: Ints, at_ns: Ints
 ) -> npt.NDArray[np.float64]:
-    """How much of `amounts`, spread evenly over their intervals, lies before each of `at_ns`."""
-    # The sum is a broken line: flat within steps, rising between them.
+    """Return how much of `amounts`, spread evenly over their intervals, is before each of
+    `at_ns`."""
+    # The sum is piecewise linear: flat within steps, rising between them.
     times = np.empty(2 * len(amounts), np.float64)
     times[0::2], times[1::2] = from_ns, np.maximum(to_ns, from_ns)
     heights = np.empty_like(times)

@@ -1,7 +1,8 @@
-"""Readers: how a workload gets events out of ROOT files, and the exact count of what it asked of the storage for them.
+"""Readers: how workloads read events of ROOT files, with exact counts of bytes requested.
 
-Three readers read the same files: `uproot` (uproot_reader.py), ROOT's RDataFrame and a classic event loop compiled
-by ROOT's interpreter (root_reader.py, with the optional `root` package). Shared by the workloads scan, analysis and skim.
+Three readers read the same files: `uproot` (uproot_reader.py), and ROOT's RDataFrame and a classic
+event loop compiled by ROOT's interpreter (both in root_reader.py, with the optional `root`
+package). The workloads scan, analysis and skim share them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,19 @@
-"""What a reader asks of the storage for given columns, without reading: from a file's layout and the reader's own rules.
+"""What a reader requests from the storage for given columns, computed without reading.
 
-* uproot reads each basket or page by itself: first those of all columns of a step in the order of the tree, then it works (up to
-  eight columns, and pages, one column after the other). Only the order of reads and of work within a step differs by that.
-* ROOT reads a TTree through TTreeCache. At the first event of a cluster it takes the baskets of all columns to be read, of this cluster
-  and of as many further ones as fit into the cache (1.5 mean clusters of the whole tree: TTree::GetCacheAutoSize,
-  TTreeCache::FillBuffer), sorts them by place, joins those that touch up to 16 MB (TFileCacheRead::Sort), and reads neighbours in one
-  go while they span less than 256 000 bytes (TFile::ReadBuffers).
-* ROOT reads an RNTuple cluster by cluster, ahead by one in a thread of its own; pages are joined over gaps until gaps make up a quarter
-  of what is needed (RPageSourceFile::PrepareSingleCluster). Here the cluster ahead is read before the work on the present one.
+The requests follow from a file's layout and the reader's rules:
+
+* uproot reads each basket or page by itself. It first reads those of all columns of a step in the
+  order of the tree, then processes them (for up to eight columns, and for pages, one column after
+  the other). This changes only the order of reads and CPU work within a step.
+* ROOT reads a TTree through TTreeCache. At the first event of a cluster it takes the baskets of all
+  columns to be read, of this cluster and of as many further clusters as fit into the cache (1.5
+  mean clusters of the whole tree: TTree::GetCacheAutoSize, TTreeCache::FillBuffer). It sorts them
+  by offset, joins adjacent ones up to 16 MB (TFileCacheRead::Sort), and reads neighbours in one
+  request while they span less than 256 000 bytes (TFile::ReadBuffers).
+* ROOT reads an RNTuple cluster by cluster, one cluster ahead in a separate thread. Pages are joined
+  over gaps until the gaps make up a quarter of the bytes needed
+  (RPageSourceFile::PrepareSingleCluster). This model reads the next cluster before it processes the
+  current one.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from itertools import pairwise
 
 from headrace.datasets.layout import FileLayout, Piece
 from headrace.readers.options import Reader
-from headrace.readers.uproot_reader import Share, joined
+from headrace.readers.uproot_reader import Share, cut_steps, joined
 
 Range = tuple[int, int]
 """(offset, bytes)."""
@@ -31,7 +37,7 @@ GAP_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Asked:
-    """What is read for a run of events, before the work on them."""
+    """The reads for one run of events, before the CPU work on them."""
 
     first_event: int
     events: int
@@ -41,7 +47,9 @@ class Asked:
 
 
 def opening(layout: FileLayout, reader: Reader) -> tuple[Range, ...]:
-    """What is read when the file is opened: its head, and the tree's metadata."""
+    """Return the reads when the file is opened: its header and the tree's metadata."""
+    if layout.opening:
+        return layout.opening if reader == "uproot" else (*layout.opening, *layout.classes)
     end = layout.file_bytes
     if layout.header_bytes:
         header = (layout.metadata_offset, layout.header_bytes)
@@ -60,8 +68,10 @@ def opening(layout: FileLayout, reader: Reader) -> tuple[Range, ...]:
         end - layout.metadata_offset - layout.metadata_bytes,
     )
     head: tuple[Range, ...] = ((0, 300), (100, 306), streamers)
-    # A check that ROOT did not have to recover the file opens it a first time (kernel.hpp, `opened`).
-    return (*head, metadata) if reader == "event-loop" else (*head, *head, metadata, *head, metadata)
+    # A first open checks that ROOT did not have to recover the file (kernel.hpp, `opened`).
+    return (
+        (*head, metadata) if reader == "event-loop" else (*head, *head, metadata, *head, metadata)
+    )
 
 
 def asked(
@@ -71,21 +81,29 @@ def asked(
     *,
     step_events: int,
     fraction: float = 1.0,
+    cut: bool = False,
 ) -> list[Asked]:
-    """The reads of a job over one whole file, run of events by run. `columns` None stands for all."""
+    """Return the reads of a job over one whole file, per run of events. `columns` None means all.
+
+    With `cut`, uproot divides long clusters into steps, as it does in the user's own files.
+    """
     wanted = _wanted(layout, reader, columns)
     is_ntuple = layout.header_bytes > 0
     ends = _cluster_ends(wanted, layout.events, is_ntuple)
     if reader != "uproot":
-        # RDataFrame's skim reads the first share of the file (root_skim.py).
+        # RDataFrame's skim reads the first part of the file (root_skim.py).
         stop = max(1, round(layout.events * fraction))
         ends = [*(end for end in ends if end < stop), stop]
         runs = list(zip([0, *ends[:-1]], ends, strict=True))
         chosen = [(begin, end, _within(wanted, begin, end)) for begin, end in runs]
         return (
-            _by_cluster(chosen, gap_share=GAP_SHARE) if is_ntuple else _cached(chosen, _cache_bytes(layout))
+            _by_cluster(chosen, gap_share=GAP_SHARE)
+            if is_ntuple
+            else _cached(chosen, _cache_bytes(layout))
         )
     runs = joined(Share(fraction).runs(0, ends), step_events)
+    if cut:
+        runs = cut_steps(runs, step_events)
     if is_ntuple:
         return [_whole_clusters(begin, end, ends, wanted) for begin, end in runs]
     return [
@@ -96,10 +114,15 @@ def asked(
 
 
 def _whole_clusters(begin: int, end: int, ends: Sequence[int], wanted: Sequence[Piece]) -> Asked:
-    """uproot's pages for a run of events: those of every cluster it touches, field by field, values before offsets."""
+    """Return uproot's pages for a run of events.
+
+    These are the pages of every cluster that it touches, field by field, values before offsets.
+    """
     first = max((edge for edge in ends if edge <= begin), default=0)
     last = min(edge for edge in ends if edge >= end)
-    fields = {name: index for index, name in enumerate(dict.fromkeys(_field(piece) for piece in wanted))}
+    fields = {
+        name: index for index, name in enumerate(dict.fromkeys(_field(piece) for piece in wanted))
+    }
     pieces = sorted(
         _within(wanted, first, last),
         key=lambda piece: (fields[_field(piece)], piece.column.endswith(".offsets")),
@@ -110,12 +133,17 @@ def _whole_clusters(begin: int, end: int, ends: Sequence[int], wanted: Sequence[
 
 
 def _field(piece: Piece) -> str:
-    return piece.column.removesuffix(".offsets")
+    """Return the top-level field of an RNTuple that a page belongs to."""
+    return piece.column.partition(".")[0]
 
 
 def _asked(begin: int, end: int, ranges: Sequence[Range], pieces: Sequence[Piece]) -> Asked:
     return Asked(
-        begin, end - begin, tuple(ranges), len(pieces), sum(piece.uncompressed_bytes for piece in pieces)
+        begin,
+        end - begin,
+        tuple(ranges),
+        len(pieces),
+        sum(piece.uncompressed_bytes for piece in pieces),
     )
 
 
@@ -124,13 +152,16 @@ def _wanted(layout: FileLayout, reader: Reader, columns: Sequence[str] | None) -
         return list(layout.pieces)
     names = set(columns)
     if reader != "uproot":
-        # ROOT reads a collection's counter with its columns; uproot finds offsets in the baskets themselves.
+        # ROOT reads a collection's counter with its columns; uproot finds offsets in the baskets.
         names |= {f"n{column.partition('_')[0]}" for column in columns}
-    return [piece for piece in layout.pieces if _field(piece) in names]
+        names |= {column.partition(".")[0] for column in columns}
+    if layout.header_bytes:
+        return [piece for piece in layout.pieces if _field(piece) in names]
+    return [piece for piece in layout.pieces if piece.column in names]
 
 
 def _cluster_ends(pieces: Iterable[Piece], events: int, is_ntuple: bool) -> list[int]:
-    """Events at which the pieces of all columns end together."""
+    """Return the events at which the pieces of all columns end together."""
     common: set[int] | None = None
     by_column: dict[str, set[int]] = {}
     for piece in pieces:
@@ -142,7 +173,9 @@ def _cluster_ends(pieces: Iterable[Piece], events: int, is_ntuple: bool) -> list
 
 def _within(pieces: Iterable[Piece], begin: int, end: int) -> list[Piece]:
     return [
-        piece for piece in pieces if piece.first_entry < end and piece.first_entry + piece.entries > begin
+        piece
+        for piece in pieces
+        if piece.first_entry < end and piece.first_entry + piece.entries > begin
     ]
 
 
@@ -152,7 +185,10 @@ def _cache_bytes(layout: FileLayout) -> float:
 
 
 def _cached(runs: list[tuple[int, int, list[Piece]]], cache_bytes: float) -> list[Asked]:
-    """TTreeCache: fills of as many clusters as fit; all of a fill is read before the work on its first."""
+    """Return the reads through TTreeCache: each fill takes as many clusters as fit.
+
+    All of a fill is read before the CPU work on its first cluster.
+    """
     found: list[Asked] = []
     at = 0
     while at < len(runs):
@@ -171,7 +207,7 @@ def _cached(runs: list[tuple[int, int, list[Piece]]], cache_bytes: float) -> lis
 
 
 def read_buffers(places: Sequence[Range]) -> list[Range]:
-    """What ROOT reads for these places, which are sorted."""
+    """Return the reads that ROOT makes for these sorted ranges."""
     blocks: list[Range] = []
     for offset, size in places:
         if blocks and sum(blocks[-1]) == offset and blocks[-1][1] + size <= JOINED_BYTES:
@@ -194,20 +230,31 @@ def read_buffers(places: Sequence[Range]) -> list[Range]:
 
 
 def _by_cluster(runs: list[tuple[int, int, list[Piece]]], gap_share: float) -> list[Asked]:
-    """RNTuple: each cluster's pages, joined over small gaps; the next cluster is read before the work on one."""
+    """Return the reads of an RNTuple: each cluster's pages, joined over small gaps.
+
+    The next cluster is read before the CPU work on the current one.
+    """
     reads = [
-        join_over_gaps(sorted({(piece.offset, piece.compressed_bytes) for piece in pieces}), gap_share)
+        join_over_gaps(
+            sorted({(piece.offset, piece.compressed_bytes) for piece in pieces}), gap_share
+        )
         for _, _, pieces in runs
     ]
     found: list[Asked] = []
     for number, (begin, end, pieces) in enumerate(runs):
-        ranges = [*(reads[0] if number == 0 else []), *(reads[number + 1] if number + 1 < len(reads) else [])]
+        ranges = [
+            *(reads[0] if number == 0 else []),
+            *(reads[number + 1] if number + 1 < len(reads) else []),
+        ]
         found.append(_asked(begin, end, ranges, pieces))
     return found
 
 
 def join_over_gaps(places: Sequence[Range], gap_share: float) -> list[Range]:
-    """Places joined over the smallest gaps, as long as all gaps up to that size are no more than a share of what is needed."""
+    """Join ranges over the smallest gaps.
+
+    All gaps up to the largest joined size add up to at most `gap_share` of the bytes needed.
+    """
     gaps = [place[0] - sum(before) for before, place in pairwise(places)]
     most = gap_share * sum(size for _, size in places)
     cut, current, extra = 0, 0, 0

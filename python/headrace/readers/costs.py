@@ -1,9 +1,11 @@
-"""What reading and working cost in CPU time, for jobs that are modelled and not run.
+"""CPU time of reading and processing, for modelled jobs.
 
-All values are CPU nanoseconds of one core of an AMD EPYC of 2023 that nobody else used, the machine that `cpu_speed = 1` of the catalog's
-`generic-node` stands for; a machine of the catalog with another `cpu_speed` takes as much longer or shorter. `benchmarks/reading_costs.py`
-fitted what opening, pieces, steps and events cost to jobs over uncompressed files of different sizes; codecs and skims were then set by whole
-jobs (`--check`; docs/profiles.md has them and what is left over). They are constants so that a simulation depends on its study alone.
+All values are CPU nanoseconds of one core of an AMD EPYC of 2023 without other load: the machine
+with `cpu_speed = 1`, the catalog's `generic-node`. The times of a machine with another `cpu_speed`
+scale with it. `benchmarks/reading_costs.py` fitted the costs of opening, pieces, steps and events
+to jobs over uncompressed files of different sizes. Codecs and skims were then set from whole jobs
+(`--check`; docs/profiles.md has them and the residuals). The values are constants so that a
+simulation depends on its study alone.
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ from headrace.readers.options import Reader
 
 @dataclass(frozen=True)
 class ReadingCosts:
-    """Of one reader and format."""
+    """Costs of one reader and format."""
 
     open_ns: int
-    """Opening a file and reading the tree's own metadata (`bench`'s 107 columns)."""
+    """Per file: opening it and reading the tree's own metadata (`bench`'s 107 columns)."""
     listed_ns: int
-    """Each basket or page of the whole file, which the metadata list."""
+    """Per basket or page of the whole file, all of which the metadata list."""
     piece_ns: int
-    """Each basket or page, beyond its bytes."""
+    """Per basket or page read, beyond its bytes."""
     byte_ns: float
-    """Each uncompressed byte: interpretation, copies."""
+    """Per uncompressed byte: interpretation and copies."""
 
 
 READING: dict[tuple[Reader, Format], ReadingCosts] = {
@@ -38,22 +40,26 @@ READING: dict[tuple[Reader, Format], ReadingCosts] = {
 }
 
 DECOMPRESSION_NS: dict[Codec, float] = {"zlib": 3.4, "lz4": 0.5, "zstd": 1.2, "lzma": 20.0}
-"""Each uncompressed byte of baskets and pages. A file of level 0 costs none."""
+"""Per uncompressed byte of baskets and pages. A file of compression level 0 has no such cost."""
 
 COMPRESSION_NS: dict[Codec, float] = {"zlib": 15.0, "lz4": 15.0, "zstd": 10.0, "lzma": 250.0}
-"""Each uncompressed byte of what a skim writes: copied, laid out and compressed at the codec's usual level."""
+"""Per uncompressed byte that a skim writes: copy, serialise, compress at the default level."""
 
 STEP_NS: dict[Reader, int] = {"uproot": 300_000, "rdataframe": 0, "event-loop": 0}
-"""Each run of events that is read at once."""
+"""Per run of events that is read at once."""
 
 SCAN_EVENT_NS: dict[Reader, int] = {"uproot": 0, "rdataframe": 40, "event-loop": 100}
-"""Filling one histogram with a column, an event."""
+"""Per event: filling one histogram with a column."""
 
-SEARCH_NS: dict[Reader, int] = {"uproot": 78_000_000, "rdataframe": 7_000_000, "event-loop": 1_000_000}
-"""The four-lepton search, a job: what does not grow with its events."""
+SEARCH_NS: dict[Reader, int] = {
+    "uproot": 78_000_000,
+    "rdataframe": 7_000_000,
+    "event-loop": 1_000_000,
+}
+"""Per job: the part of the four-lepton search that does not grow with the number of events."""
 
 SEARCH_EVENT_NS: dict[Reader, int] = {"uproot": 10_700, "rdataframe": 7_300, "event-loop": 5_200}
-"""The four-lepton search, an event."""
+"""Per event: the four-lepton search."""
 
 SELECTION_EVENT_NS: dict[Reader, int] = {"uproot": 500, "rdataframe": 5_500, "event-loop": 500}
-"""Counting an event's good leptons and copying it when it survives."""
+"""Per event: counting its good leptons, and copying it when it survives."""

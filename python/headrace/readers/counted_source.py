@@ -1,6 +1,6 @@
-"""The storage as uproot sees it, counted: local files by `pread` or memory map, URLs through fsspec.
+"""uproot sources that count: local files by `pread` or memory map, URLs through fsspec.
 
-uproot takes a class for a source; `counted_source` makes one that counts into a given `ReadCounts`.
+uproot takes a source class; `counted_source` makes one that counts into a given `ReadCounts`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Access = Literal["pread", "mmap"]
 
 
 def is_url(file: str) -> bool:
-    """True for `root://…`, `https://…` and the like."""
+    """Return True for `root://…`, `https://…` and similar."""
     return "://" in file
 
 
 def counted_source(file: str, access: Access, counts: ReadCounts) -> type[Any]:
-    """A class of uproot source for this file whose reads are counted in `counts`.
+    """Return an uproot source class for this file that counts its reads in `counts`.
 
-    A mapped file has no read calls and no wait that could be seen from here (the kernel waits on page faults); the
-    bytes asked are those that uproot took out of the map.
+    A mapped file has no read calls and no visible wait (the kernel waits on page faults); the bytes
+    requested are those that uproot takes out of the map.
     """
     if file.startswith("hdfs://"):
         from headrace.readers.hdfs_source import HdfsSource
@@ -47,7 +47,10 @@ def counted_source(file: str, access: Access, counts: ReadCounts) -> type[Any]:
 
 
 class RangeSource(uproot.source.chunk.Source, ABC):
-    """One request a range, in this thread, nothing read twice or ahead. A subclass opens the file, reads a range, and closes it."""
+    """One request per range, in this thread, without caching or read-ahead.
+
+    A subclass opens the file, reads a range, and closes it.
+    """
 
     counts: ReadCounts
 
@@ -58,18 +61,23 @@ class RangeSource(uproot.source.chunk.Source, ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Opens the file and sets `_num_bytes`; called by uproot, too, on a source that was pickled."""
+        """Open the file and set `_num_bytes`. uproot also calls this on an unpickled source."""
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> Any:
-        """These bytes as an array of uint8, told to `counts`. Raises HeadraceError when the file ends before."""
+        """Return these bytes as an array of uint8 and add them to `counts`.
+
+        Raises HeadraceError when the file ends earlier.
+        """
 
     def chunk(self, start: int, stop: int) -> Chunk:
-        """Reads one range."""
+        """Read one range."""
         return self.chunks([(start, stop)], queue.Queue())[0]
 
-    def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue[Chunk]) -> list[Chunk]:
-        """Reads ranges in the order in which they are asked for."""
+    def chunks(
+        self, ranges: list[tuple[int, int]], notifications: queue.Queue[Chunk]
+    ) -> list[Chunk]:
+        """Read ranges in the order requested."""
         self._num_requests += 1
         found: list[Chunk] = []
         for start, stop in ranges:
@@ -82,7 +90,8 @@ class RangeSource(uproot.source.chunk.Source, ABC):
 
     def _truncated(self, start: int, stop: int) -> HeadraceError:
         return HeadraceError(
-            f"{self._file_path}: truncated: {self._num_bytes} bytes long, but data are to lie at bytes {start} to {stop}"
+            f"{self._file_path}: truncated: {self._num_bytes} bytes long, but data are to lie at "
+            f"bytes {start} to {stop}"
         )
 
 
@@ -124,7 +133,7 @@ class _PreadSource(RangeSource):
 
 
 class _MappedSource(uproot.source.file.MemmapSource):
-    """uproot's memory map."""
+    """uproot's memory map, counted."""
 
     counts: ReadCounts
 
@@ -132,19 +141,21 @@ class _MappedSource(uproot.source.file.MemmapSource):
         super().__init__(file_path, **{"num_fallback_workers": 1, "use_threads": False, **options})
 
     def chunk(self, start: int, stop: int) -> Chunk:
-        """One range of the map."""
+        """Return one range of the map."""
         self.counts.add(str(self._file_path), start, stop, 0, 0.0)
         return super().chunk(start, stop)
 
-    def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue[Chunk]) -> list[Chunk]:
-        """Ranges of the map."""
+    def chunks(
+        self, ranges: list[tuple[int, int]], notifications: queue.Queue[Chunk]
+    ) -> list[Chunk]:
+        """Return ranges of the map."""
         for start, stop in ranges:
             self.counts.add(str(self._file_path), start, stop, 0, 0.0)
         return super().chunks(ranges, notifications)
 
 
 class _RemoteSource(uproot.source.fsspec.FSSpecSource):
-    """A URL by fsspec; waits until all that was asked for is there, so that the wait can be counted."""
+    """A URL by fsspec; waits for all requested bytes, so that the wait can be counted."""
 
     counts: ReadCounts
 
@@ -152,15 +163,17 @@ class _RemoteSource(uproot.source.fsspec.FSSpecSource):
         super().__init__(file_path, **{**options, **options_of(file_path)})
 
     def chunk(self, start: int, stop: int) -> Chunk:
-        """Fetches one range."""
+        """Fetch one range."""
         begun = time.perf_counter()
         chunk = super().chunk(start, stop)
         chunk.wait(insist=False)
         self.counts.add(str(self._file_path), start, stop, 1, time.perf_counter() - begun)
         return chunk
 
-    def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue[Chunk]) -> list[Chunk]:
-        """Fetches ranges in one request, as far as the protocol can."""
+    def chunks(
+        self, ranges: list[tuple[int, int]], notifications: queue.Queue[Chunk]
+    ) -> list[Chunk]:
+        """Fetch ranges in one request, where the protocol supports it."""
         begun = time.perf_counter()
         chunks = super().chunks(ranges, notifications)
         for chunk in chunks:
@@ -168,6 +181,10 @@ class _RemoteSource(uproot.source.fsspec.FSSpecSource):
         wait_s = time.perf_counter() - begun
         for index, (start, stop) in enumerate(ranges):
             self.counts.add(
-                str(self._file_path), start, stop, 1 if index == 0 else 0, wait_s if index == 0 else 0.0
+                str(self._file_path),
+                start,
+                stop,
+                1 if index == 0 else 0,
+                wait_s if index == 0 else 0.0,
             )
         return chunks

@@ -1,4 +1,4 @@
-"""What a job asked of the storage: calls, bytes, which bytes for the first time, and the wait."""
+"""Counts of a job's reads: calls, bytes, bytes requested for the first time, and wait time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ class ReadCounts:
     read_calls: int = 0
     read_wait_s: float = 0.0
     bytes_uncompressed: int = 0
-    """Event data handed to the job: values, and an offset an event of each column of a collection."""
-    _ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict[str, list[tuple[int, int]]])
+    """Event data passed to the job: values, and one offset per event and column of a collection."""
+    _ranges: dict[str, list[tuple[int, int]]] = field(
+        default_factory=dict[str, list[tuple[int, int]]]
+    )
 
     def add(self, file: str, start: int, stop: int, calls: int, wait_s: float) -> None:
-        """Bytes `start <= byte < stop` of a file were asked for, in so many calls that took so long."""
+        """Add bytes `start <= byte < stop` of a file, read in `calls` calls within `wait_s`."""
         self.bytes_asked += stop - start
         self.read_calls += calls
         self.read_wait_s += wait_s
@@ -25,12 +27,12 @@ class ReadCounts:
 
     @property
     def bytes_unique(self) -> int:
-        """Bytes asked for, each counted once however often it was asked for."""
+        """Bytes requested, each counted once."""
         return sum(_covered(ranges) for ranges in self._ranges.values())
 
 
 def _covered(ranges: list[tuple[int, int]]) -> int:
-    """Bytes covered by ranges that may overlap."""
+    """Return the bytes covered by ranges that may overlap."""
     covered, end = 0, 0
     for start, stop in sorted(ranges):
         if stop > end:

@@ -1,6 +1,7 @@
-"""HDFS as uproot sees it: a file opened once at the name node, then ranges of it straight from the data nodes, all counted.
+"""HDFS as an uproot source: one open at the name node, then reads from the data nodes.
 
-Through fsspec each range would ask the name node anew where the blocks are.
+All reads are counted. Through fsspec, each range would ask the name node again for the block
+locations.
 """
 
 from __future__ import annotations

@@ -1,13 +1,17 @@
-"""A job that reads events, as a profile made from the layout of its files: what `simulate` runs for scan, analysis and skim."""
+"""An event-reading job as a profile made from the layout of its files.
+
+`simulate` runs it for scan, analysis and skim.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.datasets.layout import FileLayout, layout_of_dataset
+from headrace.datasets.layout import FileLayout
 from headrace.readers import costs
 from headrace.readers.asking import Asked, asked, opening
+from headrace.readers.modelled_data import ModelledData
 from headrace.readers.options import ReadingOptions
 from headrace.workloads import ModelledJob
 
@@ -15,31 +19,37 @@ FILE = "data"
 """Name of the file set that is read."""
 
 JOB_MEMORY_BYTES = 400_000_000
-"""Resident memory of a job with uproot, awkward and its arrays, or with ROOT: what such a job of `bench` was seen to have."""
+"""Resident memory of a job with uproot and its arrays, or with ROOT: measured on `bench`."""
 
 _NS_A_S = 1_000_000_000
 
 
 def modelled_reading(
     options: ReadingOptions,
+    data: ModelledData,
     columns: Sequence[str] | None,
     event_ns: int,
     *,
     fraction: float = 1.0,
-    layout: FileLayout | None = None,
     after_run: Callable[[Asked], list[dict[str, Any]]] | None = None,
 ) -> ModelledJob:
-    """A job that reads `columns` (None: all) of one file of the data set, with `event_ns` of work on each event.
+    """Return a job that reads `columns` (None: all) of one file, with `event_ns` of CPU per event.
 
-    `layout` is that of a real file, when there is one. `after_run` gives further steps after each run of events.
+    `after_run` returns further steps after each run of events.
     """
-    data = options.data
-    laid = layout or layout_of_dataset(data)
+    laid = data.layout
     cost = costs.READING[options.reader, data.format]
-    byte_ns = cost.byte_ns + (0.0 if data.level == 0 else costs.DECOMPRESSION_NS[data.codec])
+    byte_ns = cost.byte_ns + (costs.DECOMPRESSION_NS[data.codec] if data.compressed else 0.0)
     access = "mapped" if options.reader == "uproot" and options.access == "mmap" else "buffered"
     page_by_page = options.reader == "uproot" and data.format == "rntuple"
-    runs = asked(laid, options.reader, columns, step_events=options.step_events, fraction=fraction)
+    runs = asked(
+        laid,
+        options.reader,
+        data.columns(columns),
+        step_events=options.step_events,
+        fraction=fraction,
+        cut=data.own is not None,
+    )
     open_ranges = opening(laid, options.reader)
     steps: list[dict[str, Any]] = [
         {"do": "open", "file": FILE},
@@ -78,26 +88,33 @@ def modelled_reading(
     return ModelledJob(
         steps=steps,
         files=[
-            {"name": FILE, "on": "target", "bytes": laid.file_bytes, "count": data.files, "share": "each"}
+            {
+                "name": FILE,
+                "on": "target",
+                "bytes": laid.file_bytes,
+                "count": data.files,
+                "share": "each",
+            }
         ],
         memory_bytes=JOB_MEMORY_BYTES,
         events=sum(run.events for run in runs),
         packets=_packets(laid, runs),
-        description={"layout": "of the data set's first clusters" if layout is None else "of the file"},
+        description={"layout": data.description},
     )
 
 
-def first_look(layout: FileLayout, options: ReadingOptions, column: str) -> dict[str, Any]:
-    """The step of a job that opens its file with uproot and reads one event of a column."""
+def first_look(data: ModelledData, options: ReadingOptions, column: str) -> dict[str, Any]:
+    """Return the step of a job that opens its file with uproot and reads one event of a column."""
+    layout = data.layout
     first = asked(layout, "uproot", [column], step_events=1)[0].ranges
-    ranges = (*opening(layout, "uproot"), *(first if options.data.format == "rntuple" else first[:1]))
-    cost = costs.READING["uproot", options.data.format]
+    ranges = (*opening(layout, "uproot"), *(first if data.format == "rntuple" else first[:1]))
+    cost = costs.READING["uproot", data.format]
     work_ns = cost.open_ns + cost.listed_ns * len(layout.pieces)
     return {"do": "sequence", "file": FILE, "ranges_bytes": list(ranges), "cpu_after_ns": work_ns}
 
 
 def _packets(layout: FileLayout, runs: Sequence[Asked]) -> dict[str, Any]:
-    """Packets of whole runs, of about a second each; the master answers as fast as Headrace's own does."""
+    """Return packets of whole runs, about 1 s each; the master is as fast as Headrace's."""
     largest = max(run.events for run in runs)
     return {
         "file": FILE,

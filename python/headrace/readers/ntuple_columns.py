@@ -1,8 +1,8 @@
-"""Columns of an RNTuple as awkward arrays, straight from its pages.
+"""Columns of an RNTuple as awkward arrays, read directly from its pages.
 
-uproot's own `arrays` compares every field with every other before it reads: minutes for the thousands of an AOD. The
-fields of a data set are plain: one value an event, or one vector of values an event, so their columns can be read as
-they are.
+uproot's own `arrays` compares every field with every other before it reads, which takes minutes for
+the thousands of fields of an AOD. The fields of a generated data set are simple (one value per
+event, or one vector of values per event), so their columns can be read directly.
 """
 
 from __future__ import annotations
@@ -19,38 +19,49 @@ from headrace.errors import HeadraceError
 
 @dataclass(frozen=True)
 class Field:
-    """A top-level field: the number of its column of values, and of its column of offsets when it is a vector."""
+    """A top-level field: the numbers of its values column and (a vector) its offsets column."""
 
     values: int
     offsets: int | None
 
 
+def top_level(ntuple: Any) -> dict[int, str]:
+    """Return the name of the top-level field that each field belongs to, by the field's number."""
+    records = ntuple.field_records
+    found: dict[int, str] = {}
+    for number in range(len(records)):
+        above = number
+        while int(records[above].parent_field_id) != above:
+            above = int(records[above].parent_field_id)
+        found[number] = str(records[above].field_name)
+    return found
+
+
 def fields_of(ntuple: Any) -> dict[str, Field]:
-    """Top-level fields by name, in order. Those that are neither a value nor a vector of values are left out."""
-    top: dict[int, str] = {}
-    parents: dict[int, int] = {}
+    """Return the top-level fields that are a value or a vector of values, by name, in order."""
+    names = top_level(ntuple)
+    depth: dict[int, int] = {}
     for number, record in enumerate(ntuple.field_records):
-        if record.parent_field_id == number:
-            top[number] = str(record.field_name)
-        else:
-            parents[number] = int(record.parent_field_id)
-    columns: dict[str, dict[str, list[int]]] = {name: {"values": [], "offsets": []} for name in top.values()}
+        parent = int(record.parent_field_id)
+        depth[number] = 0 if parent == number else depth[parent] + 1
+    columns: dict[str, dict[str, list[int]]] = {}
+    for name in names.values():
+        columns.setdefault(name, {"values": [], "offsets": []})
+    deepest = dict.fromkeys(columns, 0)
     for number, column in enumerate(ntuple.column_records):
         of = int(column.field_id)
-        name = top.get(of) or top.get(parents.get(of, -1))
-        if name is not None:
-            columns[name]["offsets" if column.type in uproot.const.rntuple_index_types else "values"].append(
-                number
-            )
+        is_index = column.type in uproot.const.rntuple_index_types
+        columns[names[of]]["offsets" if is_index else "values"].append(number)
+        deepest[names[of]] = max(deepest[names[of]], depth[of])
     return {
         name: Field(found["values"][0], found["offsets"][0] if found["offsets"] else None)
         for name, found in columns.items()
-        if len(found["values"]) == 1 and len(found["offsets"]) <= 1
+        if len(found["values"]) == 1 and len(found["offsets"]) <= 1 and deepest[name] <= 1
     }
 
 
 def read_field(ntuple: Any, field: Field, start: int, stop: int) -> Any:
-    """The events `start <= event < stop` of a field; reads the whole of each cluster in which they lie."""
+    """Return a field's events `start <= event < stop`; whole clusters are read."""
     edges = np.array([cluster.num_first_entry for cluster in ntuple.cluster_summaries], np.int64)
     first = int(np.searchsorted(edges, start, side="right")) - 1
     last = int(np.searchsorted(edges, stop, side="left"))
@@ -62,8 +73,10 @@ def read_field(ntuple: Any, field: Field, start: int, stop: int) -> Any:
         return ak.Array(values)[start - begin : stop - begin]
     offsets = ntuple.read_cluster_range(field.offsets, first, last)
     if offsets[-1] != len(values):
-        raise HeadraceError(f"a collection has {len(values)} values where its offsets say {offsets[-1]}")
+        raise HeadraceError(
+            f"a collection has {len(values)} values where its offsets say {offsets[-1]}"
+        )
     content = ak.contents.NumpyArray(values)
-    return ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets.astype(np.int64)), content))[
-        start - begin : stop - begin
-    ]
+    return ak.Array(
+        ak.contents.ListOffsetArray(ak.index.Index64(offsets.astype(np.int64)), content)
+    )[start - begin : stop - begin]

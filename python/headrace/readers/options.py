@@ -1,48 +1,105 @@
-"""Options that every workload with events has, and what follows from them for every one."""
+"""Options that all event-reading workloads share, and what follows from them."""
 
 from __future__ import annotations
 
 import importlib.util
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
+from headrace.datasets.data import Data
+from headrace.datasets.own_files import OwnFiles, anchored_files
 from headrace.datasets.spec import DatasetSpec
+from headrace.document import anchored_path
 from headrace.errors import Problem
 
 Reader = Literal["uproot", "rdataframe", "event-loop"]
+WrongField = tuple[tuple[str | int, ...], str]
+"""Path of a field in a workload's table, and its problem."""
 
 
 class ReadingOptions(BaseModel):
-    """What is read, and how. A workload's options have these fields beside its own."""
+    """What is read, and how. A workload's options add fields of their own."""
 
-    data: DatasetSpec = Field(
-        default_factory=lambda: DatasetSpec.model_validate({}), description="the data set that is read"
+    data: Data = Field(
+        default_factory=lambda: DatasetSpec.model_validate({}),
+        description="what is read: a data set that is generated, or ROOT files of your own",
     )
     reader: Reader = Field(
         "uproot", description="uproot, ROOT's RDataFrame, or a compiled loop over events with ROOT"
     )
     access: Literal["pread", "mmap"] = Field(
-        "pread", description="how uproot reads local files: a pread for each basket, or a memory map"
+        "pread",
+        description="how uproot reads local files: a pread for each basket, or a memory map",
     )
     step_events: int = Field(
-        10_000, ge=1, description="events that uproot holds in memory at once, rounded up to whole clusters"
+        10_000,
+        ge=1,
+        description="events that uproot holds in memory at once, rounded up to whole clusters",
     )
     verify: bool = Field(
         False,
-        description="compare each file with the data set's manifest, if that lies beside it: size, number of events and,"
-        " by reading it once more when the job has done its work, contents",
+        description="compare each file with the data set's manifest, if that lies beside it: size, "
+        "number of events and, by reading it once more when the job has done its work, "
+        "contents",
     )
+
+    @classmethod
+    def anchored(cls, written: dict[str, Any], base: Path) -> dict[str, Any]:
+        """Return the table with absolute paths for the user's files. Called before validation."""
+        if "data" not in written:
+            return written
+        data = anchored_files(written["data"], lambda text: str(anchored_path(base, text)))
+        return {**written, "data": data}
+
+    @model_validator(mode="after")
+    def _reads_own_files(self) -> Self:
+        if self.own is not None and self.reader == "rdataframe":
+            raise ValueError(
+                "RDataFrame compiles a call for the columns of each file, in every job: read "
+                "files of your "
+                'own with reader = "uproot" or "event-loop"'
+            )
+        return self
+
+    def wrong_fields(self) -> list[WrongField]:
+        """Return the problems of the user's own files, which are opened but not read."""
+        if self.own is None:
+            return []
+        from headrace.datasets.own_check import wrong_files
+
+        found: list[WrongField] = [
+            (("data", *place), problem) for place, problem in wrong_files(self.own)
+        ]
+        return found or self._wrong_columns(self.own)
+
+    def _wrong_columns(self, own: OwnFiles) -> list[WrongField]:
+        """Return the problems of the fields that name columns of the user's own files."""
+        return []
+
+    @property
+    def own(self) -> OwnFiles | None:
+        """The user's own files, when the workload reads them."""
+        return self.data if isinstance(self.data, OwnFiles) else None
+
+    @property
+    def generated(self) -> DatasetSpec:
+        """The generated data set. Raises TypeError when the workload reads the user's own files."""
+        if not isinstance(self.data, DatasetSpec):
+            raise TypeError("the user's own files are read")
+        return self.data
 
 
 def reader_problems(options: ReadingOptions, needed_by: str) -> list[Problem]:
-    """What this machine lacks for the reader."""
+    """Return what this machine lacks for the reader."""
     if options.reader != "uproot" and importlib.util.find_spec("ROOT") is None:
         return [
             Problem(
                 what=f"ROOT's Python package (reader {options.reader!r})",
                 needed_by=needed_by,
-                remedy="pip install 'headrace[root]', or use reader = \"uproot\"",
+                remedy="make setup-all in a clone, pip install 'headrace[root]', or use reader = "
+                '"uproot"',
             )
         ]
     return []

@@ -1,11 +1,16 @@
-"""Feels a storage's pulse while a fault strikes it: writes small files one after the other, each forced to the storage, and says when
-each was acknowledged or refused; later reads back all that was acknowledged. A process of its own: a storage that does not answer
-holds up nobody else.
+"""Probe a storage's availability while a fault affects it, in a separate process.
 
-    python -m headrace.readers.pulse write PLACE INTERVAL_S   a JSON line a file, until it is ended
-    python -m headrace.readers.pulse verify PLACE COUNT       one JSON line: which of the first COUNT are whole
+It writes small files one after the other, each synced to the storage, and reports when each was
+acknowledged or refused. Afterwards it reads back all acknowledged files. As a separate process, it
+blocks nothing else when the storage does not answer.
 
-PLACE is a directory or a URL. Files are numbered, so that on storage which spreads files over servers all of these are met.
+    python -m headrace.readers.pulse write PLACE INTERVAL_S
+        write until ended, and print a JSON line per file
+    python -m headrace.readers.pulse verify PLACE COUNT
+        print one JSON line: which of the first COUNT files are lost
+
+PLACE is a directory or a URL. Files are numbered, so that storage that distributes files over
+servers uses all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ BYTES = 4096
 
 
 def content(number: int) -> bytes:
-    """What file `number` holds: it depends on the number, and carries a check sum."""
+    """Return the contents of file `number`: they depend on the number and include a checksum."""
     body = bytes((number * 31 + place) % 251 for place in range(BYTES - 4))
     return body + zlib.crc32(body).to_bytes(4, "little")
 
@@ -48,8 +53,11 @@ class _Files:
 
 
 class _Objects:
-    """Objects below a URL: acknowledged when they are closed. Each is written by a client of its own: what one learned of a
-    server's death is no part of the storage."""
+    """Objects below a URL, acknowledged when they are closed.
+
+    Each is written by a new client: what a client has learnt of a server's failure is not part of
+    the storage.
+    """
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -104,7 +112,7 @@ def _verify(place: str, count: int) -> None:
 
 
 def main() -> int:
-    """Runs the process."""
+    """Run the process."""
     task, place, value = sys.argv[1:4]
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         if task == "write":

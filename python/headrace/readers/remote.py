@@ -1,7 +1,9 @@
-"""Storage that is reached by URL, through fsspec: `hdfs://` by hdfs-native (no Java), `s3://` by s3fs, `root://` by fsspec-xrootd.
+"""Storage that is reached by URL, through fsspec.
 
-What a protocol needs to know besides the URL comes from the environment: `AWS_ENDPOINT_URL_S3`, `AWS_ACCESS_KEY_ID` and
-`AWS_SECRET_ACCESS_KEY` as for every program that speaks S3, and `HEADRACE_URL_PATIENCE_S`, how long to wait for an answer.
+`hdfs://` uses hdfs-native (no Java), `s3://` uses s3fs, `root://` uses fsspec-xrootd. Further
+settings of a protocol come from the environment: `AWS_ENDPOINT_URL_S3`, `AWS_ACCESS_KEY_ID` and
+`AWS_SECRET_ACCESS_KEY`, as for every S3 client, and `HEADRACE_URL_PATIENCE_S`, the time to wait for
+an answer.
 """
 
 from __future__ import annotations
@@ -12,18 +14,18 @@ from typing import Any
 from headrace.errors import HeadraceError
 
 PATIENCE = "HEADRACE_URL_PATIENCE_S"
-"""Environment variable: seconds after which a request that the server does not answer is given up."""
+"""Environment variable: timeout of a request, in seconds."""
 _PATIENCE_S = 60.0
 _CONNECT_PATIENCE_S = 5.0
 
 
 def patience_s() -> float:
-    """How long a request may take."""
+    """Return the timeout of a request."""
     return float(os.environ.get(PATIENCE, _PATIENCE_S))
 
 
 def options_of(url: str) -> dict[str, Any]:
-    """fsspec's options for a URL's protocol."""
+    """Return fsspec's options for a URL's protocol."""
     if not url.startswith("s3://"):
         return {}
     wait_s = patience_s()
@@ -34,7 +36,7 @@ def options_of(url: str) -> dict[str, Any]:
             "connect_timeout": min(_CONNECT_PATIENCE_S, wait_s),
             "read_timeout": wait_s,
             "retries": {"max_attempts": 1},
-            # Checksums that only Amazon's own servers know are not asked for.
+            # Do not send checksums that only Amazon's own servers support.
             "request_checksum_calculation": "when_required",
             "response_checksum_validation": "when_required",
         },
@@ -43,7 +45,10 @@ def options_of(url: str) -> dict[str, Any]:
 
 
 def filesystem_of(url: str) -> tuple[Any, str]:
-    """(file system, path in it) of a URL. Raises HeadraceError when its protocol is not installed."""
+    """Return (file system, path in it) of a URL.
+
+    Raises HeadraceError when its protocol is not installed.
+    """
     import fsspec
 
     try:

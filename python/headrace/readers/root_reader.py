@@ -1,8 +1,9 @@
-"""Reads events with ROOT: RDataFrame, or a classic event loop that ROOT's interpreter compiles (higgs/kernel.hpp).
+"""Read events with ROOT: RDataFrame, or a classic event loop that ROOT's interpreter compiles.
 
-Optional: needs the `root` package. What was asked of the storage comes from TFile's own counters for a TTree; an RNTuple
-does not read through TFile, and there the kernel's counters of this process are taken, which see whatever else the
-process reads too (the interpreter's files, when something is compiled first). ROOT does not say how long reads took,
+Optional: needs the `root` package. The event loop is in higgs/kernel.hpp. For a TTree, the bytes
+requested come from TFile's own counters. An RNTuple does not read through TFile, so they come from
+the kernel's counters of this process; these include every other read of the process (the
+interpreter's files, when it compiles something first). ROOT does not report how long reads took,
 nor which bytes it read twice.
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import headrace.workloads.higgs
+from headrace.datasets.trees import choose_tree
 from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.errors import HeadraceError
 from headrace.readers.counted_source import is_url
@@ -32,15 +34,15 @@ if TYPE_CHECKING:
 
 @cache
 def root() -> Any:
-    """The module ROOT with the kernel compiled, in one thread, its errors kept instead of printed."""
+    """Return the module ROOT, single-threaded, with the kernel compiled and errors kept."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the wheel says that it is an alpha
+        warnings.simplefilter("ignore")  # the wheel warns that it is an alpha version
         module: Any = importlib.import_module("ROOT")
     module.gROOT.SetBatch(True)
-    # ROOT would open a file of a server on the same machine as a local one, without a word.
+    # Otherwise ROOT silently opens a file of a server on the same machine as a local file.
     module.gEnv.SetValue("TFile.ForceRemote", 1)
     kernel = Path(headrace.workloads.higgs.__file__).with_name("kernel.hpp")
-    # -O2 for the loop: the interpreter compiles without optimising otherwise.
+    # -O2 for the loop: by default, the interpreter compiles without optimisation.
     if not module.gInterpreter.Declare(f'#pragma cling optimize(2)\n#include "{kernel}"\n'):
         raise HeadraceError(f"{kernel}: ROOT cannot compile it")
     module.headrace.keep_errors()
@@ -49,7 +51,7 @@ def root() -> Any:
 
 @dataclass
 class RootTotals:
-    """What one job read."""
+    """Totals of what one job read."""
 
     bytes_uncompressed: int = 0
     bytes_asked: int = 0
@@ -60,18 +62,19 @@ class RootTotals:
     events_by_file: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, file: str, events: int) -> None:
-        """Events of a file were read."""
+        """Add the events read from a file."""
         self.events_by_file[file] = self.events_by_file.get(file, 0) + events
 
     def finish(self, options: ReadingOptions, job: JobInput, *, whole: bool = True) -> None:
-        """Bounds the bytes asked once by the files' sizes, and verifies the files when that is asked for."""
+        """Limit `bytes_unique` to the files' sizes, and verify the files when requested."""
         sizes = sum(Path(file).stat().st_size for file in self.events_by_file if not is_url(file))
         self.bytes_unique = min(self.bytes_asked, sizes) if sizes else self.bytes_asked
         if options.verify:
-            verify(self.events_by_file, whole=whole and job.packets is None)
+            key = None if options.own is None else options.own.key
+            verify(self.events_by_file, whole=whole and job.packets is None, key=key)
 
     def output(self) -> dict[str, Any]:
-        """The fields of a JobOutput that reading gives."""
+        """Return the reading fields of JobOutput."""
         return {
             "events": sum(self.events_by_file.values()),
             "bytes_uncompressed": self.bytes_uncompressed,
@@ -89,10 +92,10 @@ def run_with_root(
     *,
     search: bool,
 ) -> tuple[RootTotals, dict[str, dict[str, Any]]]:
-    """Runs the search, or a scan of the one column, over all that a job is to read.
+    """Run the search, or a scan of the one column, over everything that a job reads.
 
-    Returns totals and the histograms named in `axes`, as numbers. Raises HeadraceError for a file that cannot be read
-    whole.
+    Returns totals and the histograms named in `axes`, as numbers. Raises HeadraceError for a file
+    that cannot be read completely.
     """
     module = root()
     fed = module.headrace.Columns(module.std.vector["std::string"](list(columns)))
@@ -104,8 +107,9 @@ def run_with_root(
         if not totals.events_by_file:
             for name, (bins, low, high) in axes.items():
                 works[0].add(name, bins, low, high)
-        with counted(options, span.file, totals):
-            totals.add(span.file, _read(module, options, span, fed, works[0], columns))
+        tree = tree_of(options, span.file)
+        with counted(span.file, tree[1], totals):
+            totals.add(span.file, _read(module, options, span, tree, fed, works[0], columns))
     totals.bytes_uncompressed = int(fed.bytes)
     totals.found = int(works[0].found) if works else 0
     totals.finish(options, job)
@@ -122,10 +126,9 @@ def run_with_root(
 
 
 @contextmanager
-def counted(options: ReadingOptions, file: str, totals: RootTotals) -> Generator[None]:
-    """Adds what is asked of the storage meanwhile to `totals`; turns what goes wrong into a HeadraceError."""
+def explained(file: str) -> Generator[None]:
+    """Turn any failure while ROOT reads a file into a HeadraceError that names the file."""
     module = root()
-    before = _asked(options)
     module.headrace.forget_error()
     try:
         yield
@@ -133,51 +136,90 @@ def counted(options: ReadingOptions, file: str, totals: RootTotals) -> Generator
         raise
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise HeadraceError(f"{file}: damaged, or no ROOT file with events: {_cause(lines)}") from error
+        raise HeadraceError(
+            f"{file}: damaged, or no ROOT file with events: {_cause(lines)}"
+        ) from error
     said = str(module.headrace.first_error())
     if said:
         raise HeadraceError(f"{file}: damaged: ROOT says {said.splitlines()[0][:200]}")
-    after = _asked(options)
+
+
+@contextmanager
+def counted(file: str, is_ntuple: bool, totals: RootTotals) -> Generator[None]:
+    """Add the bytes requested within this context to `totals`; failures become HeadraceError."""
+    before = _asked(is_ntuple)
+    with explained(file):
+        yield
+    after = _asked(is_ntuple)
     totals.bytes_asked += after[0] - before[0]
     totals.read_calls += after[1] - before[1]
 
 
+def tree_of(options: ReadingOptions, file: str) -> tuple[str, bool]:
+    """Return the name of the tree to read in a file, and whether it is an RNTuple."""
+    if options.own is None:
+        return TREE_NAME, options.generated.format == "rntuple"
+    if not is_url(file) and (marks := [mark for mark in "#?" if mark in file]):
+        raise HeadraceError(
+            f"{file}: ROOT takes {marks[0]} in a name for part of a URL; rename it, or read it "
+            "with uproot"
+        )
+    module = root()
+    with explained(file):
+        kinds = {str(name): str(kind) for name, kind in module.headrace.trees_of(file)}
+
+        def events(name: str) -> int:
+            return int(module.RDataFrame(name, file).Count().GetValue())
+
+        tree = choose_tree(kinds, options.own.tree, file, events)
+    return tree, kinds[tree].endswith("RNTuple")
+
+
 def _read(
-    module: Any, options: ReadingOptions, span: Span, fed: Any, work: Any, columns: Sequence[str]
+    module: Any,
+    options: ReadingOptions,
+    span: Span,
+    tree: tuple[str, bool],
+    fed: Any,
+    work: Any,
+    columns: Sequence[str],
 ) -> int:
+    name, is_ntuple = tree
     count = -1 if span.events is None else span.events
     if options.reader == "event-loop":
-        loop = module.headrace.loop_tree if options.data.format == "ttree" else module.headrace.loop_ntuple
-        return int(loop(span.file, TREE_NAME, fed, span.first_event, count, work))
-    # RDataFrame would read a recovered file, or one past its server, without a word.
+        loop = module.headrace.loop_ntuple if is_ntuple else module.headrace.loop_tree
+        return int(loop(span.file, name, fed, span.first_event, count, work))
+    # RDataFrame silently reads a recovered file, or one that bypasses its server.
     module.headrace.opened(span.file).Close()
-    frame = module.RDataFrame(TREE_NAME, span.file)
+    frame = module.RDataFrame(name, span.file)
     total = int(frame.Count().GetValue()) if span.events is not None else None
     if total is not None and span.first_event + count > total:
         raise HeadraceError(f"{span.file}: has only {total} events")
     module.headrace.fed_columns = fed
     module.headrace.fed_work = work
-    module.headrace.fed_offset_bytes = 4 if options.data.format == "ttree" else 8
-    chosen = frame if span.events is None else frame.Range(span.first_event, span.first_event + count)
+    module.headrace.fed_offset_bytes = 8 if is_ntuple else 4
+    chosen = (
+        frame if span.events is None else frame.Range(span.first_event, span.first_event + count)
+    )
     return int(chosen.Filter(f"headrace::feed({', '.join(columns)})").Count().GetValue())
 
 
-def _asked(options: ReadingOptions) -> tuple[int, int]:
-    """(bytes, calls) that this process has asked of files so far."""
-    if options.data.format == "ttree":
+def _asked(is_ntuple: bool) -> tuple[int, int]:
+    """Return the (bytes, calls) that this process has requested from files so far."""
+    if not is_ntuple:
         return int(root().TFile.GetFileBytesRead()), int(root().TFile.GetFileReadCalls())
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["rchar"]), int(fields["syscr"])
 
 
 def _letter(file: str, column: str) -> str:
-    """The kernel's letter for the type of a column's values."""
+    """Return the kernel's letter for the type of a column's values."""
     letters = {
         "float32": "f",
         "float64": "d",
         "int32": "i",
         "uint32": "u",
-        "uint64": "l",
+        "uint64": "L",
         "uint8": "b",
         "int8": "c",
         "bool": "?",
@@ -197,7 +239,7 @@ def _letter(file: str, column: str) -> str:
 
 
 def _cause(lines: list[str]) -> str:
-    """What an exception out of C++ says happened, without the signature of the function that threw it."""
+    """Return the message of a C++ exception, without the signature of the throwing function."""
     text = " ".join(lines)
     said = re.search(r"(?:RException|runtime_error): (.+?)(?= At: | \(unchecked|$)", text)
     return (said.group(1) if said else text)[:200] or "unknown"

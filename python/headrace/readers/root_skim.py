@@ -1,4 +1,4 @@
-"""Skims with ROOT: RDataFrame filters events and writes the survivors by its Snapshot."""
+"""Skim with ROOT: RDataFrame filters events and writes the survivors with Snapshot."""
 
 from __future__ import annotations
 
@@ -15,22 +15,31 @@ if TYPE_CHECKING:
     from headrace.workloads import JobInput
 
 # The cuts of good_leptons in headrace.workloads.higgs.selection.
-_GOOD = "{0}_looseId && {0}_pt > {1} && abs({0}_eta) < {2} && {0}_pfRelIso{3}_all < 0.35f && abs({0}_dxy) < 0.5f && abs({0}_dz) < 1.0f"
-_LEPTONS = f"Sum({_GOOD.format('Electron', 7, '2.5f', '03')}) + Sum({_GOOD.format('Muon', 5, '2.4f', '04')})"
+_GOOD = (
+    "{0}_looseId && {0}_pt > {1} && abs({0}_eta) < {2} && {0}_pfRelIso{3}_all < 0.35f && "
+    "abs({0}_dxy) < 0.5f && abs({0}_dz) < 1.0f"
+)
+_LEPTONS = (
+    f"Sum({_GOOD.format('Electron', 7, '2.5f', '03')}) + "
+    f"Sum({_GOOD.format('Muon', 5, '2.4f', '04')})"
+)
 
 
 def skim_with_root(
     options: ReadingOptions, job: JobInput, fraction: float, min_leptons: int
 ) -> tuple[RootTotals, list[Path]]:
-    """Reads the first `fraction` of each span and writes one file for each. Returns totals (`found`: survivors) and files."""
+    """Read the first `fraction` of each span and write one file per span.
+
+    Return totals (`found`: survivors) and the files.
+    """
     module = root()
-    data = options.data
+    data = options.generated
     totals = RootTotals()
     files: list[Path] = []
     for number, span in enumerate(spans_of(job)):
         path = job.scratch / f"skim-{job.slot}-{number}.root"
-        with counted(options, span.file, totals):
-            # RDataFrame would read a recovered file, or one past its server, without a word.
+        with counted(span.file, data.format == "rntuple", totals):
+            # RDataFrame silently reads a recovered file, or one that bypasses its server.
             module.headrace.opened(span.file).Close()
             frame = module.RDataFrame(TREE_NAME, span.file)
             total = int(frame.Count().GetValue())
@@ -41,7 +50,9 @@ def skim_with_root(
             module.headrace.fed_columns, module.headrace.fed_work = fed, work
             module.headrace.fed_offset_bytes = 4 if data.format == "ttree" else 8
             asked = total - span.first_event if span.events is None else span.events
-            chosen = frame.Range(span.first_event, span.first_event + max(1, round(asked * fraction)))
+            chosen = frame.Range(
+                span.first_event, span.first_event + max(1, round(asked * fraction))
+            )
             read = chosen.Filter(f"headrace::feed({', '.join(columns)})")
             kept = read.Filter(f"{_LEPTONS} >= {min_leptons}")
             survivors, events = kept.Count(), read.Count()
@@ -55,7 +66,7 @@ def skim_with_root(
 
 
 def _snapshot_options(module: Any, options: ReadingOptions) -> Any:
-    data = options.data
+    data = options.generated
     chosen = module.RDF.RSnapshotOptions()
     algorithms = module.RCompressionSetting.EAlgorithm
     chosen.fCompressionAlgorithm = {

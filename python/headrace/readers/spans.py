@@ -1,4 +1,4 @@
-"""Which events of which files a job reads: its own files whole, or the packets that it pulls."""
+"""The events that a job reads: those of its own files, or of the packets it requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """A run of events of one file. `events` is None for all that the file has from `first_event` on."""
+    """A run of events of one file. `events` None means all events from `first_event` on."""
 
     file: str
     first_event: int = 0
@@ -20,7 +20,7 @@ class Span:
 
 
 def spans_of(job: JobInput) -> Iterator[Span]:
-    """What a job is to read, in order. With packets, the next is asked for only when the last was read."""
+    """Yield what a job reads, in order; request the next packet after the last was read."""
     if job.packets is not None:
         for packet in job.packets():
             yield Span(packet.file, packet.first_event, packet.events)

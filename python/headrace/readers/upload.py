@@ -1,9 +1,18 @@
-"""Puts files on storage that is reached by URL; a process of its own, so that it can run on a node of the cluster.
+"""Upload files to storage that is reached by URL.
 
-    python -m headrace.readers.upload URL FILE…     (a JSON line a file: its URL; without files: only tries to write)
-    python -m headrace.readers.upload --remove URL  (a folder and all in it; it need not be there)
+A separate process, so that it can run on a cluster node.
 
-A file that lies there whole stays. Files are written under another name and renamed when whole, where the protocol can rename.
+    python -m headrace.readers.upload URL FILE…
+        upload the files and print a JSON line per file: its URL; without files: only test writing
+    python -m headrace.readers.upload --compare URL FILE…
+        print a JSON line per file: whether it is complete on the storage
+    python -m headrace.readers.upload --remove URL
+        remove a folder with its contents; it need not exist
+
+A file that is complete on the storage stays. Complete means that its size matches and, when all
+files together are no larger than `COMPARED_BYTES`, that its contents match too; these are read
+back. Files are written under another name and renamed when complete, where the protocol can rename.
+SIGTERM leaves no partial file.
 """
 
 from __future__ import annotations
@@ -11,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,33 +29,63 @@ from headrace.errors import HeadraceError
 from headrace.readers.remote import filesystem_of
 
 _PIECE_BYTES = 4 << 20
+COMPARED_BYTES = 2 << 30
+"""Up to this size, existing data sets are read back and compared with the cache."""
 
 
-def upload(folder: str, file: Path) -> str:
-    """Puts one file into a folder, and returns its URL. Raises OSError and whatever the protocol's client raises."""
+def upload(folder: str, file: Path, *, compare: bool = True) -> str:
+    """Upload one file to a folder and return its URL.
+
+    Raises OSError and the protocol client's exceptions.
+
+    An existing file of the same size stays; with `compare`, only when its contents match too.
+    """
     url = f"{folder}/{file.name}"
+    if is_there(folder, file, compare=compare):
+        return url
     filesystem, path = filesystem_of(url)
-    size = file.stat().st_size
-    with contextlib.suppress(FileNotFoundError):
-        if filesystem.info(path)["size"] == size:
-            return url
-    # An object of S3 is there when it is whole, and cannot be renamed.
+    # An S3 object is visible only when complete, and cannot be renamed.
     renames = not url.startswith("s3://")
     place = f"{path}.partial-{os.getpid()}" if renames else path
     if renames:
         filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-    with file.open("rb") as source, filesystem.open(place, "wb") as target:
-        while piece := source.read(_PIECE_BYTES):
-            target.write(piece)
-    if renames:
-        with contextlib.suppress(FileNotFoundError):
-            filesystem.rm(path)
-        filesystem.mv(place, path)
+    try:
+        with file.open("rb") as source, filesystem.open(place, "wb") as target:
+            while piece := source.read(_PIECE_BYTES):
+                target.write(piece)
+        if renames:
+            with contextlib.suppress(FileNotFoundError):
+                filesystem.rm(path)
+            filesystem.mv(place, path)
+    except BaseException:
+        if renames:
+            with contextlib.suppress(Exception):
+                filesystem.rm(place)
+        raise
     return url
 
 
+def is_there(folder: str, file: Path, *, compare: bool = True) -> bool:
+    """Return whether a folder has the complete file: its size and, with `compare`, its contents."""
+    filesystem, path = filesystem_of(f"{folder}/{file.name}")
+    try:
+        if filesystem.info(path)["size"] != file.stat().st_size:
+            return False
+        if not compare:
+            return True
+        with file.open("rb") as near, filesystem.open(path, "rb") as far:
+            while piece := near.read(_PIECE_BYTES):
+                if far.read(len(piece)) != piece:
+                    return False
+    except OSError:
+        # XRootD's client reports a missing file only as OSError. Any other cause will show when
+        # writing.
+        return False
+    return True
+
+
 def try_writing(folder: str) -> None:
-    """Writes a small file and removes it."""
+    """Write a small file, read it back and remove it."""
     url = f"{folder}/.headrace-{os.urandom(4).hex()}"
     filesystem, path = filesystem_of(url)
     if not url.startswith("s3://"):
@@ -59,7 +99,7 @@ def try_writing(folder: str) -> None:
 
 
 def remove(folder: str) -> None:
-    """Removes a folder and all in it, if it is there."""
+    """Remove a folder and its contents, if it exists."""
     filesystem, path = filesystem_of(folder)
     with contextlib.suppress(FileNotFoundError):
         if filesystem.exists(path):
@@ -67,7 +107,7 @@ def remove(folder: str) -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """An exception of a client in one line, for people: the innermost cause that says something."""
+    """Return a client's exception as one line for people: the innermost cause with a text."""
     found: BaseException = error
     while (inner := found.__cause__) is not None:
         found = inner
@@ -75,18 +115,29 @@ def _cause(error: BaseException) -> str:
     return " ".join(str(text).split())[:400]
 
 
+def _unwind(*_: object) -> None:
+    sys.exit(128 + signal.SIGTERM)
+
+
 def main() -> int:
-    """Runs the process; 0, or 1 after an error that was told on standard error."""
-    removing = sys.argv[1] == "--remove"
-    folder, *names = sys.argv[1 + removing :]
+    """Run the process. Return 0, or 1 after an error reported on standard error."""
+    # SIGTERM unwinds the stack, so that no partial file is left.
+    signal.signal(signal.SIGTERM, _unwind)
+    task = sys.argv[1] if sys.argv[1] in ("--remove", "--compare") else ""
+    folder, *names = sys.argv[1 + bool(task) :]
     folder, files = folder.rstrip("/"), [Path(name) for name in names]
     try:
-        if removing:
+        compare = sum(file.stat().st_size for file in files) <= COMPARED_BYTES
+        if task == "--remove":
             remove(folder)
+        elif task == "--compare":
+            for file in files:
+                print(json.dumps({"whole": is_there(folder, file, compare=compare)}), flush=True)
         elif not files:
             try_writing(folder)
-        for file in files:
-            print(json.dumps({"url": upload(folder, file)}), flush=True)
+        else:
+            for file in files:
+                print(json.dumps({"url": upload(folder, file, compare=compare)}), flush=True)
     except HeadraceError as error:
         print(error.message, file=sys.stderr)
     except Exception as error:

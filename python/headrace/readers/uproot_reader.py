@@ -1,8 +1,9 @@
-"""Reads columns of ROOT files with uproot into awkward arrays, a few clusters at a time, in one thread."""
+"""Read columns of ROOT files with uproot, a few clusters at a time, in one thread."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from headrace.readers.ntuple_columns import fields_of, read_field
 from headrace.readers.spans import Span
 
 _FEW_COLUMNS = 8
-"""Up to so many columns are read one by one: `TTree.arrays` looks through all branches of the tree at each call."""
+"""Up to this many columns are read one by one: each `TTree.arrays` call searches all branches."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,12 @@ class Chunk:
     span: Span
     events: int
     columns: dict[str, Any]
-    """Awkward arrays by column name, each `events` long."""
+    """Awkward arrays by column name, each with `events` entries."""
 
 
 @contextmanager
 def readable(file: str) -> Generator[None]:
-    """Turns whatever goes wrong while a ROOT file is read into one HeadraceError that names the file."""
+    """Turn any failure while a ROOT file is read into one HeadraceError that names the file."""
     try:
         yield
     except HeadraceError:
@@ -45,42 +46,55 @@ def readable(file: str) -> Generator[None]:
     except MemoryError as error:
         raise HeadraceError(f"{file}: not enough memory to read it, or damaged") from error
     except Exception as error:
-        # A damaged file can make any part of the decoder fail, each in its own way.
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        raise HeadraceError(f"{file}: damaged, or no ROOT file with events: {lines[0][:200]}") from error
+        # A damaged file can raise almost any exception from the decoder.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [
+            type(error).__name__
+        ]
+        raise HeadraceError(
+            f"{file}: damaged, or no ROOT file with events: {lines[0][:200]}"
+        ) from error
 
 
 class UprootReader:
-    """Reads spans of events. One reader a job; closes each file before the next is opened."""
+    """Reads spans of events. One reader per job; it closes each file before it opens the next."""
 
-    def __init__(self, access: Access, step_events: int, counts: ReadCounts) -> None:
+    def __init__(
+        self,
+        access: Access,
+        step_events: int,
+        counts: ReadCounts,
+        opener: Callable[[str, Access, ReadCounts], OpenFile] | None = None,
+    ) -> None:
+        """`opener` opens a file; by default one of a generated data set."""
         self._access: Access = access
         self._step_events = step_events
         self._counts = counts
-        self._open: _OpenFile | None = None
+        self._opener = opener or OpenEventsFile
+        self._open: OpenFile | None = None
 
-    def read(self, span: Span, columns: Sequence[str] | None, share: Share | None = None) -> Iterator[Chunk]:
-        """The events of a span, in order, in chunks that end where clusters end.
+    def read(
+        self, span: Span, columns: Sequence[str] | None, share: Share | None = None
+    ) -> Iterator[Chunk]:
+        """Yield the events of a span, in order, in chunks that end where clusters end.
 
-        `columns` None stands for all; with a `share`, clusters are left out.
-        Raises HeadraceError for a file that cannot be read whole, and for a column that it does not have.
+        `columns` holds names, or patterns for the user's own files; None means all. With a `share`,
+        clusters are left out. Raises HeadraceError for a file that cannot be read completely and
+        for a missing column.
         """
         with readable(span.file):
             opened = self._opened(span.file)
             total = opened.events
-            known = opened.columns
-            columns = known if columns is None else columns
-            missing = sorted(set(columns) - set(known))
-            if missing:
-                raise HeadraceError(f"{span.file}: no column {', '.join(missing)} in {TREE_NAME}")
+            columns = opened.chosen(columns)
             stop = total if span.events is None else span.first_event + span.events
             if stop > total:
                 raise HeadraceError(
                     f"{span.file}: has {total} events, but events up to {stop} were to be read"
                 )
-            clusters = [edge for edge in opened.cluster_ends(columns) if span.first_event < edge < stop]
+            clusters = [
+                edge for edge in opened.cluster_ends(columns) if span.first_event < edge < stop
+            ]
             runs = (share or Share(1.0)).runs(span.first_event, [*clusters, stop])
-            steps = joined(runs, self._step_events)
+            steps = opened.steps(joined(runs, self._step_events), self._step_events)
         for begin, end in steps:
             with readable(span.file):
                 chunk = opened.arrays(columns, begin, end)
@@ -90,50 +104,106 @@ class UprootReader:
                             f"{span.file}: {column} has {len(array)} of events {begin} to {end}"
                         )
             sizes = (event_bytes(array, opened.offset_bytes) for array in chunk.values())
-            self._counts.bytes_uncompressed += sum(sizes)
+            self._counts.bytes_uncompressed += sum(sizes) + opened.bytes_besides()
             yield Chunk(Span(span.file, begin, end - begin), end - begin, chunk)
 
     def close(self) -> None:
-        """Closes the file that is open."""
+        """Close the open file."""
         if self._open is not None:
             self._open.handle.close()
             self._open = None
 
-    def _opened(self, file: str) -> _OpenFile:
-        """A file, opened now unless it is the one opened last."""
+    def _opened(self, file: str) -> OpenFile:
+        """Return the open file, opening it unless it was the last one opened."""
         if self._open is None or self._open.file != file:
             self.close()
-            self._open = _OpenFile(file, self._access, self._counts)
+            self._open = self._opener(file, self._access, self._counts)
         return self._open
 
 
-class _OpenFile:
-    """A file's TTree or RNTuple."""
+class OpenFile(ABC):
+    """An open ROOT file and its tree of events."""
+
+    offset_bytes: int
+    """Bytes of one offset of a collection's column, in the file's format."""
 
     def __init__(self, file: str, access: Access, counts: ReadCounts) -> None:
+        """Open the file. Raises HeadraceError for a truncated file, and any exception of uproot."""
         self.file = file
-        located: Any = {file: None}  # a mapping, so that no colon in the name is taken for a path within
+        located: Any = {
+            file: None
+        }  # a mapping: a colon in the name does not start a path within the file
         self.handle: Any = uproot.open(located, handler=counted_source(file, access, counts))
         try:
             end, size = int(self.handle.file.fEND), int(self.handle.file.source.num_bytes)
             if size < end:
-                raise HeadraceError(f"{file}: truncated: {size} bytes long, but its header says {end}")
-            self._tree: Any = self.handle[TREE_NAME]
+                raise HeadraceError(
+                    f"{file}: truncated: {size} bytes long, but its header says {end}"
+                )
+            self._tree: Any = self.handle[self.tree_name()]
             self._ntuple = str(self._tree.classname).endswith("RNTuple")
             self._fields = fields_of(self._tree) if self._ntuple else {}
+            self.offset_bytes = 8 if self._ntuple else 4
             self.events = int(self._tree.num_entries)
-            self.columns: list[str] = list(self._fields) if self._ntuple else list(self._tree.keys())
+            self._look()
         except BaseException:
             self.handle.close()
             raise
+
+    def tree_name(self) -> str:
+        """Return the name of the tree to read."""
+        return TREE_NAME
+
+    @abstractmethod
+    def _look(self) -> None:
+        """Find the columns of the tree."""
+
+    @abstractmethod
+    def chosen(self, columns: Sequence[str] | None) -> Sequence[str]:
+        """Return the columns to read. Raises HeadraceError for one that the tree does not have."""
+
+    @abstractmethod
+    def arrays(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
+        """Return these columns of the events `start <= event < stop`, if available as arrays."""
+
+    @abstractmethod
+    def cluster_ends(self, columns: Sequence[str]) -> list[int]:
+        """Return the events at which the baskets of all these columns end together, ascending.
+
+        The last one is the number of events.
+        """
+
+    def steps(self, steps: list[tuple[int, int]], step_events: int) -> list[tuple[int, int]]:
+        """Return the steps in which runs of whole clusters are read."""
+        return steps
+
+    def bytes_besides(self) -> int:
+        """Return the uncompressed bytes that the last step read outside its arrays."""
+        return 0
+
+
+class OpenEventsFile(OpenFile):
+    """A file of a generated data set."""
+
+    def _look(self) -> None:
+        self.columns: list[str] = list(self._fields) if self._ntuple else list(self._tree.keys())
         self._branches: dict[str, Any] = {}
-        self.offset_bytes = 8 if self._ntuple else 4
-        """Of one offset of a collection's column in this format."""
+
+    def chosen(self, columns: Sequence[str] | None) -> Sequence[str]:
+        """Return all columns, or those named."""
+        if columns is None:
+            return self.columns
+        if missing := sorted(set(columns) - set(self.columns)):
+            raise HeadraceError(f"{self.file}: no column {', '.join(missing)} in {TREE_NAME}")
+        return columns
 
     def arrays(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
-        """These columns of the events `start <= event < stop`."""
+        """Return these columns of the events `start <= event < stop`."""
         if self._ntuple:
-            return {column: read_field(self._tree, self._fields[column], start, stop) for column in columns}
+            return {
+                column: read_field(self._tree, self._fields[column], start, stop)
+                for column in columns
+            }
         if len(columns) <= _FEW_COLUMNS:
             return {column: self._array(column, start, stop) for column in columns}
         found = self._tree.arrays(
@@ -154,7 +224,10 @@ class _OpenFile:
         )
 
     def cluster_ends(self, columns: Sequence[str]) -> list[int]:
-        """Events at which the baskets of all these columns end together, rising; the last is the number of events."""
+        """Return the events at which the baskets of all these columns end together, ascending.
+
+        The last one is the number of events.
+        """
         if self._ntuple:
             return [int(of.num_first_entry + of.num_entries) for of in self._tree.cluster_summaries]
         common: set[int] | None = None
@@ -165,23 +238,29 @@ class _OpenFile:
 
 
 class Share:
-    """Which clusters are read so that a share of all events is; carries over from span to span what it still owes."""
+    """Selects the clusters to read so that a fraction of all events is read.
+
+    The remainder carries over from span to span.
+    """
 
     def __init__(self, fraction: float) -> None:
         self._fraction = fraction
         self._owed = 0.0
 
     def runs(self, start: int, ends: list[int]) -> list[tuple[int, int]]:
-        """Of the clusters that end at `ends`, the runs of events to be read.
+        """Return the runs of events to read, out of the clusters that end at `ends`.
 
-        A cluster is read when a whole one is owed; what is owed at the end is read from the last one's beginning.
+        A cluster is read when the remainder reaches a whole cluster. The remainder at the end is
+        read from the start of the last cluster.
         """
         found: list[tuple[int, int]] = []
         begin = start
         for end in ends:
             size = end - begin
             self._owed += self._fraction * size
-            count = size if self._owed >= size - 1e-6 else (round(self._owed) if end == ends[-1] else 0)
+            count = (
+                size if self._owed >= size - 1e-6 else (round(self._owed) if end == ends[-1] else 0)
+            )
             if count:
                 found.append((begin, begin + count))
                 self._owed -= count
@@ -190,7 +269,7 @@ class Share:
 
 
 def joined(runs: list[tuple[int, int]], step_events: int) -> list[tuple[int, int]]:
-    """Neighbouring runs joined until a step has `step_events` or more."""
+    """Join adjacent runs until a step has at least `step_events` events."""
     steps: list[tuple[int, int]] = []
     for begin, end in runs:
         if steps and steps[-1][1] == begin and steps[-1][1] - steps[-1][0] < step_events:
@@ -200,12 +279,32 @@ def joined(runs: list[tuple[int, int]], step_events: int) -> list[tuple[int, int
     return steps
 
 
+def cut_steps(steps: list[tuple[int, int]], step_events: int) -> list[tuple[int, int]]:
+    """Divide steps of at least twice the requested size into steps of that size."""
+    found: list[tuple[int, int]] = []
+    for begin, end in steps:
+        size = end - begin if end - begin < 2 * step_events else step_events
+        found += [(at, min(at + size, end)) for at in range(begin, end, size)]
+    return found
+
+
 def event_bytes(array: Any, offset_bytes: int) -> int:
-    """Bytes of the event data in an awkward array: values, and an offset an event where it is jagged."""
-    if array.ndim == 1:
-        return int(ak.to_numpy(array).nbytes)
+    """Return the bytes of event data in an awkward array: values, and offsets where jagged.
+
+    For nested lists, strings and records, return their size in memory.
+    """
     layout: Any = array.layout
+    if layout.is_numpy:
+        return int(ak.to_numpy(array).nbytes)
     if type(layout).__name__ == "ListOffsetArray" and layout.content.is_numpy:
         offsets: Any = layout.offsets.data
-        return int(offsets[-1] - offsets[0]) * int(layout.content.dtype.itemsize) + len(array) * offset_bytes
-    return int(ak.to_numpy(ak.flatten(array, axis=1)).nbytes) + len(array) * offset_bytes
+        return (
+            int(offsets[-1] - offsets[0]) * int(layout.content.dtype.itemsize)
+            + len(array) * offset_bytes
+        )
+    if layout.purelist_depth == 2:
+        try:
+            return int(ak.to_numpy(ak.flatten(array, axis=1)).nbytes) + len(array) * offset_bytes
+        except (ValueError, TypeError):
+            pass  # lists of records
+    return int(ak.to_packed(array).nbytes)

@@ -1,15 +1,17 @@
-"""What every job that reads with uproot does: go through its spans, count, verify, close."""
+"""The common part of all uproot jobs: go through the spans, count, verify, close."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.readers.counted_source import Access
 from headrace.readers.counts import ReadCounts
 from headrace.readers.options import ReadingOptions
+from headrace.readers.own_file import OpenOwnFile, OwnNotes
 from headrace.readers.spans import spans_of
-from headrace.readers.uproot_reader import Chunk, Share, UprootReader
+from headrace.readers.uproot_reader import Chunk, OpenFile, Share, UprootReader
 from headrace.readers.verification import verify
 
 if TYPE_CHECKING:
@@ -23,15 +25,21 @@ class UprootReading:
         self._options = options
         self._job = job
         self._counts = ReadCounts()
+        self._notes = OwnNotes()
         self._events_by_file: dict[str, int] = {}
+        self.like_input: dict[str, Any] = {}
+        """Fields of a data set with the format and compression of the file being read."""
 
     def chunks(self, columns: Sequence[str] | None, fraction: float = 1.0) -> Iterator[Chunk]:
-        """All that the job is to read, in order, chunk by chunk. Raises HeadraceError as `UprootReader.read` does.
+        """Yield everything that the job reads, in order.
 
-        `columns` None stands for all that a file has. With a `fraction` below 1, whole clusters are left out so that
-        this share of the events is read.
+        Raises HeadraceError as `UprootReader.read` does.
+
+        `columns` None means all columns of a file. With a `fraction` below 1, whole clusters are
+        left out so that this fraction of the events is read.
         """
-        reader = UprootReader(self._options.access, self._options.step_events, self._counts)
+        options = self._options
+        reader = UprootReader(options.access, options.step_events, self._counts, self._opener())
         share = Share(fraction)
         try:
             for span in spans_of(self._job):
@@ -42,15 +50,33 @@ class UprootReading:
         finally:
             reader.close()
         if self._options.verify:
-            verify(self._events_by_file, whole=self._job.packets is None and math.isclose(fraction, 1.0))
+            whole = self._job.packets is None and math.isclose(fraction, 1.0)
+            verify(self._events_by_file, whole=whole, key=own.key if (own := options.own) else None)
+
+    def _opener(self) -> Callable[[str, Access, ReadCounts], OpenFile] | None:
+        own = self._options.own
+        if own is None:
+            return None
+
+        def opened(file: str, access: Access, counts: ReadCounts) -> OpenFile:
+            found = OpenOwnFile(file, access, counts, own.tree, self._notes)
+            self.like_input = found.like
+            return found
+
+        return opened
+
+    @property
+    def notes(self) -> OwnNotes:
+        """The notes on the columns of the user's own files."""
+        return self._notes
 
     @property
     def events(self) -> int:
-        """Events read so far."""
+        """Number of events read so far."""
         return sum(self._events_by_file.values())
 
     def output(self) -> dict[str, Any]:
-        """The fields of a JobOutput that reading gives."""
+        """Return the reading fields of JobOutput."""
         counts = self._counts
         return {
             "events": self.events,

@@ -1,4 +1,4 @@
-"""Compares what was read with the manifest that a data set has beside its files."""
+"""Compare the files read with the manifest beside them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from headrace.readers.counted_source import is_url
 from headrace.readers.remote import filesystem_of
 
 
-def verify(events_by_file: dict[str, int], *, whole: bool) -> None:
-    """Raises HeadraceError unless sizes and contents, and with `whole` the events read, are those of the manifest."""
+def verify(events_by_file: dict[str, int], *, whole: bool, key: str | None = None) -> None:
+    """Raise HeadraceError unless sizes, contents and (with `whole`) events match the manifest.
+
+    `key` is the key of the user's own files. Files that are read in place have no manifest of
+    Headrace's; one beside them is ignored.
+    """
     for file, events in events_by_file.items():
+        if key is not None and not is_url(file) and Path(file).parent.name != key:
+            continue
         if is_url(file):
             _verify_remote(file, events, whole=whole)
             continue
@@ -31,17 +37,21 @@ def verify(events_by_file: dict[str, int], *, whole: bool) -> None:
                 f"{file}: {path.stat().st_size} bytes instead of the manifest's {entry['bytes']}"
             )
         if whole and events != entry["events"]:
-            raise HeadraceError(f"{file}: {events} events read instead of the manifest's {entry['events']}")
+            raise HeadraceError(
+                f"{file}: {events} events read instead of the manifest's {entry['events']}"
+            )
         if checksum(path) != entry["xxh3"]:
             raise HeadraceError(f"{file}: contents differ from the manifest's checksum")
 
 
 def _verify_remote(url: str, events: int, *, whole: bool) -> None:
-    """The same for a file that is reached by URL: the manifest lies beside it, and the contents are fetched once more."""
+    """Do the same for a file that is reached by URL; its contents are fetched once more."""
     filesystem, path = filesystem_of(url)
     folder, _, name = path.rpartition("/")
     try:
-        said = json.loads(filesystem.cat_file(f"{folder}/{MANIFEST}"))
+        # XRootD's client has no cat_file of a whole file.
+        with filesystem.open(f"{folder}/{MANIFEST}", "rb") as manifest:
+            said = json.loads(manifest.read())
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
@@ -50,7 +60,9 @@ def _verify_remote(url: str, events: int, *, whole: bool) -> None:
     if entry is None:
         raise HeadraceError(f"{url}: not in the data set's manifest")
     if whole and events != entry["events"]:
-        raise HeadraceError(f"{url}: {events} events read instead of the manifest's {entry['events']}")
+        raise HeadraceError(
+            f"{url}: {events} events read instead of the manifest's {entry['events']}"
+        )
     digest, size = xxhash.xxh3_128(), 0
     try:
         with filesystem.open(path, "rb") as file:

@@ -1,12 +1,14 @@
-"""Runs a workload once over a few events made in a private place, so that a measured job pays for no first time."""
+"""Run a workload once over a few generated events: measured jobs have no first-use costs."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from headrace.datasets.own_files import OwnFiles
 from headrace.datasets.spec import DatasetSpec
 
 if TYPE_CHECKING:
@@ -15,10 +17,14 @@ if TYPE_CHECKING:
 _EVENTS = 256
 
 
-def warm_by_running(workload: Workload, spec: DatasetSpec) -> None:
-    """Makes a small file of the same shape, format and codec, and runs the workload's job on it.
+def warm_by_running(
+    workload: Workload, data: DatasetSpec | OwnFiles, instead: Mapping[str, Any] | None = None
+) -> None:
+    """Make a small file of the same shape, format and codec, and run the workload's job on it.
 
-    That imports what the job imports and takes every path that it takes; the data set itself is not touched.
+    This imports what the job imports and takes the same code paths; the data set itself is not
+    touched. For the user's own files, it makes a small `bench` file and reads it like one of the
+    user's. `instead` holds options for this run.
     """
     from headrace.datasets.file_of_events import write_file
     from headrace.workloads import JobInput
@@ -26,9 +32,17 @@ def warm_by_running(workload: Workload, spec: DatasetSpec) -> None:
     few = {"events": _EVENTS, "files": 1, "cluster_events": _EVENTS, "signal_fraction": 0.5}
     memory = Path("/dev/shm")
     place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    own = isinstance(data, OwnFiles)
+    spec = DatasetSpec.model_validate({}) if own else data
     with tempfile.TemporaryDirectory(prefix="headrace-warm-", dir=place) as directory:
         facts = write_file(spec.model_copy(update=few), 0, Path(directory), lambda events: None)
         file, scratch = Path(directory) / facts.name, Path(directory) / "scratch"
         scratch.mkdir()
+        if own or instead:
+            update = {
+                **(instead or {}),
+                **({"data": OwnFiles.model_validate({"files": [str(file)]})} if own else {}),
+            }
+            workload = type(workload)(workload.name, workload.options.model_copy(update=update))
         output = workload.run(JobInput((str(file),), None, scratch, slot=0, slots=1, seed=0))
         workload.merge([output.results])

@@ -1,13 +1,14 @@
-"""Writing records: a results folder, the plan in it, and one directory a trial by an atomic rename (docs/records.md).
+"""Write records: a results folder with its plan, and one directory per trial (docs/records.md).
 
-Whatever happens while a trial is written, its directory is there whole or it is not there; what was left half made is
-cleared at the next opening.
+A trial's directory is renamed into place atomically: it exists complete or not at all. Incomplete
+directories are removed when the folder is next opened.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import shutil
@@ -17,13 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.errors import HeadraceError, RefusedError
+from headrace.errors import CannotRecordError, RefusedError, UsageError, as_word
 from headrace.records.sums import job_sums
-
-RECORD_SCHEMA = 1
+from headrace.records.trial_record import RECORD_SCHEMA, SCHEMAS_READ, TrialRecord, encode
+from headrace.system.claims import in_use
 
 JOB_COLUMNS = pa.schema(
     [
@@ -57,7 +59,11 @@ JOB_COLUMNS = pa.schema(
         ("peak_rss_bytes", pa.int64()),
         (
             "phases",
-            pa.list_(pa.struct([("name", pa.string()), ("start_s", pa.float64()), ("end_s", pa.float64())])),
+            pa.list_(
+                pa.struct(
+                    [("name", pa.string()), ("start_s", pa.float64()), ("end_s", pa.float64())]
+                )
+            ),
         ),
         ("results", pa.string()),
     ]
@@ -65,65 +71,86 @@ JOB_COLUMNS = pa.schema(
 """Columns of jobs.parquet (docs/records.md)."""
 
 
+RETRIED = "retried"
+"""Subfolder of a results folder with the records of trials that were run again."""
+
+
 @dataclass(frozen=True)
 class ResultsHeader:
-    """What a results folder is of: `results.json`."""
+    """Header of a results folder: `results.json`."""
 
     study_hash: str
     title: str
     engine: str
     base: str
-    """Folder that relative paths of the study are relative to."""
+    """Directory that relative paths of the study refer to."""
     created_utc: str
     headrace_version: str
     schema: int = RECORD_SCHEMA
 
 
 class PartialRecord:
-    """A record being made. `keep` and `series` write into its private directory; `commit` puts it into place."""
+    """A record in progress: written in a private directory, then put into place by `commit`.
+
+    Every method raises CannotRecordError when the disk is full.
+    """
 
     def __init__(self, directory: Path, final: Path) -> None:
         self.directory = directory
         self._final = final
+        self._root = directory.parent
         self.sums: dict[str, float] | None = None
-        """Sums over the jobs, as they will stand in trial.json; None before `jobs`."""
+        """Sums over the jobs; None before `jobs`."""
         (directory / "series").mkdir(parents=True)
 
     @property
     def keep(self) -> Path:
-        """Directory for what a workload or probe wants to keep."""
+        """Directory for files that a workload or probe keeps."""
         return self.directory
 
     def series(self, kind: str, rows: list[dict[str, Any]]) -> None:
-        """Writes `series/KIND.parquet`."""
+        """Write `series/KIND.parquet`."""
         if rows:
-            pq.write_table(
-                pa.Table.from_pylist(rows), self.directory / "series" / f"{kind}.parquet", compression="zstd"
-            )
+            with recording(self._root):
+                pq.write_table(
+                    pa.Table.from_pylist(rows),
+                    self.directory / "series" / f"{kind}.parquet",
+                    compression="zstd",
+                )
 
     def jobs(self, rows: list[dict[str, Any]]) -> None:
-        """Writes `jobs.parquet`; columns that a row lacks are null. Their sums go into `trial.json`."""
-        self.sums = job_sums(rows)
-        pq.write_table(
-            pa.Table.from_pylist(rows, schema=JOB_COLUMNS),
-            self.directory / "jobs.parquet",
-            compression="zstd",
-        )
+        """Write `jobs.parquet` and keep the sums over the jobs for `trial.json`.
 
-    def commit(self, trial: dict[str, Any]) -> Path:
-        """Writes `trial.json`, forces everything to the disk and renames the directory into place."""
-        values = {**trial, "sums": self.sums}
-        (self.directory / "trial.json").write_text(json.dumps(values, indent=1, sort_keys=True, default=str))
-        for found in self.directory.rglob("*"):
-            if found.is_file():
-                _fsync(found)
-        _fsync(self.directory)
-        os.rename(self.directory, self._final)  # noqa: PTH104 - the one call that makes the record be there
-        _fsync(self._final.parent)
-        return self._final
+        Columns missing from a row are null.
+        """
+        self.sums = job_sums(rows)
+        table = pa.Table.from_pylist(rows, schema=JOB_COLUMNS)
+        with recording(self._root):
+            pq.write_table(table, self.directory / "jobs.parquet", compression="zstd")
+
+    def text(self, name: str, text: str) -> None:
+        """Write a text file into the record."""
+        with recording(self._root):
+            (self.directory / name).write_text(text)
+
+    def commit(self, trial: TrialRecord) -> TrialRecord:
+        """Write `trial.json`, sync everything to disk and rename the directory into place.
+
+        Returns the record as written: with the sums over the jobs.
+        """
+        made = msgspec.structs.replace(trial, sums=self.sums)
+        with recording(self._root):
+            (self.directory / "trial.json").write_bytes(encode(made))
+            for found in self.directory.rglob("*"):
+                if found.is_file():
+                    _fsync(found)
+            _fsync(self.directory)
+            os.rename(self.directory, self._final)  # # noqa: PTH104 - the one call that publishes the record
+            _fsync(self._final.parent)
+        return made
 
     def discard(self) -> None:
-        """Forgets it."""
+        """Remove the directory."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -145,105 +172,197 @@ class ResultStore:
         plan_table: pa.Table,  # pyright: ignore[reportUnknownParameterType]
         environment: dict[str, Any],
     ) -> ResultStore:
-        """Makes a new results folder. Raises RefusedError when something else stands there."""
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        """Create a new results folder, or continue one whose creation was interrupted.
+
+        Raises RefusedError when the folder holds something else.
+        """
+        if root.exists() and not _only_begun(root):
             if (root / "results.json").exists():
                 raise RefusedError(
                     f"{root} holds results already",
-                    hint=f"headrace resume {root} goes on with them; --results names another folder",
+                    hint=f"headrace resume {as_word(root)} goes on with them; --results names "
+                    f"another folder",
                 )
             raise RefusedError(f"{root} is not empty", hint="name a new folder with --results")
-        with disk_full(root):
-            (root / "trials").mkdir(parents=True)
+        with recording(root):
+            (root / "trials").mkdir(parents=True, exist_ok=True)
             (root / "study.toml").write_text(study_text)
             pq.write_table(plan_table, root / "plan.parquet")
             _write_json(root / "environment.json", environment)
-            # Last: a folder with it is complete.
+            # Last: a folder with this file is complete.
             _write_json(root / "results.json", header.__dict__)
         return cls.open(root)
 
     @classmethod
     def open(cls, root: Path) -> ResultStore:
-        """Opens a results folder for writing. Raises RefusedError when it is none, of another version, or in use."""
+        """Open a results folder for writing.
+
+        Raises UsageError when the folder holds no results or is not writable, RefusedError when it
+        is of another version or in use.
+        """
         header = read_header(root)
-        lock = (root / ".lock").open("w")
+        try:
+            lock = (root / ".lock").open("a+")
+        except OSError as error:
+            problem = f"{root} cannot be written to: {error.strerror}"
+            raise UsageError(
+                problem, hint="give yourself permission: records are added to it"
+            ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            lock.seek(0)
+            process = lock.read(20) or "that is just beginning"
             lock.close()
-            raise RefusedError(
-                f"another headrace is writing to {root}", hint="wait for it, or stop it first"
-            ) from None
+            raise in_use(f"the results folder ({root})", process) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         (root / "trials").mkdir(exist_ok=True)
         for left in root.glob(".making-*"):
             shutil.rmtree(left, ignore_errors=True)
         return cls(root, header, lock)
 
     def close(self) -> None:
-        """Lets others write."""
+        """Release the lock."""
         self._lock.close()
 
     def has(self, trial_id: str) -> bool:
-        """Whether this trial's record is there."""
+        """Return whether this trial has a record."""
         return trial_id in self._done
 
     @property
     def done(self) -> frozenset[str]:
-        """Ids of the trials whose records are there."""
+        """Ids of the trials that have records."""
         return frozenset(self._done)
+
+    def set_aside(self, trial_id: str) -> Path:
+        """Move a record to `retried/ID.N` (N from 1) and return its path.
+
+        The trial then counts as not run. Nothing is lost: a crash leaves the record in one of the
+        two places. Raises CannotRecordError when it cannot be moved.
+        """
+        with recording(self.root):
+            folder = self.root / RETRIED
+            folder.mkdir(exist_ok=True)
+            names = (folder / f"{trial_id}.{number}" for number in itertools.count(1))
+            place = next(name for name in names if not name.exists())
+            (self.root / "trials" / trial_id).rename(place)
+            _fsync(folder)
+            _fsync(self.root / "trials")
+        self._done.discard(trial_id)
+        return place
 
     @contextmanager
     def record(self, trial_id: str) -> Generator[PartialRecord]:
-        """A record to be filled and committed in the `with` block; gone when the block ends without a commit."""
-        with disk_full(self.root):
-            making = self.root / f".making-{trial_id}"
+        """Yield a record to fill and commit in the `with` block; it is discarded without a commit.
+
+        Raises CannotRecordError when the record cannot be created; errors of the block pass
+        through.
+        """
+        making = self.root / f".making-{trial_id}"
+        with recording(self.root):
             shutil.rmtree(making, ignore_errors=True)
             making.mkdir()
             partial = PartialRecord(making, self.root / "trials" / trial_id)
-            try:
-                yield partial
-            finally:
-                if making.exists():
-                    partial.discard()
-                else:
-                    self._done.add(trial_id)
+        try:
+            yield partial
+        finally:
+            if making.exists():
+                partial.discard()
+            else:
+                self._done.add(trial_id)
 
 
 def read_header(root: Path) -> ResultsHeader:
-    """What a results folder is of. Raises RefusedError when it is none or was written by another version."""
+    """Return the header of a results folder.
+
+    Raises UsageError when the folder holds no results, RefusedError for an unknown version.
+    """
     path = root / "results.json"
-    if not path.exists():
-        raise RefusedError(
-            f"{root} is no results folder (it has no results.json)", hint="headrace run STUDY makes one"
-        )
     try:
+        if not path.exists():
+            raise UsageError(f"{root} {_what_else(root)}", hint=_where_else(root))
         values = json.loads(path.read_text())
-        if values.get("schema") != RECORD_SCHEMA:
+        if not isinstance(values, dict):
+            raise ValueError("it is no JSON object")
+        if values.get("schema") not in SCHEMAS_READ:
             raise RefusedError(
-                f"{root} was written with record schema {values.get('schema')}; this Headrace reads {RECORD_SCHEMA}",
+                f"{root} was written with record schema {values.get('schema')};"
+                f" this Headrace reads {SCHEMAS_READ[0]} to {SCHEMAS_READ[-1]}",
                 hint=f"use Headrace {values.get('headrace_version')}",
             )
-        return ResultsHeader(**values)
-    except (ValueError, TypeError) as error:
+        return msgspec.convert(values, ResultsHeader)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, RecursionError) as error:
         raise RefusedError(f"{path} is damaged: {error}") from None
 
 
+_BEGUN = {
+    "trials",
+    "study.toml",
+    "plan.parquet",
+    "environment.json",
+    "environment.partial",
+    "results.partial",
+}
+
+
+def _only_begun(root: Path) -> bool:
+    """Return whether a folder is empty or holds only what an interrupted `create` writes.
+
+    `create` makes `trials` first: a folder with only a `study.toml` is the user's.
+    """
+    if not root.is_dir():
+        return False
+    names = {found.name for found in root.iterdir()}
+    trials = root / "trials"
+    begun = trials.is_dir() and names <= _BEGUN and not any(trials.iterdir())
+    return begun or not names
+
+
+def _what_else(root: Path) -> str:
+    if not root.exists():
+        return "is not there"
+    if root.is_dir() and (root / "study.toml").exists() and _only_begun(root):
+        return f"was begun and holds no records: run its study again with --results {as_word(root)}"
+    return "is no results folder (it has no results.json)" if root.is_dir() else "is no folder"
+
+
+def _where_else(root: Path) -> str:
+    """Return a hint with results folders in, next to or in `results/` near the given folder."""
+    places = [root, root.parent, Path("results")]
+    found = [file.parent for place in places for file in sorted(place.glob("*/results.json"))]
+    if not found:
+        return "headrace run STUDY makes one"
+    names = ", ".join(str(each) for each in list(dict.fromkeys(found))[-4:])
+    return f"results folders here: {names}"
+
+
 @contextmanager
-def disk_full(root: Path) -> Generator[None]:
-    """Turns a full or read-only disk into one clear message; what was recorded before is safe."""
+def recording(root: Path) -> Generator[None]:
+    """Turn an error that prevents writing records below `root` into CannotRecordError.
+
+    Examples: a full disk, a folder that was removed. Records written before are safe.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise HeadraceError(
+            raise CannotRecordError(
                 f"no space left while records were written to {root}; every finished trial is safe",
-                hint=f"free some space, then: headrace resume {root}",
+                hint=f"free some space, then: headrace resume {as_word(root)}",
             ) from None
-        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and str(root) in str(error.filename):
-            raise HeadraceError(
-                f"records cannot be written to {root}: {error.strerror}", hint="name a folder with --results"
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise CannotRecordError(
+                f"records cannot be written to {root}: {error.strerror}",
+                hint="name a folder with --results",
             ) from None
-        raise
+        raise CannotRecordError(
+            f"records cannot be written to {root}: {error}",
+            hint=f"when it can be written to again: headrace resume {as_word(root)}",
+        ) from None
 
 
 def _write_json(path: Path, value: Any) -> None:

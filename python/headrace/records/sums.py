@@ -1,6 +1,7 @@
-"""Sums over the jobs of one trial, kept in its trial.json: what findings rest on, without opening ten thousand Parquet files.
+"""Sums over the jobs of one trial, kept in its trial.json.
 
-Called by the store when it is given the jobs; `read.py` reads them back.
+Findings use them instead of opening ten thousand Parquet files. The store computes them when it
+receives the jobs; `read.py` reads them back.
 """
 
 from __future__ import annotations
@@ -38,24 +39,28 @@ WINDOWED = (
 
 
 def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Sums of the job columns `SUMMED`, and:
+    """Return sums of the job columns `SUMMED`, and:
 
-    - `jobs`: how many;
-    - `throughput_jobs`: sum over the slots of CPU / wall, the number of jobs' worth of computing that was going on;
-    - `window_s`: the time from the release in which no slot was idle, until the first slot had nothing more to do (for a
-      batch that is the stonewall, for a sustained load the whole load);
-    - `window_X` for `WINDOWED`: the sum within that window, where a job counts by the share of its time that lies in it.
+    - `jobs`: number of jobs;
+    - `efficiencies`: sum over the jobs of CPU / wall;
+    - `throughput_jobs`: sum over the slots of CPU / wall: the equivalent number of jobs computing
+      all the time;
+    - `window_s`: time from the release until the first slot has nothing more to do, so that no slot
+      is idle (for a batch the stonewall, for a sustained load the whole load);
+    - `window_X` for `WINDOWED`: the sum within that window, where a job counts by the share of its
+      time in the window.
     """
     sums: dict[str, float] = {"jobs": len(rows)}
     for name in SUMMED:
         sums[name] = sum(row.get(name) or 0 for row in rows)
+    sums["efficiencies"] = sum(_cpu_s(row) / row["wall_s"] for row in rows if row.get("wall_s"))
     last_s: dict[tuple[Any, Any], float] = defaultdict(float)
     cpu_s: dict[tuple[Any, Any], float] = defaultdict(float)
     wall_s: dict[tuple[Any, Any], float] = defaultdict(float)
     for row in rows:
         slot = (row.get("node"), row.get("slot"))
         last_s[slot] = max(last_s[slot], row.get("end_s") or 0.0)
-        cpu_s[slot] += (row.get("user_s") or 0.0) + (row.get("system_s") or 0.0)
+        cpu_s[slot] += _cpu_s(row)
         wall_s[slot] += row.get("wall_s") or 0.0
     sums["throughput_jobs"] = sum(cpu_s[slot] / wall_s[slot] for slot in wall_s if wall_s[slot] > 0)
     window_s = min(last_s.values(), default=0.0)
@@ -66,6 +71,10 @@ def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             (row.get(name) or 0) * share for row, share in zip(rows, shares, strict=True)
         )
     return sums
+
+
+def _cpu_s(row: Mapping[str, Any]) -> float:
+    return (row.get("user_s") or 0.0) + (row.get("system_s") or 0.0)
 
 
 def _share(start_s: float, end_s: float, window_s: float) -> float:

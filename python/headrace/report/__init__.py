@@ -1,7 +1,9 @@
-"""Step 6 of the way: Findings -> terminal, HTML, CSV, LaTeX, Parquet. Imports no engine: any stored record can be reported anywhere.
+"""Pipeline step 6: Findings -> terminal, HTML, CSV, LaTeX, Parquet. Imports no engine, so any
+stored record can be reported on any machine.
 
-`write.py` writes files, `terminal.py` prints, `comparison.py` sets two result sets side by side; `wording.py` has the sentences
-and `metrics.py` the names and units that all of them share.
+`write.py` writes files, `terminal.py` prints, `comparison.py` shows two result sets side by side.
+All of them share the sentences of `wording.py` and the metric names and units of
+`headrace.metrics`.
 """
 
 from headrace.report.write import FORMATS, write_report

@@ -1,4 +1,7 @@
-"""Two result sets side by side: in the terminal, and as an HTML page. Step 6 of the way, for `headrace compare`."""
+"""Show two result sets side by side, in the terminal and as an HTML page.
+
+Pipeline step 6 of `headrace compare`.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,19 @@ from urllib.parse import quote
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from headrace.analysis.findings import Comparison, Difference
+from headrace.metrics.shown import ShownMetric, show
 from headrace.report import figures, tables, wording
 from headrace.report.html import asset, bokeh_script, environment
-from headrace.report.metrics import NARROW_SPACE, Metric, interval_text, metric, number, value_text
+from headrace.report.numbers import interval_text, number, percent, value_text
+from headrace.report.text_table import TextTable, WholeText
 
 ROWS_AT_MOST = 400
 LINES_AT_MOST = 40
 FIGURES_AT_MOST = 4
 POINTS_IN_A_FIGURE = 40
-RATIO = Metric("ratio", "B / A", "", 1.0)
+RATIO = ShownMetric("ratio", "B / A", "", 1.0)
 
 
 def _cell(difference: Difference) -> str:
@@ -32,37 +36,47 @@ def _cell(difference: Difference) -> str:
 
 
 def verdict(difference: Difference) -> str:
-    """What the interval of the ratio says, in a few words."""
+    """Return what the interval of the ratio shows, in a few words."""
     if not difference.different:
         return "no difference seen"
     change = (difference.ratio.value - 1) * 100
-    return f"{'B' if difference.better == 'b' else 'A'} better ({'+' if change > 0 else ''}{number(change, 2)}\u202f%)"
+    return (
+        f"{'B' if difference.better == 'b' else 'A'} better "
+        f"({'+' if change > 0 else ''}{number(change, 2)}\u202f%)"
+    )
 
 
 def headline(comparison: Comparison) -> list[str]:
-    """The answer: how many cells differ, by metric, and the largest difference of each."""
+    """Return the answer: how many cells differ, by metric, and the largest difference of each
+    metric."""
     if not comparison.differences:
         return ["The two result sets have no cell in common, so nothing can be compared."]
     sentences: list[str] = []
     for name in dict.fromkeys(d.metric for d in comparison.differences):
         mine = [d for d in comparison.differences if d.metric == name]
-        wins = {side: sum(1 for d in mine if d.different and d.better == side) for side in ("a", "b")}
-        title = metric(name).title
+        wins = {
+            side: sum(1 for d in mine if d.different and d.better == side) for side in ("a", "b")
+        }
+        title = show(name).title
         if not any(wins.values()):
-            sentences.append(f"{title}: no difference is seen in any of {wording.plural(len(mine), 'cell')}.")
+            sentences.append(
+                f"{title}: no difference is seen in any of {wording.plural(len(mine), 'cell')}."
+            )
             continue
         largest = max((d for d in mine if d.different), key=lambda d: abs(d.ratio.value - 1))
         change = (largest.ratio.value - 1) * 100
         sentences.append(
-            f"{title}: B is better in {wins['b']}, A in {wins['a']} of {wording.plural(len(mine), 'cell')}; the largest "
-            f"difference is {'+' if change > 0 else ''}{number(change, 2)}\u202f% from A to B ({_cell(largest)}, "
+            f"{title}: B is better in {wins['b']}, A in {wins['a']} of "
+            f"{wording.plural(len(mine), 'cell')}; the largest "
+            f"difference is {'+' if change > 0 else ''}{number(change, 2)}\u202f% from A to B "
+            f"({_cell(largest)}, "
             f"{wording.plural(largest.slots, 'slot')})."
         )
     return sentences
 
 
 def _row(difference: Difference, provenance: str) -> dict[str, Any]:
-    shown = metric(difference.metric, max(abs(difference.a.value), abs(difference.b.value)))
+    shown = show(difference.metric, max(abs(difference.a.value), abs(difference.b.value)))
     effect, ratio = difference.effect_size, difference.ratio
     return {
         "cell": _cell(difference),
@@ -82,66 +96,70 @@ def _row(difference: Difference, provenance: str) -> dict[str, Any]:
     }
 
 
-def _table(title: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        padding=(0, 1),
-    )
-
-
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Prints the comparison, largest differences first within a metric; made for 80 columns."""
-    console.print(f"[bold]A[/bold] {escape(comparison.title_a)}", highlight=False)
-    console.print(f"[bold]B[/bold] {escape(comparison.title_b)}", highlight=False)
+    """Print the comparison: results, the largest difference of a metric first, then environment
+    differences."""
+
+    def say(text: str, style: str | None = None) -> None:
+        console.print(WholeText(text), style=style, highlight=False)
+
+    say(f"[bold]A[/bold] {escape(comparison.title_a)}")
+    say(f"[bold]B[/bold] {escape(comparison.title_b)}")
     if comparison.provenance and comparison.provenance != "measured":
-        console.print(f"values are {escape(comparison.provenance)}", highlight=False)
+        say(f"values are {escape(comparison.provenance)}")
     for warning in comparison.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False)
-    for difference in comparison.environment:
-        values = f"A {', '.join(difference.a) or '–'}; B {', '.join(difference.b) or '–'}"
-        console.print(
-            f"  environments differ in {escape(difference.name)}: {escape(values)}",
-            style="yellow",
-            highlight=False,
-        )
+        say(f"[yellow]warning:[/yellow] {escape(warning)}")
     for sentence in headline(comparison):
-        console.print(
-            f"[bold green]→[/bold green] {escape(sentence.replace(NARROW_SPACE + '%', '%'))}", highlight=False
-        )
+        say(f"[bold green]→[/bold green] {escape(sentence)}")
     for name in dict.fromkeys(d.metric for d in comparison.differences):
         mine = [d for d in comparison.differences if d.metric == name]
-        largest = max(max(abs(d.a.value), abs(d.b.value)) for d in mine)
-        shown = metric(name, largest)
         console.print()
-        table = _table(shown.heading)
-        table.add_column("storage", overflow="fold", ratio=1)
-        for heading in ("slots", "A", "B", "B/A"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("", no_wrap=True)
-        for each in sorted(mine, key=lambda d: abs(d.ratio.value - 1), reverse=True)[:LINES_AT_MOST]:
-            spread = f"\n{interval_text(each.ratio, RATIO)}" if interval_text(each.ratio, RATIO) else ""
-            sign = {"a": "A better", "b": "B better", "": ""}[each.better] if each.different else "="
-            table.add_row(
-                escape(_cell(each)), str(each.slots), value_text(each.a, shown), value_text(each.b, shown),
-                f"{value_text(each.ratio, RATIO)}{spread}", sign,
-            )  # fmt: skip
-        console.print(table)
+        console.print(_metric_table(name, mine))
         if len(mine) > LINES_AT_MOST:
-            console.print(
-                f"and {len(mine) - LINES_AT_MOST} more cells in the HTML page", style="dim", highlight=False
-            )
+            say(f"and {len(mine) - LINES_AT_MOST} more cells in the HTML page", "dim")
     for side, cells in (("A", comparison.only_a), ("B", comparison.only_b)):
         if cells:
-            console.print(f"\nonly in {side}: {wording.plural(len(cells), 'cell')}", highlight=False)
+            say(f"\nonly in {side}: {wording.plural(len(cells), 'cell')}")
             for cell in cells[:8]:
-                console.print(f"  {escape(cell)}", highlight=False)
+                say(f"  {escape(cell)}")
             if len(cells) > 8:
-                console.print(f"  and {len(cells) - 8} more", highlight=False)
+                say(f"  and {len(cells) - 8} more")
+    if comparison.environment:
+        console.print()
+        console.print(_environment_table(comparison))
+
+
+def _metric_table(name: str, differences: list[Difference]) -> TextTable:
+    shown = show(name, max(max(abs(d.a.value), abs(d.b.value)) for d in differences))
+    table = TextTable(title=escape(shown.heading))
+    table.add_column("storage", fold=True)
+    for heading in ("slots", "A", "B", "B/A"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    ordered = sorted(differences, key=lambda d: abs(d.ratio.value - 1), reverse=True)
+    for each in ordered[:LINES_AT_MOST]:
+        interval = interval_text(each.ratio, RATIO)
+        table.add_row(
+            escape(_cell(each)),
+            str(each.slots),
+            value_text(each.a, shown),
+            value_text(each.b, shown),
+            value_text(each.ratio, RATIO) + (f"\n{interval}" if interval else ""),
+            {"a": "A better", "b": "B better", "": ""}[each.better] if each.different else "=",
+        )
+    return table
+
+
+def _environment_table(comparison: Comparison) -> TextTable:
+    table = TextTable(title="Differences between the environments")
+    table.add_column("what", fold=True)
+    table.add_column("A", fold=True)
+    table.add_column("B", fold=True)
+    for each in comparison.environment:
+        table.add_row(
+            escape(each.name), escape(", ".join(each.a) or "–"), escape(", ".join(each.b) or "–")
+        )
+    return table
 
 
 def _figures(comparison: Comparison) -> list[dict[str, Any]]:
@@ -164,13 +182,16 @@ def _figures(comparison: Comparison) -> list[dict[str, Any]]:
             for d in mine[:POINTS_IN_A_FIGURE]
         ]
         items.append(
-            figures.ratio_figure(f"figure-ratio-{position}", f"{metric(name).title}: B over A", rows)
+            figures.ratio_figure(f"figure-ratio-{position}", f"{show(name).title}: B over A", rows)
         )
     return items
 
 
 def render_comparison(comparison: Comparison, folder_a: str = "", folder_b: str = "") -> str:
-    """The whole page. Folders are relative paths to the two results folders, for links to trials."""
+    """Return the whole page.
+
+    Folders are relative paths to the two results folders, for links to trials.
+    """
     items = _figures(comparison)
     rows = [_row(d, comparison.provenance) for d in comparison.differences[:ROWS_AT_MOST]]
     return (
@@ -179,10 +200,12 @@ def render_comparison(comparison: Comparison, folder_a: str = "", folder_b: str 
         .render(
             comparison=comparison,
             sentences=headline(comparison),
-            confidence=f"{comparison.confidence * 100:g}\u202f%",
+            joint_confidence=percent(comparison.joint_confidence, 3),
+            false_share=percent(1 - comparison.confidence),
             rows=rows,
             more=max(0, len(comparison.differences) - ROWS_AT_MOST),
             elements=[item["target_id"] for item in items],
+            trials_folder="trials",
             folder_a=f"{folder_a}/trials" if folder_a else "",
             folder_b=f"{folder_b}/trials" if folder_b else "",
             bokeh=bokeh_script(),
@@ -195,7 +218,7 @@ def render_comparison(comparison: Comparison, folder_a: str = "", folder_b: str 
 
 
 def write_comparison(comparison: Comparison, file: Path, results_a: Path, results_b: Path) -> Path:
-    """Writes the page; links to the trials of both are relative to it."""
+    """Write the page; its links to the trials of both result sets are relative."""
     base = file.resolve().parent
     a, b = (quote(os.path.relpath(results.resolve(), base)) for results in (results_a, results_b))
     file.write_text(render_comparison(comparison, a, b), encoding="utf-8")

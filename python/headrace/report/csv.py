@@ -1,4 +1,4 @@
-"""The CSV report: the long table of `tidy.py` as text (UTF-8, RFC 4180), null as nothing."""
+"""The CSV report: the long table of `tidy.py` as text (UTF-8, RFC 4180); null is an empty field."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _csv: Any = pyarrow.csv
 
 
 def write_csv(table: Any, file: Path) -> None:
-    """Writes the table."""
+    """Write the table."""
     _csv.write_csv(table, str(file))

@@ -1,19 +1,20 @@
-"""What faults did, as rows of a table and as sentences: target and fault, failed jobs, stall, recovery, loss."""
+"""Fault effects as table rows and as sentences: failed jobs, stall, recovery, loss."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from headrace.analysis.findings import FaultEffect, Findings
+from headrace.metrics.shown import ShownMetric
 from headrace.report import wording
-from headrace.report.metrics import Metric, interval_text, number, percent
+from headrace.report.numbers import interval_text, number, percent
 from headrace.units import format_bytes, format_seconds
 
 COLUMNS = ("target", "fault", "failed jobs", "stall", "rate left", "recovery", "lost")
 
 
 def rows(findings: Findings) -> list[dict[str, Any]]:
-    """A row a fault and cell, all as text; `provenance` and `trials` beside it."""
+    """Return one row per fault and cell, all as text; also `provenance` and `trials`."""
     varied = _varied(findings.faults)
     return [
         {
@@ -22,10 +23,18 @@ def rows(findings: Findings) -> list[dict[str, Any]]:
             "cell": _cell(effect, varied),
             "failed": f"{effect.failed_jobs} of {effect.jobs}",
             "error": effect.error,
-            "stall": "–" if effect.stall_s is None else "none" if effect.stall_s == 0 else format_seconds(effect.stall_s),
+            "stall": "–"
+            if effect.stall_s is None
+            else "none"
+            if effect.stall_s == 0
+            else format_seconds(effect.stall_s),
             "rate": _rate(effect),
             "against": effect.against,
-            "recovery": "–" if effect.recovered_s is None else "at once" if effect.recovered_s == 0 else format_seconds(effect.recovered_s),
+            "recovery": "–"
+            if effect.recovered_s is None
+            else "at once"
+            if effect.recovered_s == 0
+            else format_seconds(effect.recovered_s),
             "lost": _lost(effect),
             "note": effect.note,
             "fired": effect.fired,
@@ -33,24 +42,28 @@ def rows(findings: Findings) -> list[dict[str, Any]]:
             "trials": effect.trials,
         }
         for effect in findings.faults
-    ]  # fmt: skip
+    ]
 
 
 def _varied(effects: tuple[FaultEffect, ...]) -> set[str]:
-    """Factors that tell the cells of the table apart."""
+    """Return the factors that distinguish the cells of the table."""
     names = {name for effect in effects for name in effect.levels}
     return {name for name in names if len({str(effect.levels.get(name)) for effect in effects}) > 1}
 
 
 def _cell(effect: FaultEffect, varied: set[str]) -> str:
-    levels = wording.levels_text({name: effect.levels[name] for name in effect.levels if name in varied})
-    return ", ".join(part for part in (effect.workload, wording.plural(effect.slots, "slot"), levels) if part)
+    levels = wording.levels_text(
+        {name: effect.levels[name] for name in effect.levels if name in varied}
+    )
+    return ", ".join(
+        part for part in (effect.workload, wording.plural(effect.slots, "slot"), levels) if part
+    )
 
 
 def _rate(effect: FaultEffect) -> str:
     if effect.rate is None:
         return "–"
-    spread = interval_text(effect.rate, Metric("rate_left", "Rate left", "%", 0.01))
+    spread = interval_text(effect.rate, ShownMetric("rate_left", "Rate left", "%", 0.01))
     return percent(effect.rate.value) + (f" [{spread}]" if spread else "")
 
 
@@ -69,12 +82,15 @@ def _lost(effect: FaultEffect) -> str:
 
 
 def sentences(findings: Findings) -> list[str]:
-    """One a fault and cell, in plain words."""
+    """Return one sentence per fault and cell."""
     return [_sentence(effect) for effect in findings.faults]
 
 
 def _sentence(effect: FaultEffect) -> str:
-    on = f"{effect.fault} on {effect.target}, {effect.workload} at {wording.plural(effect.slots, 'slot')}"
+    on = (
+        f"{effect.fault} on {effect.target}, {effect.workload} at "
+        f"{wording.plural(effect.slots, 'slot')}"
+    )
     said: list[str] = []
     if effect.failed_jobs:
         said.append(f"{effect.failed_jobs} of {wording.plural(effect.jobs, 'job')} failed")
@@ -85,7 +101,9 @@ def _sentence(effect: FaultEffect) -> str:
     if effect.stall_s:
         said.append(f"nothing moved for up to {format_seconds(effect.stall_s)}")
     if effect.recovered_s is not None:
-        after = "at once" if effect.recovered_s == 0 else f"after {format_seconds(effect.recovered_s)}"
+        after = (
+            "at once" if effect.recovered_s == 0 else f"after {format_seconds(effect.recovered_s)}"
+        )
         said.append(f"it was back {after}")
     if effect.lost_writes is not None:
         lost = effect.lost_writes

@@ -1,9 +1,13 @@
-"""The page's interactive figures, with Bokeh. Skeletons with named sources: templates/report.js fills them from the
-page's data and refills them when the reader picks other curves, metrics or trials."""
+"""Interactive Bokeh figures of the page, without data.
+
+Their named sources are empty: templates/report.js fills them from the page's data, and again when
+the reader selects other curves, metrics or trials.
+"""
 
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
 from typing import Any
 
 import bokeh.embed
@@ -11,24 +15,30 @@ import bokeh.models
 import bokeh.plotting
 
 from headrace.analysis.findings import Estimate, FactorEffect, LevelEffect
+from headrace.metrics.shown import ShownMetric, show
 from headrace.palette import BLACK, CURVE_COLOURS, CURVE_DASHES, CURVE_MARKERS, GREY
-from headrace.report.metrics import Metric, interval_text, metric, value_text
+from headrace.report.numbers import interval_text, value_text
 from headrace.report.select import DRAWN_AT_ONCE
-from headrace.report.wording import factor_text, level_text
+from headrace.report.wording import LevelNames, factor_text
 
-# Bokeh's models take properties that its annotations do not know; what comes out of it is Any here.
+# Any: the annotations of Bokeh's models miss many of their properties.
 models: Any = bokeh.models
 plotting: Any = bokeh.plotting
 embed: Any = bokeh.embed
 
-_CURVE_TIP = """<div class="tip"><strong>@label</strong><br>@slots slots: <strong>@text</strong> @mark<br>
+_CURVE_TIP = """<div class="tip"><strong>@label</strong><br>\
+@load @noun: <strong>@text</strong> @mark<br>
 <span>@interval</span><br>@limit<br><span>@trials</span></div>"""
-_BYTE_TIP = """<div class="tip"><strong>$name</strong><br>@slots slots: <strong>@text</strong> @mark<br>
+_BYTE_TIP = """<div class="tip"><strong>$name</strong><br>\
+@load @noun: <strong>@text</strong> @mark<br>
 <span>@interval</span><br><span>@trials</span></div>"""
-_SERIES_TIP = (
-    """<div class="tip"><strong>$name</strong><br>@time_s{0.0} s: <strong>@$name{0,0.[000]}</strong></div>"""
-)
-_EFFECT_TIP = """<div class="tip"><strong>@level</strong><br>@text<br><span>@interval</span><br><span>@trials</span></div>"""
+_DISTRUSTED_TIP = """<div class="tip"><strong>@label</strong><br>\
+@load @noun: @text, not to be trusted<br>
+<span>@reasons</span><br><span>@trials</span></div>"""
+_SERIES_TIP = """<div class="tip"><strong>$name</strong><br>\
+@time_s{0.0} s: <strong>@$name{0,0.[000]}</strong></div>"""
+_EFFECT_TIP = """<div class="tip"><strong>@level</strong><br>\
+@text<br><span>@interval</span><br><span>@trials</span></div>"""
 
 
 def _figure(title: str, x_title: str, y_title: str, height: int = 330, **options: Any) -> Any:
@@ -49,10 +59,9 @@ def _figure(title: str, x_title: str, y_title: str, height: int = 330, **options
     plot.title.text_font_size = "14px"
     plot.title.text_color = "#1a1a1a"
     plot.outline_line_color = None
-    # White, not nothing: Bokeh clears what it drew before by painting over it.
+    # White, not transparent: Bokeh clears earlier drawings by painting over them.
     plot.background_fill_color = "#ffffff"
     plot.border_fill_color = "#ffffff"
-    plot.left[0].formatter = models.NumeralTickFormatter(format="0.[00]a")
     for axis in plot.axis:
         axis.axis_label_text_font_style = "normal"
         axis.axis_label_text_font_size = "13px"
@@ -64,6 +73,21 @@ def _figure(title: str, x_title: str, y_title: str, height: int = 330, **options
         axis.minor_tick_line_color = None
     plot.grid.grid_line_color = "#e6e6e6"
     return plot
+
+
+def axis_scale(largest: float) -> tuple[float, str]:
+    """Return a power of 1000 for an axis up to `largest`, and its SI prefix: numbers on it stay
+    below 10 000."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if largest >= max(1e4, factor):
+            return factor, prefix
+    return 1.0, ""
+
+
+def axis_title(shown: ShownMetric, prefix: str) -> str:
+    """Return title and unit of an axis whose numbers are scaled: `Event rate (M events/s)`."""
+    unit = f"{prefix} {shown.unit}".strip()
+    return f"{shown.title} ({unit})" if unit else shown.title
 
 
 def _whisker(source: Any, colour: str, **where: str) -> Any:
@@ -78,14 +102,14 @@ def _whisker(source: Any, colour: str, **where: str) -> Any:
 
 
 def _in_order(levels: tuple[LevelEffect, ...]) -> list[LevelEffect]:
-    """Levels that are numbers rise; others stay as the study names them."""
+    """Return numeric levels in rising order, others in the order of the study."""
     if all(isinstance(each.level, (int, float)) for each in levels):
         return sorted(levels, key=lambda each: each.level)
     return list(levels)
 
 
 def _wrapped(label: str) -> str:
-    # On a phone a long label would leave no room for the figure.
+    # On a phone a long label would leave no space for the figure.
     return "\n".join(textwrap.wrap(label, 24, break_long_words=True)) or label
 
 
@@ -115,81 +139,96 @@ def _item(plot: Any, element: str) -> dict[str, Any]:
     return dict(embed.json_item(plot, element))
 
 
-def curve_figure(element: str, title: str, slots: list[int], bound: float | None = None) -> dict[str, Any]:
-    """A metric against slots: room for eight curves with intervals (`curve-0` … `curve-7`), their knees ringed
-    (`knees`), and the wanted efficiency as a line when `bound` (in per cent) is given."""
-    most = max(slots, default=1)
+_CURVE_COLUMNS = (
+    "load", "noun", "value", "low", "high", "label", "text", "interval", "limit", "trials", "mark",
+)  # fmt: skip
+
+
+def curve_figure(
+    element: str, title: str, loads: list[int], bound: float | None = None
+) -> dict[str, Any]:
+    """Return a figure of a metric against the load, with up to eight curves and intervals.
+
+    The sources of the curves are `curve-0` … `curve-7`. Rings mark their knees (`knees`), grey
+    crosses points of invalid trials (`distrusted`), and a line the required efficiency when `bound`
+    (in per cent) is given.
+    """
+    most = max(loads, default=1)
     plot = _figure(
-        title, "Job slots in use", "", x_range=models.Range1d(0, most * 1.06), y_range=models.Range1d(0, 1)
+        title, "", "", x_range=models.Range1d(0, most * 1.06), y_range=models.Range1d(0, 1)
     )
-    plot.xaxis.ticker = models.FixedTicker(ticks=_ticks(slots))
-    knees = models.ColumnDataSource({"slots": [], "value": [], "colour": []}, name="knees")
-    plot.scatter("slots", "value", source=knees, size=18, fill_color=None, line_color="colour", line_width=2)
+    plot.xaxis.ticker = models.FixedTicker(ticks=_ticks(loads))
+    knees = models.ColumnDataSource({"load": [], "value": [], "colour": []}, name="knees")
+    plot.scatter(
+        "load", "value", source=knees, size=18, fill_color=None, line_color="colour", line_width=2
+    )
     lines: list[Any] = []
     for index in range(DRAWN_AT_ONCE):
-        empty: dict[str, list[Any]] = {
-            name: []
-            for name in (
-                "slots",
-                "value",
-                "low",
-                "high",
-                "label",
-                "text",
-                "interval",
-                "limit",
-                "trials",
-                "mark",
-            )
-        }
-        source = models.ColumnDataSource(empty, name=f"curve-{index}")
+        source = _empty(f"curve-{index}", _CURVE_COLUMNS)
         colour = CURVE_COLOURS[index]
-        plot.add_layout(_whisker(source, colour, base="slots", lower="low", upper="high"))
-        plot.line("slots", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
+        plot.add_layout(_whisker(source, colour, base="load", lower="low", upper="high"))
+        plot.line("load", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
         lines.append(
-            plot.scatter("slots", "value", source=source, marker=CURVE_MARKERS[index], size=9, color=colour)
+            plot.scatter(
+                "load", "value", source=source, marker=CURVE_MARKERS[index], size=9, color=colour
+            )
         )
+    distrusted = _empty(
+        "distrusted", ("load", "noun", "value", "label", "text", "reasons", "trials")
+    )
+    crosses = plot.scatter(
+        "load", "value", source=distrusted, marker="x", size=10, color=GREY, line_width=2, alpha=0.7
+    )
     if bound is not None:
         plot.add_layout(
-            models.Span(location=bound, dimension="width", line_color=BLACK, line_dash="dashed", line_width=1)
+            models.Span(
+                location=bound,
+                dimension="width",
+                line_color=BLACK,
+                line_dash="dashed",
+                line_width=1,
+            )
         )
     plot.add_tools(models.HoverTool(renderers=lines, tooltips=_CURVE_TIP, mode="mouse"))
+    plot.add_tools(models.HoverTool(renderers=[crosses], tooltips=_DISTRUSTED_TIP, mode="mouse"))
     return _item(plot, element)
 
 
-def _ticks(slots: list[int]) -> list[int]:
-    """The numbers tried, thinned so that their labels stay apart on a phone."""
-    most = max(slots, default=1)
+def _empty(name: str, columns: tuple[str, ...]) -> Any:
+    return models.ColumnDataSource({column: list[Any]() for column in columns}, name=name)
+
+
+def _ticks(loads: list[int]) -> list[int]:
+    """Return the numbers tried, thinned so that their labels do not overlap on a phone."""
+    most = max(loads, default=1)
     kept: list[int] = []
-    for slot in sorted(set(slots), reverse=True):
-        if not kept or kept[-1] - slot >= most / 12:
-            kept.append(slot)
+    for load in sorted(set(loads), reverse=True):
+        if not kept or kept[-1] - load >= most / 12:
+            kept.append(load)
     return sorted(kept)
 
 
-def byte_figure(element: str, names: list[Metric], slots: list[int]) -> dict[str, Any]:
-    """The byte rates of one curve against slots; sources are named by their metric."""
+def byte_figure(element: str, names: list[ShownMetric], loads: list[int]) -> dict[str, Any]:
+    """Return a figure of the byte rates of one curve against the load; each source has the name
+    of its metric."""
     unit = names[0].unit if names else "B/s"
     plot = _figure(
-        "Bytes a second at each boundary",
-        "Job slots in use",
+        "Bytes per second at each boundary",
+        "",
         f"Rate ({unit})",
-        x_range=models.Range1d(0, max(slots, default=1) * 1.06),
+        x_range=models.Range1d(0, max(loads, default=1) * 1.06),
         y_range=models.Range1d(0, 1),
     )
-    plot.xaxis.ticker = models.FixedTicker(ticks=_ticks(slots))
+    plot.xaxis.ticker = models.FixedTicker(ticks=_ticks(loads))
     lines: list[Any] = []
     for index, shown in enumerate(names):
-        empty: dict[str, list[Any]] = {
-            name: [] for name in ("slots", "value", "low", "high", "text", "interval", "trials", "mark")
-        }
-        source = models.ColumnDataSource(empty, name=shown.name)
+        source = _empty(shown.name, _CURVE_COLUMNS)
         colour = CURVE_COLOURS[index]
-        plot.add_layout(_whisker(source, colour, base="slots", lower="low", upper="high"))
-        plot.line("slots", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
+        plot.add_layout(_whisker(source, colour, base="load", lower="low", upper="high"))
+        plot.line("load", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
         lines.append(
             plot.scatter(
-                "slots",
+                "load",
                 "value",
                 source=source,
                 marker=CURVE_MARKERS[index],
@@ -202,21 +241,28 @@ def byte_figure(element: str, names: list[Metric], slots: list[int]) -> dict[str
     return _item(plot, element)
 
 
-def effect_figure(element: str, workload: str, name: str, effects: list[FactorEffect]) -> dict[str, Any]:
-    """Mean of the metric at every level of every factor, the other factors averaged over."""
+def effect_figure(
+    element: str, name: str, effects: list[FactorEffect], names: LevelNames
+) -> dict[str, Any]:
+    """Return a figure of the mean of the metric at every level of every factor, averaged over
+    the other factors."""
     estimates = [level.estimate for effect in effects for level in effect.levels]
-    shown = metric(name, max((abs(e.value) for e in estimates), default=0.0))
+    shown = show(name, max((abs(e.value) for e in estimates), default=0.0))
+    factor, prefix = axis_scale(max((abs(e.value) for e in estimates), default=0.0) / shown.divisor)
+    divisor = shown.divisor * factor
     rows: dict[str, list[Any]] = {
         key: [] for key in ("level", "value", "low", "high", "text", "interval", "trials", "colour")
     }
     for index, effect in enumerate(effects):
         for level in _in_order(effect.levels):
             estimate = level.estimate
-            value = estimate.value / shown.divisor
-            rows["level"].append(_wrapped(f"{factor_text(effect.factor)} {level_text(level.level)}"))
+            value = estimate.value / divisor
+            rows["level"].append(
+                _wrapped(f"{factor_text(effect.factor)} {names.level(effect, level.level)}")
+            )
             rows["value"].append(value)
-            rows["low"].append(estimate.low / shown.divisor if estimate.low is not None else value)
-            rows["high"].append(estimate.high / shown.divisor if estimate.high is not None else value)
+            rows["low"].append(estimate.low / divisor if estimate.low is not None else value)
+            rows["high"].append(estimate.high / divisor if estimate.high is not None else value)
             rows["text"].append(f"{value_text(estimate, shown)} {shown.unit}")
             rows["interval"].append(interval_text(estimate, shown) or "no interval")
             rows["trials"].append(f"{estimate.n} trials, {estimate.method}")
@@ -225,15 +271,15 @@ def effect_figure(element: str, workload: str, name: str, effects: list[FactorEf
     low, high = min(rows["low"], default=0.0), max(rows["high"], default=1.0)
     room = (high - low) * 0.08 or 1.0
     plot = _figure(
-        f"{shown.title} of {workload}, by level",
-        shown.heading,
+        # The heading above names the metric; a longer title would be wider than a phone.
+        "Means by level",
+        axis_title(shown, prefix),
         "",
         height=90 + _row_height(rows["level"]) * len(rows["level"]),
         y_range=list(reversed(rows["level"])),
         x_range=models.Range1d(low - room, high + room),
     )
     plot.left[0].formatter = models.CategoricalTickFormatter()
-    plot.below[0].formatter = models.NumeralTickFormatter(format="0.[00]a")
     plot.ygrid.grid_line_dash = "dotted"
     plot.add_layout(_row_whisker(source, "level"))
     dots = plot.scatter("value", "level", source=source, size=10, color="colour")
@@ -244,8 +290,11 @@ def effect_figure(element: str, workload: str, name: str, effects: list[FactorEf
 _RATIO_COLOURS = {"a": CURVE_COLOURS[1], "b": CURVE_COLOURS[0], "": GREY}
 
 
-def ratio_figure(element: str, title: str, rows: list[tuple[str, Estimate, str, str]]) -> dict[str, Any]:
-    """Ratios of two result sets with their intervals; rows are (cell, ratio, verdict, better side or nothing)."""
+def ratio_figure(
+    element: str, title: str, rows: list[tuple[str, Estimate, str, str]]
+) -> dict[str, Any]:
+    """Return a figure of the ratios of two result sets with their intervals; rows are (cell,
+    ratio, verdict, better side or empty)."""
     data: dict[str, list[Any]] = {
         "cell": [_wrapped(cell) for cell, _, _, _ in rows],
         "value": [ratio.value for _, ratio, _, _ in rows],
@@ -266,58 +315,98 @@ def ratio_figure(element: str, title: str, rows: list[tuple[str, Estimate, str, 
         x_range=models.Range1d(low - room, high + room),
     )
     plot.add_layout(
-        models.Span(location=1, dimension="height", line_color=BLACK, line_dash="dashed", line_width=1)
+        models.Span(
+            location=1, dimension="height", line_color=BLACK, line_dash="dashed", line_width=1
+        )
     )
     plot.add_layout(_row_whisker(source, "cell"))
     dots = plot.scatter("value", "cell", source=source, size=10, color="colour")
-    tip = '<div class="tip"><strong>@cell</strong><br>@value{0.000} (@low{0.000} – @high{0.000})<br>@verdict</div>'
+    tip = (
+        '<div class="tip"><strong>@cell</strong><br>@value{0.000} (@low{0.000} – '
+        "@high{0.000})<br>@verdict</div>"
+    )
     plot.add_tools(models.HoverTool(renderers=[dots], tooltips=tip, mode="mouse"))
     return _item(plot, element)
 
 
-SERIES_FIGURES: tuple[tuple[str, str, str, float, tuple[tuple[str, str], ...]], ...] = (
-    (
+@dataclass(frozen=True)
+class SeriesFigure:
+    """A figure of the samples of a probe."""
+
+    probe: str
+    title: str
+    axis: str
+    """Title of the y axis."""
+    unit: str
+    divisor: float
+    """Samples are divided by it to convert them to the unit of the axis."""
+    columns: tuple[tuple[str, str], ...]
+    """Columns of the series that are drawn, with their names in the legend."""
+
+
+SERIES_FIGURES = (
+    SeriesFigure(
         "block",
         "Device rate",
-        "Rate (MB/s)",
+        "Rate",
+        "MB/s",
         1e6,
         (("read_bytes_per_s", "read"), ("write_bytes_per_s", "written")),
     ),
-    ("block", "Device requests", "Requests (1/s)", 1.0, (("read_iops", "read"), ("write_iops", "write"))),
-    (
+    SeriesFigure(
+        "block",
+        "Device requests",
+        "Requests",
+        "1/s",
+        1.0,
+        (("read_iops", "read"), ("write_iops", "write")),
+    ),
+    SeriesFigure(
         "block",
         "Request latency",
-        "Latency (ms)",
+        "Latency",
+        "ms",
         1.0,
         (("read_latency_ms", "read"), ("write_latency_ms", "write")),
     ),
-    ("block", "Requests in flight", "Requests", 1.0, (("in_flight", "in flight"),)),
-    (
+    SeriesFigure("block", "Requests in flight", "Requests", "", 1.0, (("in_flight", "in flight"),)),
+    SeriesFigure(
         "cpu",
         "CPU of the whole machine",
-        "Share (%)",
+        "Share",
+        "%",
         0.01,
         (("user", "user"), ("system", "system"), ("iowait", "I/O wait")),
     ),
-    ("memory", "Page cache", "Size (GB)", 1e9, (("cached_bytes", "cached"), ("dirty_bytes", "dirty"))),
-    (
+    SeriesFigure(
+        "memory",
+        "Page cache",
+        "Size",
+        "GB",
+        1e9,
+        (("cached_bytes", "cached"), ("dirty_bytes", "dirty")),
+    ),
+    SeriesFigure(
         "pressure",
         "Pressure stall",
-        "Share of time (%)",
+        "Share of time",
+        "%",
         0.01,
         (("cpu_some", "CPU"), ("io_some", "I/O"), ("memory_some", "memory")),
     ),
 )
-"""Probe, title, axis, divisor, and the columns drawn with their names."""
 
 
-def series_figure(element: str, title: str, y_title: str, names: list[str]) -> dict[str, Any]:
-    """Samples of one trial against time; one source, `series`, with `time_s` and a column for each name."""
+def series_figure(element: str, title: str, names: list[str]) -> dict[str, Any]:
+    """Return a figure of the samples of one trial against time.
+
+    It has one source, `series`, with `time_s` and a column for each name.
+    """
     source = models.ColumnDataSource({"time_s": [], **{name: [] for name in names}}, name="series")
     plot = _figure(
         title,
         "Time since the jobs' release (s)",
-        y_title,
+        "",
         height=230,
         x_range=models.Range1d(0, 1),
         y_range=models.Range1d(0, 1),

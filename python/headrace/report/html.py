@@ -1,6 +1,6 @@
-"""The HTML report: one file, offline, for a desk, a phone and paper. End of the way: Findings -> report.html.
+"""The HTML report: one file that works offline, on a desktop, a phone and paper.
 
-Numbers stand in tables that need no script; figures (Bokeh, inlined) and pickers come on top.
+Numbers are in tables that need no script; figures (Bokeh, inlined) and controls are additional.
 """
 
 from __future__ import annotations
@@ -13,21 +13,28 @@ from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from headrace.analysis.findings import Findings
+from headrace.metrics import registered
+from headrace.metrics.shown import ShownMetric, show
 from headrace.palette import CURVE_COLOURS, LEDGER_COLOURS, LEDGER_TEXT
-from headrace.report import faults, figures, tables, wording
-from headrace.report.metrics import BYTE_RATES, Metric, metric
+from headrace.report import answers, faults, figures, interference, tables, wording
+from headrace.report.choices import choice_sentences
+from headrace.report.numbers import percent
 from headrace.report.page_data import page_data, provenance_of_metric, scaled_metrics
 from headrace.report.select import Shown, series_trials, shown_curves
 from headrace.report.series import embedded_series
 
+CHOICES_AT_MOST = 6
 EFFECT_FIGURES_AT_MOST = 6
 IDS_AT_MOST = 40
-# The page may run its own inline script and style and nothing else: it cannot ask the network for anything.
-CONTENT_SECURITY_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+# The page may run only its own inline script and style; it has no network access.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src "
+    "'unsafe-inline'; img-src data: blob:; font-src data:"
+)
 
 
 def environment() -> Environment:
-    """The templates of this room; every value is escaped, a missing one is an error."""
+    """Return the templates of this package; every value is escaped, a missing one is an error."""
     made = Environment(
         loader=PackageLoader("headrace.report"),
         autoescape=True,
@@ -53,36 +60,47 @@ def environment() -> Environment:
 
 
 def asset(name: str) -> str:
-    """A file of the templates as it stands."""
+    """Return a template file unchanged."""
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
 def bokeh_script() -> str:
-    """Bokeh's core as text for an inline script element."""
+    """Return Bokeh's core as text for an inline script element."""
     return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="error").js_raw)
 
 
-def _figures(shown: Shown, metrics: dict[str, Metric], any_main: bool) -> list[dict[str, Any]]:
-    slots = sorted({point.slots for curve in shown.curves for point in curve.points})
+def _byte_rates(metrics: dict[str, ShownMetric]) -> list[ShownMetric]:
+    """Return the byte rates at the boundaries between job and device."""
+    return [
+        metrics[name]
+        for name, each in registered().items()
+        if each.byte_boundary and name in metrics
+    ]
+
+
+def _figures(shown: Shown, metrics: dict[str, ShownMetric], any_main: bool) -> list[dict[str, Any]]:
+    loads = sorted({p.load for curve in shown.curves for p in (*curve.points, *curve.distrusted)})
     items: list[dict[str, Any]] = []
     if any_main:
-        items.append(figures.curve_figure("figure-rate", "Rate against slots", slots))
+        items.append(figures.curve_figure("figure-rate", "Rate", loads))
     if "efficiency" in metrics:
         bounds = {curve.slots_fed.efficiency for curve in shown.curves if curve.slots_fed}
         bound = bounds.pop() * 100 if len(bounds) == 1 else None
-        items.append(figures.curve_figure("figure-efficiency", "Job efficiency against slots", slots, bound))
-    rates = [metrics[name] for name in BYTE_RATES if name in metrics]
+        items.append(figures.curve_figure("figure-efficiency", "Job efficiency", loads, bound))
+    rates = _byte_rates(metrics)
     if rates:
-        items.append(figures.byte_figure("figure-bytes", rates, slots))
+        items.append(figures.byte_figure("figure-bytes", rates, loads))
     return items
 
 
 def _series_figures(series: dict[str, Any]) -> list[dict[str, Any]]:
-    """One figure for each quantity that at least one embedded trial has samples of."""
+    """Return one figure for each quantity that is not 0 throughout in at least one embedded
+    trial."""
     found: list[dict[str, Any]] = []
-    for position, (probe, title, y_title, divisor, columns) in enumerate(figures.SERIES_FIGURES):
+    for position, wanted in enumerate(figures.SERIES_FIGURES):
+        samples = [trial.get(wanted.probe, {}) for trial in series.values()]
         present = [
-            pair for pair in columns if any(pair[0] in trial.get(probe, {}) for trial in series.values())
+            pair for pair in wanted.columns if any(any(each.get(pair[0], ())) for each in samples)
         ]
         if present:
             element = f"figure-series-{position}"
@@ -90,12 +108,14 @@ def _series_figures(series: dict[str, Any]) -> list[dict[str, Any]]:
             found.append(
                 {
                     "element": element,
-                    "title": title,
-                    "probe": probe,
-                    "divisor": divisor,
+                    "title": wanted.title,
+                    "axis": wanted.axis,
+                    "unit": wanted.unit,
+                    "probe": wanted.probe,
+                    "divisor": wanted.divisor,
                     "columns": [name for name, _ in present],
                     "names": names,
-                    "item": figures.series_figure(element, title, y_title, names),
+                    "item": figures.series_figure(element, wanted.title, names),
                 }
             )
     return found
@@ -103,7 +123,7 @@ def _series_figures(series: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _trial_labels(shown: Shown, trials: list[str]) -> dict[str, str]:
     labels = {
-        trial: f"{curve.label}, {wording.plural(point.slots, 'slot')}"
+        trial: f"{curve.label}, {wording.plural(point.load, wording.axis_noun(curve))}"
         for curve in shown.curves
         for point in curve.points
         for trial in point.trials
@@ -114,18 +134,29 @@ def _trial_labels(shown: Shown, trials: list[str]) -> dict[str, str]:
 def _effect_groups(findings: Findings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     groups: list[dict[str, Any]] = []
     items: list[dict[str, Any]] = []
+    names = wording.LevelNames.of(findings)
     for position, (workload, name, effects) in enumerate(tables.effect_groups(findings)):
         element = f"figure-effects-{position}" if position < EFFECT_FIGURES_AT_MOST else ""
         if element:
-            items.append(figures.effect_figure(element, workload, name, effects))
+            items.append(figures.effect_figure(element, name, effects, names))
         provenance = provenance_of_metric(findings, name)
-        rows = [tables.effect_row(effect, provenance) for effect in effects]
-        groups.append({"workload": workload, "metric": metric(name).title, "rows": rows, "element": element})
+        rows = [tables.effect_row(effect, provenance, names) for effect in effects]
+        groups.append(
+            {"workload": workload, "metric": show(name).title, "rows": rows, "element": element}
+        )
     return groups, items
 
 
-def render(findings: Findings, results: Path, wanted_series: tuple[str, ...] = ()) -> str:
-    """The whole page. `results` is where the trials' directories lie; links are relative to it."""
+def render(
+    findings: Findings,
+    results: Path,
+    wanted_series: tuple[str, ...] = (),
+    trials_folder: str = "trials",
+) -> str:
+    """Return the whole page.
+
+    The trials' directories are in `results`; links to them begin with `trials_folder`.
+    """
     shown = shown_curves(findings)
     metrics = scaled_metrics(shown.curves, findings)
     workloads = list(dict.fromkeys(curve.workload for curve in shown.curves))
@@ -135,27 +166,48 @@ def render(findings: Findings, results: Path, wanted_series: tuple[str, ...] = (
     series = embedded_series(results, series_trials(shown, wanted_series))
     series_figures = _series_figures(series)
     columns = [
-        metrics[n] for n in dict.fromkeys([*main_names, "efficiency", "throughput_jobs"]) if n in metrics
+        metrics[n]
+        for n in dict.fromkeys([*main_names, "efficiency", "throughput_jobs"])
+        if n in metrics
     ]
+    amplifications = ("amplification", "network_amplification")
     byte_columns = [
-        metrics[name] for name in (*BYTE_RATES, "amplification", "network_amplification") if name in metrics
+        *_byte_rates(metrics),
+        *(metrics[name] for name in amplifications if name in metrics),
     ]
     taken = {column.name for column in columns + byte_columns}
     other_columns = [shown_metric for name, shown_metric in metrics.items() if name not in taken]
 
-    def curves(wanted: list[Metric]) -> list[dict[str, Any]]:
-        return [tables.curve_rows(i, c, wanted) for i, c in enumerate(shown.curves)] if wanted else []
+    def curves(wanted: list[ShownMetric]) -> list[dict[str, Any]]:
+        return (
+            [tables.curve_rows(i, c, wanted) for i, c in enumerate(shown.curves)] if wanted else []
+        )
 
+    found = answers.answers(findings)
+    noun = "clients" if any(curve.axis == "clients" for curve in shown.curves) else "slots"
+    sentences = choice_sentences(findings)
     return (
         environment()
         .get_template("report.html.j2")
         .render(
             findings=findings,
-            answers=wording.answers(findings),
-            choices=wording.choice_sentences(findings),
+            trials_folder=trials_folder,
+            noun=noun,
+            axis=wording.axis_title(shown.curves),
+            answers=answers.leading(found),
+            answers_more=len(found) - len(answers.leading(found)),
+            unanswered=[answers.unanswered_sentence(each) for each in findings.unanswered],
+            choices=sentences[:CHOICES_AT_MOST],
+            choices_more=max(0, len(sentences) - CHOICES_AT_MOST),
+            any_distrusted=any(curve.distrusted for curve in shown.curves),
+            rank_words=wording.RANK.capitalize(),
+            any_alike=any(curve.alike for curve in shown.curves),
             trials_sentence=wording.trials_sentence(findings),
             confidence=wording.confidence_text(findings),
+            joint_confidence=percent(findings.joint_confidence, 3),
+            false_share=percent(1 - findings.confidence),
             workloads=workloads,
+            mains=mains,
             summaries=[
                 tables.summary_row(i, curve, metrics.get(mains[curve.workload] or ""))
                 for i, curve in enumerate(shown.curves)
@@ -174,6 +226,8 @@ def render(findings: Findings, results: Path, wanted_series: tuple[str, ...] = (
             combined=tables.combined_rows(findings),
             faults=faults.rows(findings),
             fault_sentences=faults.sentences(findings),
+            interference=interference.rows(findings),
+            interference_warning=interference.warning(findings),
             left_out=tables.left_out(findings),
             extra_tables=tables.extra_tables(findings),
             environment_rows=tables.flatten(findings.environment),
@@ -188,6 +242,7 @@ def render(findings: Findings, results: Path, wanted_series: tuple[str, ...] = (
                 [*_figures(shown, metrics, bool(main_names)), *effect_items],
                 series,
                 series_figures,
+                trials_folder,
             ),
         )
     )

@@ -1,6 +1,7 @@
-r"""The LaTeX report: booktabs tables and the figures of `plots.py`, ready to be taken into a paper.
+r"""The LaTeX report: booktabs tables and the figures of `plots.py`, ready for a paper.
 
-`report.tex` compiles by itself; its tables and figures can be copied out, they need the packages booktabs and graphicx alone.
+`report.tex` compiles by itself; its tables and figures can be copied and need only the packages
+booktabs and graphicx.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.analysis.findings import Estimate, Findings
+from headrace.analysis.ranking import peak
+from headrace.metrics.shown import ShownMetric, show
 from headrace.report import tables, wording
-from headrace.report.metrics import Metric, interval_text, metric, value_text
+from headrace.report.answers import answers, leading, unanswered_sentence
+from headrace.report.choices import choice_sentences
+from headrace.report.numbers import interval_text, value_text
 from headrace.report.page_data import mark_of, provenance_of_metric, scaled_metrics
 from headrace.report.plots import write_plots
 from headrace.report.select import shown_curves
 
 FIGURES = "report-figures"
 ROWS_A_TABLE = 30
-"""Longer tables are cut: a float cannot go over a page."""
+"""Longer tables are truncated: a float cannot span pages."""
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -46,14 +51,17 @@ _SPECIAL = {
 
 
 def escape(text: str) -> str:
-    """Text as LaTeX prints it literally."""
+    """Return text that LaTeX prints literally."""
     return "".join(_SPECIAL.get(character, character) for character in text)
 
 
 def tabular(
     columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], caption: str, label: str
 ) -> str:
-    """A table of booktabs. `columns` are (heading, alignment); headings, cells and caption are plain text."""
+    """Return a booktabs table.
+
+    `columns` are (heading, alignment); headings, cells and caption are plain text.
+    """
     alignment = "".join(align for _, align in columns)
     lines = [
         r"\begin{table}[htbp]",
@@ -71,11 +79,13 @@ def tabular(
     return "\n".join(lines) + "\n"
 
 
-def _cell(estimate: Estimate | None, shown: Metric, provenance: str) -> str:
+def _cell(estimate: Estimate | None, shown: ShownMetric, provenance: str) -> str:
     if estimate is None:
         return "–"
     interval = interval_text(estimate, shown)
-    mark = ", ".join(wording.PROVENANCE_MARKS.get(word, word) for word in wording.provenances(provenance))
+    mark = ", ".join(
+        wording.PROVENANCE_MARKS.get(word, word) for word in wording.provenances(provenance)
+    )
     return f"{value_text(estimate, shown)}{f' [{interval}]' if interval else ''} ({mark})"
 
 
@@ -85,18 +95,31 @@ def _curve_table(findings: Findings) -> str:
     fed = any(curve.slots_fed is not None for curve in curves)
     for index, curve in enumerate(curves):
         main = wording.main_metric(findings, curve.workload)
-        best = wording.peak(curve, main)
-        scaled = metric(main, best.metrics[main].value) if main and best else None
+        best = peak(curve, main)
+        scaled = show(main, best.metrics[main].value) if main and best else None
         row = tables.summary_row(index, curve, scaled)
-        peak = row["peak"]
+        reached = row["peak"]
         rate = "–"
-        if best is not None and main is not None and scaled is not None and peak is not None:
-            rate = f"{_cell(best.metrics[main], scaled, peak.provenance)} {scaled.unit}".strip()
-        slots = [row["fed"] or "–"] if fed else []
-        rows.append([curve.label, *slots, rate, str(row["peak_slots"] or "–"), row["why"] or "–"])
-    columns = [("Storage", "l"), ("Best rate", "r"), ("at slots", "r"), ("Beyond", "l")]
+        if best is not None and main is not None and scaled is not None and reached is not None:
+            rate = f"{_cell(best.metrics[main], scaled, reached.provenance)} {scaled.unit}".strip()
+        interval = f" [{row['fed_interval']}]" if row["fed_interval"] else ""
+        slots = [f"{row['fed']}{interval}" if row["fed"] else "–"] if fed else []
+        rows.append(
+            [
+                row["rank"],
+                curve.label,
+                *slots,
+                rate,
+                str(row["peak_load"] or "–"),
+                row["why"] or "–",
+            ]
+        )
+    noun = "clients" if any(curve.axis == "clients" for curve in curves) else "slots"
+    columns = [
+        ("Rank", "r"), ("Storage", "l"), ("Best rate", "r"), (f"at {noun}", "r"), ("Beyond", "l"),
+    ]  # fmt: skip
     if fed:
-        columns.insert(1, ("Slots fed", "r"))
+        columns.insert(2, (f"{noun.capitalize()} fed", "r"))
     caption = "Slots fed and best rate of each storage." if fed else "Best rate of each storage."
     return tabular(columns, rows, caption, "tab:slots")
 
@@ -105,10 +128,12 @@ def _point_table(findings: Findings) -> str:
     curves = shown_curves(findings).curves
     metrics = scaled_metrics(curves, findings)
     mains = [wording.main_metric(findings, curve.workload) for curve in curves]
-    names = [name for name in dict.fromkeys([*mains, "efficiency", "amplification"]) if name in metrics]
+    names = [
+        name for name in dict.fromkeys([*mains, "efficiency", "amplification"]) if name in metrics
+    ]
     rows: list[list[str]] = []
     for curve in curves:
-        for point in curve.points:
+        for point in sorted((*curve.points, *curve.distrusted), key=lambda point: point.load):
             cells = [
                 _cell(
                     point.metrics.get(name),
@@ -117,18 +142,28 @@ def _point_table(findings: Findings) -> str:
                 )
                 for name in names
             ]
-            rows.append([curve.label, str(point.slots), *cells, wording.limit_text(point)])
+            limit = wording.limit_text(point)
+            if point.reasons:
+                # Points of invalid trials are no results: they are in brackets, with the reason.
+                cells = [f"({cell})" if cell != "–" else cell for cell in cells]
+                limit = f"invalid: {'; '.join(point.reasons)}"
+            rows.append([curve.label, str(point.load), *cells, limit])
+    noun = "Clients" if any(curve.axis == "clients" for curve in curves) else "Slots"
     columns = [
         ("Storage", "l"),
-        ("Slots", "r"),
+        (noun, "r"),
         *((metrics[name].heading, "r") for name in names),
-        ("Limit", "l"),
+        ("Limit", "p{6cm}"),
     ]
     pieces = [rows[start : start + ROWS_A_TABLE] for start in range(0, len(rows), ROWS_A_TABLE)]
-    captions = ["Every point, with what held jobs back.", *["Every point, continued."] * len(pieces)]
+    captions = [
+        "Every point, with what held jobs back.",
+        *["Every point, continued."] * len(pieces),
+    ]
     labels = ["tab:points", *(f"tab:points-{number}" for number in range(2, len(pieces) + 1))]
     return "\n".join(
-        tabular(columns, piece, *about) for piece, *about in zip(pieces, captions, labels, strict=False)
+        tabular(columns, piece, *about)
+        for piece, *about in zip(pieces, captions, labels, strict=False)
     )
 
 
@@ -136,19 +171,39 @@ def _effect_table(findings: Findings) -> str:
     rows: list[list[str]] = []
     for workload, name, effects in tables.effect_groups(findings):
         for effect in effects:
-            row = tables.effect_row(effect, provenance_of_metric(findings, name))
+            row = tables.effect_row(
+                effect, provenance_of_metric(findings, name), wording.LevelNames.of(findings)
+            )
             cost = _cell(effect.cost_of_wrong, tables.COST, row["cost"].provenance)
+            title = show(name).title
+            verdict = row["verdict"].partition(";")[0]
             rows.append(
-                [workload, metric(name).title, row["factor"], row["best"], row["worst"], cost, row["p"]]
+                [
+                    workload,
+                    title,
+                    row["factor"],
+                    row["best"],
+                    row["worst"],
+                    verdict or cost,
+                    row["p"],
+                ]
             )
     columns = [
-        ("Workload", "l"), ("Metric", "l"), ("Factor", "l"), ("Best", "l"), ("Worst", "l"), ("Cost (%)", "r"), ("p", "r"),
-    ]  # fmt: skip
+        ("Workload", "l"),
+        ("Metric", "l"),
+        ("Factor", "l"),
+        ("Best", "l"),
+        ("Worst", "l"),
+        ("Cost (%)", "r"),
+        ("p", "r"),
+    ]
     return tabular(columns, rows, "What the wrong level of each factor costs.", "tab:effects")
 
 
 def _left_out_table(findings: Findings) -> str:
-    rows = [[row["trial"], row["status"], row["reasons"]] for row in tables.left_out(findings)["rows"]]
+    rows = [
+        [row["trial"], row["status"], row["reasons"]] for row in tables.left_out(findings)["rows"]
+    ]
     columns = [("Trial", "l"), ("Status", "l"), ("Why", "p{8cm}")]
     return tabular(columns, rows, "Trials left out of every finding.", "tab:left-out")
 
@@ -156,14 +211,17 @@ def _left_out_table(findings: Findings) -> str:
 def _figure(name: str, caption: str) -> str:
     return (
         "\\begin{figure}[htbp]\n\\centering\n"
-        f"\\includegraphics[width=\\linewidth,height=0.75\\textheight,keepaspectratio]{{{FIGURES}/{name}.pdf}}\n"
+        "\\includegraphics[width=\\linewidth,height=0.75\\textheight,keepaspectratio]"
+        f"{{{FIGURES}/{name}.pdf}}\n"
         f"\\caption{{{escape(caption)}}}\\label{{fig:{name}}}\n\\end{{figure}}\n"
     )
 
 
 def latex_text(findings: Findings, captions: dict[str, str]) -> str:
-    """The whole document."""
-    marks = ", ".join(f"{wording.PROVENANCE_MARKS.get(word, word)}: {word}" for word in findings.provenance)
+    """Return the whole document."""
+    marks = ", ".join(
+        f"{wording.PROVENANCE_MARKS.get(word, word)}: {word}" for word in findings.provenance
+    )
     parts = [
         "% Tables need booktabs, figures graphicx; both can be copied into a paper.",
         r"\documentclass{article}",
@@ -175,10 +233,14 @@ def latex_text(findings: Findings, captions: dict[str, str]) -> str:
         r"\usepackage[margin=2cm,landscape]{geometry}",
         r"\begin{document}",
         rf"\section*{{{escape(findings.title)}}}",
-        *(escape(answer.sentence) + "\n" for answer in wording.answers(findings)),
-        *(escape(sentence) + "\n" for sentence in wording.choice_sentences(findings)),
+        *(escape(answer.sentence) + "\n" for answer in leading(answers(findings))),
+        *(escape(sentence) + "\n" for sentence in choice_sentences(findings)),
+        *(escape(unanswered_sentence(each)) + "\n" for each in findings.unanswered),
         escape(wording.trials_sentence(findings)) + "\n",
-        escape(f"Intervals are {wording.confidence_text(findings)} confidence intervals. Marks: {marks}.")
+        escape(
+            f"Intervals are {wording.confidence_text(findings)} confidence intervals. Marks: "
+            f"{marks}."
+        )
         + "\n",
         _curve_table(findings),
         *(_figure(name, caption) for name, caption in captions.items()),
@@ -193,7 +255,7 @@ def latex_text(findings: Findings, captions: dict[str, str]) -> str:
 
 
 def write_latex(findings: Findings, file: Path) -> list[Path]:
-    """Writes the document and its figures beside it; returns what was written."""
+    """Write the document and its figures in the same folder; return the files written."""
     folder = file.parent / FIGURES
     captions = write_plots(findings, folder)
     file.write_text(latex_text(findings, captions), encoding="utf-8")

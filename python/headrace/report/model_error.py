@@ -1,65 +1,80 @@
-"""How far a simulation is off, in the terminal: measured and simulated times of each cell, and their errors. Step 6 of the way, for
-`headrace compare --model`."""
+"""Print the errors of a simulation: measured and simulated times of each cell, and their errors.
+
+Pipeline step 6 of `headrace compare --model`.
+"""
 
 from __future__ import annotations
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from headrace.analysis.findings import Estimate
 from headrace.analysis.model_error import CellError, ModelErrors
 from headrace.report import wording
+from headrace.report.text_table import TextTable, WholeText
 from headrace.units import format_seconds
 
 CLOSE = 0.1
-"""An error that is called small."""
+"""The largest error that is called small."""
 LINES_AT_MOST = 60
 CELLS_AT_MOST = 8
 
 
 def _cell(cell: CellError) -> str:
-    levels = wording.levels_text({name: level for name, level in cell.levels.items() if name != "slots"})
+    levels = wording.levels_text(
+        {name: level for name, level in cell.levels.items() if name != "slots"}
+    )
     return f"{cell.target}{f': {levels}' if levels else ''}"
 
 
 def _time(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return format_seconds(estimate.value)
-    return f"{format_seconds(estimate.value)} ± {format_seconds((estimate.high - estimate.low) / 2)}"
+    return (
+        f"{format_seconds(estimate.value)} ± {format_seconds((estimate.high - estimate.low) / 2)}"
+    )
 
 
 def headline(errors: ModelErrors) -> str:
-    """The answer in a sentence."""
+    """Return the answer in a sentence."""
     close = sum(1 for cell in errors.cells if abs(cell.error) <= CLOSE)
     worst = max(errors.cells, key=lambda cell: abs(cell.error))
     return (
-        f"The simulated time is within {errors.quantile(0.5):.0%} of the measured one in half of {wording.plural(len(errors.cells), 'cell')}, "
-        f"within {CLOSE:.0%} in {close}; the largest error is {worst.error:+.0%} ({_cell(worst)}, {worst.workload}, "
+        f"The simulated time is within {errors.quantile(0.5):.0%} of the measured one in half "
+        f"of {wording.plural(len(errors.cells), 'cell')}, "
+        f"within {CLOSE:.0%} in {close}; the largest error is {worst.error:+.0%} "
+        f"({_cell(worst)}, {worst.workload}, "
         f"{wording.plural(int(worst.levels['slots']), 'slot')})."
     )
 
 
 def print_model_errors(errors: ModelErrors, console: Console) -> None:
-    """Prints every cell, in the order of the study; made for 80 columns."""
+    """Print every cell, in the order of the study, within 80 columns."""
     console.print(f"[bold]{escape(errors.title)}[/bold]", highlight=False)
     for warning in errors.warnings:
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False)
-    console.print(f"[bold green]→[/bold green] {escape(headline(errors))}", highlight=False)
+    answer = f"[bold green]→[/bold green] {escape(headline(errors))}"
+    console.print(WholeText(answer), highlight=False)
     kinds = sorted({cell.provenance for cell in errors.cells})
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("storage", overflow="fold")
-    table.add_column("workload", overflow="fold")
+    table = TextTable()
+    table.add_column("storage", fold=True)
+    table.add_column("workload", fold=True)
     for heading in ("slots", " or ".join(kinds), "simulated", "error"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     for cell in errors.cells[:LINES_AT_MOST]:
         table.add_row(
-            escape(_cell(cell)), escape(cell.workload), str(cell.levels["slots"]), _time(cell.real_s),
-            format_seconds(cell.simulated_s.value), f"{cell.error:+.0%}" if cell.seen else f"({cell.error:+.0%})",
-        )  # fmt: skip
+            escape(_cell(cell)),
+            escape(cell.workload),
+            str(cell.levels["slots"]),
+            _time(cell.real_s),
+            format_seconds(cell.simulated_s.value),
+            f"{cell.error:+.0%}" if cell.seen else f"({cell.error:+.0%})",
+        )
     console.print(table)
     if any(not cell.seen for cell in errors.cells[:LINES_AT_MOST]):
-        console.print("an error in brackets is within the interval of what was measured", style="dim")
+        console.print(
+            "an error in brackets is within the interval of what was measured", style="dim"
+        )
     if len(errors.cells) > LINES_AT_MOST:
         console.print(
             f"and {len(errors.cells) - LINES_AT_MOST} more cells (--json has them)",

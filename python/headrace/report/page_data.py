@@ -1,4 +1,4 @@
-"""The page's data for templates/report.js: curves, metrics, series, as small as it can be written."""
+"""The page's data for templates/report.js: curves, metrics, series, in compact form."""
 
 from __future__ import annotations
 
@@ -7,87 +7,101 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.analysis.findings import Curve, Estimate, Findings, Point
+from headrace.metrics.shown import ShownMetric, show
 from headrace.palette import CURVE_COLOURS, CURVE_SIGNS
-from headrace.report.metrics import Metric, interval_text, metric, value_text
+from headrace.report.numbers import interval_text, value_text
 from headrace.report.select import Shown
-from headrace.report.wording import limit_text, main_metric, plural
+from headrace.report.wording import axis_title, limit_text, main_metric, plural
 
 TRIALS_IN_A_TIP = 4
 
 
-def scaled_metrics(curves: Iterable[Curve], findings: Findings) -> dict[str, Metric]:
-    """Every metric of these curves, scaled by its largest value; main ones first, then the usual order."""
+def scaled_metrics(curves: Iterable[Curve], findings: Findings) -> dict[str, ShownMetric]:
+    """Return every metric of these curves, scaled by its largest value; main metrics first, then
+    the usual order."""
     largest: dict[str, float] = {}
     for curve in curves:
-        for point in curve.points:
+        for point in (*curve.points, *curve.distrusted):
             for name, estimate in point.metrics.items():
                 largest[name] = max(largest.get(name, 0.0), abs(estimate.value))
     byte_rates = {name: value for name, value in largest.items() if name.endswith("bytes_per_s")}
     mains = [
-        main_metric(findings, workload) for workload in dict.fromkeys(c.workload for c in findings.curves)
+        main_metric(findings, workload)
+        for workload in dict.fromkeys(c.workload for c in findings.curves)
     ]
-    order = [name for name in (*mains, "events_per_s", "efficiency", "throughput_jobs") if name in largest]
+    order = [
+        name
+        for name in (*mains, "events_per_s", "efficiency", "throughput_jobs")
+        if name in largest
+    ]
     names = list(dict.fromkeys([*order, *largest]))
     # All byte rates share one unit, so that they can be compared at a glance.
     return {
-        name: metric(name, max(byte_rates.values()) if name in byte_rates else largest[name])
+        name: show(name, max(byte_rates.values()) if name in byte_rates else largest[name])
         for name in names
     }
 
 
 def mark_of(estimate: Estimate, point: Point) -> str:
-    """Provenance of one value of a point."""
+    """Return the provenance of one value of a point."""
     return estimate.provenance or point.provenance
 
 
 def provenance_of_metric(findings: Findings, name: str) -> str:
-    """What the values of a metric are, over all points."""
+    """Return the provenance of a metric's values over all points."""
     marks = {
-        mark_of(p.metrics[name], p) for curve in findings.curves for p in curve.points if name in p.metrics
+        mark_of(p.metrics[name], p)
+        for curve in findings.curves
+        for p in curve.points
+        if name in p.metrics
     }
     return " + ".join(sorted(marks)) or " + ".join(findings.provenance)
 
 
 def trial_names(trials: tuple[str, ...], most: int = TRIALS_IN_A_TIP) -> str:
-    """Ids for a tooltip, shortened to the first few."""
+    """Return the first few trial ids and the number of further ones, for a tooltip."""
     more = f" and {len(trials) - most} more" if len(trials) > most else ""
     return ", ".join(trials[:most]) + more
 
 
-def _curve(curve: Curve, metrics: dict[str, Metric]) -> dict[str, Any]:
+def _curve(curve: Curve, metrics: dict[str, ShownMetric]) -> dict[str, Any]:
+    points = (*curve.points, *curve.distrusted)
     values: dict[str, list[Any]] = {}
     for name, shown in metrics.items():
-        rows: list[Any] = []
-        for point in curve.points:
-            estimate = point.metrics.get(name)
-            if estimate is None:
-                rows.append(None)
-                continue
-            low, high = estimate.low, estimate.high
-            rows.append(
-                [
-                    _short(estimate.value / shown.divisor),
-                    _short(low / shown.divisor) if low is not None else None,
-                    _short(high / shown.divisor) if high is not None else None,
-                    value_text(estimate, shown),
-                    interval_text(estimate, shown),
-                    mark_of(estimate, point),
-                ]
-            )
+        rows = [_value(point, shown) for point in points]
         if any(row is not None for row in rows):
             values[name] = rows
     return {
         "label": curve.label,
+        "name": curve.name or curve.label,
         "workload": curve.workload,
-        "slots": [point.slots for point in curve.points],
-        "limit": [limit_text(point) for point in curve.points],
-        "trials": [_rests_on(point) for point in curve.points],
-        "knee": {"slots": curve.knee.slots, "metric": curve.knee.metric} if curve.knee else None,
+        "axis": axis_title([curve]),
+        "load": [point.load for point in points],
+        "limit": [limit_text(point) if not point.reasons else "" for point in points],
+        "reasons": ["; ".join(point.reasons) for point in points],
+        "trials": [_evidence(point) for point in points],
+        "knee": {"load": curve.knee.slots, "metric": curve.knee.metric} if curve.knee else None,
         "values": values,
     }
 
 
-def _rests_on(point: Point) -> str:
+def _value(point: Point, shown: ShownMetric) -> list[Any] | None:
+    """Return value, bounds, their text and the provenance of one metric, in its unit."""
+    estimate = point.metrics.get(shown.name)
+    if estimate is None:
+        return None
+    low, high = estimate.low, estimate.high
+    return [
+        _short(estimate.value / shown.divisor),
+        _short(low / shown.divisor) if low is not None else None,
+        _short(high / shown.divisor) if high is not None else None,
+        value_text(estimate, shown),
+        interval_text(estimate, shown),
+        mark_of(estimate, point),
+    ]
+
+
+def _evidence(point: Point) -> str:
     return f"{plural(len(point.trials), 'trial')}: {trial_names(point.trials)}"
 
 
@@ -97,24 +111,30 @@ def _short(value: float) -> float:
 
 def page_data(
     shown: Shown,
-    metrics: dict[str, Metric],
+    metrics: dict[str, ShownMetric],
     mains: dict[str, str | None],
     figures: list[dict[str, Any]],
     series: dict[str, Any],
     series_figures: list[dict[str, Any]],
+    trials_folder: str,
 ) -> str:
-    """JSON for a `<script type="application/json">` element; nothing in it can end that element."""
+    """Return JSON for a `<script type="application/json">` element; `<` is escaped, so no value
+    can close the element."""
     data = {
         "curves": [_curve(curve, metrics) for curve in shown.curves],
         "drawn": shown.drawn,
         "mains": mains,
         "metrics": {
-            name: {"title": m.title, "unit": m.unit, "heading": m.heading} for name, m in metrics.items()
+            name: {"title": m.title, "unit": m.unit, "heading": m.heading}
+            for name, m in metrics.items()
         },
         "colours": CURVE_COLOURS,
         "signs": CURVE_SIGNS,
         "figures": figures,
         "series": series,
         "series_figures": series_figures,
+        "trials_folder": trials_folder,
     }
-    return json.dumps(data, separators=(",", ":"), default=str, allow_nan=False).replace("<", "\\u003c")
+    return json.dumps(data, separators=(",", ":"), default=str, allow_nan=False).replace(
+        "<", "\\u003c"
+    )

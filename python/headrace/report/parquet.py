@@ -11,5 +11,5 @@ _parquet: Any = pyarrow.parquet
 
 
 def write_parquet(table: Any, file: Path) -> None:
-    """Writes the table."""
+    """Write the table."""
     _parquet.write_table(table, str(file), compression="zstd")

@@ -1,4 +1,7 @@
-"""Still figures for papers, with matplotlib: rate and efficiency against slots, ledger bars. PDF for LaTeX, SVG and PNG beside."""
+"""Static figures for papers, with matplotlib: rate and efficiency against slots, ledger bars.
+
+PDF for LaTeX, and also SVG and PNG.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.analysis.findings import Curve, Findings
-from headrace.palette import CURVE_COLOURS, LEDGER_COLOURS
+from headrace.analysis.metrics import LEDGER
+from headrace.metrics.shown import show
+from headrace.palette import CURVE_COLOURS, GREY, LEDGER_COLOURS
 from headrace.report import wording
-from headrace.report.metrics import metric
 from headrace.report.select import shown_curves
 
 KINDS = ("pdf", "svg", "png")
@@ -16,7 +20,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "h", "*", "P")
 
 
 def _axes(width_in: float, height_in: float) -> tuple[Any, Any]:
-    # The object interface: no global state, no display.
+    # matplotlib's object interface needs no global state and no display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -37,11 +41,13 @@ def _save(figure: Any, folder: Path, name: str) -> list[Path]:
     return files
 
 
-def _against_slots(curves: list[Curve], name: str, bound: float | None) -> Any:
+def _against_load(curves: list[Curve], name: str, bound: float | None) -> Any:
     having = [c for c in curves if any(name in p.metrics for p in c.points)]
     if not having:
         return None
-    shown = metric(name, max(p.metrics[name].value for c in having for p in c.points if name in p.metrics))
+    shown = show(
+        name, max(p.metrics[name].value for c in having for p in c.points if name in p.metrics)
+    )
     figure, axes = _axes(4.8, 3.2)
     for index, curve in enumerate(having):
         points = [p for p in curve.points if name in p.metrics]
@@ -50,12 +56,28 @@ def _against_slots(curves: list[Curve], name: str, bound: float | None) -> Any:
         down = [(e.value - e.low) / shown.divisor if e.low is not None else 0.0 for e in estimates]
         up = [(e.high - e.value) / shown.divisor if e.high is not None else 0.0 for e in estimates]
         axes.errorbar(
-            [p.slots for p in points], values, yerr=[down, up], label=curve.label, color=CURVE_COLOURS[index],
-            marker=_MARKERS[index], markersize=5, linewidth=1.4, capsize=2.5,
-        )  # fmt: skip
+            [p.load for p in points],
+            values,
+            yerr=[down, up],
+            label=curve.label,
+            color=CURVE_COLOURS[index],
+            marker=_MARKERS[index],
+            markersize=5,
+            linewidth=1.4,
+            capsize=2.5,
+        )
+        distrusted = [p for p in curve.distrusted if name in p.metrics]
+        axes.plot(
+            [p.load for p in distrusted],
+            [p.metrics[name].value / shown.divisor for p in distrusted],
+            linestyle="none",
+            marker="x",
+            color=GREY,
+            markersize=6,
+        )
     if bound is not None:
         axes.axhline(bound, color="black", linestyle="--", linewidth=0.8)
-    axes.set_xlabel("Job slots in use")
+    axes.set_xlabel(wording.axis_title(having))
     axes.set_ylabel(shown.heading)
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
@@ -70,9 +92,9 @@ def _ledger(curves: list[Curve]) -> Any:
     if not points:
         return None
     figure, axes = _axes(6.4, 0.8 + 0.24 * len(points))
-    labels = [f"{curve.label}, {point.slots}" for curve, point in points]
+    labels = [f"{curve.label}, {point.load}" for curve, point in points]
     left = [0.0] * len(points)
-    for name in wording.LEDGER:
+    for name in LEDGER:
         widths = [point.ledger.get(name, 0.0) * 100 for _, point in points]
         axes.barh(
             labels,
@@ -88,37 +110,46 @@ def _ledger(curves: list[Curve]) -> Any:
     axes.set_xlabel("Share of the jobs' wall time (%)")
     axes.tick_params(axis="y", labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(fontsize=7, frameon=False, ncols=len(wording.LEDGER), loc="outside upper center")
+    figure.legend(fontsize=7, frameon=False, ncols=len(LEDGER), loc="outside upper center")
     return figure
 
 
 def write_plots(findings: Findings, folder: Path) -> dict[str, str]:
-    """Writes every figure in three kinds into a folder; returns name -> caption."""
+    """Write every figure in three formats into a folder; return name -> caption."""
     shown = shown_curves(findings)
     captions: dict[str, str] = {}
     folder.mkdir(exist_ok=True)
     for index, (workload, drawn) in enumerate(shown.drawn.items()):
-        curves = [shown.curves[i] for i in drawn]
+        curves = [shown.curves[i] for i in drawn if shown.curves[i].points]
+        if not curves:
+            continue
         main = wording.main_metric(findings, workload)
         bounds = {c.slots_fed.efficiency * 100 for c in curves if c.slots_fed}
         bound = bounds.pop() if len(bounds) == 1 else None
-        marks = f"; values are {' + '.join(dict.fromkeys(wording.provenance_of(c) for c in curves))}"
+        marks = (
+            f"; values are {' + '.join(dict.fromkeys(wording.provenance_of(c) for c in curves))}"
+        )
         confidence = wording.confidence_text(findings)
+        noun = "clients" if any(curve.axis == "clients" for curve in curves) else "slots"
+        if any(curve.distrusted for curve in curves):
+            marks += "; grey crosses are of invalid trials"
         wanted: list[tuple[str, Any, str]] = [
             (
                 "rate",
-                _against_slots(curves, main, None) if main else None,
-                f"{metric(main).title if main else ''} of {workload} against slots, with {confidence} confidence intervals{marks}.",
+                _against_load(curves, main, None) if main else None,
+                f"{show(main).title if main else ''} of {workload} against {noun}, with "
+                f"{confidence} confidence intervals{marks}.",
             ),
             (
                 "efficiency",
-                _against_slots(curves, "efficiency", bound),
-                f"Job efficiency of {workload} against slots, with {confidence} confidence intervals{marks}.",
+                _against_load(curves, "efficiency", bound),
+                f"Job efficiency of {workload} against {noun}, with {confidence} confidence "
+                f"intervals{marks}.",
             ),
             (
                 "ledger",
                 _ledger(curves),
-                f"Where the wall time of {workload} went, by storage and slots{marks}.",
+                f"Where the wall time of {workload} went, by storage and {noun}{marks}.",
             ),
         ]
         for kind, figure, caption in wanted:

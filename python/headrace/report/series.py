@@ -1,6 +1,6 @@
 """The probe series of single trials, summed over devices and thinned, for the page.
 
-Reads RESULTS/trials/<id>/series/*.parquet (docs/records.md) where they lie.
+Reads RESULTS/trials/<id>/series/*.parquet (docs/records.md).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-# The annotations of pandas know too little of frames; they are Any here.
+# Any: the annotations of pandas are incomplete for frames.
 pd: Any = pandas
 
 SAMPLES_AT_MOST = 400
@@ -31,13 +31,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "memory": ("cached_bytes", "dirty_bytes"),
     "pressure": ("cpu_some", "io_some", "io_full", "memory_some"),
 }
-"""What the page shows of each probe's series."""
+"""Columns of each probe's series that the page shows."""
 
 _BY_REQUESTS = {"read_latency_ms": "read_iops", "write_latency_ms": "write_iops"}
 
 
 def _over_devices(frame: Any) -> Any:
-    """Rates and requests summed over the devices of a target, latency weighted by requests, the busiest device's busy share."""
+    """Return rates and requests summed over the devices of a target, latency weighted by
+    requests, and the busy share of the busiest device."""
     if "device" not in frame.columns or frame["device"].nunique() <= 1:
         return frame
     frame = frame.copy()
@@ -55,7 +56,8 @@ def _over_devices(frame: Any) -> Any:
 
 
 def thin(frame: Any, most: int = SAMPLES_AT_MOST) -> Any:
-    """At most so many samples: means of neighbours, so that rates still add up to what was moved."""
+    """Return at most `most` samples: means of neighbours, so that rates still add up to the
+    bytes moved."""
     if len(frame) <= most:
         return frame
     bins = np.arange(len(frame)) * most // len(frame)
@@ -64,12 +66,14 @@ def thin(frame: Any, most: int = SAMPLES_AT_MOST) -> Any:
 
 def _rounded(values: Any) -> list[float | None]:
     return [
-        None if not np.isfinite(value) else float(f"{value:.4g}") for value in values.to_numpy(dtype=float)
+        None if not np.isfinite(value) else float(f"{value:.4g}")
+        for value in values.to_numpy(dtype=float)
     ]
 
 
 def trial_series(results: Path, trial: str) -> dict[str, dict[str, list[float | None]]]:
-    """Series of one trial by probe, then by column (`time_s` first); probes without a series are left away."""
+    """Return the series of one trial by probe, then by column (`time_s` first); probes without a
+    series are left out."""
     found: dict[str, dict[str, list[float | None]]] = {}
     for probe, columns in COLUMNS.items():
         path = results / "trials" / trial / "series" / f"{probe}.parquet"
@@ -79,10 +83,15 @@ def trial_series(results: Path, trial: str) -> dict[str, dict[str, list[float | 
         if frame.empty or "time_s" not in frame.columns:
             continue
         frame = thin(_over_devices(frame))
-        found[probe] = {name: _rounded(frame[name]) for name in ("time_s", *columns) if name in frame.columns}
+        if len(frame) < 2:
+            # One sample draws no line.
+            continue
+        found[probe] = {
+            name: _rounded(frame[name]) for name in ("time_s", *columns) if name in frame.columns
+        }
     return found
 
 
 def embedded_series(results: Path, trials: list[str]) -> dict[str, Any]:
-    """Series of these trials; those without any are left away."""
+    """Return the series of these trials; trials without any are left out."""
     return {trial: series for trial in trials if (series := trial_series(results, trial))}

@@ -1,4 +1,4 @@
-"""The page's tables as values: every number with its interval, what it is, and the trials that it rests on."""
+"""The page's tables as values: every number with its interval, provenance and trials."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.analysis.findings import Curve, Estimate, FactorEffect, Findings, Point
-from headrace.report import wording
-from headrace.report.metrics import (
-    Metric,
-    digits_for,
-    interval_text,
-    metric,
-    number,
-    percent,
-    value_text,
+from headrace.analysis.findings import (
+    Combined,
+    Curve,
+    Estimate,
+    FactorEffect,
+    Findings,
+    Point,
+    SlotsFed,
 )
+from headrace.analysis.metrics import LEDGER
+from headrace.analysis.ranking import peak
+from headrace.metrics.shown import ShownMetric, show
+from headrace.report import wording
+from headrace.report.choices import combination_names
+from headrace.report.numbers import digits_for, interval_text, number, percent, value_text
 from headrace.report.page_data import mark_of, provenance_of_metric
 from headrace.units import format_bytes
 
 LEFT_OUT_AT_MOST = 200
 EXTRA_ROWS_AT_MOST = 200
-COST = Metric("cost_of_wrong", "Cost of the wrong choice", "%", 0.01)
+COST = ShownMetric("cost_of_wrong", "Cost of the wrong choice", "%", 0.01)
 
 
 @dataclass(frozen=True)
 class Value:
-    """One number in a table, with its interval, what it is, and what it rests on."""
+    """One number in a table, with its interval, its provenance, and its evidence."""
 
     text: str
     interval: str
@@ -35,20 +39,20 @@ class Value:
     tip: str
 
 
-def value(estimate: Estimate, shown: Metric, provenance: str, *, unit: bool = False) -> Value:
-    """An estimate as a table cell; `unit` puts the unit into the cell."""
+def value(estimate: Estimate, shown: ShownMetric, provenance: str, *, unit: bool = False) -> Value:
+    """Return an estimate as a table cell; `unit` adds the unit to the cell."""
     text = value_text(estimate, shown) + (f"\u202f{shown.unit}" if unit and shown.unit else "")
     tip = f"{provenance}; {estimate.method}; {wording.plural(estimate.n, 'trial')}"
     return Value(text, interval_text(estimate, shown), provenance, tip)
 
 
-def _of_point(point: Point, shown: Metric) -> Value | None:
+def _of_point(point: Point, shown: ShownMetric) -> Value | None:
     estimate = point.metrics.get(shown.name)
     return None if estimate is None else value(estimate, shown, mark_of(estimate, point))
 
 
 def ledger(point: Point) -> list[dict[str, Any]]:
-    """Pieces of the ledger bar, in per cent of wall time."""
+    """Return the segments of the ledger bar, in per cent of wall time."""
     return [
         {
             "title": wording.LEDGER_TITLES[name],
@@ -57,14 +61,14 @@ def ledger(point: Point) -> list[dict[str, Any]]:
             "percent": percent(point.ledger[name]),
             "key": name,
         }
-        for name in wording.LEDGER
+        for name in LEDGER
         if point.ledger.get(name, 0.0) > 0
     ]
 
 
-def _row(point: Point, columns: list[Metric]) -> dict[str, Any]:
+def _row(point: Point, columns: list[ShownMetric]) -> dict[str, Any]:
     return {
-        "slots": point.slots,
+        "load": point.load,
         "values": [_of_point(point, column) for column in columns],
         "ledger": ledger(point),
         "limit": wording.limit_name(point.limit.kind),
@@ -73,115 +77,189 @@ def _row(point: Point, columns: list[Metric]) -> dict[str, Any]:
         "trials": point.trials,
         "invalid": point.invalid,
         "failed": point.failed,
+        "reasons": point.reasons,
     }
 
 
-def curve_rows(index: int, curve: Curve, columns: list[Metric]) -> dict[str, Any]:
-    """A curve's points as rows of these columns."""
-    return {"index": index, "label": curve.label, "rows": [_row(point, columns) for point in curve.points]}
-
-
-def summary_row(index: int, curve: Curve, main: Metric | None) -> dict[str, Any]:
-    """A curve as one row: slots fed, best value of the main metric, knee; of a workload that loads the storage where its rate stops
-    growing with clients."""
-    fed = curve.slots_fed
-    best = wording.peak(curve, main.name) if main else None
-    crossing = fed.interpolated if fed is not None and not fed.censored else None
-    knee = None if curve.knee is None else f"at {curve.knee.slots}, then {curve.knee.beyond}"
-    why = wording.beyond_text(fed.why) if fed and not fed.censored else ""
-    if (growth := curve.growth) is not None:
-        stops = f"at {wording.plural(growth.enough, 'client')}, then {growth.beyond}"
-        knee = None if growth.beyond == "untried" else stops
-        why = "" if growth.beyond == "untried" else wording.beyond_text(growth.why)
+def curve_rows(index: int, curve: Curve, columns: list[ShownMetric]) -> dict[str, Any]:
+    """Return a curve's points as rows of these columns, including untrusted points, by rising
+    load."""
+    points = sorted(
+        (*curve.points, *curve.distrusted), key=lambda point: (point.load, bool(point.reasons))
+    )
     return {
         "index": index,
         "label": curve.label,
-        "workload": curve.workload,
-        "fed": None if fed is None else (f"≥\u202f{fed.slots}" if fed.censored else str(fed.slots)),
-        "crossing": "" if crossing is None else number(crossing),
-        "why": why,
-        "knee": knee,
-        "peak": value(best.metrics[main.name], main, mark_of(best.metrics[main.name], best), unit=True)
-        if best is not None and main is not None
-        else None,
-        "peak_slots": best.slots if best is not None else None,
-        "provenance": wording.provenance_of(curve),
-        "trials": tuple(dict.fromkeys(trial for point in curve.points for trial in point.trials)),
+        "axis": "Clients" if curve.axis == "clients" else "Slots",
+        "rows": [_row(point, columns) for point in points],
     }
 
 
-def levels_of(effect: FactorEffect) -> str:
-    """All levels of a factor with their means, as one text."""
-    shown = metric(effect.metric, max((abs(level.estimate.value) for level in effect.levels), default=0.0))
+def rank_text(curve: Curve) -> str:
+    """Return the rank, as a range where the difference to others is not significant; `–` without
+    repeats."""
+    if curve.rank is None:
+        return "–"
+    return f"{curve.rank} – {curve.rank + curve.alike}" if curve.alike else str(curve.rank)
+
+
+def summary_row(index: int, curve: Curve, main: ShownMetric | None) -> dict[str, Any]:
+    """Return a curve as one row: rank, slots fed, best value of the main metric, knee.
+
+    For a workload that loads the storage, the knee is where its rate stops growing with clients.
+    """
+    fed = curve.slots_fed
+    best = peak(curve, main.name) if main else None
+    crossing = fed.interpolated if fed is not None and not fed.censored else None
+    noun = wording.axis_noun(curve)
+    knee = None if curve.knee is None else wording.knee_text(curve.knee, curve.knee.slots, noun)
+    why = wording.beyond_text(fed.why) if fed and not fed.censored else ""
+    if (growth := curve.growth) is not None:
+        untried = growth.beyond == "untried"
+        knee = None if untried else wording.knee_text(growth, growth.enough, "client")
+        why = "" if untried else wording.beyond_text(growth.why)
+    return {
+        "index": index,
+        "label": curve.label,
+        "name": curve.name or curve.label,
+        "workload": curve.workload,
+        "rank": rank_text(curve),
+        "fed": None if fed is None else fed_text(fed),
+        "fed_interval": "" if fed is None else wording.fed_interval(fed),
+        "crossing": "" if crossing is None else number(crossing),
+        "why": why,
+        "knee": knee,
+        "peak": value(
+            best.metrics[main.name], main, mark_of(best.metrics[main.name], best), unit=True
+        )
+        if best is not None and main is not None
+        else None,
+        "peak_load": best.load if best is not None else None,
+        "provenance": wording.provenance_of(curve),
+        "trials": tuple(dict.fromkeys(trial for point in curve.points for trial in point.trials)),
+        "reasons": () if curve.points else _reasons(curve),
+    }
+
+
+def fed_text(fed: SlotsFed) -> str:
+    """Return slots fed as a short text: `6`, `≥ 8`, `< 2` when not even the smallest number
+    tried is fed."""
+    if not fed.slots:
+        return f"<\u202f{fed.smallest}"
+    return f"≥\u202f{fed.slots}" if fed.censored else str(fed.slots)
+
+
+def _reasons(curve: Curve) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(reason for point in curve.distrusted for reason in point.reasons))
+
+
+def levels_of(effect: FactorEffect, names: wording.LevelNames) -> str:
+    """Return all levels of a factor with their means, as one text."""
+    shown = show(
+        effect.metric, max((abs(level.estimate.value) for level in effect.levels), default=0.0)
+    )
     return "; ".join(
-        f"{wording.level_text(level.level)} "
-        f"{number(level.estimate.value / shown.divisor, digits_for(level.estimate))} {shown.unit}".strip()
+        f"{names.level(effect, level.level)} "
+        f"{number(level.estimate.value / shown.divisor, digits_for(level.estimate))} "
+        f"{shown.unit}".strip()
         for level in effect.levels
     )
 
 
 def p_text(p_value: float | None) -> str:
-    """A p-value as it is printed."""
+    """Return a p-value as text."""
     if p_value is None:
         return "–"
     return "<\u202f0.001" if p_value < 0.001 else number(p_value, 2)
 
 
-def effect_row(effect: FactorEffect, provenance: str) -> dict[str, Any]:
-    """What a factor is worth, as a row."""
+def effect_row(effect: FactorEffect, provenance: str, names: wording.LevelNames) -> dict[str, Any]:
+    """Return a factor effect as a row.
+
+    Best and worst are named only where the difference is significant.
+    """
     cost = effect.cost_of_wrong
+    best = (effect.best, *effect.alike_best) if effect.seen else ()
+    worst = (effect.worst, *effect.alike_worst) if effect.seen else ()
     return {
         "factor": wording.factor_text(effect.factor),
-        "best": wording.level_text(effect.best),
-        "worst": wording.level_text(effect.worst),
+        "seen": effect.seen,
+        "best": " or ".join(names.level(effect, level) for level in best) or "–",
+        "worst": " or ".join(names.level(effect, level) for level in worst) or "–",
         "cost": value(cost, COST, cost.provenance or effect.provenance or provenance),
+        "verdict": verdict(effect),
         "p": p_text(effect.p_value),
         "error_term": effect.error_term,
-        "levels": levels_of(effect),
+        "levels": levels_of(effect, names),
         "note": effect.note,
         "trials": cost.trials,
     }
 
 
+def verdict(found: FactorEffect | Combined) -> str:
+    """Return what to say where no difference is significant, with the smallest detectable one;
+    empty where one is significant."""
+    if found.seen:
+        return ""
+    cost = found.cost_of_wrong if isinstance(found, FactorEffect) else found.cost
+    if cost.low is None:
+        return "one trial each: not tested"
+    said = wording.detectable_text(found.detectable)
+    return "no difference seen" + (f"; {said}" if said else "")
+
+
 def effect_groups(findings: Findings) -> list[tuple[str, str, list[FactorEffect]]]:
-    """Effects by workload and metric, the strongest factor first."""
+    """Return effects by workload and metric; factors with a significant difference first, the
+    strongest first."""
     groups: dict[tuple[str, str], list[FactorEffect]] = {}
     for effect in findings.effects:
         groups.setdefault((effect.workload, effect.metric), []).append(effect)
     return [
-        (workload, name, sorted(effects, key=lambda e: e.cost_of_wrong.value, reverse=True))
+        (
+            workload,
+            name,
+            sorted(effects, key=lambda e: (e.seen, e.cost_of_wrong.value), reverse=True),
+        )
         for (workload, name), effects in groups.items()
     ]
 
 
 def combined_rows(findings: Findings) -> list[dict[str, Any]]:
-    """Best against worst over all factors together, a row a workload and storage."""
-    rows: list[dict[str, Any]] = []
-    for c in findings.combined:
-        provenance = c.cost.provenance or c.provenance or provenance_of_metric(findings, c.metric)
-        shown = metric(c.metric, max(abs(c.best_value), abs(c.worst_value)))
-        differ = wording.differing(c)
-        both = c.best_value or c.worst_value
-        rows.append(
-            {
-                "workload": c.workload,
-                "target": c.target or "any",
-                "slots": c.slots,
-                "metric": shown.title,
-                "best": wording.levels_text(c.best, differ) or "no difference",
-                "worst": wording.levels_text(c.worst, differ) or "no difference",
-                "best_value": f"{number(c.best_value / shown.divisor)} {shown.unit}" if both else "",
-                "worst_value": f"{number(c.worst_value / shown.divisor)} {shown.unit}" if both else "",
-                "cost": value(c.cost, COST, provenance),
-                "trials": c.cost.trials,
-            }
-        )
-    return rows
+    """Return best against worst over all choices together, one row for each workload and
+    storage."""
+    return [_combined_row(findings, each) for each in findings.combined]
+
+
+def _combined_row(findings: Findings, c: Combined) -> dict[str, Any]:
+    provenance = c.cost.provenance or c.provenance or provenance_of_metric(findings, c.metric)
+    shown = show(c.metric, max(abs(c.best_value), abs(c.worst_value)))
+    best, worst = combination_names(c)
+    known = c.seen and bool(c.best_value or c.worst_value)
+    return {
+        "workload": c.workload,
+        "target": c.target or "any",
+        "load": c.slots,
+        "metric": shown.title,
+        "seen": c.seen,
+        "best": best if c.seen else "–",
+        "worst": worst if c.seen else "–",
+        "best_value": f"{number(c.best_value / shown.divisor)} {shown.unit}" if known else "",
+        "worst_value": f"{number(c.worst_value / shown.divisor)} {shown.unit}" if known else "",
+        "cost": value(c.cost, COST, provenance),
+        "verdict": verdict(c),
+        "alike": f"no difference seen to {wording.plural(c.alike_best, 'other')}"
+        if c.seen and c.alike_best
+        else "",
+        "trials": c.cost.trials,
+    }
 
 
 def left_out(findings: Findings) -> dict[str, Any]:
-    """Trials that no number rests on, the first of them in full, all of them counted by reason."""
-    reasons = Counter(f"{left.status}: {reason}" for left in findings.left_out for reason in left.reasons)
+    """Return the trials that no number uses: the first of them in full, all of them counted by
+    reason."""
+    reasons = Counter(
+        f"{left.status}: {reason}" for left in findings.left_out for reason in left.reasons
+    )
     return {
         "rows": [
             {
@@ -199,7 +277,7 @@ def left_out(findings: Findings) -> dict[str, Any]:
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested values as (dotted name, text) rows."""
+    """Return nested values as (dotted name, text) rows."""
     rows: list[tuple[str, str]] = []
     for name, item in values.items():
         dotted = f"{prefix}{name}"
@@ -212,24 +290,28 @@ def flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 
 def cell_text(cell: object) -> str:
-    """A value of a workload's own table."""
+    """Return a value of a workload's own table as text."""
     return number(cell, 4) if isinstance(cell, float) else wording.level_text(cell)
 
 
 def extra_tables(findings: Findings) -> list[dict[str, Any]]:
-    """Tables of single workloads, cut to a length that a page bears; what is the same in every row stands apart."""
+    """Return the tables of single workloads, truncated for the page; columns with the same value
+    in every row are separate."""
     tables: list[dict[str, Any]] = []
     for title, rows in findings.extra_tables.items():
         names = list(dict.fromkeys(name for row in rows for name in row))
         texts = {name: [cell_text(row.get(name)) for row in rows] for name in names}
-        columns = [name for name in names if len(rows) < 2 or name == "trial" or len(set(texts[name])) > 1]
+        columns = [
+            name for name in names if len(rows) < 2 or name == "trial" or len(set(texts[name])) > 1
+        ]
         tables.append(
             {
                 "title": title,
                 "columns": columns,
                 "same": [(name, texts[name][0]) for name in names if name not in columns],
                 "rows": [
-                    [texts[name][i] for name in columns] for i in range(min(len(rows), EXTRA_ROWS_AT_MOST))
+                    [texts[name][i] for name in columns]
+                    for i in range(min(len(rows), EXTRA_ROWS_AT_MOST))
                 ],
                 "more": max(0, len(rows) - EXTRA_ROWS_AT_MOST),
             }

@@ -1,15 +1,19 @@
-"""Findings as one long, tidy table: a row an estimate, whatever it is about. CSV and Parquet are this table.
+"""Findings as one long, tidy table with one row per estimate; CSV and Parquet are this table.
 
 | column | is |
 |---|---|
-| `about` | `point`, `ledger`, `slots fed`, `growth`, `knee`, `level effect`, `cost of wrong`, `combined cost`, `fault`, `left out` |
-| `workload`, `target`, `slots` | null where the row is about several |
+| `about` | `point`, `ledger`, `rank`, `slots fed`, `growth`, `knee`, `level effect`, |
+| | `cost of wrong`, `combined cost`, `fault`, `interference`; not evidence: |
+| | `distrusted`, `no valid trial`, `left out` |
+| `workload`, `target` | null where the row is about several |
+| `slots`, `clients` | null where the row is about several; `clients`: concurrent, on all nodes |
 | `level_<factor>` | the factor's level as text |
-| `metric` | name with its unit last; a factor's name and level stand in `factor`, `level` |
-| `value`, `low`, `high`, `n`, `method`, `provenance` | the estimate; `value` in the metric's own unit, never scaled |
-| `limit`, `limit_share` | what held jobs back at a point |
+| `metric` | name with its unit last; a factor's name and level are in `factor`, `level` |
+| `value`, `low`, `high` | the estimate, in the metric's own unit, never scaled |
+| `n`, `method`, `provenance` | of the estimate |
+| `limit`, `limit_share` | the bottleneck of jobs at a point |
 | `note` | reasons, best and worst levels |
-| `trials` | ids, apart by a space |
+| `trials` | ids, separated by spaces |
 """
 
 from __future__ import annotations
@@ -18,11 +22,12 @@ from typing import Any
 
 import pyarrow
 
-from headrace.analysis.findings import Curve, Estimate, Findings, Point
-from headrace.report import wording
+from headrace.analysis.findings import Curve, Estimate, Findings, Growth, Knee, Point, SlotsFed
+from headrace.analysis.metrics import LEDGER
+from headrace.report import answers, wording
 from headrace.report.page_data import mark_of, provenance_of_metric
 
-# Arrow comes without annotations.
+# Any: Arrow has no annotations.
 pa: Any = pyarrow
 
 _TEXT = (
@@ -39,11 +44,27 @@ _TEXT = (
     "trials",
 )
 _NUMBERS = ("value", "low", "high", "limit_share")
-_WHOLE = ("slots", "n")
+_WHOLE = ("slots", "clients", "n")
 _ORDER = (
-    "about", "workload", "target", "slots", "factor", "level", "metric", "value", "low", "high", "n",
-    "method", "provenance", "limit", "limit_share", "note", "trials",
-)  # fmt: skip
+    "about",
+    "workload",
+    "target",
+    "slots",
+    "clients",
+    "factor",
+    "level",
+    "metric",
+    "value",
+    "low",
+    "high",
+    "n",
+    "method",
+    "provenance",
+    "limit",
+    "limit_share",
+    "note",
+    "trials",
+)
 
 
 def _estimate(estimate: Estimate, provenance: str) -> dict[str, Any]:
@@ -71,12 +92,29 @@ def _point_rows(point: Point) -> list[dict[str, Any]]:
         "workload": point.workload,
         "target": point.target,
         "slots": point.slots,
-        "limit": point.limit.kind,
-        "limit_share": point.limit.share,
+        "clients": point.load,
         **_levels(point.levels),
     }
+    if point.reasons:
+        note = "; ".join(point.reasons)
+        return [
+            {
+                "about": "distrusted",
+                "metric": name,
+                "note": note,
+                **shared,
+                **_estimate(estimate, mark_of(estimate, point)),
+            }
+            for name, estimate in point.metrics.items()
+        ]
+    shared |= {"limit": point.limit.kind, "limit_share": point.limit.share}
     rows = [
-        {"about": "point", "metric": name, **shared, **_estimate(estimate, mark_of(estimate, point))}
+        {
+            "about": "point",
+            "metric": name,
+            **shared,
+            **_estimate(estimate, mark_of(estimate, point)),
+        }
         for name, estimate in point.metrics.items()
     ]
     rows += [
@@ -90,7 +128,7 @@ def _point_rows(point: Point) -> list[dict[str, Any]]:
             "trials": " ".join(point.trials),
             **shared,
         }
-        for name in wording.LEDGER
+        for name in LEDGER
         if name in point.ledger
     ]
     return rows
@@ -106,43 +144,87 @@ def _curve_rows(curve: Curve) -> list[dict[str, Any]]:
         "provenance": wording.provenance_of(curve),
         **_levels(curve.levels),
     }
-    rows = [row for point in curve.points for row in _point_rows(point)]
-    fed = curve.slots_fed
-    if fed is not None:
-        note = f"at {fed.efficiency:g} job efficiency; " + (
-            "at least; more were not tried" if fed.censored else fed.why
-        )
+    rows = [row for point in (*curve.points, *curve.distrusted) for row in _point_rows(point)]
+    if curve.rank is not None:
+        note = f"no difference seen to {curve.alike} others"
+        ends = {"low": float(curve.rank), "high": float(curve.rank + curve.alike)}
         rows.append(
-            {"about": "slots fed", "metric": "slots_fed", "value": float(fed.slots), "note": note, **shared}
+            {
+                "about": "rank",
+                "metric": "rank",
+                "value": float(curve.rank),
+                "note": note,
+                **ends,
+                **shared,
+            }
         )
-        if fed.interpolated is not None:
-            rows.append(
-                {
-                    "about": "slots fed",
-                    "metric": "slots_fed_interpolated",
-                    "value": fed.interpolated,
-                    "note": note,
-                    **shared,
-                }
-            )
+    if curve.slots_fed is not None:
+        rows += [{**row, **shared} for row in _fed_rows(curve.slots_fed)]
     if (growth := curve.growth) is not None:
         tried = ", ".join(
             f"{count}: {rate:.6g}" for count, rate in zip(growth.clients, growth.rates, strict=True)
         )
-        value, note = (
-            float(growth.enough),
-            f"of {growth.metric}; beyond it {growth.beyond}; clients tried: {tried}",
+        note = f"of {growth.metric}; beyond it {growth.beyond}; clients tried: {tried}"
+        rows.append(
+            {
+                "about": "growth",
+                "metric": "clients_enough",
+                "value": float(growth.enough),
+                "note": note,
+                **_bounds(growth),
+                **shared,
+            }
         )
-        rows.append({"about": "growth", "metric": "clients_enough", "value": value, "note": note, **shared})
-    if curve.knee is not None:
+    if (knee := curve.knee) is not None:
+        note = f"of {knee.metric}, there {knee.value:.6g}; beyond it {knee.beyond}"
         rows.append(
             {
                 "about": "knee",
-                "metric": curve.knee.metric,
-                "slots": curve.knee.slots,
-                "value": curve.knee.value,
-                "note": f"beyond it {curve.knee.beyond}",
+                "metric": "knee",
+                "clients": knee.slots,
+                "value": float(knee.slots),
+                "note": note,
+                **_bounds(knee),
                 **shared,
+            }
+        )
+    return rows
+
+
+def _bounds(found: Knee | Growth) -> dict[str, float | None]:
+    return {
+        "low": None if found.low is None else float(found.low),
+        "high": None if found.high is None else float(found.high),
+    }
+
+
+def _fed_rows(fed: SlotsFed) -> list[dict[str, Any]]:
+    note = f"at {fed.efficiency:g} job efficiency; " + (
+        "at least; more were not tried" if fed.censored else fed.why
+    )
+    if not fed.slots:
+        note += f"; fewer than {fed.smallest}, the smallest number tried"
+    rows: list[dict[str, Any]] = [
+        {
+            "about": "slots fed",
+            "metric": "slots_fed",
+            "value": float(fed.slots),
+            "low": None if fed.low is None else float(fed.low),
+            "high": None if fed.high is None or fed.open_above else float(fed.high),
+            "method": "largest number tried that holds the efficiency; by its intervals",
+            "note": note,
+        }
+    ]
+    if fed.interpolated is not None:
+        rows.append(
+            {
+                "about": "slots fed",
+                "metric": "slots_fed_interpolated",
+                "value": fed.interpolated,
+                "low": fed.interpolated_low,
+                "high": fed.interpolated_high,
+                "method": "linear between two numbers tried",
+                "note": note,
             }
         )
     return rows
@@ -164,11 +246,18 @@ def _choice_rows(findings: Findings) -> list[dict[str, Any]]:
         ]
         p_value = "" if effect.p_value is None else f"; p {effect.p_value:.3g}"
         note = (
-            f"best {wording.level_text(effect.best)}, worst {wording.level_text(effect.worst)}; "
+            f"{'best' if effect.seen else 'no difference seen; highest'} "
+            f"{wording.level_text(effect.best)}, "
+            f"{'worst' if effect.seen else 'lowest'} {wording.level_text(effect.worst)}; "
             f"judged against {effect.error_term}{p_value}"
         )
         rows.append(
-            {"about": "cost of wrong", "note": note, **shared, **_estimate(effect.cost_of_wrong, provenance)}
+            {
+                "about": "cost of wrong",
+                "note": note,
+                **shared,
+                **_estimate(effect.cost_of_wrong, provenance),
+            }
         )
     for each in findings.combined:
         rows.append(
@@ -176,10 +265,13 @@ def _choice_rows(findings: Findings) -> list[dict[str, Any]]:
                 "about": "combined cost",
                 "workload": each.workload,
                 "target": each.target,
-                "slots": each.slots,
+                "clients": each.slots,
                 "metric": each.metric,
-                "note": f"best {wording.levels_text(each.best)}; worst {wording.levels_text(each.worst)}",
-                **_estimate(each.cost, each.provenance or provenance_of_metric(findings, each.metric)),
+                "note": f"{'' if each.seen else 'no difference seen; '}"
+                f"best {wording.levels_text(each.best)}; worst {wording.levels_text(each.worst)}",
+                **_estimate(
+                    each.cost, each.provenance or provenance_of_metric(findings, each.metric)
+                ),
             }
         )
     return rows
@@ -218,8 +310,33 @@ def _fault_rows(findings: Findings) -> list[dict[str, Any]]:
         if effect.rate is not None:
             note = f"against {effect.against}"
             rows.append(
-                {**shared, "metric": "rate_left", **_estimate(effect.rate, effect.provenance), "note": note}
+                {
+                    **shared,
+                    "metric": "rate_left",
+                    **_estimate(effect.rate, effect.provenance),
+                    "note": note,
+                }
             )
+    return rows
+
+
+def _interference_rows(findings: Findings) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for each in findings.interference:
+        values = {"foreign_cpus": each.foreign_cpus, "lost_share": each.lost_share}
+        rows += [
+            {
+                "about": "interference",
+                "workload": each.workload,
+                "target": each.target,
+                "metric": name,
+                "value": value,
+                "n": len(each.invalid) + len(each.warned),
+                "note": ", ".join(each.programs),
+                "trials": " ".join((*each.invalid, *each.warned)),
+            }
+            for name, value in values.items()
+        ]
     return rows
 
 
@@ -238,16 +355,33 @@ def _left_out_rows(findings: Findings) -> list[dict[str, Any]]:
     ]
 
 
+def _unanswered_rows(findings: Findings) -> list[dict[str, Any]]:
+    return [
+        {
+            "about": "no valid trial",
+            "workload": each.workload,
+            "target": each.target,
+            "n": each.planned,
+            "note": answers.unanswered_sentence(each),
+        }
+        for each in findings.unanswered
+    ]
+
+
 def tidy_table(findings: Findings) -> Any:
-    """The long table, as an Arrow table; the same columns, in the same order, for the same study."""
+    """Return the long table, as an Arrow table.
+
+    The columns and their order are the same for the same study.
+    """
     rows = [row for curve in findings.curves for row in _curve_rows(curve)]
-    rows += _choice_rows(findings) + _fault_rows(findings) + _left_out_rows(findings)
+    rows += _choice_rows(findings) + _fault_rows(findings) + _interference_rows(findings)
+    rows += _unanswered_rows(findings) + _left_out_rows(findings)
     factors = list(dict.fromkeys(name for row in rows for name in row if name.startswith("level_")))
     kinds = {
         **dict.fromkeys(_TEXT, pa.string()),
         **dict.fromkeys(_NUMBERS, pa.float64()),
         **dict.fromkeys(_WHOLE, pa.int64()),
     }
-    names = [*_ORDER[:4], *factors, *_ORDER[4:]]
+    names = [*_ORDER[:5], *factors, *_ORDER[5:]]
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
     return pa.Table.from_pylist(rows, schema=schema)

@@ -1,9 +1,13 @@
-"""One entry for all report files: writes them beside the records, each whole or not at all."""
+"""Write all report files, each one whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from headrace.analysis.findings import Findings
 from headrace.errors import ExitCode, HeadraceError
@@ -12,43 +16,64 @@ FORMATS = ("html", "csv", "latex", "parquet")
 
 
 class UnknownFormatError(HeadraceError):
-    """A format was asked for that there is none of."""
+    """The requested format does not exist."""
 
     exit_code = ExitCode.BAD_INPUT
 
 
-def _html(results: Path, findings: Findings, series_trials: tuple[str, ...]) -> list[Path]:
+@dataclass(frozen=True)
+class _Request:
+    """What is written, and where."""
+
+    results: Path
+    """The results folder; only read."""
+    output: Path
+    """Folder of the files."""
+    findings: Findings
+    series_trials: tuple[str, ...]
+
+    @property
+    def trials(self) -> str:
+        """The trials' folder, for links in the files."""
+        if self.output.resolve() == self.results.resolve():
+            return "trials"
+        return quote(os.path.relpath(self.results.resolve() / "trials", self.output.resolve()))
+
+
+def _html(request: _Request) -> list[Path]:
     from headrace.report.html import render
 
-    return [
-        _write(
-            results / "report.html",
-            lambda file: file.write_text(render(findings, results, series_trials), encoding="utf-8"),
-        )
-    ]
+    def write(file: Path) -> None:
+        page = render(request.findings, request.results, request.series_trials, request.trials)
+        file.write_text(page, encoding="utf-8")
+
+    return [_write(request.output / "report.html", write)]
 
 
-def _csv(results: Path, findings: Findings, _series_trials: tuple[str, ...]) -> list[Path]:
+def _csv(request: _Request) -> list[Path]:
     from headrace.report.csv import write_csv
     from headrace.report.tidy import tidy_table
 
-    return [_write(results / "report.csv", lambda file: write_csv(tidy_table(findings), file))]
+    table = tidy_table(request.findings)
+    return [_write(request.output / "report.csv", lambda file: write_csv(table, file))]
 
 
-def _parquet(results: Path, findings: Findings, _series_trials: tuple[str, ...]) -> list[Path]:
+def _parquet(request: _Request) -> list[Path]:
     from headrace.report.parquet import write_parquet
     from headrace.report.tidy import tidy_table
 
-    return [_write(results / "report.parquet", lambda file: write_parquet(tidy_table(findings), file))]
+    table = tidy_table(request.findings)
+    return [_write(request.output / "report.parquet", lambda file: write_parquet(table, file))]
 
 
-def _latex(results: Path, findings: Findings, _series_trials: tuple[str, ...]) -> list[Path]:
+def _latex(request: _Request) -> list[Path]:
     from headrace.report.latex import write_latex
 
-    return write_latex(findings, results / "report.tex")
+    with _write_errors(request.output / "report.tex"):
+        return write_latex(request.findings, request.output / "report.tex")
 
 
-_WRITERS: dict[str, Callable[[Path, Findings, tuple[str, ...]], list[Path]]] = {
+_WRITERS: dict[str, Callable[[_Request], list[Path]]] = {
     "html": _html,
     "csv": _csv,
     "latex": _latex,
@@ -56,30 +81,34 @@ _WRITERS: dict[str, Callable[[Path, Findings, tuple[str, ...]], list[Path]]] = {
 }
 
 
-def _write(file: Path, write: Callable[[Path], object]) -> Path:
-    """Writes beside the place and renames into it, so that an old report stays whole until the new one is."""
-    beside = file.with_name(f".{file.name}.part")
+@contextmanager
+def _write_errors(file: Path) -> Generator[None]:
+    """Turn an error of the operating system into a message that names the file and the remedy."""
     try:
-        write(beside)
-        beside.replace(file)
+        yield
     except OSError as error:
         raise HeadraceError(
-            f"{file} cannot be written: {error.strerror or error}", hint="the records are unharmed"
+            f"{file} cannot be written: {error.strerror or error}",
+            hint="the records are unharmed; --output FOLDER writes the report elsewhere",
         ) from None
-    finally:
-        if beside.is_file():
-            beside.unlink()
+
+
+def _write(file: Path, write: Callable[[Path], object]) -> Path:
+    """Write a temporary file and rename it, so that an old report stays intact until the new one
+    is complete."""
+    part = file.with_name(f".{file.name}.part")
+    with _write_errors(file):
+        try:
+            write(part)
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
     return file
 
 
-def write_report(
-    results: Path, findings: Findings, formats: Sequence[str] = ("html",), series_trials: Sequence[str] = ()
-) -> list[Path]:
-    """Writes the report in these formats into the results folder; returns the files, in the order of the formats.
-
-    `series_trials` are ids of trials whose device series stand in the page beside the few that it picks itself. Raises
-    UnknownFormatError before anything is written; HeadraceError when a file cannot be.
-    """
+def check_request(results: Path, formats: Sequence[str], series_trials: Sequence[str]) -> None:
+    """Raise UnknownFormatError for a format that does not exist or a trial that the results do
+    not have."""
     unknown = [name for name in formats if name not in _WRITERS]
     if unknown:
         raise UnknownFormatError(
@@ -90,8 +119,25 @@ def write_report(
         raise UnknownFormatError(
             f"{results} has no trial {missing[0]!r}", hint=f"their names: ls {results / 'trials'}"
         )
-    return [
-        file
-        for name in dict.fromkeys(formats)
-        for file in _WRITERS[name](results, findings, tuple(series_trials))
-    ]
+
+
+def write_report(
+    results: Path,
+    findings: Findings,
+    formats: Sequence[str] = ("html",),
+    series_trials: Sequence[str] = (),
+    output: Path | None = None,
+) -> list[Path]:
+    """Write the report in these formats; return the files, in the order of the formats.
+
+    The files go into the results folder, or into `output`, which is created when missing; nothing
+    is then written to the results folder. `series_trials` are ids of trials whose device series the
+    page shows in addition to the few it selects itself. Raises UnknownFormatError before anything
+    is written; HeadraceError when a file cannot be written.
+    """
+    check_request(results, formats, series_trials)
+    folder = results if output is None else output
+    with _write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    request = _Request(results, folder, findings, tuple(series_trials))
+    return [file for name in dict.fromkeys(formats) for file in _WRITERS[name](request)]

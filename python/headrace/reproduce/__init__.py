@@ -1,6 +1,8 @@
-"""Reproduction: the four published studies in virtual time, published beside obtained. Stands on the way after analysis and report.
+"""Reproduce the four published studies in virtual time and compare published with obtained values.
+Uses analysis and report.
 
-Every number, every finding with the numbers that decide it, every fitted parameter with the rows that it was fitted to.
+The results are every number, every finding with the numbers that decide it, and every fitted
+parameter with the rows to which it was fitted.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from headrace.reproduce.published import FittedParameter, Number, Reproduced, pu
 from headrace.reproduce.study import StudyModule
 
 MODULES: dict[str, StudyModule] = {
-    module.STUDY.id: module.STUDY for module in (proof_ssd, worker_node_ssd, cluster_energy, storage_options)
+    module.STUDY.id: module.STUDY
+    for module in (proof_ssd, worker_node_ssd, cluster_energy, storage_options)
 }
 
 
 def chosen(names: Sequence[str]) -> list[StudyModule]:
-    """The studies of these ids, or all. Raises StudyError for an unknown one."""
+    """Return the studies with these ids, or all. Raises StudyError for an unknown id."""
     for name in names:
         if name not in MODULES:
             near = nearest(name, list(MODULES))
@@ -51,18 +54,23 @@ def reproduce(
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Reproduced:
-    """Runs one study's files and judges them. Raises HeadraceError when the study files are not there (not a clone)."""
+    """Run the files of one study and judge the results.
+
+    Raises HeadraceError when the study files are missing (outside a clone of the repository).
+    """
     missing = [path for path in module.paths if not path.exists()]
     if missing:
         raise HeadraceError(
             f"the study file {missing[0]} is missing",
             hint="headrace reproduce runs in a clone of the repository",
         )
-    return judged(module, run_cells(module.paths, threads=threads, progress=progress, cancelled=cancelled))
+    return judged(
+        module, run_cells(module.paths, threads=threads, progress=progress, cancelled=cancelled)
+    )
 
 
 def judged(module: StudyModule, cells: Cells) -> Reproduced:
-    """Numbers, findings and figures of cells that have been run."""
+    """Return the numbers, findings and figures of cells that have been run."""
     source = published(module.id)
     return Reproduced(
         module.id,
@@ -76,7 +84,7 @@ def judged(module: StudyModule, cells: Cells) -> Reproduced:
 
 
 def fitted(module: StudyModule) -> tuple[FittedParameter, ...]:
-    """The study's fitted parameters as they stand in the catalog."""
+    """Return the study's fitted parameters with their values in the catalog."""
     found: list[FittedParameter] = []
     for parameter in module.parameters:
         value: Any = entry(parameter.shelf, parameter.entry).written
@@ -91,7 +99,8 @@ def fitted(module: StudyModule) -> tuple[FittedParameter, ...]:
 
 
 def summary(result: Reproduced) -> dict[str, Any]:
-    """How well: medians and shares over predict numbers, findings that hold."""
+    """Return the quality of the reproduction: medians and shares over predict numbers, findings
+    that hold."""
     relative = [abs(number.error) for number in result.predicted if number.error_in == "relative"]
     points = [abs(number.error) for number in result.predicted if number.error_in == "points"]
     return {
@@ -112,7 +121,7 @@ def _share(passed: Sequence[bool]) -> float | None:
 
 
 def as_json(results: Sequence[Reproduced]) -> dict[str, Any]:
-    """The JSON of `headrace reproduce --json`."""
+    """Return the JSON of `headrace reproduce --json`."""
     return {
         "studies": [
             {

@@ -1,4 +1,4 @@
-"""Reproduction in real time: what a small study provides, and published, simulated and emulated values beside each other. Pure."""
+"""Reproduction in real time: small studies, and published, simulated and emulated values. Pure."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from headrace.reproduce.published import Published
 
 @dataclass(frozen=True)
 class Row:
-    """One number three times."""
+    """One number: published, simulated and emulated."""
 
     table: str
     label: str
     unit: str
     published: str
-    """As published, on the study's own machine; empty where nothing was."""
+    """As published, on the study's own machine; empty where nothing was published."""
     simulated: float | None
     emulated: float | None
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A published claim as to order or shape, on what was simulated and on what was emulated. None: a number is missing."""
+    """A published claim about order or shape, judged on simulated and on emulated values.
+
+    None: a number is missing.
+    """
 
     id: str
     claim: str
     simulated: bool | None
     emulated: bool | None
     why: str
-    """The numbers that decide it, both."""
+    """The numbers that decide it, simulated and emulated."""
 
 
 @dataclass
@@ -43,34 +46,39 @@ class SmallCells:
         default_factory=dict[tuple[str, tuple[tuple[str, str], ...]], "list[tuple[float, float]]"]
     )
 
-    def add(self, file: str, levels: dict[str, Any], bytes_per_s: float, events_per_s: float) -> None:
-        """One valid trial."""
+    def add(
+        self, file: str, levels: dict[str, Any], bytes_per_s: float, events_per_s: float
+    ) -> None:
+        """Add one valid trial."""
         self._rates.setdefault(_key(file, levels), []).append((bytes_per_s, events_per_s))
 
     def bytes_per_s(self, file: str, **levels: Any) -> float | None:
-        """Mean over the repeats of the one cell with exactly these levels; None without a valid trial."""
+        """Return the mean bytes per second over the repeats of the cell with exactly these
+        levels; None without a valid trial."""
         found = self._rates.get(_key(file, levels))
         return fmean(rate for rate, _ in found) if found else None
 
     def events_per_s(self, file: str, **levels: Any) -> float | None:
-        """The same in events."""
+        """Return the same for events per second."""
         found = self._rates.get(_key(file, levels))
         return fmean(rate for _, rate in found) if found else None
 
 
 def _key(file: str, levels: dict[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
-    return file, tuple(sorted((name, str(level)) for name, level in levels.items() if level is not None))
+    return file, tuple(
+        sorted((name, str(level)) for name, level in levels.items() if level is not None)
+    )
 
 
 @dataclass(frozen=True)
 class SmallStudy:
-    """One of the source studies, small enough for minutes of real time."""
+    """One of the source studies, reduced to minutes of real time."""
 
     id: str
     files: tuple[str, ...]
     """Study files below `studies/`."""
     rows: Callable[[SmallCells, SmallCells, Published], list[Row]]
-    """From what was simulated and what was emulated."""
+    """Makes the rows from simulated cells, emulated cells and published results."""
     findings: Callable[[SmallCells, SmallCells, Published], list[Judged]]
     notes: tuple[str, ...] = ()
 
@@ -86,7 +94,7 @@ def judged(
     simulated: Rates,
     emulated: Rates,
 ) -> Judged:
-    """A claim tested on both; a side that lacks a number is neither true nor false."""
+    """Test a claim on both; without a number the result for that side is None."""
     whole = {
         way: all(rate is not None for rate in rates.values())
         for way, rates in (("s", simulated), ("e", emulated))
@@ -105,11 +113,11 @@ def judged(
 
 
 def best(rates: Rates) -> Any:
-    """Where the highest rate is."""
+    """Return the key of the highest rate."""
     return max(rates, key=lambda key: rates[key] or 0.0)
 
 
 def spread(values: Sequence[float | None]) -> float:
-    """How much the best is above the worst, as a fraction."""
+    """Return best over worst - 1."""
     given = [value for value in values if value]
     return max(given) / min(given) - 1 if given else 0.0

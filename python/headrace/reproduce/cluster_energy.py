@@ -1,4 +1,5 @@
-"""Reproduction of *cluster-energy*: energy efficiency of data storage in cluster computing (Tuominen, CERN)."""
+"""Reproduction of *cluster-energy*: energy efficiency of data storage in cluster computing
+(Tuominen, CERN)."""
 
 from __future__ import annotations
 
@@ -19,16 +20,66 @@ from headrace.reproduce.published import Published, minutes
 from headrace.reproduce.study import Figure, FreeParameter, Series, StudyModule
 
 PARAMETERS = (
-    FreeParameter("CPU work before each read", "profiles", SAMPLE, ("steps", 2, "cpu_ns"), "ns", 2e7, 5e8, "filesystem rows 1, 4", ((WHOLE, ("steps", 2, "cpu_ns")),)),
-    FreeParameter("wait for what is neither CPU nor storage, in a fiftieth of a job", "profiles", SAMPLE, ("steps", 1, "wait_ns"), "ns", 1e8, 4e9, "filesystem rows 1, 4", ((WHOLE, ("steps", 1, "wait_ns")),), PARTS),
-    FreeParameter("reads of a fiftieth of a job", "profiles", SAMPLE, ("steps", 2, "count"), "reads", 50, 1000, "filesystem rows 1, 4", ((WHOLE, ("steps", 2, "count")),), PARTS),
-    FreeParameter("idle power of a node", "nodes", "dell-r210", ("power", "idle_w"), "W", 30, 80, "filesystem rows 1, 4"),
-    FreeParameter("power of a busy core", "nodes", "dell-r210", ("power", "core_w"), "W", 4, 25, "filesystem rows 1, 4"),
-)  # fmt: skip
+    FreeParameter(
+        "CPU work before each read",
+        "profiles",
+        SAMPLE,
+        ("steps", 2, "cpu_ns"),
+        "ns",
+        2e7,
+        5e8,
+        "filesystem rows 1, 4",
+        ((WHOLE, ("steps", 2, "cpu_ns")),),
+    ),
+    FreeParameter(
+        "wait for what is neither CPU nor storage, in a fiftieth of a job",
+        "profiles",
+        SAMPLE,
+        ("steps", 1, "wait_ns"),
+        "ns",
+        1e8,
+        4e9,
+        "filesystem rows 1, 4",
+        ((WHOLE, ("steps", 1, "wait_ns")),),
+        PARTS,
+    ),
+    FreeParameter(
+        "reads of a fiftieth of a job",
+        "profiles",
+        SAMPLE,
+        ("steps", 2, "count"),
+        "reads",
+        50,
+        1000,
+        "filesystem rows 1, 4",
+        ((WHOLE, ("steps", 2, "count")),),
+        PARTS,
+    ),
+    FreeParameter(
+        "idle power of a node",
+        "nodes",
+        "dell-r210",
+        ("power", "idle_w"),
+        "W",
+        30,
+        80,
+        "filesystem rows 1, 4",
+    ),
+    FreeParameter(
+        "power of a busy core",
+        "nodes",
+        "dell-r210",
+        ("power", "core_w"),
+        "W",
+        4,
+        25,
+        "filesystem rows 1, 4",
+    ),
+)
 
 
 def figures(cells: Cells, published: Published) -> list[Figure]:
-    """Energy and time by scheme and slot size."""
+    """Return energy and time by scheme and slot size."""
     labels = tuple(f"{scheme} {drive}" for scheme in SCHEMES for drive in DRIVE)
     keys = [(scheme, drive) for scheme in SCHEMES for drive in DRIVE]
     table = published.tables["best-case"]
@@ -46,7 +97,9 @@ def figures(cells: Cells, published: Published) -> list[Figure]:
                 else minutes(given[key][f"time_slot{size}"])
                 for key in keys
             ]
-            series.append(Series(f"published, slot size {size}", labels, tuple(value), published=True))
+            series.append(
+                Series(f"published, slot size {size}", labels, tuple(value), published=True)
+            )
             own = [slotted(cells, *key, slots) for key in keys]
             series.append(
                 Series(
@@ -69,7 +122,11 @@ def figures(cells: Cells, published: Published) -> list[Figure]:
     ]
     found.append(
         Figure(
-            "Processing time against relative slot size", "relative slot size", "min", "lines", tuple(series)
+            "Processing time against relative slot size",
+            "relative slot size",
+            "min",
+            "lines",
+            tuple(series),
         )
     )
     return found
@@ -77,7 +134,11 @@ def figures(cells: Cells, published: Published) -> list[Figure]:
 
 STUDY = StudyModule(
     id="cluster-energy",
-    files=("cluster-energy/schemes.toml", "cluster-energy/slots.toml", "cluster-energy/read-ahead.toml"),
+    files=(
+        "cluster-energy/schemes.toml",
+        "cluster-energy/slots.toml",
+        "cluster-energy/read-ahead.toml",
+    ),
     parameters=PARAMETERS,
     numbers=numbers,
     findings=findings,

@@ -1,4 +1,5 @@
-"""Reproduction of *cluster-energy*: the thesis's nineteen claims, judged by subject, and what those lack that do not hold."""
+"""Reproduction of *cluster-energy*: the thesis's nineteen claims, judged by subject, and the
+missing information for those that do not hold."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ from headrace.reproduce.cluster_energy_cells import (
     BEST_SCHEDULER,
     DRIVE,
     FILESYSTEMS,
-    NODES,
     SCHEDULERS,
     SCHEMES,
     by_both,
@@ -19,6 +19,7 @@ from headrace.reproduce.cluster_energy_cells import (
     energy_as_published_wh,
     energy_wh,
     gains,
+    node_w,
     slotted,
     time_min,
     variation,
@@ -27,21 +28,61 @@ from headrace.reproduce.published import Finding, Published
 from headrace.reproduce.study import Judge
 
 MISSING = {
-    "slot3-ssd-no-gain": "312 jobs are 8.67 waves at 12 slots a node: the jobs that end last run on cores that are half free, which shortens the mean by 1 to 2 % for every drive. Run time times cores over jobs has no such artefact, and would let the finding hold, but the calibrate rows fit it less well than the mean of the jobs' times that the study states (squared errors of 1.2 against 0.4 %^2)",
-    "read-ahead-hdd-hurts": "Baskets touch 2.3 pages on average, and with 4 KB of read-ahead the kernel asks for them page by page: more read-ahead helps, by 2 to 3 %. It would hurt if most reads were of single pages next to each other, or if the NAS read ahead over the chunks of its RAID; the study states neither the lengths of reads nor the chunk",
-    "fs-choice": "ext4 and XFS both lay the files of one directory in a row, and the model sees 0.2 % between them; published are 1.4 % on the local disk and 6 % on the NAS. XFS would spread files over its allocation groups if they were in many directories, or on more than 1 TB; the study does not state in how many they were",
-    "scheduler-nas-as-worst": "The NAS's RAID is taken for Linux md, where each drive has a scheduler of its own; the anticipatory scheduler then keeps the pages of a basket together, and gains 0.6 %. With one scheduler over a RAID card it costs 67 s a job (published: 68 s), but CFQ 56 s, as it lets one server thread at a time at the drives (published: 5 s). The study does not say which of the two the NAS had, nor what let CFQ know that the drives queue",
-    "wrong-choice-costs": "Follows the findings on file systems; table 6.6 exceeds tables 6.2 and 6.3 together (23 % against 5 and 8 %), from combinations that the study does not list",
-    "fastest": "Nothing that the study states makes GlusterFS on HDDs faster than a local drive that no longer makes jobs wait",
-    "hdd-faster-at-3": "At slot size 3 no job waits for either drive in the model; the study gives no mechanism for the ten seconds",
-}  # fmt: skip
+    "slot3-ssd-no-gain": (
+        "312 jobs are 8.67 waves at 12 slots a node: the jobs that end last run on cores that "
+        "are half free, which shortens the mean by 1 to 2 % for every drive. Run time times "
+        "cores over jobs has no such artefact, and would let the finding hold, but the "
+        "calibrate rows fit it less well than the mean of the jobs' times that the study states "
+        "(squared errors of 1.2 against 0.4 %^2)"
+    ),
+    "read-ahead-hdd-hurts": (
+        "Baskets touch 2.3 pages on average, and with 4 KB of read-ahead the kernel asks for "
+        "them page by page: more read-ahead helps, by 2 to 3 %. It would hurt if most reads "
+        "were of single pages next to each other, or if the NAS read ahead over the chunks of "
+        "its RAID; the study states neither the lengths of reads nor the chunk"
+    ),
+    "fs-choice": (
+        "ext4 and XFS both lay the files of one directory in a row, and the model sees 0.2 % "
+        "between them; published are 1.4 % on the local disk and 6 % on the NAS. XFS would "
+        "spread files over its allocation groups if they were in many directories, or on more "
+        "than 1 TB; the study does not state in how many they were"
+    ),
+    "scheduler-nas-as-worst": (
+        "The NAS's RAID is taken for Linux md, where each drive has a scheduler of its own; the "
+        "anticipatory scheduler then keeps the pages of a basket together, and gains 0.6 %. "
+        "With one scheduler over a RAID card it costs 67 s a job (published: 68 s), but CFQ 56 "
+        "s, as it lets one server thread at a time at the drives (published: 5 s). The study "
+        "does not say which of the two the NAS had, nor what let CFQ know that the drives queue"
+    ),
+    "wrong-choice-costs": (
+        "Follows the findings on file systems; table 6.6 exceeds tables 6.2 and 6.3 together "
+        "(23 % against 5 and 8 %), from combinations that the study does not list"
+    ),
+    "fastest": (
+        "Nothing that the study states makes GlusterFS on HDDs faster than a local drive that "
+        "no longer makes jobs wait"
+    ),
+    "hdd-faster-at-3": (
+        "At slot size 3 no job waits for either drive in the model; the study gives no "
+        "mechanism for the ten seconds"
+    ),
+}
 
 RESTS_ON = {
-    "fs-matters-on-hdd": "ext3 putting files of a full group at doubling distances over the disk, and on all files lying in one directory",
-    "cfq-worst-local": "the pause that CFQ of 2.6.18 makes at every change of process, and on reads that are not grouped",
-    "most-efficient": "the mean of four runs: GlusterFS on SSDs and local SSDs differ by less than one run's last jobs do",
-}  # fmt: skip
-"""What findings rest on that hold by an assumption of the models."""
+    "fs-matters-on-hdd": (
+        "ext3 putting files of a full group at doubling distances over the disk, and on all "
+        "files lying in one directory"
+    ),
+    "cfq-worst-local": (
+        "the pause that CFQ of 2.6.18 makes at every change of process, and on reads that are "
+        "not grouped"
+    ),
+    "most-efficient": (
+        "the mean of four runs: GlusterFS on SSDs and local SSDs differ by less than one run's "
+        "last jobs do"
+    ),
+}
+"""For findings that hold: the model assumptions on which they depend."""
 
 
 def _listed(values: dict[str, float]) -> str:
@@ -53,11 +94,11 @@ class Swept:
     """The sweep over slots, by scheme, drive and slots."""
 
     time: dict[tuple[str, str, int], float]
-    """Minutes a relative slot."""
+    """Minutes per relative slot."""
     wh: dict[tuple[str, str, int], float]
-    """As published."""
+    """Wh per job, computed as published."""
     watts: dict[tuple[str, str, int], float]
-    """Of a node."""
+    """Power of a node."""
 
 
 def _swept(cells: Cells) -> Swept:
@@ -74,9 +115,7 @@ def _swept(cells: Cells) -> Swept:
         for slots in (2, 4, 8, 12)
     }
     watts = {
-        (scheme, drive, slots): slotted(cells, scheme, drive, slots).nodes_j
-        / slotted(cells, scheme, drive, slots).end_s
-        / NODES
+        (scheme, drive, slots): node_w(slotted(cells, scheme, drive, slots))
         for scheme in SCHEMES
         for drive in DRIVE
         for slots in (4, 8, 12)
@@ -85,7 +124,7 @@ def _swept(cells: Cells) -> Swept:
 
 
 def findings(cells: Cells, published: Published) -> list[Finding]:
-    """The nineteen claims."""
+    """Return the nineteen claims, judged."""
     judge = Judge(published, MISSING, RESTS_ON)
     swept = _swept(cells)
     _judge_slots(judge, cells, swept)
@@ -100,9 +139,17 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
 
 def _judge_slots(judge: Judge, cells: Cells, swept: Swept) -> None:
     hdd, ssd = gains(cells, "hdd"), gains(cells, "ssd")
-    judge.says("slots-help", all(0.10 <= gain <= 0.24 for gain in hdd.values()) and all(0.024 <= gain <= 0.126 for gain in ssd.values()) and min(hdd.values()) > max(ssd.values()) - 0.01,
-               f"HDD: {_listed(hdd)}; SSD: {_listed(ssd)}")  # fmt: skip
-    apart = {scheme: swept.time[scheme, "hdd", 8] / swept.time[scheme, "ssd", 8] - 1 for scheme in SCHEMES}
+    judge.says(
+        "slots-help",
+        all(0.10 <= gain <= 0.24 for gain in hdd.values())
+        and all(0.024 <= gain <= 0.126 for gain in ssd.values())
+        and min(hdd.values()) > max(ssd.values()) - 0.01,
+        f"HDD: {_listed(hdd)}; SSD: {_listed(ssd)}",
+    )
+    apart = {
+        scheme: swept.time[scheme, "hdd", 8] / swept.time[scheme, "ssd", 8] - 1
+        for scheme in SCHEMES
+    }
     judge.says(
         "slot2-equal",
         all(abs(gap) <= 0.04 for gap in apart.values()),
@@ -113,13 +160,26 @@ def _judge_slots(judge: Judge, cells: Cells, swept: Swept) -> None:
         for scheme in SCHEMES
         for drive in DRIVE
     }
-    judge.says("slot3-ssd-no-gain", all(gain > 0.005 for name, gain in late.items() if name.endswith("hdd")) and all(gain < 0.01 for name, gain in late.items() if name.endswith("ssd")),
-               f"gain from slot size 2 to 3: {_listed(late)}")  # fmt: skip
+    judge.says(
+        "slot3-ssd-no-gain",
+        all(gain > 0.005 for name, gain in late.items() if name.endswith("hdd"))
+        and all(gain < 0.01 for name, gain in late.items() if name.endswith("ssd")),
+        f"gain from slot size 2 to 3: {_listed(late)}",
+    )
 
 
 def _judge_power(judge: Judge, swept: Swept) -> None:
-    judge.says("node-power-rises", all(swept.watts[scheme, drive, 4] < min(swept.watts[scheme, drive, 8], swept.watts[scheme, drive, 12]) for scheme in SCHEMES for drive in DRIVE),
-               "W a node at slot size 1, 2, 3, local HDD: " + ", ".join(f"{swept.watts['local', 'hdd', slots]:.1f}" for slots in (4, 8, 12)))  # fmt: skip
+    judge.says(
+        "node-power-rises",
+        all(
+            swept.watts[scheme, drive, 4]
+            < min(swept.watts[scheme, drive, 8], swept.watts[scheme, drive, 12])
+            for scheme in SCHEMES
+            for drive in DRIVE
+        ),
+        "W a node at slot size 1, 2, 3, local HDD: "
+        + ", ".join(f"{swept.watts['local', 'hdd', slots]:.1f}" for slots in (4, 8, 12)),
+    )
     flat = {
         name: 1 - swept.wh[scheme, drive, 12] / swept.wh[scheme, drive, 4]
         for name, scheme, drive in (
@@ -136,11 +196,25 @@ def _judge_power(judge: Judge, swept: Swept) -> None:
 
 
 def _judge_read_ahead(judge: Judge, cells: Cells) -> None:
-    ahead = {(drive, filesystem, size, slots): time_min(cells.find("read-ahead", drive=DRIVE[drive], filesystem=filesystem, read_ahead=f"{size} KiB", slots=slots), slots)
-             for drive, filesystem in (("hdd", "ext3"), ("hdd", "ext4"), ("hdd", "xfs"), ("ssd", "xfs")) for size in (4, 8, 16, 32) for slots in (4, 12)}  # fmt: skip
+    ahead = {
+        (drive, filesystem, size, slots): time_min(
+            cells.find(
+                "read-ahead",
+                drive=DRIVE[drive],
+                filesystem=filesystem,
+                read_ahead=f"{size} KiB",
+                slots=slots,
+            ),
+            slots,
+        )
+        for drive, filesystem in (("hdd", "ext3"), ("hdd", "ext4"), ("hdd", "xfs"), ("ssd", "xfs"))
+        for size in (4, 8, 16, 32)
+        for slots in (4, 12)
+    }
     none = {
         f"slot size {slots // 4}": max(
-            abs(ahead["ssd", "xfs", size, slots] / ahead["ssd", "xfs", 4, slots] - 1) for size in (8, 16, 32)
+            abs(ahead["ssd", "xfs", size, slots] / ahead["ssd", "xfs", 4, slots] - 1)
+            for size in (8, 16, 32)
         )
         for slots in (4, 12)
     }
@@ -174,27 +248,48 @@ def _judge_filesystems(judge: Judge, cells: Cells) -> None:
         for drive in DRIVE
         for what in (0, 1)
     }
-    judge.says("fs-matters-on-hdd", 0.01 <= fs["hdd", 1] <= 0.09 and fs["ssd", 1] <= 0.01 and fs["hdd", 0] <= 0.07 and fs["ssd", 0] <= 0.02,
-               f"largest change of time: HDD {fs['hdd', 1]:.1%}, SSD {fs['ssd', 1]:.1%}; of energy: {fs['hdd', 0]:.1%}, {fs['ssd', 0]:.1%}")  # fmt: skip
+    judge.says(
+        "fs-matters-on-hdd",
+        0.01 <= fs["hdd", 1] <= 0.09
+        and fs["ssd", 1] <= 0.01
+        and fs["hdd", 0] <= 0.07
+        and fs["ssd", 0] <= 0.02,
+        f"largest change of time: HDD {fs['hdd', 1]:.1%}, SSD {fs['ssd', 1]:.1%}; of energy: "
+        f"{fs['hdd', 0]:.1%}, {fs['ssd', 0]:.1%}",
+    )
     best = {
         (scheme, drive): min(
             FILESYSTEMS,
-            key=lambda name: energy_wh(combined(cells, scheme, drive, name, BEST_SCHEDULER[scheme], 4)),
+            key=lambda name: energy_wh(
+                combined(cells, scheme, drive, name, BEST_SCHEDULER[scheme], 4)
+            ),
         )
         for scheme in ("local", "nas")
         for drive in DRIVE
     }
     judge.says(
         "fs-choice",
-        all(best[scheme, "hdd"] == "ext4" and best[scheme, "ssd"] == "xfs" for scheme in ("local", "nas")),
+        all(
+            best[scheme, "hdd"] == "ext4" and best[scheme, "ssd"] == "xfs"
+            for scheme in ("local", "nas")
+        ),
         "least energy at slot size 1: "
         + ", ".join(f"{scheme} {drive} {name}" for (scheme, drive), name in best.items()),
     )
 
 
 def _judge_schedulers(judge: Judge, cells: Cells) -> None:
-    sched: dict[tuple[str, str, int], dict[str, float]] = {(scheme, drive, slots): {name: time_min(combined(cells, scheme, drive, BEST_FILESYSTEM[drive], name, slots), slots) for name in SCHEDULERS}
-             for scheme in ("local", "nas") for drive in DRIVE for slots in (4, 12)}  # fmt: skip
+    sched: dict[tuple[str, str, int], dict[str, float]] = {
+        (scheme, drive, slots): {
+            name: time_min(
+                combined(cells, scheme, drive, BEST_FILESYSTEM[drive], name, slots), slots
+            )
+            for name in SCHEDULERS
+        }
+        for scheme in ("local", "nas")
+        for drive in DRIVE
+        for slots in (4, 12)
+    }
     changes: list[float] = []
     for (scheme, drive, slots), values in sched.items():
         if drive == "ssd":
@@ -205,10 +300,14 @@ def _judge_schedulers(judge: Judge, cells: Cells) -> None:
             ]
             changes.append(max(kept) / min(kept) - 1)
     judge.says(
-        "scheduler-ssd-none", max(changes) <= 0.015, f"largest change among the others: {max(changes):.1%}"
+        "scheduler-ssd-none",
+        max(changes) <= 0.015,
+        f"largest change among the others: {max(changes):.1%}",
     )
     ranks = {
-        key: values["noop"] / min(values.values()) - 1 for key, values in sched.items() if key[1] == "ssd"
+        key: values["noop"] / min(values.values()) - 1
+        for key, values in sched.items()
+        if key[1] == "ssd"
     }
     judge.says(
         "scheduler-noop-ssd",
@@ -219,8 +318,10 @@ def _judge_schedulers(judge: Judge, cells: Cells) -> None:
     others = [nas[name] for name in ("noop", "deadline", "cfq")]
     judge.says(
         "scheduler-nas-as-worst",
-        max(nas, key=lambda name: nas[name]) == "anticipatory" and max(others) / min(others) - 1 < 0.02,
-        "NAS, HDD, slot size 1: " + ", ".join(f"{name} {value:.2f} min" for name, value in nas.items()),
+        max(nas, key=lambda name: nas[name]) == "anticipatory"
+        and max(others) / min(others) - 1 < 0.02,
+        "NAS, HDD, slot size 1: "
+        + ", ".join(f"{name} {value:.2f} min" for name, value in nas.items()),
     )
     slowest = {
         drive: max(sched["local", drive, 4], key=lambda name: sched["local", drive, 4][name])
@@ -231,7 +332,8 @@ def _judge_schedulers(judge: Judge, cells: Cells) -> None:
         all(name == "cfq" for name in slowest.values()),
         "local, slot size 1: "
         + "; ".join(
-            f"{drive} " + ", ".join(f"{name} {value:.2f}" for name, value in sched["local", drive, 4].items())
+            f"{drive} "
+            + ", ".join(f"{name} {value:.2f}" for name, value in sched["local", drive, 4].items())
             for drive in DRIVE
         ),
     )
@@ -254,11 +356,14 @@ def _judge_wrong_choices(judge: Judge, cells: Cells) -> None:
 
 
 def _judge_schemes(judge: Judge, swept: Swept) -> None:
-    least = min(((swept.wh[key], key) for key in swept.wh if key[2] in (4, 12)), key=lambda each: each[0])
+    least = min(
+        ((swept.wh[key], key) for key in swept.wh if key[2] in (4, 12)), key=lambda each: each[0]
+    )
     judge.says(
         "most-efficient",
         least[1] == ("local", "ssd", 12),
-        f"least: {least[1][0]} {least[1][1]} at slot size {least[1][2] // 4}, {least[0]:.2f} Wh; local SSD at 3: {swept.wh['local', 'ssd', 12]:.2f} Wh",
+        f"least: {least[1][0]} {least[1][1]} at slot size {least[1][2] // 4}, {least[0]:.2f} "
+        f"Wh; local SSD at 3: {swept.wh['local', 'ssd', 12]:.2f} Wh",
     )
     quick = sorted(
         ((value * 60, key) for key, value in swept.time.items() if key[2] in (4, 12)),
@@ -267,19 +372,23 @@ def _judge_schemes(judge: Judge, swept: Swept) -> None:
     judge.says(
         "fastest",
         quick[0][1] == ("glusterfs", "hdd", 12) and 20 <= quick[1][0] - quick[0][0] <= 60,
-        f"fastest: {quick[0][1][0]} {quick[0][1][1]} at slot size {quick[0][1][2] // 4}, by {quick[1][0] - quick[0][0]:.0f} s",
+        f"fastest: {quick[0][1][0]} {quick[0][1][1]} at slot size {quick[0][1][2] // 4}, by "
+        f"{quick[1][0] - quick[0][0]:.0f} s",
     )
     lead = {
-        scheme: (swept.time[scheme, "ssd", 12] - swept.time[scheme, "hdd", 12]) * 60 for scheme in SCHEMES
+        scheme: (swept.time[scheme, "ssd", 12] - swept.time[scheme, "hdd", 12]) * 60
+        for scheme in SCHEMES
     }
     judge.says(
         "hdd-faster-at-3",
-        all(gap > 0 for gap in lead.values()) and all(3 <= lead[scheme] <= 20 for scheme in ("local", "nas")),
+        all(gap > 0 for gap in lead.values())
+        and all(3 <= lead[scheme] <= 20 for scheme in ("local", "nas")),
         "SSD minus HDD at slot size 3: "
         + ", ".join(f"{scheme} {gap:+.0f} s" for scheme, gap in lead.items()),
     )
     over = {
-        f"{drive} slot size {slots // 4}": swept.wh["nas", drive, slots] - swept.wh["local", drive, slots]
+        f"{drive} slot size {slots // 4}": swept.wh["nas", drive, slots]
+        - swept.wh["local", drive, slots]
         for drive in DRIVE
         for slots in (4, 12)
     }
@@ -290,5 +399,7 @@ def _judge_schemes(judge: Judge, swept: Swept) -> None:
     )
     saved = swept.watts["local", "hdd", 12] - swept.watts["local", "ssd", 12]
     judge.says(
-        "ssd-saves-a-watt", 0.5 <= saved <= 2.0, f"a node with an HDD draws {saved:.2f} W more at slot size 3"
+        "ssd-saves-a-watt",
+        0.5 <= saved <= 2.0,
+        f"a node with an HDD draws {saved:.2f} W more at slot size 3",
     )

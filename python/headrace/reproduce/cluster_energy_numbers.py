@@ -1,4 +1,4 @@
-"""Reproduction of *cluster-energy*: every published number beside the obtained one."""
+"""Reproduction of *cluster-energy*: every published number with the obtained one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ from headrace.reproduce.published import Number, Published, PublishedTable, minu
 
 
 def _row_numbers(table: PublishedTable, index: int, label: str, of: Any) -> list[Number]:
-    """The four values of a row: energy and time at relative slot size 1 and 3."""
+    """Return the four values of a row: energy and time at relative slot size 1 and 3."""
     found: list[Number] = []
     for size, slots in ((1, 4), (3, 12)):
         cell = of(slots)
         reading = f"{energy_wh(cell):.2f} Wh a job"
         found.append(
-            table.beside(index, f"wh_slot{size}", label, "Wh", energy_as_published_wh(cell), reading=reading)
+            table.beside(
+                index, f"wh_slot{size}", label, "Wh", energy_as_published_wh(cell), reading=reading
+            )
         )
         given = minutes(str(table.value(index, f"time_slot{size}")))
         found.append(
@@ -54,7 +56,7 @@ def _points(table: PublishedTable, index: int, column: str, label: str, obtained
 
 
 def numbers(cells: Cells, published: Published) -> list[Number]:
-    """Every published number beside the obtained one."""
+    """Return every published number with the obtained one."""
     found: list[Number] = []
     table = published.tables["filesystem"]
     for index in range(len(table.rows)):
@@ -70,15 +72,24 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
     table = published.tables["best-case"]
     for index in range(len(table.rows)):
         scheme, drive = table.rows[index][:2]
-        found += _row_numbers(table, index, f"{scheme} {drive}", partial(slotted, cells, scheme, drive))
-    for id, choose in (("filesystem-variation", by_filesystem), ("scheduler-variation", by_scheduler)):
+        found += _row_numbers(
+            table, index, f"{scheme} {drive}", partial(slotted, cells, scheme, drive)
+        )
+    for id, choose in (
+        ("filesystem-variation", by_filesystem),
+        ("scheduler-variation", by_scheduler),
+    ):
         table = published.tables[id]
         for index in range(len(table.rows)):
             scheme, drive = table.rows[index][:2]
             for size, slots in ((1, 4), (3, 12)):
                 energy, time = variation(choose(cells, scheme, drive, slots), slots)
-                found.append(_points(table, index, f"energy_slot{size}", f"{scheme} {drive}", energy))
-                found.append(_points(table, index, f"performance_slot{size}", f"{scheme} {drive}", time))
+                found.append(
+                    _points(table, index, f"energy_slot{size}", f"{scheme} {drive}", energy)
+                )
+                found.append(
+                    _points(table, index, f"performance_slot{size}", f"{scheme} {drive}", time)
+                )
     table = published.tables["combined-variation"]
     for index in range(len(table.rows)):
         drive, scheme, size = table.rows[index][:3]
@@ -89,7 +100,9 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
     for index in range(len(table.rows)):
         state, drives, _ = table.rows[index]
         obtained = nas_over_idle_w(cells, str(drives).split()[1], str(state))
-        found.append(table.beside(index, "power_over_bare_idle_w", f"{state}, {drives}", "W", obtained))
+        found.append(
+            table.beside(index, "power_over_bare_idle_w", f"{state}, {drives}", "W", obtained)
+        )
     table = published.tables["slot-gain"]
     for index in range(len(table.rows)):
         drive = table.rows[index][0]

@@ -1,6 +1,8 @@
-"""Reproduction in real time: a study made small, on emulated drives under the real kernel, beside the same in virtual time and what was published.
+"""Reproduction in real time: a small study on emulated drives under the real kernel, compared with
+virtual time and with the published results.
 
-The small study asks for order and shape, not for the published numbers: its data, its cores and its kernel are this machine's.
+The small study tests order and shape, not the published numbers: its data, cores and kernel are
+those of this machine.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.analysis.metrics import trial_metrics, valid_trials
+from headrace.analysis.read import Records, read
 from headrace.errors import Fault, HeadraceError, StudyError
-from headrace.records.read import Records, read
 from headrace.reproduce import emulated_cluster_energy, emulated_proof_ssd
 from headrace.reproduce.beside import Judged, Row, SmallCells, SmallStudy
 from headrace.reproduce.published import published
-from headrace.reproduce.study import STUDIES
+from headrace.study.packaged import STUDIES
 
 SMALL: dict[str, SmallStudy] = {
     each.id: each for each in (emulated_proof_ssd.STUDY, emulated_cluster_energy.STUDY)
@@ -24,21 +27,21 @@ SMALL: dict[str, SmallStudy] = {
 
 @dataclass(frozen=True)
 class Emulated:
-    """One study in small: every row, every finding, and where the records are."""
+    """One small study: every row, every finding, and where the records are."""
 
     id: str
     title: str
     rows: tuple[Row, ...]
     findings: tuple[Judged, ...]
     left_out: tuple[str, ...]
-    """Measured trials that no number rests on, and why."""
+    """Measured trials that no number uses, and why."""
     notes: tuple[str, ...]
     results: tuple[Path, ...]
     """Folders with the measured records."""
 
 
 def chosen_small(names: Sequence[str]) -> list[SmallStudy]:
-    """The small studies of these ids, or all. Raises StudyError for one that there is not."""
+    """Return the small studies with these ids, or all. Raises StudyError for an unknown id."""
     for name in names:
         if name not in SMALL:
             problem = "this study has no small form for emulated drives"
@@ -47,9 +50,11 @@ def chosen_small(names: Sequence[str]) -> list[SmallStudy]:
 
 
 def emulated(small: SmallStudy, simulated: Sequence[Path], measured: Sequence[Path]) -> Emulated:
-    """Sets the records of the small study, in virtual time and on emulated drives, beside what was published.
+    """Compare the records of the small study, in virtual time and on emulated drives, with the
+    published results.
 
-    Both are result folders in the order of the study's files. Raises RefusedError when one is no results folder.
+    Both are result folders in the order of the study's files. Raises UsageError when one is not a
+    results folder.
     """
     virtual = [read(folder) for folder in simulated]
     real = [read(folder) for folder in measured]
@@ -67,31 +72,29 @@ def emulated(small: SmallStudy, simulated: Sequence[Path], measured: Sequence[Pa
 
 
 def paths(small: SmallStudy) -> list[Path]:
-    """The small study's files. Raises HeadraceError when one is not there (not a clone)."""
+    """Return the small study's files. Raises HeadraceError when one is missing."""
     found = [STUDIES / file for file in small.files]
     for path in found:
         if not path.exists():
             raise HeadraceError(
                 f"the study file {path} is missing",
-                hint="headrace reproduce --emulate runs in a clone of the repository",
+                hint="install Headrace again: the file belongs to it",
             )
     return found
 
 
 def cells_of(records: Sequence[Records], files: Sequence[str]) -> SmallCells:
-    """Rates of the valid trials of some results folders: bytes that jobs asked for a second, and events a second, by cell."""
+    """Return the rates of the valid trials of some results folders by cell: requested bytes and
+    events per second."""
     found: SmallCells = SmallCells()
     for file, each in zip(files, records, strict=True):
-        trials: list[dict[str, Any]] = each.trials.to_dict("records")
-        for row in trials:
-            if not row["valid"] or not row["last_done_s"]:
-                continue
-            found.add(
-                Path(file).stem,
-                row["levels"],
-                float(row["bytes_asked"]) / float(row["last_done_s"]),
-                float(row["events"]) / float(row["last_done_s"]),
-            )
+        trials = valid_trials(each)
+        if not len(trials):
+            continue
+        metrics = trial_metrics(trials)
+        rates: Any = metrics[["asked_bytes_per_s", "events_per_s"]].itertuples(index=False)
+        for levels, (bytes_per_s, events_per_s) in zip(trials["levels"], rates, strict=True):
+            found.add(Path(file).stem, levels, float(bytes_per_s), float(events_per_s))
     return found
 
 
@@ -101,7 +104,9 @@ def _left_out(records: Records) -> list[str]:
     for row in trials:
         if row["valid"]:
             continue
-        reasons = "; ".join(text for _, text in row["reasons"]) or row["cause"] or "no cause was recorded"
+        reasons = (
+            "; ".join(text for _, text in row["reasons"]) or row["cause"] or "no cause was recorded"
+        )
         said.append(f"{row['id']} ({_levels(row['levels'])}): {reasons}")
     return said
 
@@ -111,7 +116,7 @@ def _levels(levels: dict[str, Any]) -> str:
 
 
 def as_json(results: Sequence[Emulated]) -> dict[str, Any]:
-    """The JSON of `headrace reproduce --emulate --json`."""
+    """Return the JSON of `headrace reproduce --emulate --json`."""
     return {
         "studies": [
             {

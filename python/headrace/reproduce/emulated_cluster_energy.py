@@ -1,4 +1,5 @@
-"""Reproduction in real time of *cluster-energy*: file systems, the kernel's schedulers, read-ahead and slots on an emulated disk and SSD."""
+"""Reproduction in real time of *cluster-energy*: file systems, kernel schedulers, read-ahead and
+slots on an emulated disk and SSD."""
 
 from __future__ import annotations
 
@@ -17,11 +18,18 @@ WINDOW_SIZES = ("4 KiB", "16 KiB", "64 KiB", "128 KiB")
 SLOTS = (1, 2, 4, 8)
 
 
-def _scheme(cells: SmallCells, drive: str, filesystem: str, scheduler: str, read_ahead: str) -> float | None:
+def _scheme(
+    cells: SmallCells, drive: str, filesystem: str, scheduler: str, read_ahead: str
+) -> float | None:
     return cells.events_per_s(
-        SCHEMES, target="local", workload="search", drive=drive, filesystem=filesystem, scheduler=scheduler,
+        SCHEMES,
+        target="local",
+        workload="search",
+        drive=drive,
+        filesystem=filesystem,
+        scheduler=scheduler,
         read_ahead=read_ahead,
-    )  # fmt: skip
+    )
 
 
 def _window(cells: SmallCells, drive: str, read_ahead: str, slots: int) -> float | None:
@@ -31,7 +39,10 @@ def _window(cells: SmallCells, drive: str, read_ahead: str, slots: int) -> float
 
 
 def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Row]:
-    """Events a second of every cell. The study gives other measures (minutes, Wh a job), so nothing is published beside them."""
+    """Return the events per second of every cell.
+
+    Published values are empty: the study reports other measures (minutes, Wh per job).
+    """
     found: list[Row] = []
     for drive in DRIVES:
         for filesystem in FILESYSTEMS:
@@ -39,21 +50,33 @@ def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> l
                 for window in READ_AHEAD:
                     label = f"{drive}, {filesystem}, {scheduler}, read-ahead {window}, 4 slots"
                     found.append(
-                        Row("schemes", label, "events/s", "", _scheme(simulated, drive, filesystem, scheduler, window),
-                            _scheme(emulated, drive, filesystem, scheduler, window))
-                    )  # fmt: skip
+                        Row(
+                            "schemes",
+                            label,
+                            "events/s",
+                            "",
+                            _scheme(simulated, drive, filesystem, scheduler, window),
+                            _scheme(emulated, drive, filesystem, scheduler, window),
+                        )
+                    )
         for window in WINDOW_SIZES:
             for slots in SLOTS:
                 label = f"{drive}, ext4, mq-deadline, read-ahead {window}, {slots} slots"
                 found.append(
-                    Row("read-ahead", label, "events/s", "", _window(simulated, drive, window, slots),
-                        _window(emulated, drive, window, slots))
-                )  # fmt: skip
+                    Row(
+                        "read-ahead",
+                        label,
+                        "events/s",
+                        "",
+                        _window(simulated, drive, window, slots),
+                        _window(emulated, drive, window, slots),
+                    )
+                )
     return found
 
 
 def findings(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Judged]:
-    """What matters on a disk and hardly on an SSD."""
+    """Return the findings on factors that matter on a disk and hardly on an SSD."""
 
     def both(make: Callable[[SmallCells], Rates]) -> tuple[Rates, Rates]:
         return make(simulated), make(emulated)
@@ -75,22 +98,27 @@ def findings(simulated: SmallCells, emulated: SmallCells, published: Published) 
         }
 
     def over(rates: Rates, drive: str, place: int) -> float:
-        """Mean over the other factor of the spread over filesystems (1) or schedulers (2)."""
+        """Return the spread over filesystems (1) or schedulers (2), averaged over the other
+        factor."""
         others = sorted({key[3 - place] for key in rates})
         spreads = [
-            spread([rate for key, rate in rates.items() if key[0] == drive and key[3 - place] == other])
+            spread(
+                [rate for key, rate in rates.items() if key[0] == drive and key[3 - place] == other]
+            )
             for other in others
         ]
         return sum(spreads) / len(spreads)
 
     def says(place: int) -> Callable[[Rates], str]:
         return lambda rates: (
-            f"best over worst {over(rates, DISK, place):+.0%} on the disk, {over(rates, SSD, place):+.0%} on the SSD"
+            f"best over worst {over(rates, DISK, place):+.0%} on the disk, "
+            f"{over(rates, SSD, place):+.0%} on the SSD"
         )
 
     def matters(place: int) -> Callable[[Rates], bool]:
         return lambda rates: (
-            over(rates, DISK, place) > 0.05 and over(rates, SSD, place) < 0.5 * over(rates, DISK, place)
+            over(rates, DISK, place) > 0.05
+            and over(rates, SSD, place) < 0.5 * over(rates, DISK, place)
         )
 
     def ahead(rates: Rates, slots: int) -> float:
@@ -114,20 +142,24 @@ def findings(simulated: SmallCells, emulated: SmallCells, published: Published) 
         judged(
             "ssd-ahead",
             "the SSD is ahead of the disk, the more so the more slots there are",
+            lambda rates: _gain(rates, 8) > 1.2 and _gain(rates, 8) >= 0.95 * _gain(rates, 1),
             lambda rates: (
-                _gain(rates, 8) > 1.2 and _gain(rates, 8) >= 0.95 * _gain(rates, 1)
+                f"{_gain(rates, 1):.1f} times at 1 slot, {_gain(rates, 8):.1f} times at 8 "
+                "(read-ahead 4 KiB)"
             ),
-            lambda rates: f"{_gain(rates, 1):.1f} times at 1 slot, {_gain(rates, 8):.1f} times at 8 (read-ahead 4 KiB)",
             *both(windows),
         ),
         judged(
             "read-ahead-matters-on-disks",
             "read-ahead matters on the disk where several jobs share it",
             lambda rates: ahead(rates, 8) > 0.1,
-            lambda rates: f"best over worst window {ahead(rates, 1):+.0%} at 1 slot, {ahead(rates, 8):+.0%} at 8",
+            lambda rates: (
+                f"best over worst window {ahead(rates, 1):+.0%} at 1 slot, "
+                f"{ahead(rates, 8):+.0%} at 8"
+            ),
             *both(windows),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _gain(rates: Rates, slots: int) -> float:
@@ -140,8 +172,10 @@ STUDY = SmallStudy(
     rows=rows,
     findings=findings,
     notes=(
-        "this kernel's schedulers are none, mq-deadline, kyber and bfq; the study's (noop, anticipatory, deadline, cfq) are their "
+        "this kernel's schedulers are none, mq-deadline, kyber and bfq; the study's (noop, "
+        "anticipatory, deadline, cfq) are their "
         "forebears",
-        "the study measured minutes and Wh of a job of 312; a small one gives events a second, whose order is compared",
+        "the study measured minutes and Wh of a job of 312; a small one gives events a second, "
+        "whose order is compared",
     ),
 )

@@ -1,4 +1,5 @@
-"""Reproduction in real time of *proof-ssd*: PROOF's scan and analysis with 1 to 8 workers on emulated drives and their RAIDs."""
+"""Reproduction in real time of *proof-ssd*: PROOF's scan and analysis with 1 to 8 workers on
+emulated drives and their RAIDs."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ MB = 1e6
 
 
 def _rates(cells: SmallCells, workload: str, drive: str) -> Rates:
-    """MB/s asked for by workers, against their number."""
+    """Return the rate that workers requested, MB/s, against their number."""
     found: Rates = {}
     for slots in SLOTS:
         rate = cells.bytes_per_s(FILE, target=drive, workload=workload, slots=slots)
@@ -21,7 +22,8 @@ def _rates(cells: SmallCells, workload: str, drive: str) -> Rates:
 
 
 def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Row]:
-    """Every rate, beside the published one of the same drive and number of workers where there is one."""
+    """Return every rate, with the published one of the same drive and number of workers where
+    there is one."""
     found: list[Row] = []
     for id, workload in (("scan-rate", "scan"), ("analysis-rate", "analysis")):
         given = {(row[0], row[1]): f"{row[3]} {row[2]:g}" for row in published.tables[id].rows}
@@ -29,7 +31,12 @@ def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> l
             s, e = _rates(simulated, workload, drive), _rates(emulated, workload, drive)
             found += [
                 Row(
-                    id, f"{drive}, {slots} workers", "MB/s", given.get((drive, slots), ""), s[slots], e[slots]
+                    id,
+                    f"{drive}, {slots} workers",
+                    "MB/s",
+                    given.get((drive, slots), ""),
+                    s[slots],
+                    e[slots],
                 )
                 for slots in SLOTS
             ]
@@ -37,7 +44,7 @@ def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> l
 
 
 def findings(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Judged]:
-    """Order and shape of what was claimed."""
+    """Return the findings on order and shape."""
 
     def of(workload: str, drive: str) -> tuple[Rates, Rates]:
         return _rates(simulated, workload, drive), _rates(emulated, workload, drive)
@@ -54,7 +61,8 @@ def findings(simulated: SmallCells, emulated: SmallCells, published: Published) 
 
     def shape(rates: Rates) -> str:
         return (
-            ", ".join(f"{slots}: {rate:.1f}" for slots, rate in rates.items() if rate is not None) + " MB/s"
+            ", ".join(f"{slots}: {rate:.1f}" for slots, rate in rates.items() if rate is not None)
+            + " MB/s"
         )
 
     return [
@@ -68,7 +76,9 @@ def findings(simulated: SmallCells, emulated: SmallCells, published: Published) 
         judged(
             "analysis-hdd-peaks-at-2",
             "full analysis: the HDD is best at about 2 workers and worse beyond",
-            lambda rates: best(rates) in (2, 3) and (rates[8] or 0) < 0.97 * (rates[best(rates)] or 0),
+            lambda rates: (
+                best(rates) in (2, 3) and (rates[8] or 0) < 0.97 * (rates[best(rates)] or 0)
+            ),
             shape,
             *of("analysis", "hdd"),
         ),
@@ -82,9 +92,12 @@ def findings(simulated: SmallCells, emulated: SmallCells, published: Published) 
         judged(
             "hdd-raid-helps-few-workers",
             "full analysis: 3 HDDs in RAID 0 help up to a few workers",
-            lambda rates: max(ratio(rates, "hdd-raid0-3", "hdd", slots) for slots in (2, 3)) >= 1.25,
+            lambda rates: (
+                max(ratio(rates, "hdd-raid0-3", "hdd", slots) for slots in (2, 3)) >= 1.25
+            ),
             lambda rates: ", ".join(
-                f"{slots} workers {ratio(rates, 'hdd-raid0-3', 'hdd', slots):.2f} times" for slots in (2, 3)
+                f"{slots} workers {ratio(rates, 'hdd-raid0-3', 'hdd', slots):.2f} times"
+                for slots in (2, 3)
             ),
             *two("analysis", "hdd-raid0-3", "hdd", (2, 3)),
         ),
@@ -102,7 +115,8 @@ def findings(simulated: SmallCells, emulated: SmallCells, published: Published) 
                 abs(ratio(rates, "ssd-raid0-2", "ssd", slots) - 1) < 0.2 for slots in (1, 2, 3)
             ),
             lambda rates: ", ".join(
-                f"{slots} workers {ratio(rates, 'ssd-raid0-2', 'ssd', slots) - 1:+.0%}" for slots in (1, 2, 3)
+                f"{slots} workers {ratio(rates, 'ssd-raid0-2', 'ssd', slots) - 1:+.0%}"
+                for slots in (1, 2, 3)
             ),
             *two("scan", "ssd-raid0-2", "ssd", (1, 2, 3)),
         ),
@@ -115,7 +129,8 @@ STUDY = SmallStudy(
     rows=rows,
     findings=findings,
     notes=(
-        "published rates are of the study's node (8 cores, 46 GB of data, ROOT of 2009); the small study reads 85 MB with this "
+        "published rates are of the study's node (8 cores, 46 GB of data, ROOT of 2009); the "
+        "small study reads 85 MB with this "
         "machine's cores, so order and shape are compared, not numbers",
     ),
 )

@@ -1,7 +1,8 @@
-"""Reproduction: fits a study's free parameters to its calibrate rows, and to nothing else, and writes them into the catalog.
+"""Reproduction: fit a study's free parameters to its calibrate rows and write the catalog.
 
-Residuals are the errors of the calibrate numbers (relative, or points); scipy's bounded least squares on scaled parameters. One set of
-parameters serves every row of a study.
+No other rows are used. Residuals are the errors of the calibrate numbers (relative, or points); the
+fit is scipy's bounded least squares on scaled parameters. One set of parameters serves every row of
+a study.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from scipy.optimize import least_squares
 
 from headrace.catalog import load
 from headrace.errors import HeadraceError
-from headrace.reproduce.cells import Cells, run_cells
+from headrace.reproduce.cells import Cell, Cells, run_cells
 from headrace.reproduce.published import Number, published
 from headrace.reproduce.study import FreeParameter, StudyModule
 
@@ -27,7 +28,7 @@ POINTS_SCALE = 5.0
 
 
 def calibrate_numbers(module: StudyModule, cells: Cells) -> list[Number]:
-    """The calibrate numbers that these cells give; those that rest on other cells are left out."""
+    """Return the calibrate numbers of these cells."""
     return [
         number
         for number in module.numbers(_Forgiving(cells), published(module.id))
@@ -36,23 +37,27 @@ def calibrate_numbers(module: StudyModule, cells: Cells) -> list[Number]:
 
 
 class _Forgiving(Cells):
-    """Stands in for cells that were not run; calibrate numbers rest on none of them."""
+    """Returns some cell in place of those that were not run; calibrate numbers use none of
+    these."""
 
     def __init__(self, cells: Cells) -> None:
         super().__init__(list(cells))
 
-    def find(self, file: str, **wanted: Any) -> Any:
+    def find(self, file: str, **wanted: Any) -> Cell:
         try:
             return super().find(file, **wanted)
         except KeyError:
             return next(iter(self))
 
-    def all(self, file: str, **wanted: Any) -> Any:
+    def all(self, file: str, **wanted: Any) -> list[Cell]:
         return super().all(file, **wanted) or [next(iter(self))]
 
 
 def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, float]:
-    """Fits and writes; returns the values. Raises HeadraceError when the study has no calibration."""
+    """Fit, write the catalog, and return the values.
+
+    Raises HeadraceError when the study has no calibration.
+    """
     if module.calibration is None:
         raise HeadraceError(f"{module.id} has no calibrate rows to fit to")
     start = np.asarray([_scaled(parameter, _read(parameter)) for parameter in module.parameters])
@@ -62,7 +67,8 @@ def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, floa
         cells = run_cells(module.paths, only=module.calibration)
         numbers = calibrate_numbers(module, cells)
         errors = [
-            number.residual * (POINTS_SCALE if number.error_in == "points" else 1.0) for number in numbers
+            number.residual * (POINTS_SCALE if number.error_in == "points" else 1.0)
+            for number in numbers
         ]
         values = ", ".join(
             f"{_value(parameter, float(scaled)):.4g}"
@@ -95,11 +101,13 @@ def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, floa
 
 
 def _texts(module: StudyModule, at: npt.NDArray[np.float64]) -> dict[Path, str]:
-    """The catalog's files with these values in them; comments and order stay."""
+    """Return the catalog's files with these values; comments and order are preserved."""
     documents: dict[Path, Any] = {}
     for parameter, scaled in zip(module.parameters, at, strict=True):
         value: float = _value(parameter, float(scaled))
-        for number, (name, keys) in enumerate(((parameter.entry, parameter.path), *parameter.followers)):
+        for number, (name, keys) in enumerate(
+            ((parameter.entry, parameter.path), *parameter.followers)
+        ):
             path = load.ROOT / parameter.shelf / f"{name}.toml"
             if path not in documents:
                 documents[path] = tomlkit.parse(path.read_text())

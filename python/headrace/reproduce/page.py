@@ -1,4 +1,5 @@
-"""Reproduction: the HTML page: figures redrawn, every number beside the published one, findings, fitted parameters. One file, offline."""
+"""Reproduction: the HTML page with redrawn figures, every number with the published one,
+findings, and fitted parameters. One file that works offline."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from headrace.reproduce.published import Number, Reproduced
 from headrace.reproduce.study import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's, told apart by all eyes."""
+"""The palette of Okabe and Ito, suitable for colour-blind readers."""
 
 
 def write_page(results: Sequence[Reproduced], path: Path) -> None:
-    """Writes the page. Raises OSError."""
+    """Write the page. Raises OSError."""
     environment = Environment(
         loader=PackageLoader("headrace.reproduce"),
         autoescape=True,
@@ -45,9 +46,11 @@ def write_page(results: Sequence[Reproduced], path: Path) -> None:
 
 
 def error_text(number: Number) -> str:
-    """`+3.2 %` or `-1.4 points`."""
+    """Return `+3.2 %` or `-1.4 points`."""
     return (
-        f"{number.error * 100:+.1f} points" if number.error_in == "points" else f"{number.error * 100:+.1f} %"
+        f"{number.error * 100:+.1f} points"
+        if number.error_in == "points"
+        else f"{number.error * 100:+.1f} %"
     )
 
 
@@ -59,9 +62,14 @@ def _tables(numbers: Sequence[Number]) -> dict[str, list[Number]]:
 
 
 def _svg(figure: Figure) -> str:
-    """A figure as inline SVG; equal figures give equal bytes."""
+    """Return a figure as inline SVG; equal figures give equal bytes."""
     with matplotlib.rc_context(
-        {"svg.hashsalt": figure.title, "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}
+        {
+            "svg.hashsalt": figure.title,
+            "svg.fonttype": "none",
+            "font.family": "sans-serif",
+            "font.size": 9,
+        }
     ):
         drawing = Drawing(figsize=(7.0, 3.6), layout="constrained")
         axes: Any = drawing.add_subplot()
@@ -76,7 +84,9 @@ def _svg(figure: Figure) -> str:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
         out = io.StringIO()
-        drawing.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Title": figure.title})
+        drawing.savefig(
+            out, format="svg", metadata={"Date": None, "Creator": None, "Title": figure.title}
+        )
     text = out.getvalue()
     return text[text.index("<svg") :]
 
@@ -112,7 +122,9 @@ def _bars(axes: Any, figure: Figure) -> None:
     labels = figure.series[0].x
     width = 0.8 / len(figure.series)
     for index, series in enumerate(figure.series):
-        at = [place + (index - (len(figure.series) - 1) / 2) * width for place in range(len(labels))]
+        at = [
+            place + (index - (len(figure.series) - 1) / 2) * width for place in range(len(labels))
+        ]
         colour = COLOURS[index // (1 if len(figure.series) < 4 else 2) % len(COLOURS)]
         axes.bar(
             at,

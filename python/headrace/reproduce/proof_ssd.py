@@ -11,27 +11,67 @@ SLOTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 MB = 1e6
 
 PARAMETERS = (
-    FreeParameter("CPU time of an event, scan", "profiles", "proof-bench-scan", ("steps", 1, "cpu_ns_per_event"), "ns", 1e3, 1e5, "scan-rate"),
-    FreeParameter("bytes of a basket, scan", "profiles", "proof-bench-scan", ("steps", 1, "read_bytes"), "bytes", 2e3, 2e5, "scan-rate"),
-    FreeParameter("CPU time of an event, analysis", "profiles", "atlas-h4l-analysis", ("steps", 1, "cpu_ns_per_event"), "ns", 2e5, 2e6, "single-job"),
-)  # fmt: skip
+    FreeParameter(
+        "CPU time of an event, scan",
+        "profiles",
+        "proof-bench-scan",
+        ("steps", 1, "cpu_ns_per_event"),
+        "ns",
+        1e3,
+        1e5,
+        "scan-rate",
+    ),
+    FreeParameter(
+        "bytes of a basket, scan",
+        "profiles",
+        "proof-bench-scan",
+        ("steps", 1, "read_bytes"),
+        "bytes",
+        2e3,
+        2e5,
+        "scan-rate",
+    ),
+    FreeParameter(
+        "CPU time of an event, analysis",
+        "profiles",
+        "atlas-h4l-analysis",
+        ("steps", 1, "cpu_ns_per_event"),
+        "ns",
+        2e5,
+        2e6,
+        "single-job",
+    ),
+)
 
 MISSING = {
-    "scan-hdd-raid-drops-at-8": "The study does not say what the eighth worker shares its core with: master, redirector and file server run on the node",
+    "scan-hdd-raid-drops-at-8": (
+        "The study does not say what the eighth worker shares its core with: master, redirector "
+        "and file server run on the node"
+    ),
 }
 
 
 LEVEL = 1 / 3
-"""A rate "levels" when it gains less than this share of what the added workers would give."""
+"""A rate "levels" when it gains less than this share of what the added workers would contribute."""
 
 
 def rate(cells: Cells, workload: str, drive: str, slots: int) -> float:
-    """MB/s that PROOF reports: bytes that workers asked for over the query's time."""
-    return cells.find("drives", target=drive, workload=workload, slots=slots).asked_bytes_per_s / MB
+    """Return the rate that PROOF reports, MB/s: bytes that workers requested over the query's
+    time."""
+    return (
+        cells.find("drives", target=drive, workload=workload, slots=slots).metric(
+            "asked_bytes_per_s"
+        )
+        / MB
+    )
+
+
+def _of_farm(cells: Cells, drive: str, *, nodes: int, slots: int) -> float:
+    return cells.find("farm", target=drive, nodes=nodes, slots=slots).metric("asked_bytes_per_s")
 
 
 def numbers(cells: Cells, published: Published) -> list[Number]:
-    """Every published rate beside the obtained one."""
+    """Return every published rate with the obtained one."""
     found: list[Number] = []
     for id, workload in (("scan-rate", "scan"), ("analysis-rate", "analysis")):
         table = published.tables[id]
@@ -39,25 +79,51 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
             drive, workers, given, relation = table.rows[row]
             obtained = rate(cells, workload, drive, workers)
             found.append(
-                Number(id, row, "analysis_rate_mb_s", f"{drive}, {workers} workers", "MB/s", f"{relation} {given:g}", obtained,
-                       error_of(given, obtained, relation), "relative", table.role_of(row, "analysis_rate_mb_s"), aim=float(given))
-            )  # fmt: skip
+                Number(
+                    id,
+                    row,
+                    "analysis_rate_mb_s",
+                    f"{drive}, {workers} workers",
+                    "MB/s",
+                    f"{relation} {given:g}",
+                    obtained,
+                    error_of(given, obtained, relation),
+                    "relative",
+                    table.role_of(row, "analysis_rate_mb_s"),
+                    aim=float(given),
+                )
+            )
     table = published.tables["single-job"]
     low, high = table.value(0, "analysis_rate_mb_s_low"), table.value(0, "analysis_rate_mb_s_high")
     for drive in ("hdd", "ssd"):
         obtained = rate(cells, "analysis", drive, 1)
         found.append(
-            Number("single-job", 0, "analysis_rate_mb_s", f"{drive}, 1 worker", "MB/s", f"{low:g} to {high:g}", obtained,
-                   range_error(low, high, obtained), "relative", table.role_of(0, "analysis_rate_mb_s_low"), aim=(low + high) / 2)
-        )  # fmt: skip
+            Number(
+                "single-job",
+                0,
+                "analysis_rate_mb_s",
+                f"{drive}, 1 worker",
+                "MB/s",
+                f"{low:g} to {high:g}",
+                obtained,
+                range_error(low, high, obtained),
+                "relative",
+                table.role_of(0, "analysis_rate_mb_s_low"),
+                aim=(low + high) / 2,
+            )
+        )
     return found
 
 
 def findings(cells: Cells, published: Published) -> list[Finding]:
-    """The thirteen claims."""
+    """Return the thirteen claims, judged."""
     judge = Judge(published, MISSING)
-    scan = {drive: {slots: rate(cells, "scan", drive, slots) for slots in SLOTS} for drive in DRIVES}
-    full = {drive: {slots: rate(cells, "analysis", drive, slots) for slots in SLOTS} for drive in DRIVES}
+    scan = {
+        drive: {slots: rate(cells, "scan", drive, slots) for slots in SLOTS} for drive in DRIVES
+    }
+    full = {
+        drive: {slots: rate(cells, "analysis", drive, slots) for slots in SLOTS} for drive in DRIVES
+    }
     ratio = scan["ssd"][8] / scan["hdd"][8]
     judge.says(
         "scan-ssd-order-of-magnitude",
@@ -84,7 +150,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         6 <= ratio <= 12,
         f"{full['ssd'][8]:.1f} against {full['hdd'][8]:.1f} MB/s: {ratio:.1f} times",
     )
-    gains = {slots: scan["ssd-raid0-2"][slots] / scan["ssd"][slots] - 1 for slots in (1, 2, 3, 4, 8)}
+    gains = {
+        slots: scan["ssd-raid0-2"][slots] / scan["ssd"][slots] - 1 for slots in (1, 2, 3, 4, 8)
+    }
     equal = all(abs(gains[slots]) < 0.05 for slots in (1, 2, 3, 4))
     judge.says(
         "scan-ssd-raid-no-gain",
@@ -98,15 +166,19 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
     judge.says(
         "scan-hdd-raid-doubles",
         1.6 <= ratio <= 2.4 and linear,
-        f"7 workers: {raid[7]:.2f} against {scan['hdd'][7]:.2f} MB/s, {ratio:.2f} times; {'rising' if linear else 'not rising'} until then",
+        f"7 workers: {raid[7]:.2f} against {scan['hdd'][7]:.2f} MB/s, {ratio:.2f} times; "
+        f"{'rising' if linear else 'not rising'} until then",
     )
     drop = 1 - raid[8] / raid[7]
-    judge.says("scan-hdd-raid-drops-at-8", 0.10 <= drop <= 0.30, f"from 7 to 8 workers {-drop:+.1%}")
+    judge.says(
+        "scan-hdd-raid-drops-at-8", 0.10 <= drop <= 0.30, f"from 7 to 8 workers {-drop:+.1%}"
+    )
     beyond = {drive: full[drive][12] / full[drive][10] - 1 for drive in ("ssd", "ssd-raid0-2")}
     judge.says(
         "analysis-raid-levels-at-10",
         all(gain < LEVEL * (12 / 10 - 1) for gain in beyond.values()),
-        "from 10 to 12 workers: " + ", ".join(f"{drive} {gain:+.1%}" for drive, gain in beyond.items()),
+        "from 10 to 12 workers: "
+        + ", ".join(f"{drive} {gain:+.1%}" for drive, gain in beyond.items()),
     )
     raid = full["hdd-raid0-3"]
     best = max(raid, key=lambda slots: raid[slots])
@@ -114,7 +186,8 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
     judge.says(
         "analysis-hdd-raid-peaks-at-3",
         best in (3, 4) and 2.0 <= ratio <= 4.0 and raid[8] < 0.9 * raid[3],
-        f"highest at {best} workers ({raid[best]:.1f} MB/s), {ratio:.1f} times one HDD at 3, {raid[8]:.1f} MB/s at 8",
+        f"highest at {best} workers ({raid[best]:.1f} MB/s), {ratio:.1f} times one HDD at 3, "
+        f"{raid[8]:.1f} MB/s at 8",
     )
     need = {slots: slots * min(full["ssd"][1], full["ssd-raid0-2"][1]) for slots in SLOTS}
     fed = {slots: raid[slots] / need[slots] for slots in SLOTS}
@@ -128,19 +201,21 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
     judge.says("ssd-raid-10-to-20", 0.08 <= gain <= 0.25, f"full analysis, 8 workers: {gain:+.1%}")
     worst = max(
         abs(
-            cells.find("farm", target=drive, nodes=8, slots=slots).asked_bytes_per_s
-            / (8 * cells.find("farm", target=drive, nodes=1, slots=slots).asked_bytes_per_s)
+            _of_farm(cells, drive, nodes=8, slots=slots)
+            / (8 * _of_farm(cells, drive, nodes=1, slots=slots))
             - 1
         )
         for drive in ("hdd", "ssd")
         for slots in (1, 8)
     )
-    judge.says("farm-sums", worst < 0.1, f"8 nodes differ from 8 times one node by at most {worst:.1%}")
+    judge.says(
+        "farm-sums", worst < 0.1, f"8 nodes differ from 8 times one node by at most {worst:.1%}"
+    )
     return judge.done()
 
 
 def figures(cells: Cells, published: Published) -> list[Figure]:
-    """Figures 1 to 3: rate against workers."""
+    """Return figures 1 to 3: rate against workers."""
     found: list[Figure] = []
     for id, workload, title in (
         ("scan-rate", "scan", "Sparse scan"),
@@ -151,8 +226,13 @@ def figures(cells: Cells, published: Published) -> list[Figure]:
             for drive in DRIVES
         ]
         table = published.tables[id]
-        series += [Series(f"{row[0]}, published", (row[1],), (row[2],), published=True) for row in table.rows]
-        found.append(Figure(f"{title}: rate against workers", "workers", "MB/s", "lines", tuple(series)))
+        series += [
+            Series(f"{row[0]}, published", (row[1],), (row[2],), published=True)
+            for row in table.rows
+        ]
+        found.append(
+            Figure(f"{title}: rate against workers", "workers", "MB/s", "lines", tuple(series))
+        )
     return found
 
 

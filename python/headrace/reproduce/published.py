@@ -1,4 +1,5 @@
-"""Reproduction: what a study published, from `headrace/published/*.toml`: tables with their roles, findings, notes. Pure."""
+"""Reproduction: the published results of a study, from `headrace/published/*.toml`: tables with
+their roles, findings, notes. Pure."""
 
 from __future__ import annotations
 
@@ -25,17 +26,18 @@ class PublishedTable:
     calibrate_cells: frozenset[tuple[int, str]]
 
     def role_of(self, row: int, column: str) -> Role:
-        """Whether a value may be fitted to, or only judges."""
+        """Return whether a value may be used for fitting (`calibrate`) or only for judging
+        (`predict`)."""
         if row in self.calibrate_rows or (row, column) in self.calibrate_cells:
             return "calibrate"
         return self.role
 
     def value(self, row: int, column: str) -> Any:
-        """A cell."""
+        """Return the value of a cell."""
         return self.rows[row][self.columns.index(column)]
 
     def row(self, row: int) -> dict[str, Any]:
-        """A row by its columns."""
+        """Return a row by column name."""
         return dict(zip(self.columns, self.rows[row], strict=True))
 
     def beside(
@@ -51,8 +53,11 @@ class PublishedTable:
         shown: float | None = None,
         reading: str = "",
     ) -> Number:
-        """The number of a cell: its value (or `given`, where the cell has to be read first) beside the obtained one, with
-        the relative error, or the difference in points."""
+        """Return the number of a cell with the obtained one, and the relative error or the
+        difference in points.
+
+        The published value is that of the cell, or `given` where the cell needs interpretation.
+        """
         value = float(self.value(row, column)) if given is None else given
         error = obtained - value if points else error_of(value, obtained)
         return Number(
@@ -84,7 +89,7 @@ class Published:
 
 @cache
 def published(study: str) -> Published:
-    """The published results of a study, by its id."""
+    """Return the published results of a study, by its id."""
     values = tomllib.loads((ROOM / f"{study}.toml").read_text())
     tables = {
         table["id"]: PublishedTable(
@@ -108,47 +113,52 @@ def published(study: str) -> Published:
 
 @dataclass(frozen=True)
 class Number:
-    """A published number beside the obtained one."""
+    """A published number and the obtained one."""
 
     table: str
     row: int
     column: str
     label: str
-    """What the row is, for people."""
+    """What the row is, for readers."""
     unit: str
     published: float | str
     obtained: float
     error: float
-    """Relative (obtained/published - 1); for efficiencies and variations the difference in points (0.03 is 3 points)."""
+    """Relative (obtained/published - 1); for efficiencies and variations the difference in
+    points (0.03 is 3 points)."""
     error_in: Literal["relative", "points"]
     role: Role
     beside: str = ""
-    """Another reading of the same number (the corrected energy a job)."""
+    """Another reading of the same number (the corrected energy per job)."""
     aim: float | None = None
-    """What a fit aims at where the publication gives a bound (what its authors saw at most) or a range (its middle)."""
+    """Value to fit to where the publication gives a bound (the most that its authors saw) or a
+    range (its middle)."""
 
     @property
     def residual(self) -> float:
-        """What a fit makes small: the error, or the distance from the aim where a bound or a range leaves it open."""
+        """The residual of a fit: the error, or the distance from `aim` where the publication
+        gives a bound or a range."""
         return self.error if self.aim is None else self.obtained / self.aim - 1.0
 
     @property
     def within(self) -> bool:
-        """Within 25 %, or 3 points."""
+        """Whether the error is within 25 %, or 3 points."""
         return abs(self.error) <= (0.03 + 1e-9 if self.error_in == "points" else 0.25)
 
 
 def error_of(given: float, obtained: float, relation: str = "~=") -> float:
-    """Relative error; a bound that is met has none."""
+    """Return the relative error; 0 for a bound that is met."""
     if math.isnan(obtained):
         return math.inf
-    if (relation in ("<", "<=") and obtained <= given) or (relation in (">", ">=") and obtained >= given):
+    if (relation in ("<", "<=") and obtained <= given) or (
+        relation in (">", ">=") and obtained >= given
+    ):
         return 0.0
     return obtained / given - 1.0
 
 
 def range_error(low: float, high: float, obtained: float) -> float:
-    """0 inside a range, else relative to the nearer end."""
+    """Return 0 inside a range, otherwise the error relative to the nearer end."""
     if low <= obtained <= high:
         return 0.0
     return obtained / (low if obtained < low else high) - 1.0
@@ -156,7 +166,7 @@ def range_error(low: float, high: float, obtained: float) -> float:
 
 @dataclass(frozen=True)
 class Finding:
-    """A published claim, checked on what was obtained."""
+    """A published claim, judged on the obtained values."""
 
     id: str
     claim: str
@@ -189,11 +199,11 @@ class Reproduced:
 
     @property
     def predicted(self) -> list[Number]:
-        """Numbers that only judge."""
+        """Numbers used only for judging."""
         return [number for number in self.numbers if number.role == "predict"]
 
 
 def minutes(text: str) -> float:
-    """Minutes from the thesis's `18.08`: 18 min 8 s."""
+    """Return minutes from the thesis's notation: `18.08` is 18 min 8 s."""
     whole, _, seconds = str(text).partition(".")
     return int(whole) + int(seconds.ljust(2, "0")) / 60.0

@@ -1,4 +1,5 @@
-"""Reproduction of *storage-options*: Lustre, Hadoop, BlueArc and OrangeFS under IOzone, a skim and metadata load (Fermilab)."""
+"""Reproduction of *storage-options*: Lustre, Hadoop, BlueArc and OrangeFS under IOzone, a skim
+and metadata load (Fermilab)."""
 
 from __future__ import annotations
 
@@ -13,69 +14,133 @@ STORAGES = ("lustre", "hadoop", "bluearc", "orangefs")
 CLIENTS = (3, 21)
 MB = 1e6
 
-# Reads stand in ten parts of the file, and in the skim without writes too.
+# The file is read in ten parts with the same CPU time per read, also in the skim without writes.
 SAME_WORK = tuple(
     [("nova-skim", ("steps", 2 + 3 * part, "cpu_ns")) for part in range(1, 10)]
     + [("nova-skim-unwritten", ("steps", 2 + part, "cpu_ns")) for part in range(10)]
 )
 MISSING = {
-    "summary": "The study gives ranges over replicas or name nodes and clients, not which of them was slowest; the lowest read rates "
-    "(50 and 150 MB/s) are those of 3 clients here, with records of 1 MB, a size that it does not state either",
-    "others-equal-skim": "Missing: what the servers' caches held, and how fast their links were. Here what repeated runs read fits into "
-    "the caches; from drives whose rate is fitted to IOzone, clients that meet on one of 3 data nodes wait for each other",
-    "skim-write-cpu-bound": "Missing: what the skim wrote and how it packed it, and with how many replicas; here 5 % of what it reads, zlib, and 2 replicas, "
-    "while reads come from the servers' caches",
+    "summary": (
+        "The study gives ranges over replicas or name nodes and clients, not which of them was "
+        "slowest; the lowest read rates (50 and 150 MB/s) are those of 3 clients here, with "
+        "records of 1 MB, a size that it does not state either"
+    ),
+    "others-equal-skim": (
+        "Missing: what the servers' caches held, and how fast their links were. Here what "
+        "repeated runs read fits into the caches; from drives whose rate is fitted to IOzone, "
+        "clients that meet on one of 3 data nodes wait for each other"
+    ),
+    "skim-write-cpu-bound": (
+        "Missing: what the skim wrote and how it packed it, and with how many replicas; here 5 "
+        "% of what it reads, zlib, and 2 replicas, while reads come from the servers' caches"
+    ),
 }
-"""Which assumptions the study does not state, where a number or finding cannot be had."""
+"""Assumptions that the study does not state, for numbers and findings that cannot be obtained."""
 RESTS_ON = {
-    "others-equal-skim": "servers' caches that hold what repeated runs read, which no source states, and on their links of 10 GbE",
-    "skim-write-cpu-bound": "servers' caches that hold what repeated runs read, which no source states",
+    "others-equal-skim": (
+        "servers' caches that hold what repeated runs read, which no source states, and on "
+        "their links of 10 GbE"
+    ),
+    "skim-write-cpu-bound": (
+        "servers' caches that hold what repeated runs read, which no source states"
+    ),
 }
-"""What findings rest on that hold by an assumption made with predicted rows in sight (docs/reproduce.md)."""
+"""For findings that hold: assumptions on which they depend, made with predicted rows in sight
+(docs/reproduce.md)."""
 
 
 def as_fast(entry: str) -> tuple[tuple[str, tuple[str | int, ...]], ...]:
-    """A storage that writes as fast as it reads: the assumption that its entry states."""
+    """Return the follower of a storage that writes as fast as it reads: the assumption that its
+    entry states."""
     return ((entry, ("storage", "write_bytes_per_s")),)
 
 
 PARAMETERS = (
-    FreeParameter("read rate of an OST's storage", "servers", "lustre-fermicloud", ("storage", "read_bytes_per_s"), "bytes/s", 2e7, 1e9, "summary row 0, read"),
-    FreeParameter("read rate of a data node's storage", "servers", "hadoop-fermicloud", ("storage", "read_bytes_per_s"), "bytes/s", 1e7, 1e9, "summary row 2, read"),
-    FreeParameter("read rate of the filer's storage", "servers", "bluearc-fermilab", ("storage", "read_bytes_per_s"), "bytes/s", 2e7, 2e9, "summary row 4, read", as_fast("bluearc-fermilab")),
-    FreeParameter("read rate of a server's storage", "servers", "orangefs-fermicloud", ("storage", "read_bytes_per_s"), "bytes/s", 2e7, 1e9, "summary row 6, read"),
-    FreeParameter("CPU time between reads", "profiles", "nova-skim", ("steps", 2, "cpu_ns"), "ns", 1e6, 1e8, "root-21-clients row 0", SAME_WORK),
-)  # fmt: skip
+    FreeParameter(
+        "read rate of an OST's storage",
+        "servers",
+        "lustre-fermicloud",
+        ("storage", "read_bytes_per_s"),
+        "bytes/s",
+        2e7,
+        1e9,
+        "summary row 0, read",
+    ),
+    FreeParameter(
+        "read rate of a data node's storage",
+        "servers",
+        "hadoop-fermicloud",
+        ("storage", "read_bytes_per_s"),
+        "bytes/s",
+        1e7,
+        1e9,
+        "summary row 2, read",
+    ),
+    FreeParameter(
+        "read rate of the filer's storage",
+        "servers",
+        "bluearc-fermilab",
+        ("storage", "read_bytes_per_s"),
+        "bytes/s",
+        2e7,
+        2e9,
+        "summary row 4, read",
+        as_fast("bluearc-fermilab"),
+    ),
+    FreeParameter(
+        "read rate of a server's storage",
+        "servers",
+        "orangefs-fermicloud",
+        ("storage", "read_bytes_per_s"),
+        "bytes/s",
+        2e7,
+        1e9,
+        "summary row 6, read",
+    ),
+    FreeParameter(
+        "CPU time between reads",
+        "profiles",
+        "nova-skim",
+        ("steps", 2, "cpu_ns"),
+        "ns",
+        1e6,
+        1e8,
+        "root-21-clients row 0",
+        SAME_WORK,
+    ),
+)
 
 
 def best(cells: Cells, storage: str, workload: str) -> float:
-    """Aggregate rate of 21 clients, the number that the study states for most of its tests, MB/s."""
+    """Return the aggregate rate of 21 clients, the number that the study states for most of its
+    tests, MB/s."""
     return _rate(cells.find("iozone", target=storage, workload=workload, nodes=21))
 
 
 def _rate(cell: Cell) -> float:
-    return (cell.written_bytes_per_s if cell.workload == "write" else cell.asked_bytes_per_s) / MB
+    """Return the read or the write rate of the clients: an IOzone cell does only one of the two."""
+    return cell.metric("asked_bytes_per_s") / MB
 
 
 def skim(cells: Cells, storage: str) -> Cell:
-    """The skim on 21 clients."""
+    """Return the cell of the skim on 21 clients."""
     return cells.find("skim", target=storage)
 
 
 def skim_rate(cells: Cells, storage: str) -> float:
-    """MB/s that a client takes in: bytes moved to it over the job's time."""
-    jobs = skim(cells, storage).jobs
-    return sum(job.served_bytes / job.wall_s for job in jobs) / len(jobs) / MB
+    """Return the rate at which a client receives data, MB/s: bytes moved to it over the job's
+    time."""
+    cell = skim(cells, storage)
+    return cell.per_job("bytes_served") / cell.metric("wall_s") / MB
 
 
 def moved(cells: Cells, storage: str) -> float:
-    """Bytes moved to a client over the file's size."""
-    jobs = skim(cells, storage).jobs
-    return sum(job.served_bytes for job in jobs) / len(jobs) / 2e9
+    """Return the bytes moved to a client over the file's size."""
+    return skim(cells, storage).per_job("bytes_served") / 2e9
 
 
 def numbers(cells: Cells, published: Published) -> list[Number]:
-    """Every published rate beside the obtained one."""
+    """Return every published rate with the obtained one."""
     found: list[Number] = []
     table = published.tables["summary"]
     for index in range(len(table.rows)):
@@ -120,13 +185,16 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
                     )
                 )
             else:
-                # A range is met by rates inside it; the end that is a calibrate cell is compared itself.
+                # Rates inside a range meet it; an end that is a calibrate cell is compared by
+                # itself.
                 for end, obtained in zip(("low", "high"), ends(cells, storage, way), strict=True):
                     column = f"{way}_mb_s_{end}"
                     role = table.role_of(index, column)
                     given = row[column]
                     error = (
-                        error_of(given, obtained) if role == "calibrate" else range_error(low, high, obtained)
+                        error_of(given, obtained)
+                        if role == "calibrate"
+                        else range_error(low, high, obtained)
                     )
                     beside = "" if role == "calibrate" else f"the range is {low:g} to {high:g}"
                     found.append(
@@ -172,17 +240,21 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
 
 
 def ends(cells: Cells, storage: str, way: str) -> tuple[float, float]:
-    """Lowest and highest rate over what the study varied: replicas (Hadoop) or name nodes (OrangeFS), and clients."""
+    """Return the lowest and highest rate over what the study varied: replicas (Hadoop) or name
+    nodes (OrangeFS), and clients."""
     file = {"hadoop": "replicas", "orangefs": "name-nodes"}[storage]
     rates = [
         _rate(cell)
-        for cell in [*cells.all(file, workload=way), *cells.all("iozone", target=storage, workload=way)]
+        for cell in [
+            *cells.all(file, workload=way),
+            *cells.all("iozone", target=storage, workload=way),
+        ]
     ]
     return min(rates), max(rates)
 
 
 def findings(cells: Cells, published: Published) -> list[Finding]:
-    """The eight claims."""
+    """Return the eight claims, judged."""
     judge = Judge(published, MISSING, RESTS_ON)
     rates = {storage: skim_rate(cells, storage) for storage in STORAGES}
     said = ", ".join(f"{storage} {value:.2f} MB/s" for storage, value in rates.items())
@@ -201,8 +273,12 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         for kind in ("lustre-bare", "lustre-vm")
         for way in ("read", "write")
     }
-    judge.says("lustre-vm-write", vm["lustre-vm", "read"] >= 0.8 * vm["lustre-bare", "read"] and vm["lustre-vm", "write"] <= 0.45 * vm["lustre-bare", "write"],
-               ", ".join(f"{kind} {way} {value:.0f} MB/s" for (kind, way), value in vm.items()))  # fmt: skip
+    judge.says(
+        "lustre-vm-write",
+        vm["lustre-vm", "read"] >= 0.8 * vm["lustre-bare", "read"]
+        and vm["lustre-vm", "write"] <= 0.45 * vm["lustre-bare", "write"],
+        ", ".join(f"{kind} {way} {value:.0f} MB/s" for (kind, way), value in vm.items()),
+    )
     added = {storage: time_of_writes(cells, storage) for storage in STORAGES}
     judge.says(
         "skim-write-cpu-bound",
@@ -217,7 +293,7 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         ]
         for clients in CLIENTS
     }
-    # Three clients may send no faster than their links; many must feel each replica.
+    # With three clients the links may be the limit; with 21 each further replica must cost rate.
     judge.says(
         "hadoop-replicas",
         all(more <= fewer for rates in writes.values() for fewer, more in pairwise(rates))
@@ -229,14 +305,14 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         ),
     )
     names = {count: cells.find("metadata", target="orangefs", name_nodes=count) for count in (1, 4)}
-    speed = {count: len(cell.jobs) / cell.end_s for count, cell in names.items()}
+    speed = {count: cell.metric("jobs_per_s") for count, cell in names.items()}
     judge.says(
         "orangefs-name-nodes",
         speed[4] > 1.2 * speed[1],
         f"metadata jobs a second with 1 and 4 name nodes: {speed[1]:.2f}, {speed[4]:.2f}",
     )
     hadoop = cells.find("metadata", target="hadoop", name_nodes=None)
-    bare = {"hadoop": len(hadoop.jobs) / hadoop.end_s, "orangefs (4)": speed[4]}
+    bare = {"hadoop": hadoop.metric("jobs_per_s"), "orangefs (4)": speed[4]}
     judge.says(
         "hadoop-metadata",
         bare["hadoop"] > bare["orangefs (4)"],
@@ -246,28 +322,56 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
 
 
 def time_of_writes(cells: Cells, storage: str) -> tuple[float, float]:
-    """What the skim's writes add to a job: seconds in all, and of CPU (those left over wait for the storage)."""
+    """Return the time that the skim's writes add to a job: seconds in total, and of CPU (the
+    rest is wait for the storage)."""
     with_writes, without = skim(cells, storage), cells.find("skim-unwritten", target=storage)
-    cpu = [sum(job.on_cpu_s for job in cell.jobs) / len(cell.jobs) for cell in (with_writes, without)]
-    return with_writes.wall_s - without.wall_s, cpu[0] - cpu[1]
+    wall_s = with_writes.metric("wall_s") - without.metric("wall_s")
+    return wall_s, with_writes.per_job("on_cpu_s") - without.per_job("on_cpu_s")
 
 
 def figures(cells: Cells, published: Published) -> list[Figure]:
-    """Rates against clients, and the skim's bars."""
+    """Return the rates against clients, and the skim's bars."""
     found = [
-        Figure(f"IOzone {way}: all clients together", "clients", "MB/s", "lines", tuple(
-            Series(storage, CLIENTS, tuple(_rate(cells.find("iozone", target=storage, workload=way, nodes=clients)) for clients in CLIENTS)) for storage in STORAGES
-        ))
+        Figure(
+            f"IOzone {way}: all clients together",
+            "clients",
+            "MB/s",
+            "lines",
+            tuple(
+                Series(
+                    storage,
+                    CLIENTS,
+                    tuple(
+                        _rate(cells.find("iozone", target=storage, workload=way, nodes=clients))
+                        for clients in CLIENTS
+                    ),
+                )
+                for storage in STORAGES
+            ),
+        )
         for way in ("read", "write")
-    ]  # fmt: skip
+    ]
     table = published.tables["summary"]
     given = {row[0]: row[2] for row in table.rows if row[1] == "root"}
     found.append(
-        Figure("Skim, 21 clients: rate of a client", "storage", "MB/s", "bars", (
-            Series("published", STORAGES, tuple(given[storage] for storage in STORAGES), published=True),
-            Series("obtained", STORAGES, tuple(skim_rate(cells, storage) for storage in STORAGES)),
-        ))
-    )  # fmt: skip
+        Figure(
+            "Skim, 21 clients: rate of a client",
+            "storage",
+            "MB/s",
+            "bars",
+            (
+                Series(
+                    "published",
+                    STORAGES,
+                    tuple(given[storage] for storage in STORAGES),
+                    published=True,
+                ),
+                Series(
+                    "obtained", STORAGES, tuple(skim_rate(cells, storage) for storage in STORAGES)
+                ),
+            ),
+        )
+    )
     return found
 
 
@@ -275,7 +379,15 @@ STUDY = StudyModule(
     id="storage-options",
     files=tuple(
         f"storage-options/{name}.toml"
-        for name in ("iozone", "skim", "skim-unwritten", "virtual", "replicas", "name-nodes", "metadata")
+        for name in (
+            "iozone",
+            "skim",
+            "skim-unwritten",
+            "virtual",
+            "replicas",
+            "name-nodes",
+            "metadata",
+        )
     ),
     parameters=PARAMETERS,
     numbers=numbers,

@@ -1,4 +1,4 @@
-"""Reproduction: what each of the four studies' modules provides, and what they share in judging."""
+"""Reproduction: the interface of the four studies' modules, and their shared judging code."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.reproduce.cells import Cells
+from headrace.reproduce.cells import Cells, Setting
 from headrace.reproduce.published import Finding, Number, Published
-
-STUDIES = Path(__file__).parents[3] / "studies"
-"""Where the study files lie in a clone."""
+from headrace.study.packaged import STUDIES
 
 
 @dataclass(frozen=True)
@@ -22,20 +20,21 @@ class FreeParameter:
     shelf: str
     entry: str
     path: tuple[str | int, ...]
-    """Where in the entry's table."""
+    """Path in the entry's table."""
     unit: str
     low: float
     high: float
     rows: str
-    """The calibrate rows that it rests on."""
+    """The calibrate rows used for the fit."""
     followers: tuple[tuple[str, tuple[str | int, ...]], ...] = ()
-    """Other entries of the shelf, and where in them, that describe the same thing and take the same value …"""
+    """(entry, path) of other fields of the shelf that describe the same quantity and take the
+    same value …"""
     followers_times: int = 1
-    """… so many times."""
+    """… times this factor."""
 
     @property
     def field(self) -> str:
-        """Key in the entry's `[source]`: indices of lists left out."""
+        """Key in the entry's `[source]`: the path without list indices."""
         return ".".join(str(part) for part in self.path if not isinstance(part, int))
 
 
@@ -51,7 +50,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the study, redrawn: obtained, and what was published of it."""
+    """A figure of the study, redrawn with obtained and published values."""
 
     title: str
     x_label: str
@@ -73,9 +72,10 @@ class StudyModule:
     findings: Callable[[Cells, Published], list[Finding]]
     figures: Callable[[Cells, Published], list[Figure]]
     missing: dict[str, str] = field(default_factory=dict[str, str])
-    """Finding or table -> which assumption of the study is missing, where a number cannot be had."""
-    calibration: Callable[[Any], bool] | None = None
-    """Cells that calibrate rows rest on; fitting runs no others."""
+    """Finding or table -> the assumption that the study does not state, where a number cannot be
+    obtained."""
+    calibration: Callable[[Setting], bool] | None = None
+    """Selects the cells that calibrate rows use; fitting runs no others."""
 
     @property
     def paths(self) -> Sequence[Path]:
@@ -84,7 +84,7 @@ class StudyModule:
 
 
 class Judge:
-    """Gathers findings: each one predicate on numbers, said in words."""
+    """Collects findings: each is a predicate on numbers with an explanation."""
 
     def __init__(
         self,
@@ -98,8 +98,11 @@ class Judge:
         self.findings: list[Finding] = []
 
     def says(self, id: str, holds: bool, why: str) -> None:
-        """One claim. `why` gives the numbers that decide it; what is missing where it does not hold, or what it rests on where
-        it does, is added."""
+        """Add the judgement of one claim. `why` gives the numbers that decide it.
+
+        The missing assumption is appended where the claim does not hold, the assumption it depends
+        on where it does.
+        """
         if not holds and id in self._missing:
             why += f". {self._missing[id]}"
         if holds and id in self._rests_on:
@@ -107,7 +110,10 @@ class Judge:
         self.findings.append(Finding(id, self._published.findings[id], bool(holds), why))
 
     def done(self) -> list[Finding]:
-        """All findings in the order of publication. Raises RuntimeError when one was forgotten: that is a defect."""
+        """Return all findings in the order of publication.
+
+        Raises RuntimeError when one was forgotten (a defect).
+        """
         order = list(self._published.findings)
         if sorted(finding.id for finding in self.findings) != sorted(order):
             raise RuntimeError(f"findings judged differ from those published: {order}")

@@ -1,4 +1,4 @@
-"""Step 1 of the way: a study file becomes a Study."""
+"""Step 1 of the pipeline: turn a study file into a Study."""
 
 from __future__ import annotations
 

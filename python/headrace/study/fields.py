@@ -1,13 +1,13 @@
-"""Step 1b of the way: which field a factor varies, and how a level gets into it.
+"""Step 1b of the pipeline: which field a factor varies, and how to put a level into it.
 
-A factor is named by a field: of the run (`slots`), of any target or workload that has it (`filesystem`, `codec`; nested ones too:
-`drive` finds `export.drive`), of the site (`link.rate`), or of one part alone (`target.nas.scheduler`).
+A factor is named after a field: of the run (`slots`), of any target or workload that has it
+(`filesystem`, `codec`; nested fields too: `drive` finds `export.drive`), of the site (`link.rate`),
+or of a single part (`target.nas.scheduler`).
 """
 
 from __future__ import annotations
 
 import copy
-import typing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,40 +15,16 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-NamePath = tuple[str, ...]
-
-
-def nested_models(annotation: Any) -> list[type[BaseModel]]:
-    """The models that an annotation admits: itself, members of a union, never those in lists or mappings."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    origin = typing.get_origin(annotation)
-    if origin in (list, dict, tuple, set, frozenset):
-        return []
-    return [model for argument in typing.get_args(annotation) for model in nested_models(argument)]
-
-
-@cache
-def field_paths(model: type[BaseModel]) -> tuple[NamePath, ...]:
-    """Every field of a model and of the models in it, shallow ones first."""
-    level: list[tuple[NamePath, type[BaseModel]]] = [((), model)]
-    paths: list[NamePath] = []
-    while level:
-        deeper: list[tuple[NamePath, type[BaseModel]]] = []
-        for prefix, current in level:
-            for name, info in current.model_fields.items():
-                path = (*prefix, name)
-                if path not in paths:
-                    paths.append(path)
-                if len(path) < 5:
-                    deeper.extend((path, inner) for inner in nested_models(info.annotation))
-        level = deeper
-    return tuple(paths)
+from headrace.document import anchored_path
+from headrace.validation import NamePath, field_paths
 
 
 @cache
 def find_field(model: type[BaseModel], name: str) -> tuple[NamePath, ...]:
-    """Where a field of that name (dotted: that path) lies: the shallowest places, one unless it is ambiguous."""
+    """Return the paths of a field with this name (or dotted path) at the shallowest depth.
+
+    There is one path unless the name is ambiguous.
+    """
     wanted = tuple(name.split("."))
     hits = [path for path in field_paths(model) if path[-len(wanted) :] == wanted]
     shallowest = min((len(path) for path in hits), default=0)
@@ -56,7 +32,7 @@ def find_field(model: type[BaseModel], name: str) -> tuple[NamePath, ...]:
 
 
 def with_level(written: dict[str, Any], path: NamePath, level: Any) -> dict[str, Any]:
-    """A copy of a table as written with one field replaced."""
+    """Return a copy of a table as written, with one field replaced."""
     table = copy.deepcopy(written)
     inner = table
     for name in path[:-1]:
@@ -67,31 +43,77 @@ def with_level(written: dict[str, Any], path: NamePath, level: Any) -> dict[str,
     return table
 
 
-def drive_names(written: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[NamePath, str]]:
-    """Every place of a table that names a drive of the catalog: fields `drive`, and the values of a table `drives`."""
-    found: list[tuple[NamePath, str]] = []
+_SHELF_OF_FIELD = {
+    "drive": "drives",
+    "machine": "nodes",
+    "software": "servers",
+    "source_software": "servers",
+    "profile": "profiles",
+}
+
+
+def entry_names(written: dict[str, Any], path: NamePath = ()) -> list[tuple[NamePath, str, str]]:
+    """Return every place in a table that names a catalog entry: place, shelf and name.
+
+    These are fields such as `drive` and `machine`, and the values of a table `drives`.
+    """
+    found: list[tuple[NamePath, str, str]] = []
     for key, value in written.items():
+        shelf = "drives" if path and path[-1] == "drives" else _SHELF_OF_FIELD.get(key)
         if isinstance(value, dict):
-            found += drive_names(cast("dict[str, Any]", value), (*path, key))
-        elif isinstance(value, str) and (key == "drive" or (path and path[-1] == "drives")):
-            found.append(((*path, key), value))
+            found += entry_names(cast("dict[str, Any]", value), (*path, key))
+        elif isinstance(value, str) and shelf is not None and (value or shelf != "profiles"):
+            found.append(((*path, key), shelf, value))
     return found
 
 
+def anchored_fields(
+    model: type[BaseModel], written: dict[str, Any], base: Path
+) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
+    """Return a table with absolute paths in the fields that name files, and the fields that fail.
+
+    Absolute paths make a study independent of the working directory. A field that fails is given as
+    name, value and problem.
+    """
+    found, wrong = dict(written), list[tuple[str, str, str]]()
+    for name in getattr(model, "path_fields", ()):
+        value = written.get(name)
+        # A profile without a suffix is a catalog entry.
+        if isinstance(value, str) and value and (name != "profile" or value.endswith(".toml")):
+            try:
+                found[name] = str(anchored_path(base, value))
+            except ValueError as error:
+                wrong.append((name, value, str(error)))
+    anchored = getattr(model, "anchored", None)
+    if anchored is not None:
+        try:
+            found = anchored(found, base)
+        except ValueError as error:
+            name = "data" if "data" in found else "job"
+            wrong.append((name, "", str(error)))
+    return found, wrong
+
+
 def anchor_drives(written: dict[str, Any], base: Path) -> dict[str, Any]:
-    """A copy in which drives that are files (`….toml`) are named by whole paths; relative ones are relative to `base`."""
-    for place, name in drive_names(written):
-        if name.endswith(".toml"):
-            written = with_level(written, place, str((base / Path(name).expanduser()).resolve()))
+    """Return a copy in which drives given as files (`….toml`) have absolute paths.
+
+    Raises ValueError as `anchored_path` does.
+    """
+    for place, shelf, name in entry_names(written):
+        if shelf == "drives" and name.endswith(".toml"):
+            written = with_level(written, place, str(anchored_path(base, name)))
     return written
 
 
 @dataclass(frozen=True)
 class Address:
-    """What a factor varies. `room` is `target`, `workload`, `run`, `site`, or `part` (which part stands in the cell)."""
+    """A field that a factor varies.
+
+    `room` is `target`, `workload`, `run`, `site` or `fault`.
+    """
 
     room: str
     part: str | None
-    """Only this target or workload; None: every one that has the field."""
+    """The target or workload it applies to; None for every one that has the field."""
     field: str
     """Name or dotted path within the room."""

@@ -1,4 +1,4 @@
-"""The study file that `headrace init` writes: a first question to the storage at a path, every word of it explained."""
+"""The study file that `headrace init` writes: an explained first study of a storage."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import json
 from pathlib import Path
 
 _TEXT = """\
-# A Headrace study. `headrace validate` checks it, `headrace plan` shows what it does, `headrace run` does it.
+# A Headrace study. `headrace validate` checks it, `headrace plan` shows what it does, `headrace \
+run` does it.
 headrace = 1
 title = "How many slots does this storage feed?"
 
-# The storage under test: any directory. It gets a folder .headrace for generated data, and keeps it for the next study.
+# The storage under test: any directory. It gets a folder .headrace-USER for generated data, and \
+keeps it for the next study.
 [target.storage]
 kind = "path"
 path = {path}
 # scheduler = "mq-deadline"     # set for the study and put back afterwards (root)
 # read_ahead = "128 KiB"
 
-# What runs in the slots: a Higgs to four leptons search over generated collision events, every collection read.
-# Other kinds: scan (one variable), skim (reads half the events, writes them), sequential and random (fio), command (your own program).
+# What runs in the slots: a Higgs to four leptons search over generated collision events, every \
+collection read.
+# Other kinds: scan (one variable), skim (reads half the events, writes them), sequential and \
+random (fio), command (your own program).
 [workload.analysis]
 kind = "analysis"
 data = {{ shape = "bench", events = 200_000, files = {files}, format = "ttree", codec = "zlib" }}
@@ -39,6 +43,8 @@ timeout = "10 min"              # a job that takes longer is killed and recorded
 
 
 def first_study(path: Path, cores: int) -> str:
-    """Text of a study of the storage at `path` for a machine with that many cores."""
+    """Return the text of a study of the storage at `path` for a machine with `cores` cores."""
     slots = sorted({1, max(1, cores // 2), cores, 2 * cores})
-    return _TEXT.format(path=json.dumps(str(path)), files=max(slots), slots=slots)
+    # A dollar sign starts the name of an environment variable.
+    written = json.dumps(str(path).replace("$", "$$"), ensure_ascii=False)
+    return _TEXT.format(path=written, files=max(slots), slots=slots)

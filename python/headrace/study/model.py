@@ -1,13 +1,23 @@
-"""The study as a value: a question written down. One vocabulary for the three engines (docs/study-file.md)."""
+"""The study as a typed value, shared by all engines (docs/study-file.md)."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from headrace.units import Bytes, BytesPerS, Seconds
+from headrace.labels import Label
+from headrace.units import (
+    MOST_DRIVES,
+    MOST_HOSTS,
+    MOST_JOBS,
+    MOST_PORTS,
+    MOST_SLOTS,
+    Bytes,
+    BytesPerS,
+    Seconds,
+)
 
 
 class Section(BaseModel):
@@ -17,19 +27,21 @@ class Section(BaseModel):
 
 
 class Repeats(Section):
-    """How often each cell is tried."""
+    """Number of repeats of each cell."""
 
     min: int = Field(
         3,
         ge=1,
-        description="repeats of every cell; at least 3 for an interval, 6 for the interval of a median",
+        description="repeats of every cell; at least 3 for an interval, 6 for the interval of a "
+        "median",
     )
     max: int | None = Field(None, ge=1, description="repeats at most; `min` when not given")
     interval: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="stop repeating a cell once the interval of its events/s is this narrow (half width / mean)",
+        description="stop repeating a cell once the interval of its events/s is this narrow "
+        "(half width / mean)",
     )
     statistic: Literal["mean", "median"] = Field("mean", description="whose interval")
 
@@ -43,7 +55,7 @@ class Repeats(Section):
 
     @property
     def most(self) -> int:
-        """Repeats that the plan holds for each cell."""
+        """Number of repeats in the plan for each cell."""
         return self.min if self.max is None or self.interval is None else self.max
 
 
@@ -52,36 +64,50 @@ class PlanOptions(Section):
 
     design: Literal["full", "fractional", "screen"] = Field(
         "full",
-        description="full: every cell; fractional: a balanced fraction; screen: two levels a factor, main effects only",
+        description="full: every cell; fractional: a balanced fraction; screen: two levels a "
+        "factor, main effects only",
     )
     fraction: int = Field(2, ge=2, description="fractional: one in this many cells")
     repeats: Repeats = Field(default_factory=lambda: Repeats.model_validate({}))
     seed: int = Field(1, ge=0, description="seed of order, data and jobs")
     budget: Seconds | None = Field(
-        None, description="no new repeat is started after this time; the first `min` are always made"
+        None,
+        description="no new repeat is started after this time; the first `min` are always made",
     )
 
 
 class RunOptions(Section):
-    """`[run]`: how slots are filled and watched. Each field can be a factor."""
+    """`[run]`: how slots are filled and sampled. Each field can be a factor."""
 
     on: str = Field("local", description="where jobs run: local")
-    slots: int = Field(1, ge=1, description="jobs that run at once on a node")
+    slots: Annotated[int, Label("{} slot", "{} slots")] = Field(
+        1, ge=1, le=MOST_SLOTS, description="jobs that run at once on a node"
+    )
     load: Literal["batch", "sustained"] = Field(
-        "batch", description="batch: one job a slot, all at once; sustained: slots kept full"
+        "batch",
+        description="batch: one job per slot, all at once; sustained: slots kept full (what "
+        "`jobs` and `duration` mean when no load is given)",
     )
     feed: Literal["files", "packets"] = Field(
-        "files", description="files: one job, one file of its own; packets: workers pull events of one query"
+        "files",
+        description="files: one job, one file of its own; packets: workers pull events of one "
+        "query",
     )
     duration: Seconds | None = Field(
         None, description="sustained: how long slots are kept full (default 30 s)"
     )
-    jobs: int | None = Field(None, ge=1, description="sustained: stop after this many jobs instead")
+    jobs: Annotated[int | None, Label("{} job", "{} jobs")] = Field(
+        None,
+        ge=1,
+        le=MOST_JOBS,
+        description="sustained: run this many jobs instead, as slots become free",
+    )
     timeout: Seconds = Field(
         600.0, gt=0, description="a job that takes longer is killed and recorded as hung"
     )
     cache: Literal["cold", "warm", "as-is"] = Field(
-        "cold", description="page cache before the jobs: cold (dropped), warm (files read once), as-is"
+        "cold",
+        description="page cache before the jobs: cold (dropped), warm (files read once), as-is",
     )
     memory_limit: Bytes | None = Field(
         None, description="memory for the jobs of a node and their page cache (needs root)"
@@ -92,20 +118,68 @@ class RunOptions(Section):
     workers_per_server: int | None = Field(
         None, ge=1, description="packets: workers that read one file server at once, at most"
     )
-    nodes: int = Field(1, ge=1, description="nodes that run jobs")
+    nodes: Annotated[int, Label("{} node", "{} nodes")] = Field(
+        1, ge=1, le=MOST_HOSTS, description="nodes that run jobs"
+    )
     series_interval: Seconds = Field(
         1.0, ge=0.05, description="time between samples of device, CPU and memory"
     )
-    shortest: Seconds = Field(0.5, ge=0, description="a trial shorter than this is invalid")
-    verify: bool = Field(False, description="check what jobs read against what was written")
+    foreign_load: Literal["invalid", "warning"] = Field(
+        "invalid",
+        description="a trial whose jobs may have lost a tenth of their time to other programs on "
+        "their CPUs is invalid, or valid with a warning",
+    )
+    shortest: Seconds = Field(
+        0.5, ge=0, description="a measured trial shorter than this is invalid"
+    )
+    verify: bool = Field(
+        False,
+        description="compare the contents of a data set's files with their checksums before "
+        "every trial",
+    )
     trace: bool = Field(
         False,
-        description="record every block request of the target's device in the trial's trace/ (needs root)",
+        description="record every block request of the target's device in the trial's trace/ "
+        "(needs root)",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kept_full(cls, values: Any) -> Any:
+        """Set `load` to sustained when `jobs` or `duration` is given."""
+        if not isinstance(values, dict):
+            return values  # pyright: ignore[reportUnknownVariableType]
+        written: dict[str, Any] = dict(values)  # pyright: ignore[reportUnknownArgumentType]
+        if "load" not in written and any(
+            written.get(name) is not None for name in ("jobs", "duration")
+        ):
+            written["load"] = "sustained"
+        return written
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunOptions:
+        for name in ("jobs", "duration"):
+            if self.load == "batch" and getattr(self, name) is not None:
+                raise ValueError(
+                    f'{name} = {getattr(self, name):g} has no meaning with load = "batch", which '
+                    f"is one job per slot; "
+                    f'load = "sustained" keeps the slots full'
+                )
+        if self.load == "sustained" and self.feed == "packets":
+            raise ValueError(
+                'feed = "packets" is one query over all events: it has neither jobs nor '
+                'duration, and load = "batch"'
+            )
+        if self.nodes * self.slots > MOST_JOBS:
+            raise ValueError(
+                f"{self.nodes} nodes with {self.slots} slots each are {self.nodes * self.slots} "
+                f"jobs at once; at most {MOST_JOBS}"
+            )
+        return self
 
 
 class Price(Section):
-    """What one storage costs."""
+    """Price of one storage."""
 
     price: float = Field(ge=0)
     currency: str = "EUR"
@@ -116,22 +190,27 @@ class Price(Section):
 class ReportOptions(Section):
     """`[report]`: what is compared."""
 
-    metric: Literal["events_per_s", "bytes_per_s", "efficiency", "throughput", "iops"] | None = Field(
-        None,
-        description="what 'best' means; events/s, or bytes/s for a workload without events, when not given",
+    metric: Literal["events_per_s", "bytes_per_s", "efficiency", "throughput", "iops"] | None = (
+        Field(
+            None,
+            description="what 'best' means; events/s, or bytes/s for a workload without events, "
+            "when not given",
+        )
     )
     efficiency: float = Field(
         0.9, gt=0, le=1, description="job efficiency down to which a slot counts as fed"
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="confidence of all intervals")
-    price: dict[str, Price] = Field(default_factory=dict[str, Price], description="price of each target")
+    price: dict[str, Price] = Field(
+        default_factory=dict[str, Price], description="price of each target"
+    )
 
 
 class SiteDrive(Section):
     """Drives of one kind in a node or server."""
 
     drive: str
-    count: int = Field(1, ge=1)
+    count: int = Field(1, ge=1, le=MOST_DRIVES)
     raid: int | None = None
     chunk: Bytes | None = None
 
@@ -143,34 +222,42 @@ class SiteLink(Section):
     latency: Seconds = Field(
         0.0,
         ge=0,
-        description="one way; measured links need the kernel's netem for it, 0 leaves the machine's own",
+        description="one way; measured links need the kernel's netem for it, 0 leaves the "
+        "machine's own",
     )
     mtu: int = Field(1500, ge=576, le=65535, description="largest packet")
     txqueuelen: int = Field(1000, ge=1, description="packets that wait at an end of it")
     socket_buffer: Bytes | None = Field(
         None,
         ge=4096,
-        description="measured: bound on the buffers of every TCP socket; the kernel's when not given",
+        description="measured: bound on the buffers of every TCP socket; the kernel's when not "
+        "given",
     )
-    count: int = Field(1, ge=1, description="ports that are bonded; measured: one link of their sum")
+    count: int = Field(
+        1, ge=1, le=MOST_PORTS, description="ports that are bonded; measured: one link of their sum"
+    )
 
 
 class SiteNodes(Section):
     """`[site.node]`: the nodes that run jobs."""
 
-    count: int = Field(1, ge=1)
+    count: int = Field(1, ge=1, le=MOST_HOSTS)
     machine: str | None = Field(
-        None, description="a machine of the catalog: cores, memory, power (simulated and priced, not built)"
+        None,
+        description="a machine of the catalog: cores, memory, power (simulated and priced, not "
+        "built)",
     )
     cores: int | None = Field(
         None,
         ge=1,
-        description="processors of a node; measured: that many of this machine's, shared when they run out",
+        description="processors of a node; measured: that many of this machine's, shared when "
+        "they run out",
     )
     memory: Bytes | None = Field(
         None,
         gt=0,
-        description="memory of a node; measured: bounds jobs, clients and their page cache (needs root)",
+        description="memory of a node; measured: bounds jobs, clients and their page cache "
+        "(needs root)",
     )
     drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
     link: str | SiteLink | None = None
@@ -187,9 +274,11 @@ class SiteServer(Section):
         None, gt=0, description="measured: memory of the server with its page cache (needs root)"
     )
     link: str | SiteLink | None = Field(
-        None, description='"1 GbE", "4 x 1 GbE", or a table; measured: as the nodes have it when not given'
+        None,
+        description='"1 GbE", "4 x 1 GbE", or a table; measured: as the nodes have it when not '
+        "given",
     )
-    count: int = Field(1, ge=1)
+    count: int = Field(1, ge=1, le=MOST_HOSTS)
     drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
     virtual: bool = False
 
@@ -203,7 +292,7 @@ class Site(Section):
 
 
 class Part(BaseModel):
-    """A named target or workload: its kind, its options as written, and the same validated by its own part."""
+    """A named target or workload: its kind, its options as written, and the validated options."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -214,7 +303,7 @@ class Part(BaseModel):
 
 
 class Study(BaseModel):
-    """A whole study, validated. Made by `headrace.load_study`."""
+    """A validated study. Created by `headrace.load_study`."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -224,7 +313,7 @@ class Study(BaseModel):
     targets: dict[str, Part]
     workloads: dict[str, Part]
     factors: dict[str, list[Any]]
-    """Every factor named in the study, levels as written; `target` and `workload` always among them, first."""
+    """Every factor with its levels as written; `target` and `workload` come first."""
     exclude: list[dict[str, list[Any]]]
     plan_options: PlanOptions
     run_options: RunOptions
@@ -232,6 +321,8 @@ class Study(BaseModel):
     site: Site | None
     faults: list[Any]
     base: Path = Path()
-    """Folder that relative paths in it are relative to."""
+    """Directory that relative paths refer to."""
     hash: str
-    """Of everything that decides what a trial measures; equal for equal studies however they are written."""
+    """Hash of everything that affects what a trial measures, independent of how the file is
+    written.
+    """

@@ -1,22 +1,26 @@
-"""Step 1c of the way: the options of one cell, its levels put into the fields they vary."""
+"""Step 1c of the pipeline: the options of one cell, with its levels in the fields they vary."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from headrace import targets as target_room
 from headrace import workloads as workload_room
-from headrace.study.fields import anchor_drives, with_level
-from headrace.study.load import FAULT, find_factor
+from headrace.document import dotted, shown
+from headrace.errors import Fault, StudyError
+from headrace.study.factors import FAULT, find_factor
+from headrace.study.fields import anchor_drives, anchored_fields, with_level
 from headrace.study.model import RunOptions, Site, Study
+from headrace.validation import Model, Refusal, refusals
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """Everything that one cell of a study is, typed."""
+    """Everything that defines one cell of a study, typed."""
 
     target_kind: str
     target_options: Any
@@ -25,11 +29,11 @@ class Resolved:
     run: RunOptions
     site: Site | None
     faults: tuple[Any, ...] = ()
-    """Options of the faults that strike this cell."""
+    """Options of the faults that affect this cell."""
 
 
 def applies(study: Study, factor: str, target: str, workload: str) -> bool:
-    """Whether a factor varies anything in a cell of this target and workload."""
+    """Return whether a factor varies anything in a cell of this target and workload."""
     if factor in ("target", "workload"):
         return True
     if factor == FAULT:
@@ -42,7 +46,10 @@ def applies(study: Study, factor: str, target: str, workload: str) -> bool:
 
 
 def hard_to_change(study: Study, factor: str, target: str) -> bool:
-    """Whether changing the factor's level means that the target has to come to be anew (a whole plot)."""
+    """Return whether a new level of the factor requires a new set-up of the target.
+
+    Such a factor has one level within a whole plot.
+    """
     if factor == "target":
         return True
     settings = target_room.kinds()[study.targets[target].kind].settings
@@ -55,7 +62,50 @@ def hard_to_change(study: Study, factor: str, target: str) -> bool:
 
 
 def resolve(study: Study, target: str, workload: str, levels: Mapping[str, Any]) -> Resolved:
-    """Puts levels into options. Levels of None (factor does not apply) leave the field as the study has it."""
+    """Put levels into options. A level of None (factor does not apply) leaves the field unchanged.
+
+    Raises StudyError for levels that are valid one by one but not together.
+    """
+    try:
+        return _resolved(study, target, workload, levels)
+    except _NotTogetherError as error:
+        raise StudyError([_not_together(study, levels, each) for each in error.found]) from None
+
+
+class _NotTogetherError(Exception):
+    """Options are refused after levels were put into them."""
+
+    def __init__(self, found: list[Refusal]) -> None:
+        super().__init__()
+        self.found = found
+
+
+def _checked(model: type[Model], table: dict[str, Any]) -> Model:
+    """Return a table as its model. Raises _NotTogetherError."""
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        raise _NotTogetherError(refusals(error, table, model)) from None
+
+
+def _not_together(study: Study, levels: Mapping[str, Any], refused: Refusal) -> Fault:
+    cell = ", ".join(
+        f"{factor} = {shown(level)}" for factor, level in levels.items() if level is not None
+    )
+    place, _, problem, allowed = refused
+    problem += f" (allowed: {allowed})" if allowed else ""
+    field = dotted(place)
+    return Fault(
+        study.file,
+        0,
+        f"factors{f' ({field})' if field else ''}",
+        cell,
+        f"these levels cannot be had together: {problem}",
+        "exclude them with [[exclude]]",
+    )
+
+
+def _resolved(study: Study, target: str, workload: str, levels: Mapping[str, Any]) -> Resolved:
     target_part, workload_part = study.targets[target], study.workloads[workload]
     target_model = target_room.kinds()[target_part.kind].Options
     workload_model = workload_room.kinds()[workload_part.kind].Options
@@ -66,38 +116,34 @@ def resolve(study: Study, target: str, workload: str, levels: Mapping[str, Any])
         "site": {} if study.site is None else study.site.model_dump(exclude_unset=True),
     }
     names = {"target": target, "workload": workload}
+    varied: dict[str, set[str]] = {name: set() for name in tables}
     for factor, level in levels.items():
         if factor in ("target", "workload", FAULT) or level is None:
             continue
         for address in find_factor(study, factor):
             if address.part is None or address.part == names.get(address.room):
-                tables[address.room] = with_level(
-                    tables[address.room], tuple(address.field.split(".")), level
-                )
-    for name in getattr(target_model, "path_fields", ()):
-        if isinstance(tables["target"].get(name), str):
-            path = study.base / Path(tables["target"][name]).expanduser()
-            tables["target"] = {**tables["target"], name: str(path)}
-    for name in getattr(workload_model, "path_fields", ()):
-        # A name without an ending is an entry of the catalog.
-        if str(tables["workload"].get(name, "")).endswith(".toml"):
-            path = study.base / Path(tables["workload"][name]).expanduser()
-            tables["workload"] = {**tables["workload"], name: str(path)}
+                field = tuple(address.field.split("."))
+                tables[address.room] = with_level(tables[address.room], field, level)
+                varied[address.room].add(field[0])
+    for name, model in (("target", target_model), ("workload", workload_model)):
+        # The other fields were made absolute when the study was read.
+        levels_of = {field: tables[name][field] for field in varied[name]}
+        tables[name] = {**tables[name], **anchored_fields(model, levels_of, study.base)[0]}
     for name in ("target", "site"):
         tables[name] = anchor_drives(tables[name], study.base)
     return Resolved(
         target_kind=target_part.kind,
-        target_options=target_model.model_validate(tables["target"]),
+        target_options=_checked(target_model, tables["target"]),
         workload_kind=workload_part.kind,
-        workload_options=workload_model.model_validate(tables["workload"]),
-        run=RunOptions.model_validate(tables["run"]),
-        site=Site.model_validate(tables["site"]) if study.site is not None or tables["site"] else None,
+        workload_options=_checked(workload_model, tables["workload"]),
+        run=_checked(RunOptions, tables["run"]),
+        site=_checked(Site, tables["site"]) if study.site is not None or tables["site"] else None,
         faults=_faults(study, target, levels.get(FAULT)),
     )
 
 
 def _faults(study: Study, target: str, level: Any) -> tuple[Any, ...]:
-    """The faults of a cell: those of its target, and of the one level when they are a factor."""
+    """Return the faults of a cell: those of its target and, if a factor, of the level."""
     return tuple(
         each
         for each in study.faults

@@ -1,4 +1,7 @@
-"""The JSON Schema of the study file, for editors: made from the same models that check it, so that the two cannot differ."""
+"""The JSON Schema of the study file, for editors.
+
+It is generated from the models that check the file, so that the two cannot differ.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from headrace.study.model import PlanOptions, ReportOptions, RunOptions, Site
 
 
 def study_schema() -> dict[str, Any]:
-    """The schema (draft 2020-12) of version 1 of the study file with every registered kind."""
+    """Return the JSON Schema (draft 2020-12) of the study file with every registered kind."""
     definitions: dict[str, Any] = {}
 
     def reference(model: Any, name: str) -> dict[str, Any]:
@@ -49,7 +52,8 @@ def study_schema() -> dict[str, Any]:
             "type": "array",
             "items": {
                 "anyOf": [
-                    reference(part.Options, f"fault-{kind}") for kind, part in fault_room.kinds().items()
+                    reference(part.Options, f"fault-{kind}")
+                    for kind, part in fault_room.kinds().items()
                 ]
             },
         }

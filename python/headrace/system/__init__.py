@@ -1,4 +1,6 @@
-"""Ground: all that touches the machine. Nothing outside this room mounts, formats, writes to sysfs or starts a daemon.
+"""Base layer: every access to the machine.
 
-`journal.py` comes first: every change goes through it. The rest is one file a thing: mounts, devices, loops, cgroups …
+No other package mounts, formats, writes to sysfs or starts a daemon. Every change goes through the
+undo journal (`journal.py`). Each other module handles one resource: mounts, devices, loop devices,
+cgroups …
 """

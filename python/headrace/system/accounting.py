@@ -1,4 +1,4 @@
-"""Ground: what /proc and cgroups say of CPU time, waits and bytes. Reads only; the probes and the job ledger use it."""
+"""Base layer: CPU time, waits and bytes from /proc and cgroups, for probes and ledger."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 class CounterFile:
-    """A file of /proc or /sys that is read again and again: opened once, read from its start each time."""
+    """A file of /proc or /sys for repeated reads: opened once, read from its start each time."""
 
     def __init__(self, path: str | Path, size: int = 4096) -> None:
-        """Raises OSError when it cannot be opened."""
+        """Raises OSError when the file cannot be opened."""
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._size = size
 
     def read(self) -> bytes:
-        """What stands in it now. Raises OSError when what it tells of has gone."""
+        """Return the current contents. Raises OSError when the process no longer exists."""
         return os.pread(self._fd, self._size, 0)
 
     def close(self) -> None:
@@ -33,20 +33,23 @@ class CounterFile:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
 
 @dataclass(frozen=True)
 class Times:
-    """Time that a thread, or several together, ran and waited, in ns."""
+    """Time that one or more threads ran and waited, in ns."""
 
     run_ns: int = 0
     wait_cpu_ns: int = 0
-    """Runnable, and no CPU free (run-queue delay)."""
+    """Runnable, but no CPU free (run-queue delay)."""
     wait_block_ns: int = 0
-    """In clock ticks' precision; 0 unless kernel.task_delayacct was on when the thread started."""
+    """At clock-tick resolution; 0 unless kernel.task_delayacct was on when the thread started."""
 
     def __add__(self, other: Times) -> Times:
         return Times(
@@ -56,7 +59,7 @@ class Times:
         )
 
     def __sub__(self, earlier: Times) -> Times:
-        """What came to pass since `earlier`, never below zero."""
+        """Return the increase since `earlier`, never below zero."""
         return Times(
             max(0, self.run_ns - earlier.run_ns),
             max(0, self.wait_cpu_ns - earlier.wait_cpu_ns),
@@ -65,13 +68,15 @@ class Times:
 
 
 def possible(counted: Times, lifetimes_ns: int) -> tuple[Times, bool]:
-    """What can be true of times counted for threads that lived so long together, and whether all of it can.
+    """Correct implausible times of threads; return them and whether they were consistent.
 
-    Since Linux 6.12 a thread's block I/O wait can come out too long, by up to the time since the machine started: a thread
-    that blocks while it owes CPU time leaves the run queue later (sched_delayed), and `__block_task` then has
-    `delayacct_blkio_start` note the start with whoever runs (`current`), so that the thread's wait ends with an older
-    start or none (kernel/sched/sched.h, kernel/delayacct.c). A wait beyond the threads' lives says nothing, and counts 0;
-    any other is cut to the time in which they neither ran nor waited for a CPU.
+    `lifetimes_ns` is the sum of the threads' lifetimes. Since Linux 6.12 a thread's block I/O wait
+    can be too long, by up to the machine's uptime: a thread that blocks while it owes CPU time
+    leaves the run queue later (sched_delayed), and `__block_task` then lets `delayacct_blkio_start`
+    store the start time in the running thread (`current`), so that the blocked thread's wait ends
+    with an older start time or none (kernel/sched/sched.h, kernel/delayacct.c). A wait longer than
+    the lifetimes is meaningless and counts as 0; any other wait is limited to the time in which the
+    threads neither ran nor waited for a CPU.
     """
     if counted.wait_block_ns > lifetimes_ns + NS_PER_TICK:
         return Times(counted.run_ns, counted.wait_cpu_ns, 0), False
@@ -84,27 +89,30 @@ class IoCounts:
     """/proc/PID/io: a process, its finished threads, and its children that were waited for."""
 
     read_chars: int = 0
-    """Bytes returned by read calls, from wherever they came."""
+    """Bytes returned by read calls, from any source."""
     read_calls: int = 0
     read_bytes: int = 0
-    """Bytes that it made block devices read, by calls or page faults."""
+    """Bytes read from block devices on its behalf, by calls or page faults."""
     write_bytes: int = 0
-    """Bytes that it made devices write, sooner or later."""
+    """Bytes that it caused to be written to devices, possibly later."""
 
     def __add__(self, other: IoCounts) -> IoCounts:
-        return IoCounts(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+        return IoCounts(
+            *(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True))
+        )
 
     def __sub__(self, earlier: IoCounts) -> IoCounts:
-        """What came to pass since `earlier`, never below zero."""
+        """Return the increase since `earlier`, never below zero."""
         return IoCounts(
             *(max(0, now - its) for now, its in zip(astuple(self), astuple(earlier), strict=True))
         )
 
 
 def thread_times(pid: int) -> dict[int, Times]:
-    """Each living thread's times; empty when the process is gone.
+    """Return each living thread's times; empty when the process no longer exists.
 
-    `schedstat` gives time on a CPU and on a run queue in ns, field 42 of `stat` block I/O delay in clock ticks (proc(5)).
+    `schedstat` holds the time on a CPU and on a run queue in ns, field 42 of `stat` the block I/O
+    delay in clock ticks (proc(5)).
     """
     found: dict[int, Times] = {}
     try:
@@ -119,13 +127,13 @@ def thread_times(pid: int) -> dict[int, Times]:
                 fields = file.read().rpartition(b")")[2].split()
         except (OSError, ValueError):
             continue
-        # The name in brackets is field 2, so that field 42 is the 40th after it.
+        # The name in brackets is field 2, so field 42 is the 40th after it.
         found[int(thread)] = Times(int(run), int(wait), int(fields[39]) * NS_PER_TICK)
     return found
 
 
 def thread_count(pid: int) -> int:
-    """Living threads of a process; 0 when it is gone."""
+    """Return the number of living threads of a process; 0 when it no longer exists."""
     try:
         return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
     except OSError:
@@ -133,17 +141,19 @@ def thread_count(pid: int) -> int:
 
 
 def io_counts(pid: int) -> IoCounts:
-    """Bytes moved by a process; zeros when it is gone or may not be looked at."""
+    """Return the bytes a process moved; zeros when it no longer exists or is not readable."""
     try:
         with CounterFile(f"/proc/{pid}/io") as file:
             fields = dict(line.split(b": ") for line in file.read().splitlines())
     except OSError:
         return IoCounts()
-    return IoCounts(*(int(fields[name]) for name in (b"rchar", b"syscr", b"read_bytes", b"write_bytes")))
+    return IoCounts(
+        *(int(fields[name]) for name in (b"rchar", b"syscr", b"read_bytes", b"write_bytes"))
+    )
 
 
 def descendants(pid: int) -> list[int]:
-    """Living processes below this one, the nearest first."""
+    """Return the living descendants of a process, nearest generation first."""
     found: list[int] = []
     waiting = [pid]
     while waiting:
@@ -162,7 +172,10 @@ def descendants(pid: int) -> list[int]:
 
 
 def peak_rss_bytes(pid: int) -> int:
-    """Largest resident memory of a process since it started or its peak was reset; 0 when it is gone."""
+    """Return the peak resident memory of a process since its start or the last reset.
+
+    0 when it no longer exists.
+    """
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -171,13 +184,13 @@ def peak_rss_bytes(pid: int) -> int:
 
 
 def reset_peak_rss() -> None:
-    """Lets this process's own peak start from what it holds now (proc(5), clear_refs 5), where the kernel allows it."""
+    """Reset this process's peak to its current memory (proc(5), clear_refs 5), if permitted."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def delay_accounting() -> bool:
-    """True when processes started now have their block I/O delays counted."""
+    """Return True when the kernel counts block I/O delays of newly started processes."""
     try:
         return Path("/proc/sys/kernel/task_delayacct").read_text().strip() == "1"
     except OSError:
@@ -185,10 +198,10 @@ def delay_accounting() -> bool:
 
 
 class OwnPressure:
-    """PSI of the cgroup (version 2) that holds this process and what it started, and nothing else."""
+    """PSI of the cgroup (version 2) that contains only this process and its descendants."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises OSError where the kernel has no PSI."""
+        """Raises OSError when the kernel has no PSI."""
         self._cpu = CounterFile(directory / "cpu.pressure")
         try:
             self._io = CounterFile(directory / "io.pressure")
@@ -197,8 +210,10 @@ class OwnPressure:
             raise
 
     def read_ns(self) -> tuple[int, int]:
-        """(cpu, io): time so far in which one thread or more waited for it."""
-        return pressure_totals_us(self._cpu.read())[0] * 1000, pressure_totals_us(self._io.read())[0] * 1000
+        """Return (cpu, io): total time in which at least one thread waited for it."""
+        return pressure_totals_us(self._cpu.read())[0] * 1000, pressure_totals_us(self._io.read())[
+            0
+        ] * 1000
 
     def close(self) -> None:
         """Safe to call twice."""
@@ -207,7 +222,10 @@ class OwnPressure:
 
 
 def own_pressure() -> OwnPressure | None:
-    """PSI for this process alone, or None when it shares its cgroup with others or the kernel has none."""
+    """Return the PSI of this process's cgroup.
+
+    None when the cgroup has other processes or the kernel has no PSI.
+    """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         group = next(line[3:] for line in lines if line.startswith("0::"))
@@ -215,7 +233,9 @@ def own_pressure() -> OwnPressure | None:
             return None
         mount = next(
             fields[4]
-            for fields in (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
+            for fields in (
+                line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()
+            )
             if fields[fields.index("-") + 1] == "cgroup2"
         )
         directory = Path(mount) / group.lstrip("/")
@@ -228,6 +248,8 @@ def own_pressure() -> OwnPressure | None:
 
 
 def pressure_totals_us(text: bytes) -> tuple[int, int]:
-    """(some, full) totals in microseconds of a PSI file; full is 0 where the kernel gives none."""
-    totals = {line.split(maxsplit=1)[0]: int(line.rpartition(b"total=")[2]) for line in text.splitlines()}
+    """Return (some, full) totals of a PSI file in microseconds; full is 0 when missing."""
+    totals = {
+        line.split(maxsplit=1)[0]: int(line.rpartition(b"total=")[2]) for line in text.splitlines()
+    }
     return totals.get(b"some", 0), totals.get(b"full", 0)

@@ -1,7 +1,7 @@
-"""Ground: an array of several drives as one file system, by btrfs's own profiles: made, degraded, rebuilt.
+"""Base layer: several drives as one file system with btrfs RAID profiles: create, degrade, rebuild.
 
-A drive is taken away while the file system is not mounted, as a dead one is missing at the next start; `btrfs replace` fills a new one
-from the others while the file system is in use.
+A drive is removed while the file system is unmounted, as a dead drive is missing after a restart;
+`btrfs replace` fills a new one from the others while the file system is in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.system.mounts import mount
 from headrace.system.processes import run_program
 
 LEAST_DRIVES = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}
-"""Drives that each RAID level takes at least; btrfs's raid10 could do with two, which is no RAID 10."""
+"""Minimum number of drives per RAID level; btrfs's raid10 accepts two, which is no RAID 10."""
 REDUNDANT = frozenset({1, 5, 6, 10})
 _REBUILD_PATIENCE_S = 600.0
 
@@ -32,28 +32,33 @@ class Array:
     journal: Journal
     level: int
     images: list[Path]
-    """A file a drive."""
+    """One file per drive."""
     directory: Path
     options: tuple[str, ...] = ()
     """Mount options."""
     entries: list[Entry] = field(default_factory=list[Entry])
-    """What undoes it all, last change last; those of the mount and of the drives' loop devices are renewed as they change."""
+    """Entries that undo everything, last change last.
+
+    Those of the mount and of the drives' loop devices are replaced as these change.
+    """
     _loops: list[loops.Loop | None] = field(default_factory=list["loops.Loop | None"])
     _mount: Entry | None = None
 
     @property
     def devices(self) -> list[Path]:
-        """The block devices that are there."""
+        """The existing block devices."""
         return [loop.device for loop in self._loops if loop is not None]
 
     def make(self, mkfs: Sequence[str]) -> None:
-        """Makes the file system over all drives and mounts it. Raises HeadraceError."""
+        """Create the file system over all drives and mount it. Raises HeadraceError."""
         for image in self.images:
             self._loops.append(self._attached(image))
         first, *others = self.devices
         profile = ("-d", f"raid{self.level}", "-m", f"raid{self.level}")
         self.entries.append(
-            make_filesystem(self.journal, first, "btrfs", (*profile, *mkfs), self.directory, others=others)
+            make_filesystem(
+                self.journal, first, "btrfs", (*profile, *mkfs), self.directory, others=others
+            )
         )
         self._mounted()
 
@@ -63,10 +68,14 @@ class Array:
         return loop
 
     def _mounted(self, *further: str) -> None:
-        # The kernel has to know every drive before it mounts.
-        run_program(self.journal, ["btrfs", "device", "scan", *map(str, self.devices)], timeout_s=30)
+        # The kernel must know every drive before mounting.
+        run_program(
+            self.journal, ["btrfs", "device", "scan", *map(str, self.devices)], timeout_s=30
+        )
         source = str(self.devices[0])
-        self._mount = mount(self.journal, source, self.directory, "btrfs", [*self.options, *further])
+        self._mount = mount(
+            self.journal, source, self.directory, "btrfs", [*self.options, *further]
+        )
         self.entries.append(self._mount)
 
     def _unmounted(self) -> None:
@@ -79,13 +88,19 @@ class Array:
         self._mount = None
 
     def degrade(self) -> None:
-        """Takes the last drive away. Raises UnsupportedLevelError for an array that has nothing twice."""
+        """Remove the last drive. Raises UnsupportedLevelError for an array without redundancy."""
         if self.level not in REDUNDANT:
-            raise UnsupportedLevelError(f"RAID {self.level} without one of its drives holds nothing")
+            raise UnsupportedLevelError(
+                f"RAID {self.level} without one of its drives holds nothing"
+            )
         self._unmounted()
         gone = self._loops[-1]
         if gone is not None:
-            run_program(self.journal, ["btrfs", "device", "scan", "--forget", str(gone.device)], timeout_s=30)
+            run_program(
+                self.journal,
+                ["btrfs", "device", "scan", "--forget", str(gone.device)],
+                timeout_s=30,
+            )
             result = self.journal.undo(gone.entry)
             if not result.done:
                 raise HeadraceError(result.text)
@@ -94,7 +109,10 @@ class Array:
         self._mounted("degraded")
 
     def rebuild(self, fresh: Path) -> None:
-        """Puts a new, empty drive (a file of the same size) in the place of the one that is gone, and begins to fill it."""
+        """Replace the missing drive with a new, empty one and start the rebuild.
+
+        `fresh` is a file of the same size.
+        """
         if self._loops[-1] is not None:
             raise HeadraceError("no drive is missing")
         loop = self._attached(fresh)
@@ -111,9 +129,11 @@ class Array:
         self._loops[-1], self.images[-1] = loop, fresh
 
     def _missing(self) -> int:
-        """Number of the missing drive as btrfs counts: that which is not among those shown."""
+        """Return btrfs's number of the missing drive: the one that it does not list."""
         shown = run_program(
-            self.journal, ["btrfs", "filesystem", "show", "--raw", str(self.directory)], timeout_s=30
+            self.journal,
+            ["btrfs", "filesystem", "show", "--raw", str(self.directory)],
+            timeout_s=30,
         )
         held = {
             int(match.group(1))
@@ -123,7 +143,7 @@ class Array:
         return next(number for number in range(1, len(self.images) + 1) if number not in held)
 
     def state(self) -> str:
-        """`whole`, `degraded` or `rebuilding`, as the kernel has it."""
+        """Return the kernel's state: `whole`, `degraded` or `rebuilding`."""
         if self._loops[-1] is None:
             return "degraded"
         said = run_program(
@@ -132,7 +152,7 @@ class Array:
         return "rebuilding" if re.search(r"\d+(\.\d+)?% done", said) else "whole"
 
     def wait_rebuilt(self) -> float:
-        """Waits until the new drive is filled; the seconds that took."""
+        """Wait until the new drive is filled; return the seconds that took."""
         begun = time.monotonic()
         while self.state() == "rebuilding":
             if time.monotonic() - begun > _REBUILD_PATIENCE_S:
@@ -140,13 +160,11 @@ class Array:
             time.sleep(0.2)
         return time.monotonic() - begun
 
-    def release(self) -> list[str]:
-        """Takes all of it down; what could not be, in words. Safe to call twice."""
-        left: list[str] = []
-        while self.entries:
-            result = self.journal.undo(self.entries.pop())
-            if not result.done:
-                left.append(result.text)
+    def release(self) -> None:
+        """Remove the whole array. Safe to call twice.
+
+        Raises HeadraceError that names what could not be removed; a second call tries again.
+        """
+        self.journal.put_back(self.entries)
         self._loops.clear()
         self._mount = None
-        return left

@@ -1,6 +1,7 @@
-"""Ground: the kernel's blktrace of a disk: whether its files in debugfs may be read here, and ending a trace that a killed recorder left.
+"""Base layer: blktrace: check access to its debugfs files, end traces of killed recorders.
 
-A kernel that is locked down (secure boot) lets nobody read them: there tracefs is the way (`headrace.system.tracefs`).
+A kernel that is locked down (secure boot) does not let any process read these files; tracefs works
+there (`headrace.system.tracefs`).
 """
 
 from __future__ import annotations
@@ -18,16 +19,23 @@ if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
 
 _STOP, _TEARDOWN = 0x1275, 0x1276
-"""BLKTRACESTOP and BLKTRACETEARDOWN of include/uapi/linux/fs.h: _IO(0x12, 117) and _IO(0x12, 118)."""
+"""BLKTRACESTOP and BLKTRACETEARDOWN of include/uapi/linux/fs.h: _IO(0x12, 117) and _IO(0x12, 118).
+"""
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 
 
 def lacking() -> tuple[str, str] | None:
-    """(what is missing for blktrace, what to do), or None. That the kernel is locked down can only be seen where securityfs is mounted."""
+    """Return (what blktrace lacks, remedy), or None.
+
+    A lockdown of the kernel is only visible where securityfs is mounted.
+    """
     if os.geteuid() != 0:
         return "tracing block requests needs root", "run as root"
     if not known("debugfs"):
-        return "this kernel has no debugfs, where blktrace's files lie", "use a kernel with CONFIG_DEBUG_FS"
+        return (
+            "this kernel has no debugfs, where blktrace's files lie",
+            "use a kernel with CONFIG_DEBUG_FS",
+        )
     with contextlib.suppress(OSError):
         if "[none]" not in _LOCKDOWN.read_text():
             return (
@@ -38,9 +46,10 @@ def lacking() -> tuple[str, str] | None:
 
 
 def expect_trace(journal: Journal, directory: Path, disk: str) -> tuple[Path, Entry]:
-    """Where debugfs is mounted (on `directory`, when it was nowhere), and the entry that ends a trace of this disk which is about to begin.
+    """Prepare to trace a disk; return debugfs's mount directory and the entry that ends the trace.
 
-    Raises MissingError for what is missing, HeadraceError when another traces the disk.
+    debugfs is mounted on `directory` when it is not mounted elsewhere. Raises MissingError for what
+    is missing, HeadraceError when another process traces the disk.
     """
     if (found := lacking()) is not None:
         raise MissingError(found[0], hint=found[1])
@@ -54,12 +63,12 @@ def expect_trace(journal: Journal, directory: Path, disk: str) -> tuple[Path, En
 
 
 def trace_is_ours(journal: Journal, entry: Entry, root: Path) -> None:
-    """Notes which trace of the disk is ours, now that it is there."""
+    """Record which trace of the disk is ours, after it has started."""
     journal.add(entry, inode=_number(root, entry.args["disk"]))
 
 
 def _number(root: Path, disk: str) -> int | None:
-    """A number that the kernel gives each trace anew: the inode of its count of lost events."""
+    """Return a number that is unique to each trace: the inode of its count of lost events."""
     try:
         return (root / "block" / disk / "dropped").stat().st_ino
     except OSError:
@@ -67,7 +76,7 @@ def _number(root: Path, disk: str) -> int | None:
 
 
 def end_trace(disk: str, inode: int | None) -> str:
-    """Ends a trace of ours, when it is the one of this number; says what was done. Raises OSError when it stays."""
+    """End the trace with this number; return what was done. Raises OSError when it stays."""
     with glimpse("debugfs") as root:
         found = _number(root, disk)
     if found is None:

@@ -1,4 +1,4 @@
-"""Ground: what this machine can do for Headrace, and what to install or do for the rest. Reads only; changes nothing."""
+"""Base layer: what this machine provides for Headrace, and how to get the rest. Read-only."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from headrace.units import format_bytes
 
 @dataclass(frozen=True)
 class Capability:
-    """One thing that a machine can have or lack."""
+    """One feature that a machine can have or lack."""
 
     what: str
     gives: str
-    """What Headrace does with it."""
+    """What Headrace uses it for."""
     there: bool
     remedy: str
-    """What to install or do to have it."""
+    """What to install or do to get it."""
 
 
 _WANTED_PROGRAMS = ("fio", "mkfs.ext3", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs")
@@ -33,19 +33,22 @@ _FILESYSTEMS = ("ext3", "ext4", "xfs", "btrfs")
 
 
 def kernel_filesystems() -> frozenset[str]:
-    """Filesystems that the running kernel can mount, without loading modules."""
+    """Return the file systems that the running kernel can mount without loading modules."""
     lines = Path("/proc/filesystems").read_text().splitlines()
     return frozenset(line.split()[-1] for line in lines if line.split())
 
 
 def capabilities() -> list[Capability]:
-    """Everything that decides how much of a study can be done here."""
+    """Return every feature that determines how much of a study can run here."""
     root = os.geteuid() == 0
     as_root = "run as root (sudo headrace …)"
     lacking = cannot_emulate("emulated drives")
     found = [
         Capability(
-            "root", "formats devices, sets schedulers and read-ahead, empties the page cache", root, as_root
+            "root",
+            "formats devices, sets schedulers and read-ahead, empties the page cache",
+            root,
+            as_root,
         ),
         Capability(
             "an empty page cache",
@@ -55,12 +58,16 @@ def capabilities() -> list[Capability]:
         ),
         Capability(
             "delay accounting",
-            "waiting for block I/O counted by the kernel; without it taken from pressure or from read calls",
+            "waiting for block I/O counted by the kernel; without it taken from pressure or from "
+            "read calls",
             root or delay_accounting(),  # root switches it on while a study runs
             f"{as_root}, or sysctl kernel.task_delayacct=1",
         ),
         Capability(
-            "pressure (PSI)", "pressure series", Path("/proc/pressure/io").exists(), "boot with psi=1"
+            "pressure (PSI)",
+            "pressure series",
+            Path("/proc/pressure/io").exists(),
+            "boot with psi=1",
         ),
         Capability(
             "pressure of a control group",
@@ -97,16 +104,20 @@ def capabilities() -> list[Capability]:
             "ROOT (PyROOT)",
             'reader = "rdataframe" and "event-loop"',
             importlib.util.find_spec("ROOT") is not None,
-            "pip install headrace[root]",
+            "make setup-all in a clone, or pip install headrace[root]",
         ),
     ]
     for name in _WANTED_PROGRAMS:
         found.append(
-            Capability(name, REQUIREMENTS[name].purpose, find_program(name) is not None, remedy(name))
+            Capability(
+                name, REQUIREMENTS[name].purpose, find_program(name) is not None, remedy(name)
+            )
         )
     known = kernel_filesystems()
     for name in _FILESYSTEMS:
         found.append(
-            Capability(f"{name} in the kernel", f'filesystem = "{name}"', name in known, f"modprobe {name}")
+            Capability(
+                f"{name} in the kernel", f'filesystem = "{name}"', name in known, f"modprobe {name}"
+            )
         )
     return found

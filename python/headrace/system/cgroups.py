@@ -1,6 +1,7 @@
-"""Ground: control groups, version 1 and 2: finding our own, making one below it, and the memory limit for jobs.
+"""Base layer: control groups, version 1 and 2: find, create, limit the jobs' memory.
 
-A group is made next to or below our own, so that limits that stand around us (a container, a batch job) still hold.
+A new group is a sibling or child of our own, so that enclosing limits (of a container or a batch
+job) still apply.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, MissingError, UnsupportedLevelError
 from headrace.system.mounts import Mount, read_mounts
+from headrace.system.shared_settings import set_file
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Where a controller is to be had, and our own group in it."""
+    """The hierarchy of a controller, and our own group in it."""
 
     version: int
     top: Path
-    """Where the hierarchy is mounted."""
+    """Mount directory of the hierarchy."""
     own: Path
-    """The group that this process is in."""
+    """The group of this process."""
 
 
 def _own_group(mount: Mount, controller: str) -> Path:
@@ -34,7 +36,8 @@ def _own_group(mount: Mount, controller: str) -> Path:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
         if (wanted in names.split(",")) if wanted else not names:
-            # In a container the mount may show a part of the tree only, and the path count from its top or from ours.
+            # In a container the mount may show only a subtree, and the path may start at its root
+            # or at ours.
             relative = path.removeprefix(mount.root) if mount.root != "/" else path
             group = mount.directory / relative.lstrip("/")
             return group if group.is_dir() else mount.directory
@@ -42,7 +45,10 @@ def _own_group(mount: Mount, controller: str) -> Path:
 
 
 def hierarchy(controller: str) -> Hierarchy | None:
-    """The hierarchy that has a controller (`memory`, `blkio` in version 1, `io` in version 2), or None."""
+    """Return the hierarchy of a controller, None when there is none.
+
+    Controllers: `memory`, `blkio` in version 1, `io` in version 2.
+    """
     for mount in read_mounts():
         if mount.filesystem == "cgroup" and controller in mount.super_options:
             return Hierarchy(1, mount.directory, _own_group(mount, controller))
@@ -53,45 +59,105 @@ def hierarchy(controller: str) -> Hierarchy | None:
     return None
 
 
-def make_group(journal: Journal, controller: str) -> tuple[Path, list[Entry]]:
-    """Makes a group under the control of `controller`; undoing its entries (last first) removes it.
+def hand_on(journal: Journal, control: Path, controller: str) -> Entry | None:
+    """Enable a controller for the children of a group (its `cgroup.subtree_control`).
 
-    Raises MissingError with the reason where it cannot be had.
+    Return the entry that disables it after its last holder; None when it was enabled without
+    Headrace. Raises OSError.
+    """
+    return set_file(
+        journal,
+        control,
+        f"+{controller}",
+        before=f"-{controller}",
+        key=f"{control} {controller}",
+        is_set=lambda: controller in control.read_text().split(),
+    )
+
+
+def make_group(journal: Journal, controller: str) -> tuple[Path, list[Entry]]:
+    """Create a group under the control of `controller`.
+
+    Undoing its entries (last first) removes it. Raises MissingError with the reason when that is
+    not possible.
     """
     place = hierarchy(controller)
     if place is None:
         raise MissingError(
-            f"this machine has no {controller} control group", hint=f"mount the {controller} control group"
+            f"this machine has no {controller} control group",
+            hint=f"mount the {controller} control group",
         )
     entries: list[Entry] = []
     parent = place.own
     try:
         if place.version == 2:
-            # A group with processes in it cannot hand controllers on (the "no internal processes" rule): go beside it.
+            # A group with processes cannot enable controllers for children (the "no internal
+            # processes" rule), so the new group is a sibling.
             parent = place.own.parent if place.own != place.top else place.top
             control = parent / "cgroup.subtree_control"
-            if controller not in control.read_text().split():
-                entries.append(journal.begin("write_setting", path=str(control), value=f"-{controller}"))
-                control.write_text(f"+{controller}")
+            if (entry := hand_on(journal, control, controller)) is not None:
+                entries.append(entry)
         group = parent / f"headrace-{os.getpid()}-{os.urandom(4).hex()}"
         entries.append(journal.begin("remove_cgroup", path=str(group)))
         group.mkdir()
     except OSError as error:
         for entry in reversed(entries):
             journal.undo(entry)
-        needs = "needs root" if isinstance(error, PermissionError) else f"is refused here: {error.strerror}"
+        needs = (
+            "needs root"
+            if isinstance(error, PermissionError)
+            else f"is refused here: {error.strerror}"
+        )
         raise MissingError(
             f"making a {controller} control group below {parent} {needs}", hint="run as root"
         ) from error
     return group, entries
 
 
-class MemoryLimit:
-    """A bound on the memory of jobs and of the page cache that they fill. Processes are added by id, once started;
-    their children are in it by themselves.
+def cpu_quota() -> float | None:
+    """Return the CPU quota of our own group and its ancestors, in CPUs; None without a limit."""
+    quotas: list[float] = []
+    for version, group in _cpu_groups():
+        with contextlib.suppress(OSError, ValueError):
+            if version == 2:
+                most, period = (group / "cpu.max").read_text().split()
+            else:
+                most = (group / "cpu.cfs_quota_us").read_text().strip()
+                period = (group / "cpu.cfs_period_us").read_text()
+            if most not in ("max", "-1"):
+                quotas.append(int(most) / int(period))
+    return min(quotas, default=None)
 
-    Raises MissingError where memory control groups cannot be had, UnsupportedLevelError when the kernel takes another
-    value than asked.
+
+def throttled_s() -> float:
+    """Return the seconds for which quotas kept our own group and its ancestors off CPUs so far."""
+    total_s = 0.0
+    for _, group in _cpu_groups():
+        with contextlib.suppress(OSError, ValueError):
+            for line in (group / "cpu.stat").read_text().splitlines():
+                key, _, value = line.partition(" ")
+                if key in ("throttled_usec", "throttled_time"):
+                    total_s += int(value) / (1e6 if key == "throttled_usec" else 1e9)
+    return total_s
+
+
+def _cpu_groups() -> list[tuple[int, Path]]:
+    """Return (version, directory) of our own CPU group and of its visible ancestors."""
+    place = hierarchy("cpu")
+    if place is None:
+        return []
+    groups = [place.own]
+    while groups[-1] != place.top and groups[-1].is_relative_to(place.top):
+        groups.append(groups[-1].parent)
+    return [(place.version, group) for group in groups]
+
+
+class MemoryLimit:
+    """A limit on the memory of jobs, including their page cache.
+
+    Started processes are added by id; their children are included automatically. Raises
+    MissingError when memory control groups are unavailable, UnsupportedLevelError when the kernel
+    sets another value than requested.
     """
 
     def __init__(self, journal: Journal, size: int) -> None:
@@ -123,11 +189,11 @@ class MemoryLimit:
             )
 
     def read(self) -> int:
-        """The limit in bytes as it stands (whole pages)."""
+        """Return the current limit in bytes (whole pages)."""
         return int(self._file.read_text())
 
     def add(self, pid: int) -> None:
-        """Puts a process under the limit, with its threads; what it has allocated before is not counted."""
+        """Put a process and its threads under the limit; earlier allocations do not count."""
         try:
             (self.group / "cgroup.procs").write_text(str(pid))
         except OSError as error:
@@ -136,7 +202,7 @@ class MemoryLimit:
             ) from error
 
     def killed(self) -> int:
-        """How many processes the kernel has killed because the limit was reached."""
+        """Return the number of processes that the kernel killed because of the limit."""
         for name in ("memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError):
                 for line in (self.group / name).read_text().splitlines():
@@ -146,16 +212,18 @@ class MemoryLimit:
         return 0
 
     def peak_bytes(self) -> int | None:
-        """The most memory that was in use under the limit, page cache included; None when the kernel does not say."""
+        """Return the peak memory under the limit, page cache included; None when unknown."""
         for name in ("memory.peak", "memory.max_usage_in_bytes"):
             with contextlib.suppress(OSError):
                 return int((self.group / name).read_text())
         return None
 
     def close(self) -> None:
-        """Lifts the limit; processes in it go on without. Safe to call twice."""
-        while self._entries:
-            self._journal.undo(self._entries.pop())
+        """Remove the limit; processes in the group continue without it. Safe to call twice.
+
+        Raises HeadraceError when the group cannot be removed; it stays in the journal.
+        """
+        self._journal.put_back(self._entries)
 
     def __enter__(self) -> MemoryLimit:
         return self

@@ -1,7 +1,7 @@
-"""Ground: runs a program inside a job and waits for it, with everything that it starts. fio and `command` jobs use it.
+"""Base layer: run a program inside a job and wait for it and its descendants (fio, `command` jobs).
 
-Unlike `processes.py`, whose daemons a journal must end, a child here lives inside a job's process: same process group,
-killed by the kernel when the job's process ends.
+Unlike the daemons of `processes.py`, which a journal must end, a child here is part of a job's
+process: it has the same process group, and the kernel kills it when the job's process ends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from headrace.system.taskstats import listening_socket
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.05
-"""Between two looks at a running tree, where the kernel does not tell of ended processes by itself."""
+"""Polling interval of a process tree, when the kernel does not report ended processes."""
 _TAIL_BYTES = 2000
 
 
 class ChildFailedError(HeadraceError):
-    """A program that a job ran did not end well. `exit` is the word of the record (docs/records.md)."""
+    """A program that a job ran failed. `exit` is the word in the record (docs/records.md)."""
 
     exit: str = "failed"
 
@@ -41,7 +41,7 @@ class ChildKilledError(ChildFailedError):
 
 
 class ChildOutOfMemoryError(ChildFailedError):
-    """The kernel killed it for memory."""
+    """The kernel killed it because memory ran out."""
 
     exit = "out-of-memory"
 
@@ -52,15 +52,15 @@ class ChildEnd:
 
     program: str
     exit_code: int
-    """Negative: the number of the signal that ended it, as `subprocess` has it."""
+    """Negative: the number of the signal that ended it, as in `subprocess`."""
     killed_for_memory: bool
     left_running: int
-    """Processes that it had started and left behind; they have been killed."""
+    """Processes that it started and left behind; they have been killed."""
     last_words: str
-    """The end of its standard error, or of its output when it had nothing to say there."""
+    """The end of its standard error, or of its standard output when that is empty."""
 
     def check(self) -> None:
-        """Raises the error that fits unless the program ended with exit code 0."""
+        """Raise the matching error unless the program ended with exit code 0."""
         said = f": {self.last_words}" if self.last_words else ""
         if self.killed_for_memory:
             raise ChildOutOfMemoryError(
@@ -68,17 +68,19 @@ class ChildEnd:
                 hint="fewer slots, a higher memory_limit, or smaller jobs",
             )
         if self.exit_code < 0:
-            raise ChildKilledError(f"{self.program} was ended by {_signal_name(-self.exit_code)}{said}")
+            raise ChildKilledError(
+                f"{self.program} was ended by {_signal_name(-self.exit_code)}{said}"
+            )
         if self.exit_code > 0:
             raise ChildFailedError(f"{self.program} ended with exit code {self.exit_code}{said}")
 
 
 _polled = Times()
-"""Sum over all trees that `run` has watched by polling; grows like RUSAGE_CHILDREN."""
+"""Sum over all process trees that `run` has polled; grows like RUSAGE_CHILDREN."""
 
 
 def polled_times() -> Times:
-    """Waits of all children so far that `run` has watched in this process by polling."""
+    """Return the waits so far of all children that `run` has polled in this process."""
     return _polled
 
 
@@ -90,10 +92,11 @@ def run(
     stderr: Path,
     environment: Mapping[str, str] | None = None,
 ) -> ChildEnd:
-    """Runs a program to its end and whatever it leaves behind into the grave. No shell; standard input is empty.
+    """Run a program to its end and kill every process it left behind. No shell; empty stdin.
 
-    Where the kernel does not tell of ended processes (taskstats, root), its tree is looked at every 50 ms for the
-    ledger (`polled_times`). Raises MissingError when there is no such program, HeadraceError when it does not start.
+    When the kernel does not report ended processes (taskstats, root), its process tree is polled
+    every 50 ms for the ledger (`polled_times`). Raises MissingError when the program does not
+    exist, HeadraceError when it does not start.
     """
     program = shutil.which(argv[0], path=(environment or os.environ).get("PATH"))
     if program is None:
@@ -128,9 +131,10 @@ def run(
 
 @contextmanager
 def _orphans_adopted() -> Generator[set[int]]:
-    """Orphans of what is started inside become ours instead of init's, so that they are counted; none outlives it.
+    """Adopt (in place of init) and finally kill orphans of processes started in the block.
 
-    Yields a set that holds, afterwards, the processes that had to be ended.
+    Adopting counts their times. Yields a set that holds, after the block, the processes that had to
+    be killed.
     """
     prctl = ctypes.CDLL(None).prctl
     before = set(descendants(os.getpid()))
@@ -148,7 +152,7 @@ def _wait_polling(process: subprocess.Popen[bytes]) -> None:
     global _polled
     seen: dict[tuple[int, int], Times] = {}
     while True:
-        # WNOWAIT leaves the ended program a zombie, whose own times can be read exactly, one last time.
+        # WNOWAIT keeps the ended program a zombie, whose exact times can be read one last time.
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         for pid in (process.pid, *descendants(process.pid)):
             for thread, times in thread_times(pid).items():
@@ -160,7 +164,7 @@ def _wait_polling(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_all(pids: set[int]) -> None:
-    """Kills and reaps descendants of ours."""
+    """Kill and reap descendants of ours."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -172,7 +176,7 @@ def _end_all(pids: set[int]) -> None:
                 if os.waitpid(pid, os.WNOHANG)[0]:
                     waiting.discard(pid)
             except ChildProcessError:
-                # Not (yet) ours: its own parent is still to die and leave it to us.
+                # Not our child (yet): it is reparented to us when its parent dies.
                 if not Path(f"/proc/{pid}").exists():
                     waiting.discard(pid)
         if waiting:
@@ -180,7 +184,7 @@ def _end_all(pids: set[int]) -> None:
 
 
 def _memory_kills() -> int:
-    """Processes that the kernel has killed for memory since boot, in whatever cgroup."""
+    """Return the number of processes killed for memory since boot, in any cgroup."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):

@@ -1,4 +1,4 @@
-"""Ground: block devices and what they are made of (sysfs): partition on disk, dm, md, bcache and loop on others."""
+"""Base layer: block devices and those below them (sysfs): partitions, dm, md, bcache, loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CLASS = Path("/sys/class/block")
 
 @dataclass(frozen=True)
 class Device:
-    """A block device and those below it, as they stand now."""
+    """A block device and the devices below it, as they are now."""
 
     name: str
     """Kernel name, such as `vda1`, `dm-0`."""
@@ -30,12 +30,16 @@ class Device:
     physical_block_bytes: int | None
     write_cache: str | None
     detail: str
-    """RAID level of an md device, name of a dm device, file behind a loop device."""
+    """RAID level of an md device, name of a dm device, file of a loop device."""
     below: tuple[Device, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-able mapping for the record; facts that the kernel does not give are left out."""
-        own = {key: value for key, value in vars(self).items() if key != "below" and value not in (None, "")}
+        """Return a JSON-compatible mapping for the record, without unknown facts."""
+        own = {
+            key: value
+            for key, value in vars(self).items()
+            if key != "below" and value not in (None, "")
+        }
         return {**own, "below": [device.as_dict() for device in self.below]} if self.below else own
 
 
@@ -46,26 +50,26 @@ def _attribute(name: str, attribute: str) -> str:
 
 
 def name_of(number: str) -> str | None:
-    """Kernel name of the block device with this `major:minor`; None when there is none (an anonymous number)."""
+    """Return the kernel name of the block device `major:minor`; None for an anonymous number."""
     folder = Path("/sys/dev/block") / number
     return folder.resolve().name if folder.exists() else None
 
 
 def parent_disk(name: str) -> str | None:
-    """The disk that a partition is part of; None for a device that is no partition."""
+    """Return the disk of a partition; None for other devices."""
     folder = (_CLASS / name).resolve()
     return folder.parent.name if (folder / "partition").exists() else None
 
 
 def parts_below(name: str) -> list[str]:
-    """Kernel names of what a device directly lies on: its disk, or the members of an array or map."""
+    """Return the devices directly below: a partition's disk, or the members of an array or map."""
     if (disk := parent_disk(name)) is not None:
         return [disk]
     return sorted(found.name for found in (_CLASS / name).glob("slaves/*"))
 
 
 def whole_disks(name: str) -> list[str]:
-    """The devices at the bottom, whose queues have schedulers: a loop device counts as one."""
+    """Return the lowest devices, whose queues have schedulers; a loop device counts as one."""
     below = parts_below(name)
     return sorted({disk for part in below for disk in whole_disks(part)}) if below else [name]
 
@@ -86,7 +90,7 @@ def _kind(name: str) -> tuple[str, str]:
 
 
 def describe(name: str) -> Device:
-    """A device with everything below it."""
+    """Return a device with everything below it."""
     kind, detail = _kind(name)
     disk = parent_disk(name) or name
     rotational = block_queue.read_number(disk, "rotational")
@@ -95,7 +99,9 @@ def describe(name: str) -> Device:
         name=name,
         kind=kind,
         size_bytes=int(_attribute(name, "size") or 0) * 512,
-        model=" ".join(word for word in (maker if not maker.startswith("0x") else "", model) if word),
+        model=" ".join(
+            word for word in (maker if not maker.startswith("0x") else "", model) if word
+        ),
         rotational=bool(rotational) if rotational is not None else None,
         scheduler=block_queue.read_scheduler(disk),
         queue_depth=block_queue.read_depth(disk),
@@ -108,7 +114,7 @@ def describe(name: str) -> Device:
 
 
 def devices_of(mount: Mount) -> list[str]:
-    """Kernel names of the block devices that a file system lies on directly; empty when it lies on none.
+    """Return the block devices directly below a file system; empty when there are none.
 
     For overlayfs these are the devices of its upper layer, where this process can see it.
     """
@@ -128,5 +134,7 @@ def devices_of(mount: Mount) -> list[str]:
                     number = Path(value).stat().st_dev
                     name = name_of(f"{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & ~0xFF}")
                     return [name] if name else []
-    names = [Path(part).resolve().name for part in mount.source.split(":") if part.startswith("/dev/")]
+    names = [
+        Path(part).resolve().name for part in mount.source.split(":") if part.startswith("/dev/")
+    ]
     return sorted(name for name in names if (_CLASS / name).exists())

@@ -1,4 +1,4 @@
-"""Ground: what machine this is, for the record: kernel, CPU, memory, virtualization, versions, settings that matter."""
+"""Base layer: facts about the machine for the record: kernel, CPU, memory, versions, settings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import psutil
 from headrace.system.cgroups import hierarchy
 from headrace.system.identity import boot_id
 from headrace.system.requirements import find_program
+from headrace.system.shared_settings import set_file
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -56,7 +57,7 @@ def _cpu_model() -> str:
 
 
 def virtualization() -> str:
-    """What the machine runs in: `none`, or the hypervisor's or container's name as far as it can be told."""
+    """Return the detected hypervisor or container, or `none`."""
     program = find_program("systemd-detect-virt")
     if program is not None:
         said = subprocess.run([program], capture_output=True, text=True).stdout.strip()
@@ -82,7 +83,7 @@ def _program_version(name: str, arguments: tuple[str, ...]) -> str | None:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of Python, of the packages that jobs run on, and of the programs that Headrace calls, where they are there."""
+    """Return the versions of Python, the jobs' packages and installed external programs."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
@@ -94,8 +95,10 @@ def versions() -> dict[str, str]:
 
 
 def facts() -> dict[str, Any]:
-    """The environment of a record, JSON-able. Two machines on which a job behaves alike have equal facts but for
-    `hostname` and `boot_id`."""
+    """Return the environment for a record, JSON-compatible.
+
+    Two machines on which a job behaves alike have equal facts except `hostname` and `boot_id`.
+    """
     memory = psutil.virtual_memory()
     memory_group = hierarchy("memory")
     release = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
@@ -117,7 +120,9 @@ def facts() -> dict[str, Any]:
         "cgroup_version": memory_group.version if memory_group else None,
         "transparent_hugepages": _text("/sys/kernel/mm/transparent_hugepage/enabled"),
         "vm": {
-            name: int(value) for name in _VM_SETTINGS if (value := _text(f"/proc/sys/vm/{name}")) is not None
+            name: int(value)
+            for name in _VM_SETTINGS
+            if (value := _text(f"/proc/sys/vm/{name}")) is not None
         },
         "root": os.geteuid() == 0,
         "versions": versions(),
@@ -125,21 +130,22 @@ def facts() -> dict[str, Any]:
 
 
 def enable_delay_accounting(journal: Journal) -> Entry | None:
-    """Has the kernel count how long each process waits for block I/O (`kernel.task_delayacct`, off since Linux 5.14).
+    """Switch on the kernel's accounting of block I/O waits (`kernel.task_delayacct`).
 
-    Counted for processes that start afterwards only. Returns the entry that switches it off again, None when it was on
-    already or cannot be had (see `delay_accounting`).
+    It is off by default since Linux 5.14 and affects only processes that start afterwards. Return
+    the entry that switches it off again unless another run needs it then; None when it was on
+    without Headrace or is unavailable (see `delay_accounting`).
     """
-    if delay_accounting() or not os.access(_DELAY_ACCOUNTING, os.W_OK):
+    if not os.access(_DELAY_ACCOUNTING, os.W_OK):
         return None
-    entry = journal.begin("write_setting", path=str(_DELAY_ACCOUNTING), value="0")
-    _DELAY_ACCOUNTING.write_text("1")
-    return entry
+    return set_file(journal, _DELAY_ACCOUNTING, "1")
 
 
 def delay_accounting() -> bool:
-    """True when processes that start now have their waits for block I/O counted. Kernels before 5.14 always did,
-    unless they were started with `nodelayacct`."""
+    """Return True when block I/O waits of processes that start now are counted.
+
+    Kernels before 5.14 always count them, unless booted with `nodelayacct`.
+    """
     setting = _text(str(_DELAY_ACCOUNTING))
     if setting is None:
         return "nodelayacct" not in (_text("/proc/cmdline") or "")

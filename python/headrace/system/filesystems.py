@@ -1,4 +1,4 @@
-"""Ground: making a file system on a device: which kinds can be had here, mkfs, and whether mount options took effect."""
+"""Base layer: create a file system on a device: available kinds, mkfs, effective mount options."""
 
 from __future__ import annotations
 
@@ -21,26 +21,32 @@ if TYPE_CHECKING:
 KINDS = ("ext3", "ext4", "xfs", "btrfs")
 
 SMALLEST_BYTES = {"ext3": 8 << 20, "ext4": 8 << 20, "xfs": 300 << 20, "btrfs": 128 << 20}
-"""What the mkfs programs ask for at least (xfsprogs 5.19 refuses less than 300 MB; btrfs-progs about 109 MiB)."""
+"""Minimum sizes of the mkfs programs (xfsprogs 5.19: 300 MB; btrfs-progs: about 109 MiB)."""
 
-# The work that ext3 and ext4 would put off until after the mount would run beside the jobs that are measured.
+# Lazy initialisation of ext3 and ext4 would run after the mount, during the measured jobs.
 _MKFS = {
     "ext3": ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
     "ext4": ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
     "xfs": ("-q", "-f"),
     "btrfs": ("-q", "-f"),
 }
-_UUID_OPTION = {"ext3": ("-U", "{}"), "ext4": ("-U", "{}"), "xfs": ("-m", "uuid={}"), "btrfs": ("-U", "{}")}
+_UUID_OPTION = {
+    "ext3": ("-U", "{}"),
+    "ext4": ("-U", "{}"),
+    "xfs": ("-m", "uuid={}"),
+    "btrfs": ("-U", "{}"),
+}
 
 _REFUSED_MOUNT_OPTIONS = {"remount", "bind", "rbind", "move", "loop", "ro", "user", "users"}
 
 
 def unsafe_options(mkfs: Sequence[str], mount: Sequence[str]) -> str | None:
-    """Why these options could reach beyond the one device that is formatted, or None when they cannot."""
+    """Return why these options could affect more than the formatted device, else None."""
     for option in mkfs:
         if "/" in option:
             return (
-                f'the mkfs option "{option}" names a path; Headrace formats one device and touches no other'
+                f'the mkfs option "{option}" names a path; '
+                "Headrace formats one device and touches no other"
             )
     for option in mount:
         if "/" in option or option.partition("=")[0] in _REFUSED_MOUNT_OPTIONS:
@@ -49,11 +55,15 @@ def unsafe_options(mkfs: Sequence[str], mount: Sequence[str]) -> str | None:
 
 
 def why_not(kind: str) -> str | None:
-    """Why a kind of file system cannot be made and mounted on this machine, or None when it can."""
+    """Return why this machine cannot create and mount a kind of file system, None when it can."""
     program = f"mkfs.{kind}"
     if find_program(program) is None:
         return f"{kind}: the program {program} is not installed ({remedy(program)})"
-    known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines() if line.split()}
+    known = {
+        line.split()[-1]
+        for line in Path("/proc/filesystems").read_text().splitlines()
+        if line.split()
+    }
     if kind in known:
         return None
     modprobe = find_program("modprobe")
@@ -66,7 +76,10 @@ def why_not(kind: str) -> str | None:
 
 
 def usable_bytes(kind: str, size: int) -> int:
-    """Bytes of data that a fresh file system on `size` bytes takes for certain: less its log, tables and reserve."""
+    """Return the data bytes that surely fit a new file system.
+
+    This is `size` minus log, tables and reserve.
+    """
     taken = {
         "ext3": size // 15 + min(size // 32, 1 << 30),
         "ext4": size // 15 + min(size // 32, 1 << 30),
@@ -85,18 +98,22 @@ def make_filesystem(
     *,
     others: Sequence[Path] = (),
 ) -> Entry:
-    """Makes a file system on a device that the caller has found free to be overwritten; undoing the entry blanks it.
+    """Create a file system on a device that the caller has verified to be free to overwrite.
 
-    `others` are further devices of a btrfs, which are gone with their data when they are let go. `empty_directory` is where mkfs runs, so that no option can be taken for the name of a file. Raises
-    UnsupportedLevelError when mkfs refuses the user's options, HeadraceError for other failures.
+    Undoing the entry blanks the device. `others` are further devices of a btrfs; they do not
+    survive their release. mkfs runs in `empty_directory`, so that no option can match a file name.
+    Raises UnsupportedLevelError when mkfs refuses the user's options, HeadraceError for other
+    failures.
     """
     name = str(uuid.uuid4())
     own = [part.format(name) for part in _UUID_OPTION[kind]]
-    entry = journal.begin("blank_device", device=str(device), size=signatures.device_size(device), uuid=name)
+    entry = journal.begin(
+        "blank_device", device=str(device), size=signatures.device_size(device), uuid=name
+    )
     try:
         defaults = [*_MKFS[kind]]
         if kind in ("ext3", "ext4") and "-E" in options:
-            defaults = defaults[:2]  # the user's own extended options take their place
+            defaults = defaults[:2]  # the user's extended options replace them
         run_program(
             journal,
             [f"mkfs.{kind}", *defaults, *own, *options, str(device), *map(str, others)],
@@ -113,7 +130,7 @@ def make_filesystem(
 
 
 _CHECKS = {
-    # Exit codes up to 1 are a file system that is whole, or was put right by its journal.
+    # Exit codes up to 1: the file system is clean, or was repaired from its journal.
     "ext3": ("e2fsck", "-p", "-f"),
     "ext4": ("e2fsck", "-p", "-f"),
     "xfs": ("xfs_repair", "-n"),
@@ -122,16 +139,16 @@ _CHECKS = {
 
 
 def after_crash(journal: Journal, device: Path, kind: str, directory: Path) -> str:
-    """Looks at an unmounted file system as after a crash: lets it recover by its journal or log, and checks it.
+    """Recover an unmounted file system from its journal or log after a crash, and check it.
 
-    `directory` is an empty one to mount it on. Returns what was found, in a few words. Raises HeadraceError when it cannot
-    be recovered.
+    It is mounted on `directory`, which must be empty. Return the result in a few words. Raises
+    HeadraceError when it cannot be recovered.
     """
     command = [*_CHECKS[kind], str(device)]
     if find_program(command[0]) is None:
         return f"not checked: {command[0]} is not installed"
     if kind != "btrfs":
-        # The log is replayed by a mount; e2fsck could do it itself, xfs_repair cannot.
+        # Mounting replays the log; e2fsck could do it itself, xfs_repair cannot.
         from headrace.system.mounts import mount
 
         journal.undo(mount(journal, str(device), directory, kind, ()))
@@ -157,33 +174,53 @@ _NOT_SHOWN = {
     "norelatime",
     "rw",
 }
-"""Options that mean the kernel's default and that it does not show."""
-_GENERIC = {"noatime", "relatime", "nodiratime", "nosuid", "nodev", "noexec", "sync", "dirsync", "lazytime"}
+"""Options that mean the kernel's default, which it does not show."""
+_GENERIC = {
+    "noatime",
+    "relatime",
+    "nodiratime",
+    "nosuid",
+    "nodev",
+    "noexec",
+    "sync",
+    "dirsync",
+    "lazytime",
+}
 """Options of any file system that the kernel shows whenever they are in force."""
 
 
 def not_in_force(asked: Sequence[str], mount: Mount) -> str | None:
-    """Which of the asked mount options the mount contradicts, in words; None when all are in force.
+    """Return which requested mount option the mount contradicts; None when all are in force.
 
-    An option of the file system's own that is not shown is in force as its default: the file systems here refuse to
-    mount with an option that they do not know.
+    An option specific to the file system that is not shown is in force as its default: the file
+    systems here refuse to mount with an unknown option.
     """
-    shown = {key: value for key, _, value in (option.partition("=") for option in mount.all_options)}
+    shown = {
+        key: value for key, _, value in (option.partition("=") for option in mount.all_options)
+    }
     for option in asked:
         key, separator, value = option.partition("=")
         if key in _NOT_SHOWN:
             continue
         if key in _GENERIC and key not in shown:
             return f"{option} is not in force; the mount shows {','.join(mount.all_options)}"
-        if separator and key in shown and shown[key] != value and not _same_number(shown[key], value):
+        if (
+            separator
+            and key in shown
+            and shown[key] != value
+            and not _same_number(shown[key], value)
+        ):
             return f"asked for {option}, the mount shows {key}={shown[key]}"
-        if not separator and (key.removeprefix("no") if key.startswith("no") else f"no{key}") in shown:
+        if (
+            not separator
+            and (key.removeprefix("no") if key.startswith("no") else f"no{key}") in shown
+        ):
             return f"{option} is not in force; the mount shows {','.join(mount.all_options)}"
     return None
 
 
 def _same_number(shown: str, asked: str) -> bool:
-    """True for `32k` and `32768`, or `zstd:3` and `zstd`."""
+    """Return True for `32k` and `32768`, or `zstd:3` and `zstd`."""
 
     def bytes_of(text: str) -> int | None:
         with contextlib.suppress(ValueError, IndexError):

@@ -1,6 +1,6 @@
-"""Ground: how a process, a boot and a device are told from a later one that bears the same name.
+"""Base layer: unique identities of processes, boots and devices whose names are reused.
 
-A process id is used again by the kernel; together with the start time it is unique within one boot.
+The kernel reuses process ids; a process id together with the start time is unique within one boot.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def boot_id() -> str:
-    """The kernel's name for this boot of the machine."""
+    """Return the kernel's id of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat); None when there is none.
+    """Return a process's start time in clock ticks since boot, None when it does not exist.
 
-    A zombie counts as gone: it has let go of everything it held.
+    It is field 22 of /proc/PID/stat. A zombie counts as gone: it has released everything it held.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -26,14 +26,15 @@ def start_ticks(pid: int) -> int | None:
 
 
 def is_alive(pid: int, ticks: int) -> bool:
-    """True while the process with this id is still the one that started then."""
+    """Return whether the process with this id is still the one that started at `ticks`."""
     return start_ticks(pid) == ticks
 
 
 def disk_sequence(name: str) -> int | None:
-    """The kernel's counter of disks (`diskseq`, Linux 5.15 and later) for the block device `name`.
+    """Return the kernel's counter of disks (`diskseq`, Linux 5.15) of the block device `name`.
 
-    It changes whenever a loop device is attached anew; None when there is no such device or the kernel is older.
+    It changes whenever a loop device is attached; None when the device does not exist or the kernel
+    is older.
     """
     try:
         return int(Path(f"/sys/class/block/{name}/diskseq").read_text())

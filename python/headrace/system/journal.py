@@ -1,15 +1,16 @@
-"""Ground: the undo journal. What is going to be changed on the machine is written here, and on disk, before it is changed.
+"""Base layer: the undo journal. Each change to the machine is recorded here before it is made.
 
-One file a run, one JSON line a step, under a directory that any later command finds. An entry is data, the name of
-an undo action (`undo_actions.py`) and its arguments, so that another process, after a crash, can undo it. Undoing is
-in reverse order and can be repeated: an action that finds nothing left to undo is content.
+Each run has one file with one JSON line per step, synced to disk, in a fixed directory that later
+commands search. An entry is data: the name of an undo action (`undo_actions.py`) and its arguments,
+so that another process can undo it after a crash. Entries are undone in reverse order, and undoing
+is idempotent: an action that finds nothing left to undo succeeds.
 
     {"journal": 1, "description": …, "pid": …, "start_ticks": …, "boot": …}
     {"begin": 1, "action": "unmount", "args": {…}}      before the change
-    {"add": 1, "args": {…}}                             what was only known after it (a process id)
+    {"add": 1, "args": {…}}                             known only after it (a process id)
     {"end": 1}                                          undone, or no longer needed
 
-A run that ends well leaves no file. A file whose owner is dead is a run that crashed.
+A run that ends normally leaves no file. A file whose owner is dead belongs to a run that crashed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import contextlib
 import fcntl
 import json
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Generator
@@ -25,17 +27,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
+from headrace.system import shared_settings
 from headrace.system.identity import boot_id, start_ticks
+
+if TYPE_CHECKING:
+    from headrace.system.undo_actions import Action
 
 _SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One change that may have been made: how to undo it."""
+    """One change that may have been made, and how to undo it."""
 
     number: int
     action: str
@@ -44,34 +50,39 @@ class Entry:
 
 @dataclass(frozen=True)
 class UndoResult:
-    """What became of one entry."""
+    """The outcome of undoing one entry."""
 
     action: str
     args: dict[str, Any]
     done: bool
     """True when nothing of the change is left."""
     text: str
-    """What was done, or why it could not be: one clause for people."""
+    """One clause for the user: what was done, or why it failed."""
 
 
 @dataclass(frozen=True)
 class PendingJournal:
-    """The journal of a run that is no more."""
+    """The journal of a run that no longer exists."""
 
     file: Path
     description: str
     started_utc: str
     pid: int
     same_boot: bool
-    """False when the machine was started anew since: mounts, loops and settings of that run are gone with it."""
+    """False when the machine was rebooted since the run.
+
+    The run's mounts, loop devices and settings are then gone.
+    """
     entries: tuple[Entry, ...]
-    """What is still to be undone, oldest first."""
+    """Entries still to be undone, oldest first."""
 
 
 def journal_directory() -> Path:
-    """Where journals lie: `/var/lib/headrace/journal` for root, `$XDG_STATE_HOME/headrace/journal` for others.
+    """Return the directory of the journals.
 
-    `HEADRACE_JOURNAL_DIR` names another place (a machine whose /var is read-only; tests).
+    This is `/var/lib/headrace/journal` for root and `$XDG_STATE_HOME/headrace/journal` for other
+    users. `HEADRACE_JOURNAL_DIR` overrides both (for a machine with a read-only /var, and for
+    tests).
     """
     if given := os.environ.get("HEADRACE_JOURNAL_DIR"):
         return Path(given)
@@ -90,10 +101,10 @@ def _flush_directory(directory: Path) -> None:
 
 
 class Journal:
-    """The journal of this run. Use it as a context manager: leaving it undoes what is left.
+    """The journal of this run, a context manager: leaving it undoes the open entries.
 
-    Belongs to the process that opened it: a forked child that writes to it is a defect and raises RuntimeError.
-    Threads may share it.
+    It belongs to the process that opened it: a write from a forked child is a defect and raises
+    RuntimeError. It is thread-safe.
     """
 
     def __init__(self, file: Path, handle: int) -> None:
@@ -106,9 +117,9 @@ class Journal:
 
     @classmethod
     def open(cls, description: str, directory: Path | None = None) -> Journal:
-        """Starts a journal. `description` is what people are told when it is found later (the study's title).
+        """Start a journal. `description` (the study's title) identifies it to the user later.
 
-        Raises HeadraceError when the place for journals cannot be written to.
+        Raises HeadraceError when the journal directory cannot be written to.
         """
         place = directory or journal_directory()
         pid = os.getpid()
@@ -123,7 +134,8 @@ class Journal:
         }
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Whole or not there: a journal without a header could not be told from one that is just being made.
+            # Created atomically: a journal without a header looks like one that is just being
+            # created.
             unfinished = place / f"{name}.new"
             handle = os.open(
                 unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
@@ -152,7 +164,10 @@ class Journal:
             ) from error
 
     def begin(self, action: str, **args: Any) -> Entry:
-        """Writes, to disk, that a change is about to be made which `action` with `args` undoes. Then make the change."""
+        """Record on disk that a change, which `action` with `args` undoes, is about to be made.
+
+        Make the change after this call.
+        """
         from headrace.system.undo_actions import ACTIONS
 
         if action not in ACTIONS:
@@ -165,7 +180,7 @@ class Journal:
         return entry
 
     def add(self, entry: Entry, **args: Any) -> None:
-        """Adds to an entry what was known only once the change was made."""
+        """Add to an entry what became known only after the change was made."""
         with self._lock:
             if entry.number in self._open:
                 self._write({"add": entry.number, "args": args})
@@ -174,26 +189,54 @@ class Journal:
                 )
 
     def end(self, entry: Entry) -> None:
-        """Says that an entry is undone, or no longer needed. Safe to call twice."""
+        """Record that an entry is undone, or no longer needed. Safe to call twice."""
         with self._lock:
             if entry.number in self._open:
                 self._write({"end": entry.number})
                 del self._open[entry.number]
 
     def undo(self, entry: Entry) -> UndoResult:
-        """Undoes one entry now; it stays in the journal when that fails. Content when it is undone already."""
+        """Undo one entry now; on failure it stays in the journal.
+
+        Succeeds when it is already undone.
+        """
         with self._lock:
             current = self._open.get(entry.number)
         if current is None:
             return UndoResult(entry.action, entry.args, True, "undone before")
         result = _perform(current, same_boot=True)
         if result.done:
-            self.end(entry)
+            try:
+                self.end(entry)
+            except HeadraceError:
+                # A full disk must not prevent the other entries from being undone. Undoing this one
+                # again is harmless.
+                with self._lock:
+                    self._open.pop(entry.number, None)
         return result
+
+    def put_back(self, entries: list[Entry]) -> None:
+        """Undo `entries`, the last first, and remove the undone ones from the list.
+
+        Every entry is tried. Raises HeadraceError that names every entry that could not be undone;
+        those stay in the list and in the journal.
+        """
+        failed: list[tuple[Entry, str]] = []
+        while entries:
+            entry = entries.pop()
+            result = self.undo(entry)
+            if not result.done:
+                failed.insert(0, (entry, result.text))
+        entries.extend(entry for entry, _ in failed)
+        if failed:
+            texts = "; ".join(text for _, text in reversed(failed))
+            raise HeadraceError(
+                f"could not put back: {texts}", hint="try again with `headrace undo`"
+            )
 
     @contextmanager
     def change(self, action: str, **args: Any) -> Generator[Entry]:
-        """A change that lasts as long as the block: journalled before it, undone after it.
+        """A change that lasts as long as the block: recorded before it, undone after it.
 
         Raises HeadraceError when it cannot be undone (the entry then stays for `headrace undo`).
         """
@@ -203,20 +246,22 @@ class Journal:
         finally:
             result = self.undo(entry)
         if not result.done:
-            raise HeadraceError(f"could not put back: {result.text}", hint="try again with `headrace undo`")
+            raise HeadraceError(
+                f"could not put back: {result.text}", hint="try again with `headrace undo`"
+            )
 
     @property
     def open_entries(self) -> tuple[Entry, ...]:
-        """What is not undone yet, oldest first."""
+        """Entries that are not undone yet, oldest first."""
         with self._lock:
             return tuple(self._open[number] for number in sorted(self._open))
 
     def undo_all(self) -> list[UndoResult]:
-        """Undoes everything that is left, last change first. Never raises; what fails stays in the journal."""
+        """Undo every open entry, the last first. Never raises; what fails stays in the journal."""
         return [self.undo(entry) for entry in reversed(self.open_entries)]
 
     def close(self) -> list[UndoResult]:
-        """Undoes what is left and removes the journal when nothing is. Safe to call twice."""
+        """Undo every open entry and remove the journal when none is left. Safe to call twice."""
         if self._handle < 0 or os.getpid() != self._pid:
             return []
         results = self.undo_all()
@@ -227,12 +272,19 @@ class Journal:
         return results
 
     def hand_over(self, pid: int) -> Path:
-        """Makes another process the owner of what is left, and returns the file: while that process lives the journal is
-        in use, when it is dead `undo` takes it. This journal is closed; nothing is undone."""
+        """Transfer the open entries to another process and return the new file.
+
+        The journal is in use as long as that process lives; afterwards `undo` accepts it. This
+        journal is closed, and nothing is undone.
+        """
         header = json.loads(self.file.read_bytes().split(b"\n", 1)[0])
         header |= {"pid": pid, "start_ticks": start_ticks(pid)}
+        for entry in self.open_entries:
+            if "token" in entry.args and "key" in entry.args:
+                shared_settings.hand_over(entry.args["key"], entry.args["token"], pid)
         lines = [header] + [
-            {"begin": entry.number, "action": entry.action, "args": entry.args} for entry in self.open_entries
+            {"begin": entry.number, "action": entry.action, "args": entry.args}
+            for entry in self.open_entries
         ]
         moment, _, mark = self.file.stem.split("-")
         file = self.file.with_name(f"{moment}-{pid}-{mark}.jsonl")
@@ -254,7 +306,10 @@ class Journal:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         failed = [result.text for result in self.close() if not result.done]
         if failed and error is None:
@@ -269,24 +324,44 @@ def _perform(entry: Entry, *, same_boot: bool) -> UndoResult:
     action = ACTIONS.get(entry.action)
     if action is None:
         return UndoResult(
-            entry.action, entry.args, False, f"{entry.action} is not known to this version of Headrace"
-        )
-    if not same_boot and not action.survives_boot:
-        return UndoResult(
             entry.action,
             entry.args,
-            True,
-            f"{action.subject(entry.args)}: gone since the machine was restarted",
+            False,
+            f"{entry.action} is not known to this version of Headrace",
         )
     try:
-        text = action.undo(entry.args, same_boot)
-    except (OSError, HeadraceError, KeyError, ValueError) as error:
-        return UndoResult(entry.action, entry.args, False, f"{action.subject(entry.args)}: {error}")
-    return UndoResult(entry.action, entry.args, True, f"{action.subject(entry.args)}: {text}")
+        if not same_boot and not action.survives_boot:
+            text = "gone since the machine was restarted"
+        else:
+            text = action.undo(entry.args, same_boot)
+        subject = action.subject(entry.args)
+    except Exception as error:  # whatever the error, the other entries must still be undone
+        return UndoResult(entry.action, entry.args, False, _complaint(action, entry, error))
+    return UndoResult(entry.action, entry.args, True, f"{subject}: {text}")
+
+
+def _complaint(action: Action, entry: Entry, error: Exception) -> str:
+    """Return one clause: why an entry could not be undone."""
+    try:
+        subject = action.subject(entry.args)
+    except Exception:
+        subject = f"{entry.action} {entry.args}"
+    if isinstance(error, subprocess.CalledProcessError):
+        said = bytes(error.stderr or b"").decode(errors="replace").strip()
+        return (
+            f"{subject}: {' '.join(map(str, error.cmd))} failed: "
+            f"{said or f'exit code {error.returncode}'}"
+        )
+    if isinstance(error, (OSError, HeadraceError)):
+        return f"{subject}: {error}"
+    return f"{subject}: {type(error).__name__}: {error}"
 
 
 def _read(file: Path) -> tuple[dict[str, Any], dict[int, Entry]] | None:
-    """Header and open entries of a journal, or None when it is none. A torn last line was never acted upon."""
+    """Return header and open entries of a journal, None when the file is not a journal.
+
+    A truncated last line is ignored: its change was never made.
+    """
     lines: list[dict[str, Any]] = []
     for text in file.read_bytes().split(b"\n"):
         with contextlib.suppress(ValueError):
@@ -308,24 +383,26 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[int, Entry]] | None:
 
 
 def pending_journals(directory: Path | None = None) -> list[PendingJournal]:
-    """Journals whose run is dead and that may hold something to undo, newest first: in this order they are to be undone.
-    Removes those that hold nothing."""
+    """Return the journals of dead runs that have open entries, newest first.
+
+    They must be undone in this order. Removes journals without open entries.
+    """
     place = directory or journal_directory()
     found: list[PendingJournal] = []
     boot = boot_id()
     try:
         files = sorted(place.iterdir(), reverse=True) if place.is_dir() else []
     except OSError:
-        return []  # another user's, which we could not undo either
+        return []  # another user's directory; its journals cannot be undone by this user either
     for file in files:
         if file.suffix == ".new" and start_ticks(int(file.name.split("-")[1])) is None:
-            file.unlink(missing_ok=True)  # its run died before it had changed anything
+            file.unlink(missing_ok=True)  # its run died before any change
         if file.suffix != ".jsonl":
             continue
         try:
             read = _read(file)
         except FileNotFoundError:
-            continue  # its run has just ended well
+            continue  # its run has just ended normally
         if read is None:
             continue
         header, entries = read
@@ -349,9 +426,9 @@ def pending_journals(directory: Path | None = None) -> list[PendingJournal]:
 
 
 def undo(file: Path) -> list[UndoResult]:
-    """Undoes a pending journal, last change first, and removes it when nothing is left.
+    """Undo a pending journal, the last change first, and remove it when nothing is left.
 
-    Raises HeadraceError when another command is at it, or its run is still alive.
+    Raises HeadraceError when another command is undoing it, or its run is still alive.
     """
     try:
         handle = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -376,9 +453,10 @@ def undo(file: Path) -> list[UndoResult]:
             result = _perform(entries[number], same_boot=same_boot)
             results.append(result)
             if result.done:
-                os.write(
-                    handle, b"\n" + json.dumps({"end": number}).encode() + b"\n"
-                )  # the last line may be torn
+                # A full disk: undoing the entry again is harmless.
+                with contextlib.suppress(OSError):
+                    # The last line may be truncated.
+                    os.write(handle, b"\n" + json.dumps({"end": number}).encode() + b"\n")
         if all(result.done for result in results):
             file.unlink(missing_ok=True)
         return results

@@ -1,4 +1,4 @@
-"""Ground: file systems through which the kernel shows itself (tracefs, debugfs): where they are mounted, or mounted by us for as long as needed."""
+"""Base layer: the kernel's own file systems (tracefs, debugfs): find or temporarily mount them."""
 
 from __future__ import annotations
 
@@ -16,36 +16,51 @@ if TYPE_CHECKING:
 
 
 def mounted(filesystem: str) -> Path | None:
-    """Where it is mounted whole, or None."""
+    """Return its mount directory, or None.
+
+    A temporary mount of another run of Headrace does not count.
+    """
     for found in read_mounts():
+        if found.source == _source(filesystem):
+            continue
         if found.filesystem == filesystem and found.root == "/" and found.directory.is_dir():
             return found.directory
     return None
 
 
+def _source(filesystem: str) -> str:
+    return f"headrace-{filesystem}"
+
+
 def known(filesystem: str) -> bool:
-    """Whether this kernel has it."""
+    """Return whether this kernel supports it."""
     return filesystem in Path("/proc/filesystems").read_text().split()
 
 
 def reach(journal: Journal, filesystem: str, directory: Path) -> Path:
-    """Where it is mounted; when nowhere, it is mounted on `directory`, an empty one of ours. Raises HeadraceError."""
+    """Return its mount directory; mount it on `directory`, an empty one of ours, if necessary.
+
+    Raises HeadraceError.
+    """
     found = mounted(filesystem)
     if found is None:
-        mount(journal, f"headrace-{filesystem}", directory, filesystem)
+        mount(journal, _source(filesystem), directory, filesystem)
     return found or directory
 
 
 @contextmanager
 def glimpse(filesystem: str) -> Generator[Path]:
-    """Where it is mounted; when nowhere, it is mounted for the block alone. For undoing: nothing is journalled. Raises OSError."""
+    """Yield its mount directory; when there is none, mount it for the block only.
+
+    For undo actions: nothing is journalled. Raises OSError.
+    """
     found = mounted(filesystem)
     if found is not None:
         yield found
         return
     place = tempfile.mkdtemp(prefix=f"headrace-{filesystem}-")
     try:
-        _run("mount", "-t", filesystem, f"headrace-{filesystem}", place)
+        _run("mount", "-t", filesystem, _source(filesystem), place)
         try:
             yield Path(place)
         finally:

@@ -1,6 +1,7 @@
-"""Ground: loop devices, a file as a block device (loop(4)), with direct I/O so that its bytes are not cached twice.
+"""Base layer: loop devices: files as block devices (loop(4)).
 
-Attached by one LOOP_CONFIGURE call (Linux 5.8), so that there is no moment with a half-made device.
+Direct I/O avoids caching their bytes twice. One LOOP_CONFIGURE call (Linux 5.8) attaches a device,
+so that a partly configured device never exists.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class Loop:
     """Kernel name, such as `loop0`."""
     file: Path
     direct_io: bool
-    """False when the file system of the file does not allow it: the page cache then holds the bytes twice."""
+    """False when the file's file system does not support it.
+
+    The page cache then holds the bytes twice.
+    """
     entry: Entry
 
     @property
@@ -48,7 +52,7 @@ class Loop:
 
 
 def _status(name: str) -> tuple[Any, ...] | None:
-    """`struct loop_info64` of a loop device, or None when nothing is behind it."""
+    """Return `struct loop_info64` of a loop device, None when it has no file."""
     try:
         handle = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -62,18 +66,18 @@ def _status(name: str) -> tuple[Any, ...] | None:
 
 
 def labelled(label: str) -> list[str]:
-    """Kernel names of the loop devices that were attached with this label."""
+    """Return the loop devices that were attached with this label."""
     return [name for name in attached() if label_of(name) == label]
 
 
 def label_of(name: str) -> str | None:
-    """The label that a loop device was attached with (its file's path, if nothing else was given); None without a file."""
+    """Return the label of a loop device (default: its file's path); None without a file."""
     info = _status(name)
     return None if info is None else info[9].rstrip(b"\0").decode(errors="replace")
 
 
 def attached() -> dict[str, Path]:
-    """Loop devices that have a file behind them, by kernel name."""
+    """Return the attached loop devices by kernel name, with their files."""
     found: dict[str, Path] = {}
     for device in Path("/sys/block").glob("loop*"):
         try:
@@ -85,7 +89,7 @@ def attached() -> dict[str, Path]:
 
 
 def backed_by(file: Path, inode: int) -> list[str]:
-    """Kernel names of the loop devices behind which this very file stands."""
+    """Return the loop devices backed by exactly this file."""
     names: list[str] = []
     for name, path in attached().items():
         if path == file:
@@ -96,16 +100,19 @@ def backed_by(file: Path, inode: int) -> list[str]:
 
 
 def detach_backed_by(file: Path, inode: int, patience_s: float = 8.0) -> list[str]:
-    """Detaches every loop device of this very file; returns their names.
+    """Detach every loop device of exactly this file; return their names.
 
-    A device that someone still has open goes only when they close it: this waits, and raises HeadraceError when it
-    takes longer than `patience_s`.
+    A device that is still open disappears when it is closed: this waits for up to `patience_s`,
+    then raises HeadraceError.
     """
     return _detach(lambda: backed_by(file, inode), patience_s)
 
 
 def detach_labelled(label: str, patience_s: float = 8.0) -> list[str]:
-    """Detaches every loop device with this label; returns their names. Raises HeadraceError when one stays in use."""
+    """Detach every loop device with this label; return their names.
+
+    Raises HeadraceError when one stays in use.
+    """
     return _detach(lambda: labelled(label), patience_s)
 
 
@@ -116,7 +123,7 @@ def _detach(find: Callable[[], list[str]], patience_s: float) -> list[str]:
         try:
             fcntl.ioctl(handle, _LOOP_CLR_FD)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # let go of already
+            if error.errno != errno.ENXIO:  # already detached
                 raise
         finally:
             os.close(handle)
@@ -129,9 +136,10 @@ def _detach(find: Callable[[], list[str]], patience_s: float) -> list[str]:
 
 
 def attach(journal: Journal, file: Path, *, direct_io: bool = True) -> Loop:
-    """Makes a file a block device; `journal.undo` of its entry detaches it.
+    """Attach a file as a block device; `journal.undo` of its entry detaches it.
 
-    Raises MissingError without loop devices in the kernel or the right to use them, HeadraceError for anything else.
+    Raises MissingError when loop devices are unavailable, in the kernel or by rights; HeadraceError
+    for other errors.
     """
     file = file.resolve()
     try:
@@ -143,10 +151,12 @@ def attach(journal: Journal, file: Path, *, direct_io: bool = True) -> Loop:
     backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     entry = journal.begin("detach_loop", file=str(file), inode=os.fstat(backing).st_ino)
     try:
-        name = _configure(control, backing, os.fsencode(file)[:63], _LO_FLAGS_DIRECT_IO if direct_io else 0)
-    except BaseException:
+        name = _configure(
+            control, backing, os.fsencode(file)[:63], _LO_FLAGS_DIRECT_IO if direct_io else 0
+        )
+    except Exception:
         journal.end(entry)
-        raise
+        raise  # after Ctrl-C the device may exist: the entry stays
     finally:
         os.close(backing)
         os.close(control)
@@ -155,9 +165,10 @@ def attach(journal: Journal, file: Path, *, direct_io: bool = True) -> Loop:
 
 
 def attach_labelled(backing: int, label: str) -> str:
-    """Makes an open file a block device with direct I/O, known by its label rather than its path; returns its kernel name.
+    """Attach an open file with direct I/O under a label instead of its path.
 
-    The caller has journalled it. Raises MissingError without loop devices, HeadraceError for anything else.
+    Return the kernel name. The caller has journalled it. Raises MissingError without loop devices,
+    HeadraceError for other errors.
     """
     try:
         control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
@@ -180,10 +191,13 @@ def _configure(control: int, backing: int, label: bytes, flags: int) -> str:
         try:
             fcntl.ioctl(device, _LOOP_CONFIGURE, config)
         except OSError as error:
-            if error.errno == errno.EBUSY:  # another program was quicker: take the next one
+            if error.errno == errno.EBUSY:  # another program took it first: try the next one
                 continue
             if error.errno == errno.EINVAL and flags:
-                flags, config = 0, _CONFIG.pack(backing, 0, _INFO.pack(*[0] * 9, label, b"", b"", 0, 0), b"")
+                flags, config = (
+                    0,
+                    _CONFIG.pack(backing, 0, _INFO.pack(*[0] * 9, label, b"", b"", 0, 0), b""),
+                )
                 continue
             raise HeadraceError(
                 f"{os.fsdecode(label)} cannot be made a loop device: {error.strerror}"
@@ -199,7 +213,7 @@ def _open_when_there(name: str) -> int:
     while True:
         try:
             return os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError as error:  # udev has not made the new device's file yet
+        except FileNotFoundError as error:  # udev has not created the new device file yet
             if time.monotonic() > deadline:
                 raise HeadraceError(f"/dev/{name} does not come to be") from error
             time.sleep(0.01)

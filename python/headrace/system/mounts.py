@@ -1,4 +1,4 @@
-"""Ground: what is mounted where (/proc/self/mountinfo, proc(5)), and mounting and unmounting."""
+"""Base layer: read the mount table (/proc/self/mountinfo, proc(5)), mount and unmount."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Mount:
 
     id: int
     device_number: str
-    """`major:minor` of files on it (for btrfs and network file systems an anonymous number, no block device)."""
+    """`major:minor` of its files (for btrfs and network file systems an anonymous number)."""
     root: str
-    """Path within the file system that is mounted here (not `/` for a bind mount or a btrfs subvolume)."""
+    """Mounted path within the file system (not `/` for a bind mount or a btrfs subvolume)."""
     directory: Path
     filesystem: str
     source: str
-    """Device path, `server:/export`, or whatever the file system calls its source."""
+    """Device path, `server:/export`, or any other name that the file system uses."""
     options: tuple[str, ...]
     """Options of this mount (`rw`, `noatime` …)."""
     super_options: tuple[str, ...]
-    """Options of the file system itself, as it shows them (defaults often are not shown)."""
+    """Options of the file system itself, as it shows them (often without defaults)."""
 
     @property
     def all_options(self) -> tuple[str, ...]:
@@ -53,12 +53,15 @@ def _unescape(text: str) -> str:
 
 
 def read_mounts(pid: int | str = "self") -> list[Mount]:
-    """Every mount that a process sees, in the order in which they were made visible (a later one covers an earlier)."""
+    """Return the mounts visible to a process, in mount order (later ones cover earlier ones)."""
     return parse_mountinfo(Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape"))
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """The mounts of a mountinfo file (proc(5)): fields, any number of optional ones, ` - `, three more."""
+    """Return the mounts of a mountinfo file (proc(5)).
+
+    A line has fields, any number of optional fields, ` - `, and three more fields.
+    """
     found: list[Mount] = []
     for line in text.splitlines():
         here, _, there = line.partition(" - ")
@@ -79,9 +82,9 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 
 def mount_of(path: Path) -> Mount:
-    """The mount that a path lies on. Raises HeadraceError when the path cannot be reached."""
+    """Return the mount of a path. Raises HeadraceError when the path cannot be reached."""
     try:
-        os.statvfs(path)  # makes an automounted file system come
+        os.statvfs(path)  # triggers an automount
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
         raise HeadraceError(f"{path}: {error.strerror}") from error
@@ -97,13 +100,19 @@ def mount_of(path: Path) -> Mount:
 
 
 def is_mounted(directory: Path, source: str) -> bool:
-    """True when the uppermost mount at exactly this directory is the one of this source. Touches no file system."""
+    """Return True when the topmost mount at exactly this directory has this source.
+
+    Does not access the file system.
+    """
     at = [mount for mount in read_mounts() if mount.directory == directory]
     return bool(at) and at[-1].source == source
 
 
 def users_of(directory: Path) -> list[str]:
-    """Processes that have a file, their working directory or root below a directory, as `name (pid)`, as far as visible."""
+    """Return visible processes that use a file or directory below a directory, as `name (pid)`.
+
+    Checked are open files, working directory, root and executable.
+    """
     prefix = f"{directory}/"
     found: list[str] = []
     for process in Path("/proc").iterdir():
@@ -121,19 +130,23 @@ def users_of(directory: Path) -> list[str]:
 
 
 def abort(directory: Path, source: str) -> None:
-    """Gives up whatever waits for an answer of a network file system's server, and takes it out of view.
+    """Abort all waits for a network file system's server, and detach the mount.
 
-    Raises HeadraceError when the kernel refuses."""
+    Raises HeadraceError when the kernel refuses.
+    """
     while is_mounted(directory, source):
         if _libc.umount2(os.fsencode(directory), _UMOUNT_NOFOLLOW | _MNT_FORCE | _MNT_DETACH) != 0:
-            raise HeadraceError(f"{directory} cannot be let go of: {os.strerror(ctypes.get_errno())}")
+            raise HeadraceError(
+                f"{directory} cannot be let go of: {os.strerror(ctypes.get_errno())}"
+            )
 
 
 def unmount(directory: Path, source: str, *, lazy: bool = False, patience_s: float = 8.0) -> int:
-    """Unmounts `source` from `directory`, as often as it is mounted there; returns how often. Another's mount is left alone.
+    """Unmount every mount of `source` at `directory`; return their number.
 
-    While it is busy this waits up to `patience_s`; then, with `lazy`, it is only detached from view (for a network
-    file system whose server is dead), else HeadraceError names who keeps it busy.
+    Mounts of other sources are left alone. While it is busy this waits up to `patience_s`; then,
+    with `lazy`, it is only detached (for a network file system whose server is dead), else
+    HeadraceError names the processes that use it.
     """
     count = 0
     deadline = time.monotonic() + patience_s
@@ -157,13 +170,12 @@ def unmount(directory: Path, source: str, *, lazy: bool = False, patience_s: flo
 def mount(
     journal: Journal, source: str, directory: Path, filesystem: str, options: Sequence[str] = ()
 ) -> Entry:
-    """Mounts `source` on a directory that is there; `journal.undo` of the entry unmounts it.
+    """Mount `source` on an existing directory; `journal.undo` of the entry unmounts it.
 
-    Raises HeadraceError with what mount(8) said.
+    Raises HeadraceError with the message of mount(8).
     """
-    from headrace.system.processes import (
-        run_program,
-    )  # it needs the journal, whose undo actions need this file
+    # Not at the top: it imports the journal, whose undo actions import this module.
+    from headrace.system.processes import run_program
 
     argv = ["mount", "-t", filesystem]
     if options:

@@ -1,4 +1,4 @@
-"""Ground: file systems behind a network: which they are, their server, what their client is set to, how they stripe."""
+"""Base layer: network file systems: kind, server, client settings and striping."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _KINDS = {
     "fuse.nfs": "nfs",
     "fuse.fuse-nfs": "nfs",
 }
-"""File system types in mountinfo, and what they are called here."""
+"""File system types in mountinfo, and their names in Headrace."""
 
 _HIDDEN = ("secret", "password", "pass", "credentials", "cred", "token", "key")
-"""Options whose values never go into a record."""
+"""Options whose values are never recorded."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,20 @@ class NetworkFilesystem:
 
     kind: str
     server: str
-    """Host or hosts, or what stands for them in the mount's source; empty when the mount does not say."""
+    """Host or hosts, or a name for them in the mount's source; empty when not shown."""
     export: str
-    """What of the server is mounted."""
+    """The mounted part of the server."""
     client: dict[str, str] = field(default_factory=dict[str, str])
-    """Settings of the client: mount options with a value, and read-ahead settings where a kernel module shows them."""
+    """Mount options of the client with a value, and read-ahead settings of its kernel module."""
     layout: dict[str, Any] = field(default_factory=dict[str, Any])
-    """How the directory is striped, from the file system's own tool; empty where that is not installed."""
+    """Striping of the directory, from the file system's own tool; empty when that is not installed.
+    """
     whole: str = ""
-    """What that tool says of the file system as a whole (targets, block size); empty where it is not installed."""
+    """The tool's output on the whole file system (targets, block size); empty when not installed.
+    """
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-able mapping for the record."""
+        """Return a JSON-compatible mapping for the record."""
         return {key: value for key, value in vars(self).items() if value}
 
 
@@ -101,7 +103,7 @@ def _server_and_export(kind: str, source: str, options: dict[str, str]) -> tuple
         return "host of this virtual machine", source
     host, separator, path = source.rpartition(
         ":/"
-    )  # host:/export; IPv6 hosts and several hosts hold colons too
+    )  # host:/export; IPv6 hosts and lists of hosts contain colons too
     if separator:
         return host or options.get("addr", ""), f"/{path}"
     host, separator, path = source.partition(":")
@@ -135,14 +137,20 @@ _FILESYSTEM_COMMANDS = {
     "gpfs": ["mmlsfs"],
     "beegfs": ["beegfs-df"],
 }
-"""What tells of the file system as a whole: its targets, block size and replication. mmlsfs takes the file system's name."""
+"""Commands that describe the whole file system: targets, block size, replication.
+
+mmlsfs takes the file system's name.
+"""
 _LAYOUT_ATTRIBUTES = {
     "ceph": ("ceph.dir.layout", "ceph.file.layout"),
     "glusterfs": ("trusted.glusterfs.pathinfo",),
 }
-"""Extended attributes that say how a directory is laid out, where no tool is needed."""
+"""Extended attributes with a directory's layout, where no tool is needed."""
 _LAYOUT_FIELDS = {
-    "stripe_count": r"stripe_count[:=]\s*(-?\d+)|Number of storage targets:\s*(?:desired:\s*)?(\d+)",
+    "stripe_count": (
+        r"stripe_count[:=]\s*(-?\d+)|"
+        r"Number of storage targets:\s*(?:desired:\s*)?(\d+)"
+    ),
     "stripe_size_bytes": r"stripe_size:\s*(\d+)",
     "chunk_size": r"Chunksize:\s*(\S+)",
     "pattern": r"pattern:\s*(\S+)|Type:\s*(RAID\d+)",
@@ -155,8 +163,11 @@ _LAYOUT_FIELDS = {
 
 
 def parse_layout(text: str) -> dict[str, Any]:
-    """Stripe count, size and pattern from what `lfs getstripe`, `beegfs-ctl --getentryinfo` or `mmlsattr` print; the
-    text itself is kept, as layouts can be richer than this (progressive layouts, pools)."""
+    """Return stripe count, size and pattern from a tool's output.
+
+    Tools: `lfs getstripe`, `beegfs-ctl --getentryinfo`, `mmlsattr`. The text itself is kept,
+    because layouts can hold more than this (progressive layouts, pools).
+    """
     found: dict[str, Any] = {}
     for name, pattern in _LAYOUT_FIELDS.items():
         match = re.search(pattern, text)
@@ -167,10 +178,15 @@ def parse_layout(text: str) -> dict[str, Any]:
 
 
 def layout_of(kind: str, directory: Path) -> dict[str, Any]:
-    """How a directory is striped, from the file system's own tool or its extended attributes; empty where neither is there."""
+    """Return a directory's striping, from the file system's own tool or its extended attributes.
+
+    Empty when neither exists.
+    """
     for attribute in _LAYOUT_ATTRIBUTES.get(kind, ()):
         with contextlib.suppress(OSError):
-            return parse_layout(os.getxattr(directory, attribute).decode(errors="replace").rstrip("\0"))
+            return parse_layout(
+                os.getxattr(directory, attribute).decode(errors="replace").rstrip("\0")
+            )
     said = _ask(_LAYOUT_COMMANDS.get(kind), str(directory))
     if said is None:
         return {}
@@ -178,31 +194,39 @@ def layout_of(kind: str, directory: Path) -> dict[str, Any]:
 
 
 def _ask(argv: list[str] | None, subject: str) -> str | dict[str, Any] | None:
-    """What a tool says of a directory or file system, an error of it, or None when it is not installed."""
+    """Return a tool's output for a directory or file system, or its error; None without tool."""
     program = find_program(argv[0]) if argv else None
     if argv is None or program is None:
         return None
     try:
-        said = subprocess.run([program, *argv[1:], subject], capture_output=True, text=True, timeout=10)
+        said = subprocess.run(
+            [program, *argv[1:], subject], capture_output=True, text=True, timeout=10
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"error": str(error)}
     return said.stdout if said.returncode == 0 else {"error": said.stderr.strip()}
 
 
 def _whole(kind: str, source: str, directory: Path) -> str:
-    """What the file system's own tool tells of it as a whole; empty where it is not installed or fails."""
+    """Return the description by the file system's own tool; empty when that fails."""
     said = _ask(
-        _FILESYSTEM_COMMANDS.get(kind), source.rpartition("/")[2] if kind == "gpfs" else str(directory)
+        _FILESYSTEM_COMMANDS.get(kind),
+        source.rpartition("/")[2] if kind == "gpfs" else str(directory),
     )
     return said.strip()[:4000] if isinstance(said, str) else ""
 
 
 def recognise(mount: Mount, directory: Path | None = None) -> NetworkFilesystem | None:
-    """What network file system a mount is, or None for a local one. `directory` is asked for its stripe layout."""
+    """Return the network file system of a mount, None for a local one.
+
+    With `directory`, its stripe layout is read too.
+    """
     kind = _KINDS.get(mount.filesystem)
     if kind is None:
         return None
-    options = {key: value for key, _, value in (option.partition("=") for option in mount.all_options)}
+    options = {
+        key: value for key, _, value in (option.partition("=") for option in mount.all_options)
+    }
     server, export = _server_and_export(kind, mount.source, options)
     client = {key: value for key, value in options.items() if value and key not in _HIDDEN}
     for owner, pattern in _MODULE_SETTINGS:
@@ -213,5 +237,10 @@ def recognise(mount: Mount, directory: Path | None = None) -> NetworkFilesystem 
     if directory is None:
         return NetworkFilesystem(kind, server, export, client)
     return NetworkFilesystem(
-        kind, server, export, client, layout_of(kind, directory), _whole(kind, mount.source, directory)
+        kind,
+        server,
+        export,
+        client,
+        layout_of(kind, directory),
+        _whole(kind, mount.source, directory),
     )

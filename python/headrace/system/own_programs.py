@@ -1,7 +1,8 @@
-"""Programs and libraries of Headrace's own that are not Python: where `make setup` has put them.
+"""Compiled programs and libraries of Headrace.
 
-The emulator's daemon, the metadata client and the recorder's library are built from `crates/` and lie beside the interpreter,
-so that what runs is always what belongs to this installation.
+These are the emulator's daemon, the metadata client, the block trace reader, and the recorder's
+library, built from `crates/`. An installed wheel contains them in the package; `make setup` puts
+them next to the interpreter, so that they always belong to this installation.
 """
 
 from __future__ import annotations
@@ -12,20 +13,29 @@ from pathlib import Path
 
 from headrace.errors import MissingError
 
+_PACKAGED = Path(__file__).parents[1] / "programs"
+_REMEDY = "run make setup in the clone, or install Headrace from its wheel again"
+
 
 def own_program(name: str) -> Path:
-    """The absolute path of a program of ours, such as `headrace-emulator`. Raises MissingError when it was not built."""
-    beside = Path(sysconfig.get_path("scripts")) / name
-    if beside.is_file():
-        return beside
+    """Return the absolute path of a program of ours, such as `headrace-emulator`.
+
+    Raises MissingError when it was not built.
+    """
+    for folder in (_PACKAGED, Path(sysconfig.get_path("scripts"))):
+        if (folder / name).is_file():
+            return folder / name
     if found := shutil.which(name):
         return Path(found)
-    raise MissingError(f"{name} is missing: it is built by make setup", hint="run make setup")
+    raise MissingError(f"{name}, a program of Headrace's own, is missing", hint=_REMEDY)
 
 
 def own_library(name: str) -> Path:
-    """The absolute path of a shared library of ours, such as `libheadrace_recorder.so`. Raises MissingError when it was not built."""
-    path = Path(sysconfig.get_path("data")) / "lib" / "headrace" / name
-    if path.is_file():
-        return path
-    raise MissingError(f"{name} is missing: it is built by make setup", hint="run make setup")
+    """Return the absolute path of a shared library of ours, such as `libheadrace_recorder.so`.
+
+    Raises MissingError when it was not built.
+    """
+    for folder in (_PACKAGED, Path(sysconfig.get_path("data")) / "lib" / "headrace"):
+        if (folder / name).is_file():
+            return folder / name
+    raise MissingError(f"{name}, a library of Headrace's own, is missing", hint=_REMEDY)

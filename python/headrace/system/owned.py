@@ -1,4 +1,4 @@
-"""Ground: files and folders that Headrace makes, so marked that undo removes them and never anyone else's."""
+"""Base layer: files and directories created by Headrace, marked so that undo removes only these."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 _libc = ctypes.CDLL(None, use_errno=True)
 
 OWNER_FILE = ".headrace-owner"
-"""A directory tree of ours holds this file with our token in it."""
+"""File that marks a directory tree of ours; it holds our token."""
 
 
 def work_directory(journal: Journal, parent: Path | None = None) -> tuple[Path, Entry]:
-    """Makes a private directory with a new name below `parent` (the system's place for temporary files when None).
+    """Create a private directory with a new name below `parent`.
 
-    `journal.undo` of its entry removes it with everything in it, but refuses while something is mounted in it.
+    The default is the system's temporary directory. `journal.undo` of its entry removes it with its
+    contents, but refuses while something is mounted in it.
     """
     token = os.urandom(8).hex()
     path = (parent or Path(tempfile.gettempdir())).resolve() / f"headrace-{token}"
@@ -39,9 +40,10 @@ def work_directory(journal: Journal, parent: Path | None = None) -> tuple[Path, 
 
 
 def make_directories(journal: Journal, path: Path) -> list[Entry]:
-    """Makes a directory and the missing ones above it. Undoing its entries (last first) removes those that are empty.
+    """Create a directory and its missing parents.
 
-    Raises HeadraceError when one cannot be made.
+    Undoing the entries (last first) removes those that are empty. Raises HeadraceError when one
+    cannot be created.
     """
     missing: list[Path] = []
     level = path
@@ -56,15 +58,17 @@ def make_directories(journal: Journal, path: Path) -> list[Entry]:
         except OSError as error:
             for entry in reversed(entries):
                 journal.undo(entry)
-            raise HeadraceError(f"the directory {level} cannot be made: {error.strerror}") from error
+            raise HeadraceError(
+                f"the directory {level} cannot be made: {error.strerror}"
+            ) from error
     return entries
 
 
 def make_file(journal: Journal, path: Path, size: int) -> Entry:
-    """Makes a file of `size` bytes whose space is taken at once where the file system can do that, else sparse.
+    """Create a file of `size` bytes, preallocated where the file system supports it, else sparse.
 
-    It gets its name only when it is whole, and only when nothing has that name. Raises RefusedError when something
-    does, HeadraceError when there is no room.
+    It gets its name only when it is complete, and only when that name is free. Raises RefusedError
+    when the name exists, HeadraceError when there is not enough space.
     """
     token = os.urandom(8).hex()
     unfinished = path.with_name(f".{path.name}.headrace-{token}")
@@ -76,7 +80,9 @@ def make_file(journal: Journal, path: Path, size: int) -> Entry:
             found = os.fstat(handle)
         finally:
             os.close(handle)
-        second = journal.begin("remove_file", path=str(path), inode=found.st_ino, device=found.st_dev)
+        second = journal.begin(
+            "remove_file", path=str(path), inode=found.st_ino, device=found.st_dev
+        )
         try:
             os.link(unfinished, path)
         except FileExistsError as error:
@@ -89,7 +95,9 @@ def make_file(journal: Journal, path: Path, size: int) -> Entry:
             unfinished.rename(path)
     except OSError as error:
         journal.undo(first)
-        raise HeadraceError(f"the file {path} of {size} bytes cannot be made: {error.strerror}") from error
+        raise HeadraceError(
+            f"the file {path} of {size} bytes cannot be made: {error.strerror}"
+        ) from error
     except RefusedError:
         journal.undo(first)
         raise
@@ -98,10 +106,11 @@ def make_file(journal: Journal, path: Path, size: int) -> Entry:
 
 
 def fill(journal: Journal, directory: Path, free: int) -> Entry:
-    """Takes all the space of the file system that a directory lies on, but for `free` bytes, by a file that is reserved
-    and not written where the file system can do that (ext3 and NFS before 4.2 cannot); undoing the entry gives it back.
+    """Fill the file system of a directory except for `free` bytes.
 
-    Raises UnsupportedLevelError when it would have to write more than 16 GiB, or cannot at all.
+    Undoing the entry frees the space. It is reserved without writing where the file system supports
+    that (ext3 and NFS before 4.2 do not). Raises UnsupportedLevelError when more than 16 GiB would
+    have to be written, or filling fails.
     """
     token = os.urandom(8).hex()
     path = directory / f".headrace-fill-{token}"
@@ -126,8 +135,14 @@ def fill(journal: Journal, directory: Path, free: int) -> Entry:
 
 
 def _reserve_all(handle: int) -> int:
-    """Reserves what there is: asks for less and less until it says no, since what counts as free differs by user."""
-    size, step = 0, 1 << os.fstatvfs(handle).f_blocks.bit_length() + os.fstatvfs(handle).f_frsize.bit_length()
+    """Reserve all free space and return its size.
+
+    The request is halved after each failure, because the usable free space differs by user.
+    """
+    size, step = (
+        0,
+        1 << os.fstatvfs(handle).f_blocks.bit_length() + os.fstatvfs(handle).f_frsize.bit_length(),
+    )
     while step >= 4096:
         if _reserve(handle, size, step):
             size += step
@@ -139,12 +154,13 @@ def _reserve_all(handle: int) -> int:
 def _write_all(handle: int) -> int:
     found = os.fstatvfs(handle)
     if found.f_bfree * found.f_frsize > 16 << 30:
-        raise OSError(errno.EOPNOTSUPP, "it cannot reserve space, and has too much to be written full")
+        raise OSError(
+            errno.EOPNOTSUPP, "it cannot reserve space, and has too much to be written full"
+        )
     size = 0
     for piece in (1 << 20, 1 << 16, 1 << 12):
-        while (
-            True
-        ):  # what the file system had set aside for its own tables shows only once the data is on disk
+        # Space that the file system held back for metadata becomes available only after fsync
+        while True:
             before = size
             with contextlib.suppress(OSError):
                 while True:
@@ -156,7 +172,10 @@ def _write_all(handle: int) -> int:
 
 
 def _reserve(handle: int, start: int, length: int) -> bool:
-    """Reserves space in a file without writing it. False when there is no room; raises OSError where it cannot be done."""
+    """Reserve space in a file without writing it. Return False when there is not enough.
+
+    Raises OSError when the file system does not support it.
+    """
     if _libc.fallocate(handle, 0, ctypes.c_int64(start), ctypes.c_int64(length)) == 0:
         return True
     number = ctypes.get_errno()

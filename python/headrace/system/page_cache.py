@@ -1,4 +1,4 @@
-"""Ground: the page cache: emptying it, filling it, and counting what of a file lies in it."""
+"""Base layer: the page cache: empty it, fill it, and count the cached bytes of files."""
 
 from __future__ import annotations
 
@@ -34,30 +34,47 @@ class _Range(ctypes.Structure):
 
 class _CacheStat(ctypes.Structure):
     _fields_ = tuple(
-        (name, ctypes.c_uint64) for name in ("cached", "dirty", "writeback", "evicted", "recently_evicted")
+        (name, ctypes.c_uint64)
+        for name in ("cached", "dirty", "writeback", "evicted", "recently_evicted")
     )
 
 
 def can_drop_all() -> bool:
-    """True when this process may empty the whole page cache."""
+    """Return True when this process may empty the whole page cache."""
     return os.access(_DROP, os.W_OK)
 
 
 def drop_all() -> None:
-    """Writes every dirty page of the machine to its device, then drops all clean pages, directory entries and inodes.
+    """Empty the page cache: write back all dirty pages of the machine, then drop clean ones.
 
-    Raises MissingError without root: use `drop_files` then.
+    Directory entries and inodes are dropped too. Raises MissingError without root; use `drop_files`
+    then.
     """
     os.sync()
     try:
         _DROP.write_text("3")
     except OSError as error:
-        raise MissingError("emptying the whole page cache needs root", hint="run as root") from error
+        raise MissingError(
+            "emptying the whole page cache needs root", hint="run as root"
+        ) from error
+
+
+def write_back(directory: Path) -> None:
+    """Write back every dirty page of the file system that holds a directory. Raises OSError."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if _libc.syncfs(handle) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(directory))
+    finally:
+        os.close(handle)
 
 
 def drop_files(paths: Iterable[Path | str]) -> int:
-    """Drops the pages of these files, dirty ones written first; needs no root. Returns the bytes that stayed resident
-    (pages that a process has mapped or that are being written). Raises HeadraceError for a file that cannot be read."""
+    """Write back and drop the pages of these files; needs no root.
+
+    Return the bytes that stayed resident (pages that a process has mapped or that are being
+    written). Raises HeadraceError for a file that cannot be read.
+    """
     left = 0
     for path in paths:
         handle = _open(path)
@@ -71,7 +88,10 @@ def drop_files(paths: Iterable[Path | str]) -> int:
 
 
 def resident_bytes(paths: Iterable[Path | str]) -> int:
-    """Bytes of these files that lie in the page cache, in whole pages. Raises HeadraceError for an unreadable file."""
+    """Return the cached bytes of these files, in whole pages.
+
+    Raises HeadraceError for an unreadable file.
+    """
     total = 0
     for path in paths:
         handle = _open(path)
@@ -83,8 +103,11 @@ def resident_bytes(paths: Iterable[Path | str]) -> int:
 
 
 def warm(paths: Iterable[Path | str]) -> int:
-    """Reads these files once, whole, so that they lie in the page cache; returns the bytes that do afterwards
-    (fewer than their size when memory is short). Raises HeadraceError for an unreadable file."""
+    """Read these files completely into the page cache; return their cached bytes afterwards.
+
+    These are fewer than the files' size when memory is short. Raises HeadraceError for an
+    unreadable file.
+    """
     buffer = bytearray(1 << 20)
     names = list(paths)
     for path in names:
@@ -117,7 +140,7 @@ def _resident(handle: int) -> int:
 
 
 def _resident_by_mincore(handle: int) -> int:
-    """The older way: maps the file and asks which of its pages are in memory (kernels before 6.5)."""
+    """Count with mmap and mincore, for kernels before 6.5."""
     size = os.fstat(handle).st_size
     if size == 0:
         return 0

@@ -1,4 +1,4 @@
-"""Ground: processes that Headrace starts, found again by process id and start time, so that no other is ever struck."""
+"""Base layer: start processes and identify them safely, by process id and start time."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system.identity import is_alive, start_ticks
 from headrace.system.journal import Entry, Journal
 from headrace.system.requirements import require_program
 
 MARK = "HEADRACE_PROCESS"
-"""Environment variable by which a process is known as ours, even when we were killed before we knew its id."""
+"""Environment variable that marks a process as ours, even if we crash before its id is known."""
+_STOP_POLL_S = 0.25
 
 
 def state(pid: int) -> str:
-    """The kernel's letter for a process's state (`D`: waits for I/O and cannot be ended), or `gone`."""
+    """Return the kernel's letter for a process state, or `gone`.
+
+    `D` means that it waits for I/O and cannot be killed.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -30,7 +34,7 @@ def state(pid: int) -> str:
 
 
 def marked(mark: str) -> list[int]:
-    """Ids of the processes that carry this mark in their environment, as far as we may look."""
+    """Return the ids of the processes with this mark in their environment, as far as readable."""
     found: list[int] = []
     wanted = f"{MARK}={mark}".encode()
     for entry in Path("/proc").iterdir():
@@ -42,7 +46,10 @@ def marked(mark: str) -> list[int]:
 
 
 def end(pid: int, ticks: int, *, patience_s: float = 2.0, gently: bool = True) -> bool:
-    """Ends one process: SIGTERM, and SIGKILL when it is still there after `patience_s`. False when it outlives even that."""
+    """End one process: SIGTERM, then SIGKILL after `patience_s`.
+
+    Return False when it survives both.
+    """
     for number, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 5.0)):
         if number == signal.SIGTERM and not gently:
             continue
@@ -60,7 +67,7 @@ def end(pid: int, ticks: int, *, patience_s: float = 2.0, gently: bool = True) -
 
 @dataclass
 class Started:
-    """A process that we started, and the journal entry that would end it."""
+    """A process that we started, and the journal entry that ends it."""
 
     process: subprocess.Popen[bytes]
     start_ticks: int
@@ -69,28 +76,29 @@ class Started:
 
     @property
     def mark(self) -> str:
-        """What its environment, and that of everything it starts, carries as `MARK`."""
+        """The value of `MARK` in its environment and in that of its descendants."""
         return str(self.entry.args["mark"])
 
     @property
     def pid(self) -> int:
-        """Its process id, which is that of its session and group too."""
+        """Its process id, which is also the id of its session and process group."""
         return self.process.pid
 
     def stop(self, patience_s: float = 2.0) -> int | None:
-        """Ends it and every process of its session, and closes the journal entry. Safe to call twice.
+        """End it and every process of its session, and close the journal entry. Safe to call twice.
 
-        Returns its exit code (negative: the signal that ended it).
+        Return its exit code (negative: the signal that ended it).
         """
         if self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(patience_s)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            # The group id stays taken as long as one process of it lives, so it cannot be anyone else's.
+            # The group id stays in use while one process of the group lives, so it cannot belong to
+            # another group.
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self.journal.undo(self.entry)  # finds those that left the session (daemons) by their mark
+        self.journal.undo(self.entry)  # also ends daemons that left the session, by their mark
         return self.process.returncode
 
 
@@ -104,11 +112,11 @@ def start_process(
     errors: int | IO[bytes] = subprocess.STDOUT,
     outlives_us: bool = False,
 ) -> Started:
-    """Starts a program in a session of its own, known to the journal before it exists. No shell.
+    """Start a program in its own session; the journal has its entry before it exists. No shell.
 
-    Unless `outlives_us`, the kernel kills it when the *thread* that called this ends (PR_SET_PDEATHSIG): start from
-    the main thread, or from one that lives as long as the process should. Raises MissingError when there is no such
-    program.
+    Unless `outlives_us`, the kernel kills it when the *thread* that called this ends
+    (PR_SET_PDEATHSIG): call it from the main thread, or from a thread that lives as long as the
+    process should. Raises MissingError when the program is not installed.
     """
     command = [require_program(argv[0]), *argv[1:]]
     if not outlives_us:
@@ -140,11 +148,14 @@ def run_program(
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> str:
-    """Runs a program to its end and returns what it said on standard output.
+    """Run a program to its end and return its standard output.
 
-    It is in the journal while it runs: when Headrace is killed meanwhile, `undo` first makes sure that the program is
-    no longer at work. Raises MissingError when it is not installed, HeadraceError with its own words when it fails.
+    It is in the journal while it runs: after a crash of Headrace, `undo` first ends the program.
+    `stop` is called several times per second; when it returns True, the program is ended by
+    SIGTERM. Raises MissingError when it is not installed, HeadraceError with its own message when
+    it fails, InterruptedRunError when stopped.
     """
     started = start_process(
         journal,
@@ -155,7 +166,7 @@ def run_program(
         errors=subprocess.PIPE,
     )
     try:
-        said, complaint = started.process.communicate(timeout=timeout_s)
+        said, complaint = _communicate(started.process, timeout_s, stop)
     except subprocess.TimeoutExpired as error:
         started.stop()
         raise HeadraceError(f"{argv[0]} did not end within {timeout_s:g} s") from error
@@ -164,6 +175,28 @@ def run_program(
         raise
     journal.end(started.entry)
     if started.process.returncode != 0:
-        words = " ".join(complaint.decode(errors="replace").split()) or said.decode(errors="replace").strip()
-        raise HeadraceError(f"{' '.join(argv)} failed: {words or f'exit code {started.process.returncode}'}")
+        words = (
+            " ".join(complaint.decode(errors="replace").split())
+            or said.decode(errors="replace").strip()
+        )
+        raise HeadraceError(
+            f"{' '.join(argv)} failed: {words or f'exit code {started.process.returncode}'}"
+        )
     return said.decode(errors="replace")
+
+
+def _communicate(
+    process: subprocess.Popen[bytes], timeout_s: float | None, stop: Callable[[], bool] | None
+) -> tuple[bytes, bytes]:
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if stop is None:
+            return process.communicate(timeout=left_s)
+        try:
+            return process.communicate(timeout=min(_STOP_POLL_S, left_s or _STOP_POLL_S))
+        except subprocess.TimeoutExpired:
+            if stop():
+                raise InterruptedRunError("stopped") from None
+            if deadline is not None and time.monotonic() >= deadline:
+                raise

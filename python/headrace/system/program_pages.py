@@ -1,7 +1,7 @@
-"""Ground: keeps a program in memory while caches are dropped, so that a cold trial does not measure its start.
+"""Base layer: keep a program in memory while caches are dropped.
 
-The kernel drops no page of a file that some process has mapped. Held by the process that calls this, and for as long as
-it lives: the one that job processes are forked from.
+Cold trials then do not measure its start. The kernel does not drop pages of a file that a process
+has mapped. The calling process, from which jobs are forked, holds the mappings until it ends.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _held: dict[str, mmap.mmap] = {}
 
 
 def hold_program(name: str) -> int:
-    """Maps a program and the libraries that it is linked with. Returns how many bytes are held of all programs so far.
+    """Map a program and its linked libraries; return the bytes held of all programs so far.
 
-    A script, and what a program loads later by itself, are not seen; a program that is not there holds nothing.
+    Scripts, and libraries that a program loads later, are not found; a missing program holds
+    nothing.
     """
     program = shutil.which(name)
     if program is None:
@@ -33,12 +34,14 @@ def hold_program(name: str) -> int:
                 contextlib.suppress(OSError, ValueError),
                 Path(real).open("rb") as file,
             ):  # ValueError: an empty file
-                _held[real] = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
+                _held[real] = mmap.mmap(
+                    file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ
+                )
     return held_bytes()
 
 
 def held_bytes() -> int:
-    """Bytes of programs that this process holds in memory."""
+    """Return the bytes of programs that this process holds in memory."""
     return sum(len(held) for held in _held.values())
 
 

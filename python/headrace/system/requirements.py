@@ -1,4 +1,4 @@
-"""Ground: which programs Headrace calls, what each is for, and how a user comes to have it."""
+"""Base layer: the programs that Headrace calls, their purpose, and how to install them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headrace.errors import MissingError, Problem
 
 @dataclass(frozen=True)
 class Requirement:
-    """One program and where it comes from."""
+    """One program and the package that provides it."""
 
     program: str
     package: str
-    """Debian package that holds it."""
+    """The Debian package."""
     purpose: str
 
 
@@ -32,7 +32,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         Requirement("tc", "iproute2", "the rate of links"),
         Requirement("nsenter", "util-linux", "programs on a node of a cluster built here"),
         Requirement("taskset", "util-linux", "the processors of a node of a cluster built here"),
-        Requirement("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs", "the NFS server of target `nfs`"),
+        Requirement(
+            "ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs", "the NFS server of target `nfs`"
+        ),
         Requirement("rpcbind", "rpcbind", "NFS version 3"),
         Requirement("mount.nfs", "nfs-common", "the kernel's NFS client"),
         Requirement("xrootd", "xrootd-server", "the servers of target `xrootd`"),
@@ -40,8 +42,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         Requirement("xrdcp", "xrootd-client", "copying to and from XRootD servers"),
         Requirement("xrdfs", "xrootd-client", "asking XRootD servers"),
         Requirement("fio", "fio", "the workloads `sequential` and `random`"),
-        Requirement("lfs", "lustre-client-utils", "reading the stripe layout of a Lustre directory"),
-        Requirement("beegfs-ctl", "beegfs-utils", "reading the stripe layout of a BeeGFS directory"),
+        Requirement(
+            "lfs", "lustre-client-utils", "reading the stripe layout of a Lustre directory"
+        ),
+        Requirement(
+            "beegfs-ctl", "beegfs-utils", "reading the stripe layout of a BeeGFS directory"
+        ),
         Requirement("beegfs-df", "beegfs-utils", "the storage targets of a BeeGFS"),
         Requirement("mmlsfs", "gpfs.base", "settings of a GPFS file system"),
         Requirement("mfsgetgoal", "moosefs-client", "copies of a MooseFS directory's files"),
@@ -61,28 +67,37 @@ _SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 def find_program(name: str) -> str | None:
-    """Full path of a program; also looked for in the system folders that a user's PATH leaves out. None when missing."""
+    """Return the full path of a program, None when missing.
+
+    Also searches the system directories that a user's PATH may leave out.
+    """
     return shutil.which(name) or shutil.which(name, path=_SYSTEM_FOLDERS)
 
 
 def remedy(name: str) -> str:
-    """What to do to have this program."""
+    """Return the command that installs this program."""
     known = REQUIREMENTS.get(name)
     return f"apt-get install {known.package}" if known else f"install {name}"
 
 
 def require_program(name: str) -> str:
-    """Full path of a program. Raises MissingError with the package that holds it."""
+    """Return the full path of a program. Raises MissingError that names the package."""
     path = find_program(name)
     if path is None:
         raise MissingError(f"the program {name} is not installed", hint=remedy(name))
     return path
 
 
-def missing_program(name: str, needed_by: str, *, fatal: bool = True, without: str = "") -> Problem | None:
-    """The problem that this program is missing, or None when it is there."""
+def missing_program(
+    name: str, needed_by: str, *, fatal: bool = True, without: str = ""
+) -> Problem | None:
+    """Return the problem that this program is missing, None when it is installed."""
     if find_program(name) is not None:
         return None
     return Problem(
-        f"the program {name} is not installed", needed_by, remedy(name), fatal=fatal, without=without
+        f"the program {name} is not installed",
+        needed_by,
+        remedy(name),
+        fatal=fatal,
+        without=without,
     )

@@ -1,4 +1,4 @@
-"""Ground: what a block device or image file holds, and whether someone uses it. Asked before anything is formatted."""
+"""Base layer: the contents and users of a block device or image file, checked before formatting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from headrace.system.mounts import read_mounts
 from headrace.system.requirements import require_program
 
 _EDGE = 1 << 20
-"""Bytes at both ends of a device that are looked at, and blanked after us: every primary superblock lies in them."""
+"""Bytes at both ends of a device that are checked, and blanked after use.
+
+Every primary superblock is in this range.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,15 @@ class Signature:
 
     def __str__(self) -> str:
         name = f' named "{self.label}"' if self.label else ""
-        return f"a partition table ({self.type})" if self.usage == "partition table" else f"{self.type}{name}"
+        return (
+            f"a partition table ({self.type})"
+            if self.usage == "partition table"
+            else f"{self.type}{name}"
+        )
 
 
 def device_size(path: Path) -> int:
-    """Bytes of a block device or file."""
+    """Return the size of a block device or file in bytes."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.lseek(handle, 0, os.SEEK_END)
@@ -43,17 +50,23 @@ def device_size(path: Path) -> int:
 
 
 def read_signature(path: Path) -> Signature | None:
-    """What is recognised on a device or image file, or None. Raises MissingError without blkid, OSError when unreadable."""
+    """Return what is recognised on a device or image file, or None.
+
+    Raises MissingError without blkid, OSError when unreadable.
+    """
     with path.open("rb"):
-        pass  # blkid says "nothing found" for a device that it may not read
+        pass  # blkid reports "nothing found" for a device that it may not read
     argv = [require_program("blkid"), "-p", "-o", "export", "--", str(path)]
     found = subprocess.run(argv, capture_output=True, text=True)
     fields = dict(line.split("=", 1) for line in found.stdout.splitlines() if "=" in line)
-    if found.returncode == 8:  # several signatures that contradict each other
+    if found.returncode == 8:  # several contradictory signatures
         return Signature("several file systems", "", "", "ambivalent")
     if "TYPE" in fields:
         return Signature(
-            fields["TYPE"], fields.get("UUID", ""), fields.get("LABEL", ""), fields.get("USAGE", "other")
+            fields["TYPE"],
+            fields.get("UUID", ""),
+            fields.get("LABEL", ""),
+            fields.get("USAGE", "other"),
         )
     if "PTTYPE" in fields:
         return Signature(fields["PTTYPE"], fields.get("PTUUID", ""), "", "partition table")
@@ -61,9 +74,10 @@ def read_signature(path: Path) -> Signature | None:
 
 
 def contents(path: Path) -> str | None:
-    """What would be lost by formatting a device or image file, in words; None when it is blank.
+    """Return in words what formatting a device or image file would destroy; None when it is blank.
 
-    Blank is: nothing is recognised, and the first and last MiB of a device, the whole of a file, hold zeros alone.
+    Blank means that nothing is recognised and that all bytes are zero: of a file all, of a device
+    the first and last MiB.
     """
     size = device_size(path)
     signature = read_signature(path) if size else None
@@ -82,7 +96,7 @@ def contents(path: Path) -> str | None:
 
 
 def _only_zeros(handle: int) -> bool:
-    """True for a file without a byte but zero. Holes are not read."""
+    """Return True for a file with only zero bytes. Holes are not read."""
     position = 0
     while True:
         try:
@@ -102,7 +116,10 @@ def _only_zeros(handle: int) -> bool:
 
 
 def blank(path: Path) -> None:
-    """Overwrites the first and last MiB with zeros, so that nothing is recognised any more. Only for what we formatted."""
+    """Overwrite the first and last MiB with zeros, so that nothing is recognised any more.
+
+    Only for devices that we formatted.
+    """
     size = device_size(path)
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_EXCL if path.is_block_device() else 0))
     try:
@@ -114,7 +131,10 @@ def blank(path: Path) -> None:
 
 
 def holders(path: Path) -> list[str]:
-    """Who uses a block device or image file now, in words: mounts, swap, other devices on top, an exclusive opener."""
+    """Return the users of a block device or image file in words.
+
+    These are mounts, swap, devices on top of it, or a program that opened it exclusively.
+    """
     path = path.resolve()
     found = path.stat()
     if not stat.S_ISBLK(found.st_mode):
@@ -123,7 +143,11 @@ def holders(path: Path) -> list[str]:
     folder = Path("/sys/dev/block") / number
     numbers = {
         number,
-        *((part / "dev").read_text().strip() for part in folder.glob("*/") if (part / "partition").exists()),
+        *(
+            (part / "dev").read_text().strip()
+            for part in folder.glob("*/")
+            if (part / "partition").exists()
+        ),
     }
     said: list[str] = []
     for mount in read_mounts():
@@ -151,4 +175,8 @@ def _number_of(source: str) -> str | None:
         found = Path(source).stat()
     except OSError:
         return None
-    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else None
+    return (
+        f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+        if stat.S_ISBLK(found.st_mode)
+        else None
+    )

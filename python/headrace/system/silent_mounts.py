@@ -1,14 +1,16 @@
-"""Ground: mounts of network file systems whose server says nothing. Whoever touches a hard one waits in the kernel for ever, and no
-signal reaches it there; here such a mount is found out without touching it, and let go of.
+"""Base layer: network mounts whose server does not respond.
+
+A process that accesses a hard mount of such a server waits in the kernel for ever, and cannot
+receive signals. This module detects these mounts without accessing them, and aborts them.
 
     with let_go_when_stopped(journal, stop):
-        …       once a stop is asked for, mounts of this run that do not answer are aborted: those who wait get an error and go on
+        …       once a stop is requested, this run's unresponsive mounts are aborted:
+                waiting processes get an error and continue
 """
 
 from __future__ import annotations
 
 import contextlib
-import signal
 import subprocess
 import threading
 import time
@@ -19,17 +21,20 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.system import mounts
 from headrace.system.journal import Journal
+from headrace.system.stopping import STOPPING
 
 _ASKED_FOR_S = 5.0
-"""A server that does not answer for so long while a stop is asked for is silent."""
+"""A server that does not respond for this long during a stop counts as unresponsive."""
 _GRACE_S = 5.0
-"""Before that, what runs is left to end by itself."""
+"""Time that jobs get to end by themselves before that."""
 _POLL_S = 0.5
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 def answers(directory: Path, patience_s: float = _ASKED_FOR_S) -> bool:
-    """Whether the file system that is mounted there says how full it is within `patience_s`; asked by another process."""
+    """Return whether the mounted file system answers statfs within `patience_s`.
+
+    A separate process calls it, which may block.
+    """
     asking = subprocess.Popen(
         ["stat", "--file-system", "--", str(directory)],
         stdin=subprocess.DEVNULL,
@@ -39,15 +44,18 @@ def answers(directory: Path, patience_s: float = _ASKED_FOR_S) -> bool:
     try:
         asking.wait(patience_s)
     except subprocess.TimeoutExpired:
-        asking.kill()  # it dies when the mount is let go of
+        asking.kill()  # it dies when the mount is aborted
         return False
     return True
 
 
 @contextmanager
 def let_go_when_stopped(journal: Journal, stop: threading.Event) -> Generator[None]:
-    """While in it, a thread looks after the network mounts of a journal. It touches none before a stop is asked for, by `stop` or by a
-    signal that this process is too stuck to hear."""
+    """Abort unresponsive network mounts of a journal in a thread, once a stop is requested.
+
+    The stop is requested by `stop`, or by a signal that this process cannot receive because it is
+    blocked. Before that, no mount is accessed.
+    """
     over = threading.Event()
 
     def watch() -> None:
@@ -77,9 +85,9 @@ def _let_go(journal: Journal) -> None:
 
 
 def _unheard_signal() -> bool:
-    """Whether a signal that asks for a stop waits for this process to come out of the kernel (proc(5), ShdPnd)."""
+    """Return whether a stop signal is pending because this process is blocked (proc(5), ShdPnd)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("ShdPnd:"):
             pending = int(line.split()[1], 16)
-            return any(pending & 1 << (number - 1) for number in _STOPPING)
+            return any(pending & 1 << (number - 1) for number in STOPPING)
     return False

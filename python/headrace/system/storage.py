@@ -1,4 +1,4 @@
-"""Ground: everything there is to say about where a directory lies: mount, file system, devices or server, free space."""
+"""Base layer: the storage behind a directory: mount, file system, devices or server, free space."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from headrace.system.network_filesystems import NetworkFilesystem, recognise
 
 @dataclass(frozen=True)
 class Storage:
-    """Where a directory lies."""
+    """The storage behind a directory."""
 
     directory: Path
     mount: Mount
     device_names: tuple[str, ...]
-    """Block devices that the file system lies on directly; their counters tell its I/O."""
+    """Block devices directly below the file system; their counters measure its I/O."""
     disks: tuple[str, ...]
-    """Whole disks at the bottom of these: their queues have scheduler and depth."""
+    """Whole disks below these; their queues have scheduler and depth."""
     network: NetworkFilesystem | None
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-able mapping for the record, with the settings and free space of this moment."""
+        """Return a JSON-compatible mapping for the record, with current settings and free space."""
         found = os.statvfs(self.directory)
         said: dict[str, Any] = {
             "directory": str(self.directory),
@@ -46,7 +46,7 @@ class Storage:
 
 
 def storage_of(directory: Path) -> Storage:
-    """What stands behind a directory. Raises HeadraceError when it cannot be reached."""
+    """Return the storage behind a directory. Raises HeadraceError when it cannot be reached."""
     directory = directory.resolve()
     mount = mount_of(directory)
     names = tuple(devices.devices_of(mount))
@@ -55,6 +55,9 @@ def storage_of(directory: Path) -> Storage:
 
 
 def free_bytes(directory: Path) -> int:
-    """Bytes that a process with our rights can still write below a directory: root may use the reserved blocks too."""
+    """Return the bytes that this process can still write below a directory.
+
+    Root may also use the reserved blocks.
+    """
     found = os.statvfs(directory)
     return (found.f_bfree if os.geteuid() == 0 else found.f_bavail) * found.f_frsize

@@ -1,4 +1,7 @@
-"""Ground: how new files of a directory are striped on Lustre and BeeGFS: asked of the file system's own tool, and read back."""
+"""Base layer: set the striping of a directory's new files on Lustre and BeeGFS, and read it back.
+
+It calls the file system's own tool.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,17 @@ from headrace.system.network_filesystems import layout_of
 from headrace.system.processes import run_program
 
 ALL_TARGETS = 0
-"""As a stripe count: every storage target there is."""
+"""As a stripe count: every storage target."""
 _BEEGFS_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def stripe_command(kind: str, directory: Path, count: int | None, size_bytes: int | None) -> list[str]:
-    """The command that stripes new files of a directory; what is None stays at the file system's default.
+def stripe_command(
+    kind: str, directory: Path, count: int | None, size_bytes: int | None
+) -> list[str]:
+    """Return the command that sets a directory's striping; None keeps the file system's default.
 
-    Raises UnsupportedLevelError for a file system that cannot be told."""
+    Raises UnsupportedLevelError for a file system without such a setting.
+    """
     if kind == "lustre":
         command = ["lfs", "setstripe"]
         if count is not None:
@@ -45,9 +51,11 @@ def stripe_command(kind: str, directory: Path, count: int | None, size_bytes: in
 def stripe(
     journal: Journal, kind: str, directory: Path, count: int | None, size_bytes: int | None
 ) -> dict[str, object]:
-    """Stripes new files of a directory and returns its layout as read back.
+    """Set the striping of a directory's new files; return its layout as read back.
 
-    Raises UnsupportedLevelError when the tool refuses, or says another layout than was asked for; MissingError without it."""
+    Raises UnsupportedLevelError when the tool refuses or reads back another layout, MissingError
+    when it is not installed.
+    """
 
     try:
         run_program(journal, stripe_command(kind, directory, count, size_bytes), timeout_s=30)
@@ -61,12 +69,15 @@ def stripe(
     return found
 
 
-def differs(kind: str, layout: dict[str, object], count: int | None, size_bytes: int | None) -> str | None:
-    """How a layout as read back differs from what was asked for; None when it does not."""
+def differs(
+    kind: str, layout: dict[str, object], count: int | None, size_bytes: int | None
+) -> str | None:
+    """Return how a layout as read back differs from the requested one; None when it does not."""
     wanted_count = -1 if kind == "lustre" and count == ALL_TARGETS else count
     if wanted_count is not None and layout.get("stripe_count") != wanted_count:
         return (
-            f"asked for a stripe count of {wanted_count}, the file system says {layout.get('stripe_count')}"
+            f"asked for a stripe count of {wanted_count}, the file system says "
+            f"{layout.get('stripe_count')}"
         )
     if size_bytes is not None and (said := _size(layout)) != size_bytes:
         return f"asked for stripes of {size_bytes} bytes, the file system says {said}"
@@ -74,8 +85,10 @@ def differs(kind: str, layout: dict[str, object], count: int | None, size_bytes:
 
 
 def _size(layout: dict[str, object]) -> int | None:
-    """Bytes of a stripe: Lustre says them in bytes, BeeGFS as `512K`."""
+    """Return the bytes of a stripe: Lustre shows bytes, BeeGFS text such as `512K`."""
     if isinstance(given := layout.get("stripe_size_bytes"), int):
         return given
-    match = re.fullmatch(r"(\d+)([KMG]?)(?:iB|B)?", str(layout.get("chunk_size", "")), re.IGNORECASE)
+    match = re.fullmatch(
+        r"(\d+)([KMG]?)(?:iB|B)?", str(layout.get("chunk_size", "")), re.IGNORECASE
+    )
     return int(match.group(1)) * _BEEGFS_UNITS[match.group(2).upper()] if match else None

@@ -1,9 +1,10 @@
-"""The kernel's taskstats: what each process waited for, in nanoseconds. Read by the job ledger (probes/ledger.py).
+"""The kernel's taskstats: waits of each process, in nanoseconds.
 
-Asked over generic netlink (Documentation/accounting/taskstats.rst and delay-accounting.rst of the kernel). It needs
-root in the first user and process namespace, and `kernel.task_delayacct = 1` since before the process was started for
-its block I/O delays. A netlink library would do, but the slot process reads this around every job, so it is kept to a
-socket, two requests and one structure.
+The job ledger (probes/ledger.py) reads them over generic netlink
+(Documentation/accounting/taskstats.rst and delay-accounting.rst of the kernel). This needs root in
+the initial user and process namespaces; block I/O delays need `kernel.task_delayacct = 1` since
+before the process started. No netlink library is used, because the slot process reads this around
+every job: a socket, two requests and one structure are enough.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ _ATTR_PID, _ATTR_TGID, _ATTR_REGISTER_CPUMASK = 1, 2, 3
 _TYPE_PID, _TYPE_TGID, _TYPE_STATS, _TYPE_AGGR_PID, _TYPE_AGGR_TGID = 1, 2, 3, 4, 5
 
 _EVENT_BUFFER_BYTES = 8 << 20
-"""Some ten thousand exits of processes fit between two reads."""
+"""Holds about ten thousand exit events between two reads."""
 
 
 class _Taskstats(ctypes.Structure):
-    """`struct taskstats` of linux/taskstats.h up to version 12; later fields are appended and not needed.
+    """`struct taskstats` of linux/taskstats.h up to version 12; later fields are not needed.
 
-    Kernels 6.14 and 6.15 (version 15) moved fields; `TaskstatsSocket` notices and refuses.
+    Kernels 6.14 and 6.15 (version 15) moved fields; `TaskstatsSocket` detects this and refuses.
     """
 
     _fields_ = (
@@ -84,28 +85,29 @@ class _Taskstats(ctypes.Structure):
 
 @dataclass(frozen=True)
 class TaskDelays:
-    """What a process (all its threads, also finished ones) or one finished thread has used and waited for, ns."""
+    """Use and waits of a process (all its threads, ended ones too) or one ended thread, in ns."""
 
     pid: int
     """The thread of an exit event; 0 in the answer for a whole process."""
     process: int
-    """The process that the thread was of; 0 where the kernel does not say (older than 5.19)."""
+    """The thread's process; 0 when the kernel does not provide it (before 5.19)."""
     parent: int
     """0 in the answer for a whole process."""
     run_ns: int
     wait_cpu_ns: int
     wait_block_ns: int
-    """Block I/O, swap-in not counted; 0 when delay accounting was off when the process started."""
+    """Block I/O without swap-in; 0 when delay accounting was off when the process started."""
     peak_rss_bytes: int
     """0 in the answer for a whole process."""
     lived_ns: int = 0
-    """Of an exit event, to 1 us: how long the thread had existed. For a whole process, not to be used."""
+    """Lifetime of the thread of an exit event, to 1 us. Invalid for a whole process."""
 
 
 class TaskstatsSocket:
-    """One netlink socket: asks for a process, and hears of every thread that ends once `listen` was called.
+    """One netlink socket for queries of processes and, after `listen`, for exit events of threads.
 
-    Raises OSError (EPERM, EINVAL, ENOENT, ENOSYS) where this process may not or the kernel cannot.
+    Raises OSError (EPERM, EINVAL, ENOENT, ENOSYS) when this process lacks the right or the kernel
+    the feature.
     """
 
     def __init__(self) -> None:
@@ -114,7 +116,7 @@ class TaskstatsSocket:
         self._version_ok = False
         try:
             self._family = _family_id(self._requests)
-            # A layout other than the one above shows itself here: the kernel's own pid would stand elsewhere.
+            # Detects another layout of the structure: our own pid would be in another place.
             mine = self._ask(_ATTR_PID, os.getpid())
             if mine.pid != os.getpid():
                 raise OSError(0, "the kernel's struct taskstats has another layout")
@@ -123,11 +125,14 @@ class TaskstatsSocket:
             raise
 
     def of_process(self, pid: int) -> TaskDelays:
-        """The process with all its threads, also those that have ended. Raises OSError (ESRCH) when it is gone."""
+        """Return the delays of a process with all its threads, ended ones too.
+
+        Raises OSError (ESRCH) when it no longer exists.
+        """
         return self._ask(_ATTR_TGID, pid)
 
     def listen(self) -> None:
-        """From now on, every thread that ends on any CPU is kept for `ended`."""
+        """Collect every thread that ends on any CPU from now on, for `ended`."""
         if self._events is not None:
             return
         events = _generic_socket()
@@ -139,7 +144,7 @@ class TaskstatsSocket:
             cpus = _possible_cpus().encode() + b"\0"
             events.send(_message(self._family, _CMD_GET, _attribute(_ATTR_REGISTER_CPUMASK, cpus)))
             events.setblocking(False)
-            with contextlib.suppress(BlockingIOError):  # the kernel says nothing when all is well
+            with contextlib.suppress(BlockingIOError):  # the kernel answers only errors
                 _check_error(events.recv(65536))
         except OSError:
             events.close()
@@ -147,7 +152,7 @@ class TaskstatsSocket:
         self._events = events
 
     def ended(self) -> tuple[list[TaskDelays], bool]:
-        """Every thread on the machine that ended since the last call, and whether none was lost."""
+        """Return (threads of the machine that ended since the last call, whether none was lost)."""
         found: list[TaskDelays] = []
         complete = True
         while self._events is not None:
@@ -162,14 +167,16 @@ class TaskstatsSocket:
         return found, complete
 
     def close(self) -> None:
-        """Closes the sockets; the kernel forgets the listener with them."""
+        """Close the sockets; this also removes the listener in the kernel."""
         self._requests.close()
         if self._events is not None:
             self._events.close()
             self._events = None
 
     def _ask(self, attribute: int, pid: int) -> TaskDelays:
-        self._requests.send(_message(self._family, _CMD_GET, _attribute(attribute, struct.pack("=I", pid))))
+        self._requests.send(
+            _message(self._family, _CMD_GET, _attribute(attribute, struct.pack("=I", pid)))
+        )
         data = self._requests.recv(65536)
         _check_error(data)
         for _, delays in _parse(data):
@@ -178,7 +185,7 @@ class TaskstatsSocket:
 
 
 def listening_socket() -> TaskstatsSocket | None:
-    """A socket that hears of ended threads, or None where this process may not have one."""
+    """Return a socket that receives exit events of threads, None without the right to it."""
     try:
         made = TaskstatsSocket()
     except OSError:
@@ -227,7 +234,9 @@ def _check_error(data: bytes) -> None:
 
 def _family_id(requests: socket.socket) -> int:
     requests.send(
-        _message(_GENL_ID_CTRL, _CTRL_CMD_GETFAMILY, _attribute(_CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0"))
+        _message(
+            _GENL_ID_CTRL, _CTRL_CMD_GETFAMILY, _attribute(_CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0")
+        )
     )
     data = requests.recv(65536)
     _check_error(data)
@@ -238,7 +247,7 @@ def _family_id(requests: socket.socket) -> int:
 
 
 def _parse(data: bytes) -> Iterator[tuple[int, TaskDelays]]:
-    """(aggregate kind, delays) of each message in `data`."""
+    """Yield (aggregate kind, delays) of each message in `data`."""
     offset = 0
     while offset + 16 <= len(data):
         length = struct.unpack_from("=I", data, offset)[0]
@@ -256,7 +265,9 @@ def _parse(data: bytes) -> Iterator[tuple[int, TaskDelays]]:
 
 def _delays(raw: bytes) -> TaskDelays:
     size = ctypes.sizeof(_Taskstats)
-    stats = _Taskstats.from_buffer_copy(raw if len(raw) >= size else raw + b"\0" * (size - len(raw)))
+    stats = _Taskstats.from_buffer_copy(
+        raw if len(raw) >= size else raw + b"\0" * (size - len(raw))
+    )
     return TaskDelays(
         pid=stats.ac_pid,
         process=stats.ac_tgid if stats.version >= 12 else 0,

@@ -1,4 +1,7 @@
-"""Ground: bounding the bytes and requests a second of a block device by control groups (blkio of version 1, io of 2)."""
+"""Base layer: limit bytes and requests per second of a block device by control groups.
+
+They are blkio in version 1, io in version 2.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.system import devices
-from headrace.system.cgroups import Hierarchy, hierarchy
+from headrace.system.cgroups import Hierarchy, hand_on, hierarchy
+from headrace.system.shared_settings import set_file
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -30,7 +34,7 @@ def _hierarchy() -> Hierarchy | None:
 
 
 def why_not() -> str | None:
-    """Why devices cannot be throttled here, or None when they can."""
+    """Return why devices cannot be throttled here, None when they can."""
     found = _hierarchy()
     if found is None:
         return "this kernel has no control group for block I/O"
@@ -39,12 +43,14 @@ def why_not() -> str | None:
     if found.version == 1 and not (found.top / _V1_FILES["rbps"]).exists():
         return "this kernel cannot throttle block devices (CONFIG_BLK_DEV_THROTTLING)"
     if found.version == 2 and found.own == found.top:
-        return "in control groups of version 2 the uppermost group, which we are in, cannot be bounded"
+        return (
+            "in control groups of version 2 the uppermost group, which we are in, cannot be bounded"
+        )
     return None
 
 
 def _line(text: str, number: str) -> str | None:
-    """The rest of the line that begins with a device's number, or None."""
+    """Return the rest of the line that begins with a device's number, or None."""
     for line in text.splitlines():
         device, _, rest = line.partition(" ")
         if device == number:
@@ -53,10 +59,10 @@ def _line(text: str, number: str) -> str | None:
 
 
 def throttle(journal: Journal, device: str, limits: dict[str, int]) -> list[Entry]:
-    """Bounds a device: `limits` by `rbps`, `wbps` (bytes/s), `riops`, `wiops` (requests/s). A bound on a partition is one
-    on its disk. Undoing the entries (last first) puts back what was set before.
+    """Limit a device by `rbps`, `wbps` (bytes per second), `riops`, `wiops` (requests per second).
 
-    Raises HeadraceError when the kernel refuses; nothing is then left behind.
+    A limit on a partition applies to its disk. Undoing the entries (last first) restores the
+    earlier limits. Raises HeadraceError when the kernel refuses; nothing is then left behind.
     """
     found = _hierarchy()
     if found is None:
@@ -68,13 +74,15 @@ def throttle(journal: Journal, device: str, limits: dict[str, int]) -> list[Entr
         if found.version == 2:
             _throttle_v2(journal, found, number, limits, entries)
         else:
-            # Limits of version 1 do not reach down: every group is bounded by itself.
-            for group in [found.top, *sorted(path for path in found.top.rglob("*") if path.is_dir())]:
+            # Limits of version 1 are not inherited: every group needs its own.
+            for group in [
+                found.top,
+                *sorted(path for path in found.top.rglob("*") if path.is_dir()),
+            ]:
                 for name, limit in limits.items():
                     file = group / _V1_FILES[name]
                     before = _line(file.read_text(), number) or "0"
-                    entries.append(journal.begin("write_setting", path=str(file), value=f"{number} {before}"))
-                    file.write_text(f"{number} {limit}")
+                    entries += _bound(journal, file, number, str(limit), before)
     except OSError as error:
         for entry in reversed(entries):
             journal.undo(entry)
@@ -87,12 +95,22 @@ def _throttle_v2(
 ) -> None:
     levels = [found.own, *found.own.parents]
     for group in reversed(levels[1 : levels.index(found.top) + 1]):
-        control = group / "cgroup.subtree_control"
-        if "io" not in control.read_text().split():
-            entries.append(journal.begin("write_setting", path=str(control), value="-io"))
-            control.write_text("+io")
+        if (entry := hand_on(journal, group / "cgroup.subtree_control", "io")) is not None:
+            entries.append(entry)
     file = found.own / "io.max"
     unbounded = "rbps=max wbps=max riops=max wiops=max"
     before = _line(file.read_text(), number) or unbounded
-    entries.append(journal.begin("write_setting", path=str(file), value=f"{number} {before}"))
-    file.write_text(f"{number} " + " ".join(f"{name}={limit}" for name, limit in limits.items()))
+    text = " ".join(f"{name}={limit}" for name, limit in limits.items())
+    entries += _bound(journal, file, number, text, before)
+
+
+def _bound(journal: Journal, file: Path, number: str, text: str, before: str) -> list[Entry]:
+    entry = set_file(
+        journal,
+        file,
+        f"{number} {text}",
+        before=f"{number} {before}",
+        key=f"{file} {number}",
+        is_set=lambda: False,
+    )
+    return [] if entry is None else [entry]

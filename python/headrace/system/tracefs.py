@@ -1,7 +1,8 @@
-"""Ground: private instances of the kernel's tracefs, with the block events of chosen devices in buffers of their own.
+"""Base layer: private tracefs instances, which record block events of chosen devices.
 
-Needs no debugfs, which secure-boot machines lock. The instance, and the mount when tracefs was not mounted anywhere, are in the
-undo journal. Documentation/trace/ftrace.rst, "Instances".
+Each instance has its own buffers. They do not need debugfs, which secure boot locks down. The
+instance, and the mount when tracefs was not mounted, are in the undo journal. See
+Documentation/trace/ftrace.rst, "Instances".
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 PREFIX = "headrace-"
 BUFFER_BYTES_PER_CPU = 8 << 20
-"""At 100 000 requests a second this fills in a third of a second; the recorder empties it fifty times a second."""
+"""Lasts a third of a second at 100 000 requests per second.
+
+The recorder empties it 50 times per second.
+"""
 
 EVENTS = (
     "block_bio_queue",
@@ -32,7 +36,7 @@ EVENTS = (
     "block_rq_complete",
     "block_bio_complete",
 )
-"""The tracepoints that `headrace-blocktrace` understands (crates/blocktrace/src/recording.rs)."""
+"""The tracepoints that `headrace-blocktrace` reads (crates/blocktrace/src/recording.rs)."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,9 @@ class TracedDevice:
     number: tuple[int, int]
     """Major and minor of the disk."""
     also: tuple[tuple[int, int], ...] = ()
-    """Those of its partitions: what is queued through one comes under its own number."""
+    """Those of its partitions: requests queued through a partition have its number."""
     sectors: tuple[int, int] | None = None
-    """First sector and the one past the last, when only a partition is looked at."""
+    """First sector and the one past the last, when only a partition is traced."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +61,19 @@ class Instance:
     entry: Entry
 
     def switch(self, *, on: bool) -> None:
-        """Starts or stops recording. Raises HeadraceError when the kernel refuses."""
+        """Start or stop recording. Raises HeadraceError when the kernel refuses."""
         _write(self.directory / "tracing_on", "1" if on else "0")
 
 
 def lacking() -> tuple[str, str] | None:
-    """(what is missing for tracing, what to do), or None."""
+    """Return (what tracing lacks, remedy), or None."""
     if os.geteuid() != 0:
         return "tracing block requests needs root", "run as root"
     if not known("tracefs"):
-        return "this kernel has no tracefs", "use a kernel with CONFIG_FTRACE and CONFIG_BLK_DEV_IO_TRACE"
+        return (
+            "this kernel has no tracefs",
+            "use a kernel with CONFIG_FTRACE and CONFIG_BLK_DEV_IO_TRACE",
+        )
     found = mounted("tracefs")
     if found is not None and not (found / "events" / "block").is_dir():
         return "this kernel has no block events", "use a kernel with CONFIG_BLK_DEV_IO_TRACE"
@@ -81,10 +88,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def make_instance(journal: Journal, directory: Path, devices: list[TracedDevice]) -> Instance:
-    """An instance with the block events of some devices enabled, monotonic clock, switched off.
+    """Create an instance with the block events of some devices enabled, switched off.
 
-    `directory` is an empty one of ours, on which tracefs is mounted when it is not mounted anywhere. Undoing the entry removes
-    the instance. Raises MissingError without tracefs or the right to it, HeadraceError when the kernel refuses.
+    Its clock is the monotonic one. tracefs is mounted on `directory`, an empty one of ours, when it
+    is not mounted elsewhere. Undoing the entry removes the instance. Raises MissingError without
+    tracefs or the right to use it, HeadraceError when the kernel refuses.
     """
     if (found := lacking()) is not None:
         raise MissingError(found[0], hint=found[1])
@@ -101,7 +109,8 @@ def make_instance(journal: Journal, directory: Path, devices: list[TracedDevice]
         for event in EVENTS:
             if not (made / "events" / "block" / event).is_dir():
                 raise MissingError(
-                    f"this kernel has no event {event}", hint="use a kernel with CONFIG_BLK_DEV_IO_TRACE"
+                    f"this kernel has no event {event}",
+                    hint="use a kernel with CONFIG_BLK_DEV_IO_TRACE",
                 )
             _write(made / "events" / "block" / event / "filter", filter_text(devices))
             _write(made / "events" / "block" / event / "enable", "1")
@@ -115,21 +124,24 @@ def make_instance(journal: Journal, directory: Path, devices: list[TracedDevice]
 
 
 def filter_text(devices: list[TracedDevice]) -> str:
-    """What the kernel lets through; numbers as it has them (`major << 20 | minor`)."""
+    """Return the event filter for some devices; the kernel's numbers are `major << 20 | minor`."""
     wanted: list[str] = []
     for device in devices:
         numbers = (device.number, *device.also)
         text = " || ".join(f"dev == {major << 20 | minor}" for major, minor in numbers)
         if device.sectors is not None:
             low, high = device.sectors
-            # A flush has no place; it counts for whoever looks.
+            # A flush has no sector and passes every filter.
             text = f"({text}) && (nr_sector == 0 || (sector >= {low} && sector < {high}))"
         wanted.append(f"({text})")
     return " || ".join(wanted)
 
 
 def remove_instance(name: str, patience_s: float = 5.0) -> bool:
-    """Removes an instance of ours; False when it is not there. Raises OSError when it stays, ValueError for another's name."""
+    """Remove an instance of ours; return False when it does not exist.
+
+    Raises OSError when it stays, ValueError when its name is not ours.
+    """
     if not name.startswith(PREFIX) or "/" in name:
         raise ValueError(f"{name} is no instance of Headrace")
     with glimpse("tracefs") as root:
@@ -145,7 +157,7 @@ def _remove(directory: Path, patience_s: float) -> bool:
             directory.rmdir()
         except FileNotFoundError:
             return False
-        except OSError:  # its reader is just going away
+        except OSError:  # its reader is just closing it
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)

@@ -1,7 +1,7 @@
-"""Ground: how each kind of change is undone. The table that the undo journal names its actions from.
+"""Base layer: the undo actions that the journal refers to by name.
 
-Every action takes data alone, can be repeated, and touches a thing only when it is surely ours: the mount of our
-source, the loop device that is backed by our file, the file with our inode, the process with our mark.
+Every action takes data only, is idempotent, and changes only what is certainly ours: the mount of
+our source, the loop device backed by our file, the file with our inode, the process with our mark.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from headrace.system import (
     loops,
     mounts,
     processes,
+    shared_settings,
     signatures,
     silent_mounts,
     tracefs,
@@ -38,40 +39,53 @@ _SOCKET_PATIENCE_S = 5.0
 
 @dataclass(frozen=True)
 class Action:
-    """One way to undo."""
+    """How to undo one kind of change."""
 
     undo: Callable[[Args, bool], str]
-    """Given the arguments and whether the machine is still in the same boot; returns what was done, as a clause.
-    Raises OSError or HeadraceError when something of the change is left."""
+    """Undo the change; return what was done, as a clause.
+
+    Takes the arguments and whether the machine is still in the same boot. Raises OSError or
+    HeadraceError when something of the change is left.
+    """
     subject: Callable[[Args], str]
-    """What it is about, for people."""
+    """The object of the change, for messages."""
     survives_boot: bool = False
-    """True when the change is still there after the machine was restarted (files, file systems)."""
+    """True when the change outlives a reboot (files, file systems)."""
 
 
 def _write_setting(args: Args, same_boot: bool) -> str:
-    path, value = Path(args["path"]), str(args["value"])
-    if not path.exists():
-        return "gone"
-    with contextlib.suppress(OSError):  # some settings can be written only
-        if path.read_text().strip() == value:
-            return f"stands at {value} as before"
-    path.write_text(value)
-    return f"set back to {value}"
+    return shared_settings.write(Path(args["path"]), str(args["value"]))
+
+
+def _release_setting(args: Args, same_boot: bool) -> str:
+    path = Path(args["path"])
+    return shared_settings.release(
+        args["key"], args["token"], lambda before: shared_settings.write(path, str(before))
+    )
 
 
 def _restore_queue(args: Args, same_boot: bool) -> str:
-    # The queue of a loop device outlives its detaching, so it is put back whoever has it now.
-    if not args["disk"].startswith("loop") and disk_sequence(args["disk"]) != args["disk_sequence"]:
-        return "the device is gone"
-    block_queue.restore(args["disk"], block_queue.QueueState(**args["state"]))
-    return "set back"
+    def put_back(state: Any) -> str:
+        # A loop device keeps its queue settings after it is detached: restore them even when
+        # another file is attached to it now.
+        if (
+            not args["disk"].startswith("loop")
+            and disk_sequence(args["disk"]) != args["disk_sequence"]
+        ):
+            return "the device is gone"
+        block_queue.restore(args["disk"], block_queue.QueueState(**state))
+        return "set back"
+
+    if "token" not in args:  # journals of Headrace 0.1
+        return put_back(args["state"])
+    return shared_settings.release(args["key"], args["token"], put_back)
 
 
 def _unmount(args: Args, same_boot: bool) -> str:
     directory, source, lazy = Path(args["directory"]), str(args["source"]), bool(args.get("lazy"))
     if lazy and mounts.is_mounted(directory, source) and not silent_mounts.answers(directory):
-        # A network file system whose server is dead or stalled: unmounting it the usual way would wait for ever.
+        # A network file system with a dead or stalled server: a normal unmount would block for
+        # ever.
         mounts.abort(directory, source)
         return "let go of; its server did not answer"
     count = mounts.unmount(directory, source, lazy=lazy)
@@ -89,7 +103,7 @@ def _detach_emulated(args: Args, same_boot: bool) -> str:
 
 
 def _is_same_file(found: os.stat_result, args: Args, same_boot: bool) -> bool:
-    # Device numbers are given anew at each boot; the inode number stays.
+    # Device numbers are assigned at each boot; the inode number is stable.
     return found.st_ino == args["inode"] and (not same_boot or found.st_dev == args["device"])
 
 
@@ -111,7 +125,7 @@ def _remove_file(args: Args, same_boot: bool) -> str:
 
 def _is_listened_on(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
-        # One who listens and never answers is not waited for.
+        # Non-blocking: a listener that never accepts must not block this.
         probe.setblocking(False)
         try:
             probe.connect(str(path))
@@ -128,7 +142,8 @@ def _remove_sockets(args: Args, same_boot: bool) -> str:
         path = Path(name)
         if not path.is_socket():
             continue
-        # A process of many threads that was killed is gone before the last of them has let go of its socket.
+        # A killed process with many threads disappears before its last thread has closed its
+        # socket.
         deadline = time.monotonic() + _SOCKET_PATIENCE_S
         while _is_listened_on(path):
             if time.monotonic() > deadline:
@@ -162,9 +177,12 @@ def _remove_tree(args: Args, same_boot: bool) -> str:
         return "removed"
     if not owner.is_file() or owner.read_text() != args["token"]:
         return "left alone: it does not carry our mark"
-    if beneath := [mount.directory for mount in mounts.read_mounts() if mount.directory.is_relative_to(path)]:
+    if beneath := [
+        mount.directory for mount in mounts.read_mounts() if mount.directory.is_relative_to(path)
+    ]:
         raise HeadraceError(f"{beneath[0]} is still mounted in it")
-    for entry in entries:  # the mark goes last, so that a removal that was cut short can be repeated
+    # The mark is removed last, so that an interrupted removal can be repeated.
+    for entry in entries:
         if entry == owner:
             continue
         if entry.is_dir() and not entry.is_symlink():
@@ -204,15 +222,29 @@ def _leave_cgroup(group: Path, parent: Path) -> None:
             return
 
 
+_UNMARKED_S = 1.0
+"""Time allowed from fork to the end of exec, for two CPUs with eleven runnable processes."""
+
+
+def _marked(mark: str) -> dict[int, int | None]:
+    return {pid: start_ticks(pid) for pid in processes.marked(mark)}
+
+
 def _end_process(args: Args, same_boot: bool) -> str:
     ended: list[str] = []
     known = {args["pid"]: args["start_ticks"]} if "pid" in args else {}
-    # Again until none is found: one may be starting another while it is being ended.
-    while ours := known | {pid: start_ticks(pid) for pid in processes.marked(args["mark"])}:
+    # A process that was started just before our crash carries its mark only after its exec.
+    until = time.monotonic() + (0.0 if known else _UNMARKED_S)
+    # Repeated until none is found: one process may start another while it is being ended.
+    while (ours := known | _marked(args["mark"])) or time.monotonic() < until:
+        if not ours:
+            time.sleep(0.02)
         for pid, ticks in ours.items():
             if ticks is not None and start_ticks(pid) == ticks:
                 if not processes.end(pid, ticks):
-                    raise HeadraceError(f"process {pid} does not end (state {processes.state(pid)})")
+                    raise HeadraceError(
+                        f"process {pid} does not end (state {processes.state(pid)})"
+                    )
                 ended.append(str(pid))
         known = {}
     return f"ended {', '.join(ended)}" if ended else "not running"
@@ -248,7 +280,8 @@ def _blank_device(args: Args, same_boot: bool) -> str:
         return "blank"
     if found.uuid != args["uuid"]:
         return f"left alone: it holds another file system ({found.type})"
-    # A mount namespace that began while it was mounted (of a server, of another run) can hold it for a moment longer.
+    # A mount namespace created while the device was mounted (of a server or another run) can hold
+    # it for a moment longer.
     deadline = time.monotonic() + _BLANK_PATIENCE_S
     while signatures.holders(device):
         if time.monotonic() > deadline:
@@ -264,6 +297,7 @@ def _path_subject(noun: str, key: str = "path") -> Callable[[Args], str]:
 
 ACTIONS: dict[str, Action] = {
     "write_setting": Action(_write_setting, _path_subject("setting")),
+    "release_setting": Action(_release_setting, _path_subject("setting")),
     "restore_queue": Action(_restore_queue, _path_subject("queue of", "disk")),
     "unmount": Action(_unmount, _path_subject("mount", "directory")),
     "detach_loop": Action(_detach_loop, _path_subject("loop device of", "file")),
@@ -278,9 +312,13 @@ ACTIONS: dict[str, Action] = {
     "end_process": Action(
         _end_process, lambda args: f"process {args.get('pid', '(of mark ' + args['mark'] + ')')}"
     ),
-    "remove_trace_instance": Action(_remove_trace_instance, _path_subject("trace instance", "name")),
+    "remove_trace_instance": Action(
+        _remove_trace_instance, _path_subject("trace instance", "name")
+    ),
     "end_block_trace": Action(_end_block_trace, _path_subject("blktrace of", "disk")),
     "delete_netns": Action(_delete_netns, _path_subject("network namespace", "name")),
-    "blank_device": Action(_blank_device, _path_subject("file system on", "device"), survives_boot=True),
+    "blank_device": Action(
+        _blank_device, _path_subject("file system on", "device"), survives_boot=True
+    ),
 }
-"""Every undo action by its name in the journal. A name, once used, stays: journals outlive versions."""
+"""Every undo action by its name in the journal. Names never change: journals outlive versions."""

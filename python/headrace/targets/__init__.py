@@ -1,7 +1,8 @@
-"""Targets: the storage under test as a job reaches it, one file each. This file is the contract that all keep.
+"""Targets: the storage under test as jobs reach it, one module per kind. Defines the interface.
 
-A target comes to be (`prepare`), is set (`apply`), read back (`read_settings`) and goes away (`release`). It knows nothing
-of studies, plans or records; whatever it changes on the machine goes through the undo journal in `TargetContext`.
+Life cycle of a target: `prepare` sets it up, `apply` changes its settings, `read_settings` reads
+them back, `release` tears it down. A target does not know about studies, plans or records. Record
+every change of the machine in the undo journal of `TargetContext`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
+from headrace.system.claims import Place
 from headrace.system.cluster import Cluster, Interface, NodeSettings
 from headrace.system.emulator import EmulatedDevice
 from headrace.system.journal import Journal
@@ -29,128 +31,145 @@ class TargetOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     path_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold a path: a relative one is relative to the study file."""
+    """Fields that hold a path. A relative path is relative to the study file."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where jobs find the storage, and what stands behind it."""
+    """How jobs reach a prepared target, and what it is built on."""
 
     directory: Path | None
-    """A directory that jobs read and write, or None for a target that is reached by URL alone."""
+    """Directory that jobs read and write; None for a target that jobs reach by URL only."""
     url: str | None = None
-    """URL prefix (`root://host:port//path`), when jobs reach it so."""
+    """URL prefix (`root://host:port//path`), if jobs reach the target by URL."""
     device_names: tuple[str, ...] = ()
     """Kernel names (`loop0`, `vda`) of the block devices whose counters belong to this storage."""
     own_device: bool = False
-    """True when nothing but this study uses the device: emptying every cache then disturbs no count of its I/O."""
+    """True if only this study uses the device: dropping all caches then does not distort its I/O
+    counts."""
     network: bool = False
-    """True when waiting for it is waiting for a network or a server, not for a local block device."""
+    """True if waiting for it is waiting for a network or a server, not for a local block device."""
     provenance: Provenance = "measured"
     description: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Facts for the record: mount source and options, filesystem, device stack, server, free bytes."""
+    """Facts for the record: mount source and options, filesystem, devices, server, free bytes."""
     node_directories: tuple[Path, ...] = ()
-    """The directory as each node that runs jobs has it mounted, by the node's number; empty when all reach it as `directory`."""
+    """The directory as mounted on each node that runs jobs, by node number; empty if all nodes
+    reach it as `directory`."""
     own_drives: bool = False
-    """True when each of `node_directories` is a file system of its own, on a drive of the node: what its jobs read has to be put there."""
+    """True if each of `node_directories` is a separate file system on a local drive of the node:
+    data sets must be copied to each."""
     interfaces: tuple[Interface, ...] = ()
     """Network interfaces that carry its data."""
     servers: Mapping[str, Server] = field(default_factory=dict[str, Server])
-    """Servers that were started for it, by name: what faults strike."""
+    """Servers that were started for it, by name. Server faults affect these."""
     cluster: Cluster | None = None
-    """Nodes and links that it stands on, when they were built for it: what faults cut."""
+    """Nodes and links that were built for it, if any. Link faults affect these."""
     lacking: Callable[[], str] | None = None
-    """What its copies lack just now (a server that is away, entries to be healed), in words; empty when all is whole. None for a
-    storage that keeps everything once. Raises HeadraceError when nobody can be asked."""
+    """Return what the replicas lack at present (a server that is down, entries to be healed), in
+    words; an empty string if all are complete. None for a storage without replicas. Raises
+    HeadraceError if no server answers."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Environment variables that jobs need to reach it (endpoint, credentials); in no record."""
+    """Environment variables that jobs need to reach it (endpoint, credentials). Never recorded."""
     emulated: tuple[EmulatedDevice, ...] = ()
-    """Emulated drives that it lies on, in the order of the drives of a RAID: what faults of drives strike."""
+    """Emulated drives that it is stored on, in the order of the drives of a RAID. Drive faults
+    affect these."""
     look_again: Callable[[], str] | None = None
-    """Takes the file system down as a crash would leave it, checks it, and brings it back; says what the check found. Raises
-    HeadraceError when it is beyond repair."""
+    """Unmount the file system as a crash would leave it, check it, mount it again, and return what
+    the check found. Raises HeadraceError if it cannot be repaired."""
 
     @property
     def emulated_by_node(self) -> tuple[tuple[EmulatedDevice, ...], ...]:
-        """The emulated drives, those of each node by themselves where each has its own."""
+        """The emulated drives grouped by node, if each node has its own; otherwise one group."""
         nodes = len(self.node_directories) if self.own_drives else 1
         each = len(self.emulated) // nodes
         return tuple(self.emulated[number * each : (number + 1) * each] for number in range(nodes))
 
     def on_node(self, number: int) -> Path | None:
-        """The directory on a node that runs jobs."""
+        """Return the directory on node `number`."""
         return self.node_directories[number] if self.node_directories else self.directory
 
 
 @dataclass(frozen=True)
 class Held:
-    """A file of a data set on a storage that is reached by URL."""
+    """A file of a data set on a storage that jobs reach by URL."""
 
     url: str
     server: str = ""
-    """Name of the server that has it, where that is known."""
+    """Name of the server that holds it, if known."""
     local: Path | None = None
-    """The same file for a job on the node of that server, which may read it past the server (PROOF does)."""
+    """Path of the same file for jobs on that server's node, which can bypass the server (as PROOF
+    does)."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of the storage, asked and as read back."""
+    """One setting of the storage: the requested value and the value read back."""
 
     name: str
     asked: Any
     before: Any
-    """As read before Headrace changed it; put back at release."""
+    """Value before Headrace changed it; `release` restores it."""
     after: Any
-    """As read back after setting it. A trial is valid only when it still reads so after the jobs."""
+    """Value read back after setting it. A trial is valid only if the value is the same after the
+    jobs."""
     applied: bool
     reason: str = ""
     """Why it could not be applied."""
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-able mapping for the record."""
+        """Return a JSON-compatible mapping for the record."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class TargetContext:
-    """What a target is given to come to be."""
+    """What a target needs for its set-up."""
 
     work_dir: Path
-    """A private directory for images, sockets and logs; gone after the study."""
+    """Private directory for images, sockets and logs; removed after the study."""
     journal: Journal
     forced_devices: frozenset[str] = frozenset()
-    """Device paths that the user named on the command line as free to be overwritten."""
+    """Device paths that the user allowed on the command line to be overwritten."""
     cluster: Cluster | None = None
-    """Nodes and links, when the study has them built: the nodes that run jobs, and those that `Target.nodes_wanted` named."""
+    """Nodes and links, if the study has them built: the nodes that run jobs and those of
+    `Target.nodes_wanted`."""
     client_nodes: tuple[str, ...] = ()
     """Names of the nodes that run jobs, by number."""
+    stop: Callable[[], bool] = field(default=lambda: False)
+    """Return whether the run must stop; polled while files are copied to the target."""
 
 
 @dataclass(frozen=True)
 class ModelledStorage:
-    """A target as the simulator takes it: parts of a scenario (crates/simulator, `Scenario`), JSON-able."""
+    """A target as input of the simulator: parts of a scenario (crates/simulator, `Scenario`),
+    JSON-compatible."""
 
     place: Mapping[str, str]
-    """Where files of jobs lie: `{"volume": NAME}` of each node, or `{"service": NAME}`."""
+    """Location of the jobs' files: `{"volume": NAME}` on each node, or `{"service": NAME}`."""
     node_volumes: tuple[dict[str, Any], ...] = ()
     """Volumes that every node has for it."""
     servers: tuple[dict[str, Any], ...] = ()
     """Hosts without job slots."""
     services: tuple[dict[str, Any], ...] = ()
     description: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """For the record: catalog entries that it is made of."""
+    """For the record: the catalog entries that it consists of."""
 
 
 class Target(ABC):
-    """One kind of storage. A subclass is one file: `kind`, `Options`, and these methods."""
+    """One kind of storage. A subclass is one module that defines `kind`, `Options` and these
+    methods."""
 
     kind: ClassVar[str]
+    label: ClassVar[str] = ""
+    """The product's name as commonly written (`GlusterFS`), for reports; empty if the kind is no
+    product."""
     Options: ClassVar[type[TargetOptions]]
     settings: ClassVar[frozenset[str]] = frozenset()
-    """Option fields that can be changed while the target stands (easy factors). All others need a new `prepare`."""
+    """Option fields that can change on a prepared target (easy factors). All others need a new
+    `prepare`."""
     url_prefix: ClassVar[str] = ""
-    """How its URLs begin (`hdfs://`), when it is reached by URL alone: only workloads with `reads_urls` run on it."""
+    """Scheme of its URLs (`hdfs://`), if jobs reach it by URL only: it then needs workloads with
+    `reads_urls`."""
 
     def __init__(self, name: str, options: Any) -> None:
         self.name = name
@@ -158,76 +177,99 @@ class Target(ABC):
 
     @abstractmethod
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
-        """What this machine lacks for this target, without changing anything."""
+        """Return what this machine lacks for this target. Changes nothing."""
+
+    def claims(self) -> list[Place]:
+        """Return what no two runs may use at once: a folder, an image file, a device."""
+        return []
 
     def unsupported(self) -> str | None:
-        """Why these options cannot be had on this machine though the target itself can, or None."""
+        """Return why this machine cannot provide these options, although it can run the target;
+        otherwise None."""
         return None
 
     def needs_cluster(self) -> bool:
-        """Whether it starts servers, which stand on nodes and links of a cluster that the engine builds before `prepare`."""
+        """Return whether it starts servers. They run on nodes that the engine builds before
+        `prepare`."""
         return False
 
     def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
-        """The nodes of its servers in that cluster, besides those that run jobs; `site` is the study's Site or None."""
+        """Return the nodes that its servers need besides the nodes that run jobs; `site` is the
+        study's Site or None."""
         return ()
 
     def on_own_drive(self, number: int) -> Target | None:
-        """The same storage on a drive of node `number`'s own, when a study has several nodes built; None for one that they share."""
+        """Return the same storage on a local drive of node `number`, for a study with several
+        nodes; None if all nodes share one storage."""
         return None
 
     @abstractmethod
     def free_bytes(self) -> int | None:
-        """Bytes that data sets may take on it, before it is prepared; None when that cannot be known."""
+        """Return how many bytes data sets can take, before `prepare`; None if unknown."""
 
     def memory_bytes(self) -> int:
-        """Memory of this machine that it takes at most while it stands: what emulated drives keep their data in."""
+        """Return the most memory of this machine that it takes while set up: the data of emulated
+        drives."""
         return 0
 
     @abstractmethod
     def prepare(self, context: TargetContext) -> Location:
-        """Makes the storage be there. Raises HeadraceError; has cleaned up behind itself when it does."""
+        """Set up the storage. Raises HeadraceError, after undoing what it did so far."""
 
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
-        """Sets those of `settings` that `options` asks for (None = leave), each read back. Never raises for a level
-        that cannot be had: that is a `Setting` with `applied=False` and the reason."""
+        """Apply those of `settings` that `options` gives (None: leave unchanged) and read each one
+        back. A level that the machine does not have raises nothing: it is a `Setting` with
+        `applied=False` and the reason."""
         return []
 
     def read_settings(self) -> dict[str, Any]:
-        """Every one of `settings` as it stands now, for the check after the trial."""
+        """Return the current value of each of `settings`, for the check after the trial."""
         return {}
 
     def upload(
         self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
     ) -> list[Held]:
-        """Puts files on a storage that has a URL and no directory, into a folder of it; those that lie there whole stay.
+        """Copy files into a folder of a storage that has a URL and no directory. Complete files
+        that are already there stay.
 
-        Raises HeadraceError when there is no room or no permission."""
-        raise HeadraceError(f"target {self.name}: data sets cannot be put on a target of kind {self.kind!r}")
+        Raises HeadraceError if space or permission is missing.
+        """
+        raise HeadraceError(
+            f"target {self.name}: data sets cannot be put on a target of kind {self.kind!r}"
+        )
 
     def clear(self, folder: str, context: TargetContext) -> None:
-        """Removes a folder of a storage that has a URL and no directory, with all that jobs left there; it need not be there.
+        """Remove a folder, with all that jobs left in it, from a storage that has a URL and no
+        directory. The folder may be missing.
 
-        Raises HeadraceError."""
-        raise HeadraceError(f"target {self.name}: jobs cannot write to a target of kind {self.kind!r}")
+        Raises HeadraceError.
+        """
+        raise HeadraceError(
+            f"target {self.name}: jobs cannot write to a target of kind {self.kind!r}"
+        )
 
     def drop_caches(self, context: TargetContext) -> None:
-        """Empties caches of its servers and clients that are not the kernel's, before a cold trial. Raises HeadraceError."""
+        """Empty the caches of its servers and clients, except the kernel's, before a cold trial.
+        Raises HeadraceError."""
 
     @abstractmethod
     def release(self, context: TargetContext) -> None:
-        """Puts everything back. Safe to call twice and after a failed `prepare`."""
+        """Tear the target down and restore the machine. Safe to call twice and after a failed
+        `prepare`."""
 
     def model(self, site: Any) -> ModelledStorage:
-        """The same storage as part of a scenario in virtual time; `site` is the study's Site or None. Pure.
+        """Return the same storage as part of a scenario in virtual time; `site` is the study's Site
+        or None. Pure.
 
-        As it stands here it serves every kind that lies on a node's own drives: the drive that the options name, or else the one that
-        the site's nodes have under the target's name. Raises HeadraceError, saying what would have to be given."""
+        This default serves every kind that uses a node's local drives: the drive that the options
+        name, otherwise the drive that the site's nodes have under the target's name. Raises
+        HeadraceError that names the missing option.
+        """
         from headrace.targets.modelled import local_storage
 
         return local_storage(self, site)
 
 
 def kinds() -> dict[str, type[Target]]:
-    """Every registered target by kind."""
+    """Return every registered target class by kind."""
     return parts("headrace.targets", Target)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

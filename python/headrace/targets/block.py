@@ -1,8 +1,8 @@
-"""Target `block`: a block device or an image file that Headrace formats and mounts; or a drive of the catalog.
+"""Target `block`: a block device, an image file or an emulated catalog drive that Headrace formats.
 
-On the way from blank to measured, each step in the undo journal before it is taken:
-image file -> loop device (direct I/O) -> file system -> mount. `release` goes the same way back, and blanks a device
-that it had formatted.
+Set-up, with each step in the undo journal before it is taken: image file -> loop device (direct
+I/O) -> file system -> mount. `release` undoes the steps in reverse order and blanks a device that
+it formatted.
 """
 
 from __future__ import annotations
@@ -14,8 +14,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from headrace.errors import HeadraceError, MissingError, Problem, RefusedError, UnsupportedLevelError
+from headrace.errors import (
+    HeadraceError,
+    MissingError,
+    Problem,
+    RefusedError,
+    UnsupportedLevelError,
+)
+from headrace.labels import ITSELF
 from headrace.system import filesystems, loops, requirements, signatures
+from headrace.system.claims import Place
 from headrace.system.journal import Entry
 from headrace.system.mounts import mount, mount_of
 from headrace.system.owned import make_directories, make_file
@@ -23,7 +31,8 @@ from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
 from headrace.targets.emulated import EmulatedMedium
 from headrace.targets.queue_settings import NAMES, QueueSettings
-from headrace.units import Bytes, format_bytes
+from headrace.targets.releasing import release_all
+from headrace.units import MOST_DRIVES, Bytes, format_bytes
 
 
 def _words(value: object) -> object:
@@ -43,22 +52,29 @@ class Raid(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     level: Literal[0, 1, 5, 6, 10] = Field(description="RAID level")
-    drives: int = Field(2, ge=2, description="how many drives of the one kind")
+    drives: int = Field(2, ge=2, le=MOST_DRIVES, description="how many drives of the one kind")
     chunk: Bytes = Field(65536, gt=0, description="bytes on one drive before the next takes over")
     by: Literal["model", "kernel"] = Field(
         "model",
-        description="measured: one emulated device that is the RAID, or one a drive and the kernel's own RAID (btrfs)",
+        description=(
+            "measured: one emulated device that is the RAID, or one a drive and the kernel's "
+            "own RAID (btrfs)"
+        ),
     )
 
     @model_validator(mode="after")
     def _possible(self) -> Raid:
         least = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}[self.level]
         if self.drives < least:
-            raise ValueError(f"RAID {self.level} takes {least} drives at least (given {self.drives})")
+            raise ValueError(
+                f"RAID {self.level} takes {least} drives at least (given {self.drives})"
+            )
         if self.level == 10 and self.drives % 2:
             raise ValueError(f"RAID 10 takes an even number of drives (given {self.drives})")
         if self.by == "kernel" and self.level not in (0, 1, 10):
-            raise ValueError(f"the kernel's RAID is btrfs's, which has 0, 1 and 10 (given {self.level})")
+            raise ValueError(
+                f"the kernel's RAID is btrfs's, which has 0, 1 and 10 (given {self.level})"
+            )
         return self
 
 
@@ -67,11 +83,14 @@ class BlockOptions(TargetOptions):
 
     path_fields: ClassVar[tuple[str, ...]] = ("image",)
 
-    device: str | None = Field(None, description="a block device, blank or named by --force-device too")
-    image: str | None = Field(
-        None, description="a file that becomes a loop device; made of `size` bytes when it is missing"
+    device: str | None = Field(
+        None, description="a block device, blank or named by --force-device too"
     )
-    drive: str | None = Field(
+    image: str | None = Field(
+        None,
+        description="a file that becomes a loop device; made of `size` bytes when it is missing",
+    )
+    drive: Annotated[str | None, ITSELF] = Field(
         None, description="a drive of the catalog: emulated when measured, modelled when simulated"
     )
     size: Bytes | None = Field(
@@ -83,7 +102,7 @@ class BlockOptions(TargetOptions):
         description="emulated: data that is kept in memory at most; all of its size when not given",
     )
     raid: Raid | None = Field(None, description="several such drives as one")
-    filesystem: Literal["ext3", "ext4", "xfs", "btrfs"] = Field(
+    filesystem: Annotated[Literal["ext3", "ext4", "xfs", "btrfs"], ITSELF] = Field(
         "ext4", description="file system that is made on it"
     )
     mkfs: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
@@ -92,8 +111,12 @@ class BlockOptions(TargetOptions):
     mount: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
         (), description="mount options, as list or text"
     )
-    scheduler: str | None = Field(None, description="I/O scheduler; the kernel's default when not given")
-    queue_depth: int | None = Field(None, ge=1, description="requests that the device takes at once")
+    scheduler: str | None = Field(
+        None, description="I/O scheduler; the kernel's default when not given"
+    )
+    queue_depth: int | None = Field(
+        None, ge=1, description="requests that the device takes at once"
+    )
     read_ahead: Bytes | None = Field(None, description="read-ahead of the file system")
 
     @model_validator(mode="after")
@@ -116,12 +139,13 @@ class BlockOptions(TargetOptions):
 
     @property
     def medium(self) -> Path:
-        """The device or image file as an absolute path (an image relative to the folder that headrace is started in)."""
+        """The device or image file as an absolute path. An image is relative to the current
+        directory."""
         return Path(self.device or self.image or "").expanduser().absolute()
 
 
 class BlockTarget(Target):
-    """A file system of Headrace's own making. Needs root."""
+    """A file system that Headrace creates. Needs root."""
 
     kind: ClassVar[str] = "block"
     Options: ClassVar[type[TargetOptions]] = BlockOptions
@@ -135,10 +159,15 @@ class BlockTarget(Target):
             EmulatedMedium(name, options) if options.drive is not None else None
         )
 
-    def _objection(self, forced_devices: frozenset[str]) -> HeadraceError | None:
-        """Why the medium cannot be used, or must not be overwritten; None when it may be."""
+    def claims(self) -> list[Place]:
         if self._emulated is not None:
-            return None  # it comes to be blank
+            return []
+        return [Place(self.options.medium, f"the medium of target {self.name}")]
+
+    def _objection(self, forced_devices: frozenset[str]) -> HeadraceError | None:
+        """Return why the medium cannot be used or must not be overwritten; None if it may be."""
+        if self._emulated is not None:
+            return None  # attached blank
         medium = self.options.medium.resolve()
         try:
             if found := self._medium_problem():
@@ -154,11 +183,13 @@ class BlockTarget(Target):
                 remedy = f"if that may be lost, add --force-device {self.options.medium}"
                 return RefusedError(f"{medium} is not empty: it holds {holds}", hint=remedy)
         except OSError as error:
-            return MissingError(f"{medium}: {error.strerror}", hint="give yourself permission to reach it")
+            return MissingError(
+                f"{medium}: {error.strerror}", hint="give yourself permission to reach it"
+            )
         return None
 
     def _medium_problem(self) -> tuple[str, str] | None:
-        """What is wrong with the device or image itself, and the remedy."""
+        """Return what is wrong with the device or image itself, and the remedy."""
         options, medium = self.options, self.options.medium
         if options.device is not None:
             if not medium.exists():
@@ -175,9 +206,15 @@ class BlockTarget(Target):
                     "leave out size, or name another image",
                 )
         elif options.size is None:
-            return f"the image {medium} is missing and no size is given", 'give its size: size = "4 GiB"'
+            return (
+                f"the image {medium} is missing and no size is given",
+                'give its size: size = "4 GiB"',
+            )
         elif not medium.parent.is_dir():
-            return f"the directory {medium.parent} for the image is missing", f"mkdir -p {medium.parent}"
+            return (
+                f"the directory {medium.parent} for the image is missing",
+                f"mkdir -p {medium.parent}",
+            )
         elif free_bytes(medium.parent) < options.size:
             free = format_bytes(free_bytes(medium.parent))
             return (
@@ -204,7 +241,7 @@ class BlockTarget(Target):
             return self.options.size
 
     def _machine_problems(self) -> list[Problem]:
-        """What the machine lacks, whatever the medium holds."""
+        """Return what the machine lacks, independent of the medium's contents."""
         needed_by = f"target {self.name}"
         if self._emulated is not None:
             if problems := self._emulated.problems():
@@ -250,17 +287,22 @@ class BlockTarget(Target):
 
     def unsupported(self) -> str | None:
         if self.options.drive is None and self.options.raid is not None:
-            return "RAID over a device or image of one's own is not available; assemble it and name the array as device"
+            return (
+                "RAID over a device or image of one's own is not available; assemble it and "
+                "name the array as device"
+            )
         return filesystems.why_not(self.options.filesystem)
 
     def on_own_drive(self, number: int) -> Target | None:
-        """An image or emulated drive a node; a device of the user's is one."""
+        """One image or emulated drive per node; a device that the user names cannot be split."""
         options = self.options
         if options.device is not None or number == 0:
             return self if options.device is None else None
         if options.image is not None:
             image = Path(options.image)
-            options = options.model_copy(update={"image": str(image.with_stem(f"{image.stem}-{number}"))})
+            options = options.model_copy(
+                update={"image": str(image.with_stem(f"{image.stem}-{number}"))}
+            )
         return BlockTarget(f"{self.name}-{number}", options)
 
     def free_bytes(self) -> int | None:
@@ -271,7 +313,7 @@ class BlockTarget(Target):
         return usable if self.options.memory is None else min(usable, self.options.memory)
 
     def memory_bytes(self) -> int:
-        """Memory that its emulated drives take at most."""
+        """Return the most memory that its emulated drives take."""
         return 0 if self._emulated is None else self._emulated.memory_bytes()
 
     def prepare(self, context: TargetContext) -> Location:
@@ -306,10 +348,13 @@ class BlockTarget(Target):
             loop = loops.attach(journal, medium)
             self._entries.append(loop.entry)
             device = loop.device
-            facts |= {"loop_direct_io": loop.direct_io, "image_storage": storage_of(medium.parent).as_dict()}
+            facts |= {
+                "loop_direct_io": loop.direct_io,
+                "image_storage": storage_of(medium.parent).as_dict(),
+            }
         else:
             device = medium.resolve()
-        # A new name, so that nothing of an earlier mount can lie below it.
+        # A new name: files of an earlier mount cannot be hidden below it.
         directory = context.work_dir.resolve() / f"mount-{os.urandom(4).hex()}"
         self._entries.extend(make_directories(journal, directory))
         self._entries.append(
@@ -344,7 +389,8 @@ class BlockTarget(Target):
         emulated = () if self._emulated is None else self._emulated.devices
 
         def look_again() -> str:
-            self._queue = None  # its entries are undone with the mount's; the settings stay with the device
+            # Its entries are undone with the mount's; the settings stay with the device.
+            self._queue = None
             result = journal.undo(self._entries.pop())
             if not result.done:
                 raise HeadraceError(f"target {self.name}: {result.text}")
@@ -364,7 +410,7 @@ class BlockTarget(Target):
         )
 
     def _profiles(self) -> tuple[str, ...]:
-        """The options of mkfs.btrfs for a RAID of the kernel's."""
+        """Return the mkfs.btrfs options of a RAID by the kernel."""
         raid = self.options.raid
         return (
             ()
@@ -379,17 +425,16 @@ class BlockTarget(Target):
         return self._queue.read() if self._queue is not None else {}
 
     def release(self, context: TargetContext) -> None:
+        release_all(
+            self.name,
+            (
+                self._restore_queue,
+                lambda: context.journal.put_back(self._entries),
+                lambda: None if self._emulated is None else self._emulated.release(context),
+            ),
+        )
+
+    def _restore_queue(self) -> None:
         if self._queue is not None:
             self._queue.restore()
             self._queue = None
-        left: list[str] = []
-        while self._entries:
-            result = context.journal.undo(self._entries.pop())
-            if not result.done:
-                left.append(result.text)
-        if self._emulated is not None:
-            left += self._emulated.release(context)
-        if left:
-            raise HeadraceError(
-                f"target {self.name} could not be put back: {'; '.join(left)}", hint="headrace undo"
-            )

@@ -1,7 +1,7 @@
-"""Targets: what kinds share whose data lie on many servers, or on the compute nodes' own drives: which nodes those are, and how many.
+"""Targets: base of kinds that store on many servers or on local drives of the compute nodes.
 
-`bricks = { on = "node" }` puts one on every node that runs jobs; with `servers = N`, or on a [site.server.NAME], they have nodes of
-their own.
+`bricks = { on = "node" }` places one brick on every node that runs jobs; with `servers = N`, or on
+a [site.server.NAME], bricks have their own nodes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class BricksTarget(ServedTarget):
 
     @abstractmethod
     def copies(self) -> int:
-        """On how many servers a file's copies or pieces have to be."""
+        """Return the number of servers that the copies or pieces of one file need."""
 
     @property
     def _site_name(self) -> str | None:
-        """The [site.server.NAME] that bricks are on."""
+        """The [site.server.NAME] that the bricks are on."""
         on = self.options.bricks.on
         return self.options.server or (None if on == "node" else on)
 
@@ -44,7 +44,8 @@ class BricksTarget(ServedTarget):
 
     @override
     def server_count(self, site: Any) -> int:
-        """As many as the options or the site say, else as hold all copies of a file."""
+        """Return the number in the options or the site, otherwise the number that all copies of a
+        file need."""
         found = self.site_server(site)
         return self.options.servers or (found.count if found is not None else self.copies())
 
@@ -53,7 +54,8 @@ class BricksTarget(ServedTarget):
         return f"{self._site_name or self.name}-{number}"
 
     def separate_servers(self) -> bool:
-        """Whether bricks have nodes of their own; else they are on the nodes that run jobs."""
+        """Return whether bricks have their own nodes; otherwise they are on the nodes that run
+        jobs."""
         return self._site_name is not None or self.options.servers is not None
 
     @override
@@ -65,7 +67,7 @@ class BricksTarget(ServedTarget):
         return self.options.bricks
 
     def brick_nodes(self, context: TargetContext) -> list[Node]:
-        """The nodes with bricks. Raises UnsupportedLevelError when they are too few."""
+        """Return the nodes with bricks. Raises UnsupportedLevelError if they are too few."""
         cluster = self.cluster(context)
         if self.separate_servers():
             names = {f"{self._site_name or self.name}-{number}" for number in range(len(cluster))}
@@ -78,7 +80,10 @@ class BricksTarget(ServedTarget):
 
     def _fewer(self, servers: int) -> str:
         noun = "node with a brick is" if servers == 1 else "nodes with bricks are"
-        return f"{servers} {noun} fewer than the {self.copies()} that a file's copies or pieces have to be on"
+        return (
+            f"{servers} {noun} fewer than the {self.copies()} that a file's copies or pieces "
+            "have to be on"
+        )
 
     @override
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:

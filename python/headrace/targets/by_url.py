@@ -1,4 +1,7 @@
-"""Targets: what kinds share that jobs reach by URL alone: data sets are put there by a process on a node that runs jobs."""
+"""Targets: upload of data sets for kinds that jobs reach by URL only.
+
+A process on a node that runs jobs copies the files.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headrace.datasets.integrity import MANIFEST
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system.cluster import Node
 from headrace.system.processes import run_program
 from headrace.targets import Held, TargetContext
 
 _PATIENCE_S = 1800.0
+_SLOWEST_BYTES_PER_S = 2e6
+"""An upload slower than this fails."""
 _TRY_PATIENCE_S = 60.0
 
 
@@ -25,7 +30,8 @@ def put(
     environment: Mapping[str, str],
     say: Callable[[str], None],
 ) -> list[Held]:
-    """Puts a data set's files, and the manifest beside them, into a folder. Raises HeadraceError with the client's words."""
+    """Copy a data set's files, and the manifest next to them, into a folder. Raises HeadraceError
+    with the client's message."""
     beside = {file.parent / MANIFEST for file in files}
     sent = [*sorted(path for path in beside if path.is_file()), *files]
     say(
@@ -33,20 +39,39 @@ def put(
         if len(sent) > 1
         else f"copying {sent[0].name} to the target"
     )
-    said = _run([folder_url, *map(str, sent)], node, context, environment, _PATIENCE_S)
+    patience_s = _PATIENCE_S + sum(path.stat().st_size for path in sent) / _SLOWEST_BYTES_PER_S
+    said = _run([folder_url, *map(str, sent)], node, context, environment, patience_s, context.stop)
     urls = [str(json.loads(line)["url"]) for line in said.splitlines()[-len(sent) :]]
     return [Held(url) for url, file in zip(urls, sent, strict=True) if file.name != MANIFEST]
+
+
+def whole(
+    files: Sequence[Path],
+    folder_url: str,
+    node: Node | None,
+    context: TargetContext,
+    environment: Mapping[str, str],
+) -> list[bool]:
+    """Return which of these files are complete in a folder. Raises HeadraceError with the client's
+    message."""
+    patience_s = _PATIENCE_S + sum(path.stat().st_size for path in files) / _SLOWEST_BYTES_PER_S
+    words = ["--compare", folder_url, *map(str, files)]
+    said = _run(words, node, context, environment, patience_s, context.stop)
+    return [bool(json.loads(line)["whole"]) for line in said.splitlines()[-len(files) :]]
 
 
 def remove(
     folder_url: str, node: Node | None, context: TargetContext, environment: Mapping[str, str]
 ) -> None:
-    """Removes a folder and all in it, if it is there. Raises HeadraceError with the client's words."""
+    """Remove a folder and its contents, if it exists. Raises HeadraceError with the client's
+    message."""
     _run(["--remove", folder_url], node, context, environment, _PATIENCE_S)
 
 
-def try_writing(url: str, node: Node | None, context: TargetContext, environment: Mapping[str, str]) -> None:
-    """Writes and removes a small file. Raises HeadraceError with the client's words."""
+def try_writing(
+    url: str, node: Node | None, context: TargetContext, environment: Mapping[str, str]
+) -> None:
+    """Write and remove a small file. Raises HeadraceError with the client's message."""
     _run([url], node, context, environment, _TRY_PATIENCE_S)
 
 
@@ -56,12 +81,19 @@ def _run(
     context: TargetContext,
     environment: Mapping[str, str],
     timeout_s: float,
+    stop: Callable[[], bool] | None = None,
 ) -> str:
-    argv = [sys.executable, "-m", "headrace.readers.upload", *words]
+    argv = [sys.executable, "-P", "-m", "headrace.readers.upload", *words]
     command = node.command(argv) if node is not None else argv
     try:
-        return run_program(context.journal, command, timeout_s=timeout_s, environment=environment)
+        return run_program(
+            context.journal, command, timeout_s=timeout_s, environment=environment, stop=stop
+        )
+    except InterruptedRunError:
+        raise
     except HeadraceError as error:
         url = next(word for word in words if "://" in word)
-        # Its own words stand behind the command line.
-        raise HeadraceError(f"{url}: {error.message.partition(' failed: ')[2] or error.message}") from error
+        # Keep only the client's message, which follows the command line.
+        raise HeadraceError(
+            f"{url}: {error.message.partition(' failed: ')[2] or error.message}"
+        ) from error

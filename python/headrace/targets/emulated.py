@@ -1,6 +1,7 @@
-"""Targets: emulated drives as the medium of a target that is measured: one device, or several for a RAID of the kernel's.
+"""Targets: emulated drives as the medium of a measured target.
 
-catalog drive (RAID by the model) -> one emulated device; RAID by the kernel -> one emulated device a drive.
+Catalog drive (RAID by the model) -> one emulated device; RAID by the kernel -> one emulated device
+per drive.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from headrace.units import format_bytes
 
 _NUMBERS = itertools.count()
 SIZE_BYTES = 2 << 30
-"""Of an emulated device whose size is not given."""
+"""Size of an emulated device if none is given."""
 
 
 class EmulatedMedium:
-    """The emulated devices of one target. `options` are those of a target with `drive`, `raid`, `size`, `memory`."""
+    """The emulated devices of one target. `options` are those of a target with `drive`, `raid`,
+    `size`, `memory`."""
 
     def __init__(self, target: str, options: Any) -> None:
         self._target = target
@@ -35,16 +37,17 @@ class EmulatedMedium:
 
     @property
     def by_kernel(self) -> bool:
-        """Whether the kernel puts the RAID together."""
+        """True if the kernel assembles the RAID."""
         return self._options.raid is not None and self._options.raid.by == "kernel"
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole, as the study asks for it."""
+        """Total size, as the study requests it."""
         return self._options.size or SIZE_BYTES
 
     def storages(self) -> list[dict[str, Any]]:
-        """What each device is timed like (crates/model, `StorageSpec`). Raises StudyError for an unknown drive."""
+        """Return the timing model of each device (crates/model, `StorageSpec`). Raises StudyError
+        for an unknown drive."""
         drive = entry("drives", self._options.drive).table
         raid = self._options.raid
         if self.by_kernel:
@@ -52,7 +55,7 @@ class EmulatedMedium:
         return [modelled(drive, None if raid is None else raid.model_dump())]
 
     def device_sizes(self) -> list[int]:
-        """Bytes of each device, so that the whole has its size."""
+        """Return the size of each device, in bytes, so that the whole has `size_bytes`."""
         if not self.by_kernel:
             return [self.size_bytes]
         raid = self._options.raid
@@ -61,23 +64,24 @@ class EmulatedMedium:
         return [each - each % (1 << 20)] * raid.drives
 
     def data_limits(self) -> list[int]:
-        """Bytes of data that each device keeps in memory at most."""
+        """Return the most data that each device keeps in memory, in bytes."""
         sizes = self.device_sizes()
         if self._options.memory is None:
             return sizes
         return [min(size, self._options.memory * size // sum(sizes)) for size in sizes]
 
     def memory_bytes(self) -> int:
-        """What all of it takes of the machine's memory at most."""
+        """Return the most memory that all devices take."""
         parts = zip(self.storages(), self.data_limits(), strict=True)
         return sum(memory_bytes(storage, limit) for storage, limit in parts)
 
     def capacity_bytes(self) -> int:
-        """What the modelled drives hold."""
+        """Return the capacity of the modelled drives."""
         return _capacity(self.storages()[0]) * len(self.storages())
 
     def problems(self) -> list[Problem]:
-        """What this machine lacks for it; what the drive cannot be."""
+        """Return what this machine lacks for the emulation, and which requests the drive cannot
+        meet."""
         needed_by = f"target {self._target}"
         without = "headrace simulate takes it in virtual time, with no such need"
         if found := cannot_emulate(needed_by):
@@ -94,16 +98,26 @@ class EmulatedMedium:
             ]
         room, needs = limits().data_bytes, sum(self.data_limits())
         if needs > room:
-            what = f"an emulated drive that holds {format_bytes(needs)} lies in memory, and only {format_bytes(room)} can be taken"
-            remedy = f'give a smaller size (size = "1 GiB"), or let it hold less than its size (memory = "{_round(room // 2)}")'
+            what = (
+                f"an emulated drive that holds {format_bytes(needs)} lies in memory, and only "
+                f"{format_bytes(room)} can be taken"
+            )
+            remedy = (
+                'give a smaller size (size = "1 GiB"), or let it hold less than its size '
+                f'(memory = "{_round(room // 2)}")'
+            )
             return [Problem(what, needed_by, remedy, without=without)]
         if (size := max(self.device_sizes())) > (capacity := _capacity(first)):
-            what = f"size = {format_bytes(size)}, and {self._options.drive} holds {format_bytes(capacity)}"
+            what = (
+                f"size = {format_bytes(size)}, and {self._options.drive} holds "
+                f"{format_bytes(capacity)}"
+            )
             return [Problem(what, needed_by, "give a smaller size")]
         return []
 
     def attach(self, context: TargetContext) -> tuple[EmulatedDevice, ...]:
-        """Makes the devices. Raises HeadraceError; what was made stays with this medium for `release`."""
+        """Attach the devices. Raises HeadraceError; `release` removes those that were attached
+        before."""
         for number, (storage, size, limit) in enumerate(
             zip(self.storages(), self.device_sizes(), self.data_limits(), strict=True)
         ):
@@ -115,23 +129,27 @@ class EmulatedMedium:
             self.devices = (*self.devices, made)
         return self.devices
 
-    def release(self, context: TargetContext) -> list[str]:
-        """Takes all of it away; what could not be, in words. Safe to call twice."""
-        left: list[str] = []
+    def release(self, context: TargetContext) -> None:
+        """Detach every device. Safe to call twice. Raises HeadraceError that names what could not
+        be detached; a second call retries it."""
+        left: list[EmulatedDevice] = []
+        failed: list[str] = []
         for device in reversed(self.devices):
             try:
                 device.undo()
             except HeadraceError as error:
-                left.append(error.message)
-        self.devices = ()
-        while self._entries:
-            result = context.journal.undo(self._entries.pop())
-            if not result.done:
-                left.append(result.text)
-        return left
+                left.insert(0, device)
+                failed.append(error.message)
+        self.devices = tuple(left)
+        try:
+            context.journal.put_back(self._entries)
+        except HeadraceError as error:
+            failed.append(error.message)
+        if failed:
+            raise HeadraceError("; ".join(failed), hint="headrace undo")
 
     def description(self) -> dict[str, Any]:
-        """For the record: what is emulated, and how well it can be."""
+        """Return facts for the record: what is emulated, and the limits of the emulation."""
         raid = self._options.raid
         return {
             "medium": f"emulated {self._options.drive}",
@@ -148,7 +166,13 @@ def _capacity(storage: dict[str, Any]) -> int:
     raid = storage.get("raid")
     if raid is None:
         return one
-    data = {0: raid["drives"], 1: 1, 5: raid["drives"] - 1, 6: raid["drives"] - 2, 10: raid["drives"] // 2}
+    data = {
+        0: raid["drives"],
+        1: 1,
+        5: raid["drives"] - 1,
+        6: raid["drives"] - 2,
+        10: raid["drives"] // 2,
+    }
     return one * data[raid["level"]]
 
 

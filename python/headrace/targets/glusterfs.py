@@ -1,19 +1,21 @@
-"""Target `glusterfs`: files on bricks by a hash of their name, copied (replicate) or cut into coded pieces (disperse).
+"""Target `glusterfs`: files on bricks by a hash of their name, replicated or dispersed.
 
-Measured: a volume over bricks of servers, or of the compute nodes' own drives, that is started for the study (system/servers/
-glusterfs.py), or with `address` one that is there; each node mounts it by FUSE. The same in virtual time.
+Measured: a volume over bricks on servers, or on local drives of the compute nodes, started for the
+study (system/servers/glusterfs.py), or with `address` an existing volume. Each node mounts it by
+FUSE. Also simulated in virtual time.
 """
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
+from headrace.labels import Label
 from headrace.system.cluster import Node
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server
@@ -23,11 +25,11 @@ from headrace.targets import Location, ModelledStorage, Setting, TargetContext, 
 from headrace.targets.bricks import BricksTarget
 from headrace.targets.glusterfs_settings import NAMES, VolumeSettings
 from headrace.targets.modelled import Bricks, ServedOptions
-from headrace.units import Bytes, Seconds
+from headrace.units import MOST_HOSTS, Bytes, Seconds
 
 _VOLUME = "headrace"
 _READY_S = 90.0
-"""A glusterd takes some seconds, and several start at once."""
+"""A glusterd takes some seconds to start, and several start at once."""
 
 
 class Disperse(BaseModel):
@@ -51,19 +53,26 @@ class GlusterfsOptions(ServedOptions):
         default_factory=lambda: Bricks.model_validate({}),
         description='on the compute nodes (on = "node") or on servers, and of which drive',
     )
-    replicas: int = Field(1, ge=1, description="copies of each file")
+    replicas: Annotated[int, Label("{} copy", "{} copies")] = Field(
+        1, ge=1, le=MOST_HOSTS, description="copies of each file"
+    )
     disperse: Disperse | None = Field(
         None, description="measured: pieces of each file and coded ones, instead of copies"
     )
     bricks_per_server: int | None = Field(
-        None, ge=1, description="measured: as many as give whole sets of copies when not given"
+        None,
+        ge=1,
+        le=MOST_HOSTS,
+        description="measured: as many as give whole sets of copies when not given",
     )
     volume: str | None = Field(None, description="with `address`: name of the volume")
     volume_options: dict[str, str] = Field(
         default_factory=dict[str, str],
         description="measured: options that the volume is made with, by Gluster's names",
     )
-    read_ahead: Bytes | None = Field(None, description="measured: the kernel's read-ahead of the FUSE mount")
+    read_ahead: Bytes | None = Field(
+        None, description="measured: the kernel's read-ahead of the FUSE mount"
+    )
     io_cache: bool | None = Field(None, description="measured: the clients' cache of what was read")
     cache_size: Bytes | None = Field(None, gt=0, description="measured: its size")
     quick_read: bool | None = Field(None, description="measured: small files come with the look-up")
@@ -77,15 +86,21 @@ class GlusterfsOptions(ServedOptions):
     write_behind_window: Bytes | None = Field(
         None, gt=0, description="measured: bytes of a file under way so"
     )
-    open_behind: bool | None = Field(None, description="measured: files are opened at the first read")
-    stat_prefetch: bool | None = Field(None, description="measured: the clients' cache of attributes")
+    open_behind: bool | None = Field(
+        None, description="measured: files are opened at the first read"
+    )
+    stat_prefetch: bool | None = Field(
+        None, description="measured: the clients' cache of attributes"
+    )
     readdir_ahead: bool | None = Field(None, description="measured: folders are read ahead")
     io_threads: int | None = Field(None, ge=1, le=64, description="measured: threads of a brick")
     client_threads: bool | None = Field(
         None, description="measured: a client works on several requests at once"
     )
     ping_timeout: Seconds | None = Field(
-        None, ge=0, description="measured: silence after which a client gives a brick up (Gluster: 42 s)"
+        None,
+        ge=0,
+        description="measured: silence after which a client gives a brick up (Gluster: 42 s)",
     )
 
     @model_validator(mode="after")
@@ -98,7 +113,7 @@ class GlusterfsOptions(ServedOptions):
 
     @property
     def layout(self) -> Layout:
-        """How files are spread over bricks."""
+        """How files are distributed over bricks."""
         if self.disperse is None:
             return Layout(replicas=self.replicas)
         each = self.disperse
@@ -109,6 +124,7 @@ class Glusterfs(BricksTarget):
     """A GlusterFS volume."""
 
     kind = "glusterfs"
+    label: ClassVar[str] = "GlusterFS"
     Options: ClassVar[type[TargetOptions]] = GlusterfsOptions
     service_kind = "glusterfs"
     settings: ClassVar[frozenset[str]] = NAMES
@@ -122,7 +138,7 @@ class Glusterfs(BricksTarget):
         self._settings: VolumeSettings | None = None
         self._clients: list[Client] = []
 
-    # -- before it is there ---------------------------------------------------------------------------------
+    # -- before set-up ------------------------------------------------------------
 
     @override
     def copies(self) -> int:
@@ -135,7 +151,7 @@ class Glusterfs(BricksTarget):
             return [lacking] if lacking else []
         return super().check(forced_devices)
 
-    # -- coming to be and going away ------------------------------------------------------------------------
+    # -- set-up and tear-down ------------------------------------------------------------
 
     @override
     def bring_up(self, context: TargetContext) -> Location:
@@ -157,7 +173,8 @@ class Glusterfs(BricksTarget):
         for server in servers:
             server.wait_ready(_READY_S)
         volume = Volume(_VOLUME, servers, self.options.layout)
-        # First bricks of all servers, then the second ones: the copies of a file are on different servers.
+        # Order: the first brick of every server, then the second one, so that the copies of a file
+        # are on different servers.
         bricks = [
             (server, own[brick] / "brick")
             for brick in range(bricks_each)
@@ -195,23 +212,29 @@ class Glusterfs(BricksTarget):
         )
 
     def _bricks_each(self, servers: int) -> int:
-        """Bricks of a server: asked for, or the fewest with which all sets of copies are whole."""
+        """Return the number of bricks per server: as requested, or the fewest that make all replica
+        sets complete."""
         needed = self.options.layout.set_bricks
         asked = self.options.bricks_per_server
         if asked is None:
             return next(each for each in range(1, needed + 1) if servers * each % needed == 0)
         if servers * asked % needed:
             raise UnsupportedLevelError(
-                f"target {self.name}: {servers * asked} bricks are no whole number of sets of {needed}"
+                f"target {self.name}: {servers * asked} bricks are no whole number of sets of "
+                f"{needed}"
             )
         return asked
 
     def _found(self, context: TargetContext, address: str, volume: str) -> Location:
-        """A volume that is there: mounted on this machine, once. Its options stay as they are."""
+        """Mount an existing volume on this machine, once. Its options stay unchanged."""
         directory = self._mounted(context, None, [address], volume)
-        return Location(directory=directory, network=True, description=storage_of(directory).as_dict())
+        return Location(
+            directory=directory, network=True, description=storage_of(directory).as_dict()
+        )
 
-    def _mounted(self, context: TargetContext, node: Node | None, addresses: list[str], volume: str) -> Path:
+    def _mounted(
+        self, context: TargetContext, node: Node | None, addresses: list[str], volume: str
+    ) -> Path:
         name = node.name if node is not None else "here"
         directory = self.mount_point(context, name)
         log = context.work_dir / f"glusterfs-{self.name}-{name}.log"
@@ -225,13 +248,16 @@ class Glusterfs(BricksTarget):
         except OSError as error:
             raise HeadraceError(
                 f"target {self.name}: the volume {volume} cannot be written to: {error.strerror}",
-                hint="look for features.read-only, auth.allow and the owner of its root (gluster volume info)",
+                hint=(
+                    "look for features.read-only, auth.allow and the owner of its root "
+                    "(gluster volume info)"
+                ),
             ) from error
         return directory
 
     @override
     def drop_caches(self, context: TargetContext) -> None:
-        """The clients keep what they have read in memory of their own: each is mounted anew."""
+        """Remount every client: clients cache what they read in their own memory."""
         for client in self._clients:
             client.forget()
         if self._settings is not None:
@@ -251,11 +277,13 @@ class Glusterfs(BricksTarget):
         self.volume = self._settings = None
         self._clients.clear()
 
-    # -- the model ------------------------------------------------------------------------------------------
+    # -- the model ------------------------------------------------------------
 
     @override
     def model(self, site: Any) -> ModelledStorage:
         """Bricks, and a FUSE client on every node."""
         if self.options.disperse is not None:
-            raise HeadraceError(f"target {self.name}: a dispersed volume has no model; name replicas")
+            raise HeadraceError(
+                f"target {self.name}: a dispersed volume has no model; name replicas"
+            )
         return self.on_bricks(site, self.options.bricks, {"replicas": self.options.replicas})

@@ -1,7 +1,7 @@
-"""The settings of a GlusterFS volume and its clients that can be changed while it stands: caches, read-ahead, write-behind, threads.
+"""GlusterFS settings that can change on a running volume: caches, read-ahead, threads.
 
-Each is an option of the target and can be a factor. They are read back from the volume, and from the kernel for the read-ahead of
-the FUSE mounts.
+Each is an option of the target and can be a factor. They are read back from the volume, and the
+read-ahead of the FUSE mounts from the kernel.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ VOLUME_OPTIONS: dict[str, tuple[str, type]] = {
     "client_threads": ("performance.client-io-threads", bool),
     "ping_timeout": ("network.ping-timeout", float),
 }
-"""Gluster's name and our type of each option field. Gluster's documentation: `gluster volume set help`."""
+"""Gluster's name and our type of each option field. Source: `gluster volume set help`."""
 NAMES = frozenset({*VOLUME_OPTIONS, "read_ahead"})
 
 _FACTORS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
 
 def value_of(text: str, kind: type) -> bool | int | float | str:
-    """What Gluster says, as ours; Gluster's KB and MB are binary. A word that is no such value stays as it is."""
+    """Convert a value that Gluster prints to `kind`; Gluster's KB and MB are binary. Return the
+    text unchanged if it is no such value."""
     word = text.strip()
     if kind is bool:
         return {
@@ -56,7 +57,7 @@ def value_of(text: str, kind: type) -> bool | int | float | str:
 
 
 def word_of(value: Any) -> str:
-    """A value as Gluster takes it."""
+    """Return a value in Gluster's notation."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
@@ -66,7 +67,7 @@ def word_of(value: Any) -> str:
 
 @dataclass
 class VolumeSettings:
-    """Sets, reads and puts back the settings of one volume and the mounts of its clients."""
+    """Sets, reads and restores the settings of one volume and of its clients' mounts."""
 
     journal: Journal
     volume: Volume
@@ -79,7 +80,7 @@ class VolumeSettings:
         self._read_ahead: int | None = None
 
     def read(self) -> dict[str, Any]:
-        """Every setting as it stands now."""
+        """Return the current value of every setting."""
         said = self.volume.get_all()
         found: dict[str, Any] = {
             name: value_of(said[option], kind) if option in said else None
@@ -90,7 +91,7 @@ class VolumeSettings:
         return found
 
     def apply(self, options: Any) -> list[Setting]:
-        """Sets what is asked (None: back to what it was before), each read back."""
+        """Apply the requested settings (None: the original value) and read each one back."""
         asked = {name: getattr(options, name) for name in sorted(NAMES)}
         reasons: dict[str, str] = {}
         for name, value in asked.items():
@@ -115,7 +116,8 @@ class VolumeSettings:
             return
         option, kind = VOLUME_OPTIONS[name]
         if value is not None:
-            if not isinstance(value, (kind, int)):  # Gluster keeps any word for some of its numbers
+            # Gluster accepts any word for some of its numbers
+            if not isinstance(value, (kind, int)):
                 raise HeadraceError(f"{name} is no {kind.__name__}: {value!r}")
             self._changed.add(name)
             self.volume.set(option, word_of(value))
@@ -125,8 +127,7 @@ class VolumeSettings:
 
     def _set_read_ahead(self, size: int | None) -> None:
         self._read_ahead = size
-        while self._entries:
-            self.journal.undo(self._entries.pop())
+        self.journal.put_back(self._entries)
         if size is None:
             return
         for place in self.mounts:
@@ -135,15 +136,17 @@ class VolumeSettings:
                 self._entries.append(entry)
 
     def mounted_anew(self) -> None:
-        """Gives fresh mounts the read-ahead that was asked for."""
-        while self._entries:  # of mounts that are gone
+        """Set the requested read-ahead on new mounts."""
+        while self._entries:  # entries of mounts that no longer exist
             self.journal.end(self._entries.pop())
         self._set_read_ahead(self._read_ahead)
 
     def restore(self) -> None:
-        """Puts back what outlives the volume: nothing but the entries of the mounts' read-ahead. Safe to call twice."""
-        while self._entries:
-            self.journal.undo(self._entries.pop())
+        """Restore what outlives the volume: the mounts' read-ahead. Safe to call twice.
+
+        Raises HeadraceError that names what could not be restored.
+        """
+        self.journal.put_back(self._entries)
 
 
 def _setting(name: str, asked: Any, before: Any, after: Any, reason: str | None) -> Setting:

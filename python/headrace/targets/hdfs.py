@@ -1,7 +1,8 @@
-"""Target `hdfs`: blocks on data nodes, a name node, a pipeline of replicas on writes. Jobs read it by URL, without Java.
+"""Target `hdfs`: blocks on data nodes, a name node, a replica pipeline for writes.
 
-Measured: real name and data nodes (system/servers/hdfs.py) on servers or on the compute nodes, where a job reads the copy on its own
-node first; or with `address` a Hadoop cluster that is there. The same in virtual time.
+Jobs read by URL, without Java. Measured: real name and data nodes (system/servers/hdfs.py) on
+servers or on the compute nodes, where a job prefers the replica on its own node; or with `address`
+an existing Hadoop cluster. Also simulated in virtual time.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
+from headrace.labels import Label
 from headrace.system.cluster import Node, NodeSettings
 from headrace.system.servers import Server
 from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameNode, reach_name_node
@@ -23,7 +25,7 @@ from headrace.targets.bricks import BricksTarget
 from headrace.targets.by_url import put, remove, try_writing
 from headrace.targets.modelled import Bricks, ServedOptions
 from headrace.targets.served import link_settings
-from headrace.units import Bytes, Seconds
+from headrace.units import MOST_HOSTS, Bytes, Seconds
 
 _READY_S = 90.0
 """Several Java processes start at once."""
@@ -37,7 +39,9 @@ class HdfsOptions(ServedOptions):
         default_factory=lambda: Bricks.model_validate({}),
         description="where the data nodes are, and what they store on",
     )
-    replicas: int = Field(3, ge=1, description="copies of each block")
+    replicas: Annotated[int, Label("{} copy", "{} copies")] = Field(
+        3, ge=1, le=MOST_HOSTS, description="copies of each block"
+    )
     block_size: Bytes = Field(64 << 20, ge=1 << 20, multiple_of=512, description="bytes of a block")
     path: str = Field(
         "/headrace", pattern=r"^/", description="with `address`: a folder that may be written to"
@@ -48,7 +52,9 @@ class HdfsOptions(ServedOptions):
     dead_after: Seconds = Field(
         630.0,
         gt=0,
-        description="measured: silence after which the name node gives a data node up and copies its blocks",
+        description=(
+            "measured: silence after which the name node gives a data node up and copies its blocks"
+        ),
     )
     heap: Bytes = Field(256 << 20, ge=64 << 20, description="measured: Java heap of each server")
 
@@ -57,6 +63,7 @@ class Hdfs(BricksTarget):
     """A Hadoop filesystem."""
 
     kind = "hdfs"
+    label: ClassVar[str] = "HDFS"
     Options: ClassVar[type[TargetOptions]] = HdfsOptions
     service_kind = "hdfs"
     url_prefix: ClassVar[str] = "hdfs://"
@@ -79,7 +86,7 @@ class Hdfs(BricksTarget):
 
     @override
     def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
-        """The data nodes', and one for the name node."""
+        """Return the nodes of the data nodes and one for the name node."""
         if not self.needs_cluster():
             return ()
         link = link_settings(site.node.link if site is not None else None)
@@ -94,7 +101,8 @@ class Hdfs(BricksTarget):
                 Problem(
                     f"dead_after = {self.options.dead_after:g} s",
                     f"target {self.name}",
-                    f"HDFS waits for ten heartbeats at least: name more than {least_s} s, or a shorter heartbeat",
+                    f"HDFS waits for ten heartbeats at least: name more than {least_s} s, or a "
+                    "shorter heartbeat",
                 )
             )
         return problems
@@ -113,7 +121,10 @@ class Hdfs(BricksTarget):
                 raise HeadraceError(error.message, hint=hint) from error
             self._try(context, hint)
             return Location(
-                directory=None, url=self._url, network=True, description={"name_node": options.address}
+                directory=None,
+                url=self._url,
+                network=True,
+                description={"name_node": options.address},
             )
         cluster = self.cluster(context)
         nodes = self.brick_nodes(context)
@@ -161,7 +172,7 @@ class Hdfs(BricksTarget):
         )
 
     def _try(self, context: TargetContext, hint: str | None) -> None:
-        # A data node that has just joined takes blocks a moment later, when its first report is through.
+        # A data node that has just joined accepts blocks only after its first block report.
         deadline = time.monotonic() + (_JOINED_S if self.needs_cluster() else 0.0)
         while True:
             try:

@@ -1,7 +1,8 @@
-"""Target `raid`: several image files as one array of the kernel's own (btrfs profiles), whole, degraded or rebuilding.
+"""Target `raid`: image files as one btrfs array of the kernel: whole, degraded or rebuilding.
 
-image files -> loop devices -> btrfs with `-d raidN -m raidN` -> mount. The state is a setting that can change while the target stands:
-data are laid out on the whole array, then a drive is taken away, or a new one is being filled while jobs run.
+image files -> loop devices -> btrfs with `-d raidN -m raidN` -> mount. The state is a setting that
+can change on the prepared target: data sets are written to the whole array, then a drive is
+removed, or a new drive is filled while jobs run.
 """
 
 from __future__ import annotations
@@ -17,8 +18,16 @@ from headrace.system import filesystems, requirements
 from headrace.system.arrays import LEAST_DRIVES, REDUNDANT, Array
 from headrace.system.owned import make_directories, make_file
 from headrace.system.storage import free_bytes, storage_of
-from headrace.targets import Location, ModelledStorage, Setting, Target, TargetContext, TargetOptions
+from headrace.targets import (
+    Location,
+    ModelledStorage,
+    Setting,
+    Target,
+    TargetContext,
+    TargetOptions,
+)
 from headrace.targets.queue_settings import NAMES, QueueSettings
+from headrace.targets.releasing import release_all
 from headrace.units import Bytes, format_bytes
 
 State = Literal["whole", "degraded", "rebuilding"]
@@ -31,32 +40,42 @@ class KernelRaidOptions(TargetOptions):
 
     level: Literal[0, 1, 5, 6, 10] = Field(description="RAID level")
     drives: int = Field(2, ge=2, le=16, description="how many drives")
-    size: Bytes = Field(1 << 30, ge=filesystems.SMALLEST_BYTES["btrfs"], description="bytes of each drive")
+    size: Bytes = Field(
+        1 << 30, ge=filesystems.SMALLEST_BYTES["btrfs"], description="bytes of each drive"
+    )
     folder: str | None = Field(
         None,
-        description="a directory for the image files of the drives; one of Headrace's own when not given",
+        description=(
+            "a directory for the image files of the drives; one of Headrace's own when not given"
+        ),
     )
     state: State | None = Field(
         None,
-        description="whole; one drive gone (degraded); a new one being filled while jobs run (rebuilding)",
+        description=(
+            "whole; one drive gone (degraded); a new one being filled while jobs run (rebuilding)"
+        ),
     )
     mount: tuple[str, ...] = Field((), description="mount options")
     scheduler: str | None = Field(None, description="I/O scheduler of the drives")
-    queue_depth: int | None = Field(None, ge=1, description="requests that each drive takes at once")
+    queue_depth: int | None = Field(
+        None, ge=1, description="requests that each drive takes at once"
+    )
     read_ahead: Bytes | None = Field(None, description="read-ahead of the file system")
 
     @model_validator(mode="after")
     def _possible(self) -> KernelRaidOptions:
         least = LEAST_DRIVES[self.level]
         if self.drives < least:
-            raise ValueError(f"RAID {self.level} takes {least} drives at least (given {self.drives})")
+            raise ValueError(
+                f"RAID {self.level} takes {least} drives at least (given {self.drives})"
+            )
         if self.level == 10 and self.drives % 2:
             raise ValueError(f"RAID 10 takes an even number of drives (given {self.drives})")
         return self
 
 
 class KernelRaid(Target):
-    """An array of Headrace's own making. Needs root."""
+    """An array that Headrace creates. Needs root."""
 
     kind: ClassVar[str] = "raid"
     Options: ClassVar[type[TargetOptions]] = KernelRaidOptions
@@ -85,12 +104,15 @@ class KernelRaid(Target):
         ]
         parent = self._parent()
         if parent is not None and not parent.is_dir():
-            problems.append(Problem(f"the directory {parent} is missing", needed_by, f"mkdir -p {parent}"))
+            problems.append(
+                Problem(f"the directory {parent} is missing", needed_by, f"mkdir -p {parent}")
+            )
         elif parent is not None and free_bytes(parent) < (
             takes := (self.options.drives + 1) * self.options.size
         ):
             what = (
-                f"{parent} has {format_bytes(free_bytes(parent))} free, the drives take {format_bytes(takes)}"
+                f"{parent} has {format_bytes(free_bytes(parent))} free, the drives take "
+                f"{format_bytes(takes)}"
             )
             problems.append(Problem(what, needed_by, "free some space, or give a smaller size"))
         if reason := self.unsupported():
@@ -105,7 +127,7 @@ class KernelRaid(Target):
         return filesystems.why_not("btrfs")
 
     def on_own_drive(self, number: int) -> Target | None:
-        """An array of images a node."""
+        """One array of images per node."""
         return self if number == 0 else KernelRaid(f"{self.name}-{number}", self.options)
 
     def free_bytes(self) -> int | None:
@@ -166,13 +188,22 @@ class KernelRaid(Target):
                 reason = error.message
             after = self._array.state()
             if not reason and after != options.state:
-                reason = f"asked for {options.state}, the array is {after}: a small one is rebuilt at once"
-            found.append(Setting("state", options.state, before, after, applied=not reason, reason=reason))
+                reason = (
+                    f"asked for {options.state}, the array is {after}: a small one is rebuilt "
+                    "at once"
+                )
+            found.append(
+                Setting("state", options.state, before, after, applied=not reason, reason=reason)
+            )
         return [*found, *self._queue.apply(options)]
 
     def _bring_to(self, state: str, context: TargetContext) -> None:
         array = self._array
-        if array is None or array.state() == state == "whole" or array.state() == state == "degraded":
+        if (
+            array is None
+            or array.state() == state == "whole"
+            or array.state() == state == "degraded"
+        ):
             return
         if state not in ("whole", "degraded", "rebuilding"):
             raise UnsupportedLevelError(f"an array is whole, degraded or rebuilding, not {state}")
@@ -194,25 +225,28 @@ class KernelRaid(Target):
         return {**self._queue.read(), "state": self._array.state()}
 
     def model(self, site: Any) -> ModelledStorage:
-        """None: image files have no model; a RAID of drives of the catalog has."""
+        """Raise HeadraceError: image files have no model; a RAID of catalog drives has one."""
         raise HeadraceError(
             f"target {self.name}: an array of image files has no model",
             hint='kind = "block" with drive = "NAME" and raid = { level, drives } is simulated',
         )
 
     def release(self, context: TargetContext) -> None:
-        left: list[str] = []
+        release_all(
+            self.name,
+            (
+                self._restore_queue,
+                self._release_array,
+                lambda: context.journal.put_back(self._files),
+            ),
+        )
+
+    def _restore_queue(self) -> None:
         if self._queue is not None:
             self._queue.restore()
             self._queue = None
+
+    def _release_array(self) -> None:
         if self._array is not None:
-            left += self._array.release()
+            self._array.release()
             self._array = None
-        while self._files:
-            result = context.journal.undo(self._files.pop())
-            if not result.done:
-                left.append(result.text)
-        if left:
-            raise HeadraceError(
-                f"target {self.name} could not be put back: {'; '.join(left)}", hint="headrace undo"
-            )

@@ -1,4 +1,7 @@
-"""Target `lustre`: files striped over object storage targets, a metadata server, a client that reads far ahead, in virtual time."""
+"""Target `lustre`, in virtual time only.
+
+Files are striped over object storage targets; one metadata server; clients with a large read-ahead.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing_extensions import override
 
 from headrace.targets import ModelledStorage, TargetOptions
 from headrace.targets.modelled import Export, ModelledTarget, ServedOptions
-from headrace.units import Bytes
+from headrace.units import MOST_HOSTS, Bytes
 
 
 class LustreOptions(ServedOptions):
@@ -19,15 +22,20 @@ class LustreOptions(ServedOptions):
         default_factory=lambda: Export.model_validate({}),
         description="what each object storage target stores on",
     )
-    stripe_count: int = Field(1, ge=0, description="targets that a file is striped over; 0: all")
+    stripe_count: int = Field(
+        1, ge=0, le=MOST_HOSTS, description="targets that a file is striped over; 0: all"
+    )
     stripe_size: Bytes = Field(1 << 20, ge=64 << 10, description="bytes of a stripe")
-    client_read_ahead: Bytes | None = Field(None, description="most that a client reads ahead of a file")
+    client_read_ahead: Bytes | None = Field(
+        None, description="most that a client reads ahead of a file"
+    )
 
 
 class Lustre(ModelledTarget):
     """A Lustre filesystem."""
 
     kind = "lustre"
+    label: ClassVar[str] = "Lustre"
     Options: ClassVar[type[TargetOptions]] = LustreOptions
     service_kind = "lustre"
 
@@ -35,9 +43,15 @@ class Lustre(ModelledTarget):
     def model(self, site: Any) -> ModelledStorage:
         """Object storage servers with one target each."""
         options: LustreOptions = self.options
-        tuning: dict[str, Any] = {"stripe_targets": options.stripe_count, "stripe_bytes": options.stripe_size}
+        tuning: dict[str, Any] = {
+            "stripe_targets": options.stripe_count,
+            "stripe_bytes": options.stripe_size,
+        }
         if options.client_read_ahead is not None:
             tuning["client_read_ahead"] = {
-                "kind": "lustre", "step_bytes": 1 << 20, "max_bytes": options.client_read_ahead, "gap_pages": 8
-            }  # fmt: skip
+                "kind": "lustre",
+                "step_bytes": 1 << 20,
+                "max_bytes": options.client_read_ahead,
+                "gap_pages": 8,
+            }
         return self.served(site, options.export, tuning)

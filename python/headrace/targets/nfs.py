@@ -1,7 +1,8 @@
-"""Target `nfs`: an NFS server that is started for the study (nfs-ganesha) or is there already, and its clients; the same in virtual time.
+"""Target `nfs`: an NFS server (nfs-ganesha) of the study, or an existing one, and its clients.
 
-A filer with a hardware cache (BlueArc) is an entry of the catalog's servers. The kernel's client mounts it where there is one, else a
-client in user space (system/servers/nfs_fuse.py).
+Also simulated in virtual time. A filer with a hardware cache (BlueArc) is an entry of the catalog's
+servers. The kernel's client mounts the export if available, otherwise a user-space client
+(system/servers/nfs_fuse.py).
 """
 
 from __future__ import annotations
@@ -35,14 +36,21 @@ class NfsOptions(ServedOptions):
     client: Literal["auto", "kernel", "fuse"] = Field(
         "auto", description="the kernel's client where there is one, or the one in user space"
     )
-    rsize: Bytes | None = Field(None, description="largest read request (measured: 1 MiB when not given)")
-    wsize: Bytes | None = Field(None, description="largest write request (measured: 1 MiB when not given)")
+    rsize: Bytes | None = Field(
+        None, description="largest read request (measured: 1 MiB when not given)"
+    )
+    wsize: Bytes | None = Field(
+        None, description="largest write request (measured: 1 MiB when not given)"
+    )
     threads: int | None = Field(None, ge=1, description="requests that the server works on at once")
     client_read_ahead: Bytes | None = Field(None, description="read-ahead of the client")
     patience: Seconds | None = Field(
         None,
         gt=0,
-        description="after which a request that the server does not answer fails; never when not given (hard)",
+        description=(
+            "after which a request that the server does not answer fails; never when not "
+            "given (hard)"
+        ),
     )
     read_only: bool = Field(
         False, description="the export cannot be written to (to be seen that it is refused)"
@@ -51,7 +59,9 @@ class NfsOptions(ServedOptions):
     @model_validator(mode="after")
     def _one_server(self) -> NfsOptions:
         if self.address is not None and not isinstance(self.export, str):
-            raise ValueError('with an address, export is the path that it exports: export = "/vol/data"')
+            raise ValueError(
+                'with an address, export is the path that it exports: export = "/vol/data"'
+            )
         if self.address is None and isinstance(self.export, str):
             raise ValueError("export is a path only with the address of a server that is there")
         return self
@@ -61,6 +71,7 @@ class Nfs(ServedTarget):
     """One NFS server."""
 
     kind = "nfs"
+    label: ClassVar[str] = "NFS"
     Options: ClassVar[type[TargetOptions]] = NfsOptions
     service_kind = "nfs"
     server_kinds: ClassVar[tuple[type[Server], ...]] = (nfs.Ganesha,)
@@ -76,7 +87,7 @@ class Nfs(ServedTarget):
 
     @override
     def server_count(self, site: Any) -> int:
-        """One, whatever the site has."""
+        """Always one, whatever the site has."""
         return 1
 
     @override
@@ -94,7 +105,8 @@ class Nfs(ServedTarget):
         node = cluster[self.server_node(0)]
         settings = nfs.GaneshaSettings((options.version,), options.threads, options.read_only)
         server = self.started(nfs.Ganesha(node.name, node, settings), context, storage)
-        # Version 3 knows an export by its path on the server, version 4 by its name in the server's own tree.
+        # NFSv3 identifies an export by its path on the server, NFSv4 by its name in the server's
+        # pseudo file system.
         export = nfs.EXPORTED_AS if options.version == 4 else str(storage)
         directories = tuple(
             self._mounted(context, client, node.address, export) for client in self.clients(context)
@@ -113,23 +125,32 @@ class Nfs(ServedTarget):
             description={
                 **storage_of(directories[0]).as_dict(),
                 **media,
-                "server": {"program": "nfs-ganesha", "threads": options.threads, "version": options.version},
+                "server": {
+                    "program": "nfs-ganesha",
+                    "threads": options.threads,
+                    "version": options.version,
+                },
                 "client": nfs.choose_client(options.client),
                 "cluster": cluster.as_dict(),
             },
         )
 
     def _found(self, context: TargetContext, address: str, export: str) -> Location:
-        """A server that is there: mounted on this machine, once."""
+        """Mount an existing server on this machine, once."""
         directory = self._mounted(context, None, address, export)
         self._check_writable(directory)
         return Location(
             directory=directory,
             network=True,
-            description={**storage_of(directory).as_dict(), "client": nfs.choose_client(self.options.client)},
+            description={
+                **storage_of(directory).as_dict(),
+                "client": nfs.choose_client(self.options.client),
+            },
         )
 
-    def _mounted(self, context: TargetContext, node: Node | None, address: str, export: str) -> Path:
+    def _mounted(
+        self, context: TargetContext, node: Node | None, address: str, export: str
+    ) -> Path:
         options: NfsOptions = self.options
         name = node.name if node is not None else "here"
         directory = self.mount_point(context, name)
@@ -162,12 +183,15 @@ class Nfs(ServedTarget):
         except OSError as error:
             raise HeadraceError(
                 f"target {self.name}: the export cannot be written to: {error.strerror}",
-                hint="export it read-write, to this machine, for this user (root squashing keeps root out)",
+                hint=(
+                    "export it read-write, to this machine, for this user (root squashing "
+                    "keeps root out)"
+                ),
             ) from error
 
     @override
     def model(self, site: Any) -> ModelledStorage:
-        """One server, all files on it."""
+        """One server that holds all files."""
         options: NfsOptions = self.options
         tuning: dict[str, Any] = {}
         if options.rsize is not None:

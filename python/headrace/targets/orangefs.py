@@ -1,15 +1,19 @@
-"""Target `orangefs`: files striped over all servers, no cache on the client, several metadata servers, in virtual time."""
+"""Target `orangefs`, in virtual time only.
+
+Files are striped over all servers; no client cache; several metadata servers.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
 
+from headrace.labels import Label
 from headrace.targets import ModelledStorage, TargetOptions
 from headrace.targets.modelled import Export, ModelledTarget, ServedOptions
-from headrace.units import Bytes
+from headrace.units import MOST_HOSTS, Bytes
 
 
 class OrangefsOptions(ServedOptions):
@@ -19,19 +23,22 @@ class OrangefsOptions(ServedOptions):
         default_factory=lambda: Export.model_validate({}), description="what each server stores on"
     )
     stripe_size: Bytes = Field(64 << 10, ge=4096, description="bytes of a stripe")
-    name_nodes: int = Field(1, ge=1, description="metadata servers")
+    name_nodes: Annotated[int, Label("{} metadata server", "{} metadata servers")] = Field(
+        1, ge=1, le=MOST_HOSTS, description="metadata servers"
+    )
 
 
 class Orangefs(ModelledTarget):
     """An OrangeFS (PVFS) filesystem."""
 
     kind = "orangefs"
+    label: ClassVar[str] = "OrangeFS"
     Options: ClassVar[type[TargetOptions]] = OrangefsOptions
     service_kind = "orangefs"
 
     @override
     def model(self, site: Any) -> ModelledStorage:
-        """Data servers, and metadata servers among them."""
+        """Data servers; some of them also are metadata servers."""
         options: OrangefsOptions = self.options
         return self.served(
             site,

@@ -1,7 +1,7 @@
-"""Targets: a local storage on several nodes of a site that is built here: each node has a file system of its own on a drive of its own.
+"""Targets: a local storage on several nodes: each node has its own file system on its own drive.
 
-Not a kind: whoever builds nodes asks `on_nodes` for what stands on all of them. One setting stands for all nodes, and holds when it holds
-on each.
+This is no target kind: the code that builds nodes calls `on_nodes`. A setting has one value for all
+nodes and counts as applied if every node applied it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
 from headrace.targets import Location, Setting, Target, TargetContext
+from headrace.targets.releasing import release_all
 
 
 def on_nodes(target: Target, count: int) -> Target:
-    """The target as `count` nodes have it: itself when they all reach one storage, or when there is one node."""
+    """Return the target for `count` nodes: `target` itself if all nodes share one storage or there
+    is only one node."""
     each = [target.on_own_drive(number) for number in range(count)] if count > 1 else []
     own = [one for one in each if one is not None]
     return OwnDrives(target, own) if own and len(own) == count else target
 
 
 class OwnDrives(Target):
-    """One target a node, as one."""
+    """One target per node, presented as one target."""
 
     def __init__(self, target: Target, each: Sequence[Target]) -> None:
         super().__init__(target.name, target.options)
@@ -64,13 +66,18 @@ class OwnDrives(Target):
             self.release(context)
             raise
         first = made[0]
-        directories = tuple(location.directory for location in made if location.directory is not None)
+        directories = tuple(
+            location.directory for location in made if location.directory is not None
+        )
         return replace(
             first,
             node_directories=directories,
             own_drives=True,
             device_names=tuple(name for location in made for name in location.device_names),
-            description={**first.description, "nodes": [dict(location.description) for location in made]},
+            description={
+                **first.description,
+                "nodes": [dict(location.description) for location in made],
+            },
             emulated=tuple(device for location in made for device in location.emulated),
             look_again=_look_again([location.look_again for location in made]),
         )
@@ -89,7 +96,9 @@ class OwnDrives(Target):
         return {
             name: value
             if all(other.get(name) == value for other in others)
-            else ", ".join(f"node {at}: {each.get(name)}" for at, each in enumerate([first, *others]))
+            else ", ".join(
+                f"node {at}: {each.get(name)}" for at, each in enumerate([first, *others])
+            )
             for name, value in first.items()
         }
 
@@ -100,14 +109,9 @@ class OwnDrives(Target):
 
     @override
     def release(self, context: TargetContext) -> None:
-        failures: list[str] = []
-        for one in reversed(self._each):
-            try:
-                one.release(context)
-            except HeadraceError as error:
-                failures.append(error.message)
-        if failures:
-            raise HeadraceError("; ".join(failures), hint="headrace undo")
+        release_all(
+            self.name, [lambda one=one: one.release(context) for one in reversed(self._each)]
+        )
 
 
 def _look_again(each: Sequence[Callable[[], str] | None]) -> Callable[[], str] | None:

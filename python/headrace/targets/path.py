@@ -1,4 +1,7 @@
-"""Target `path`: a directory that is there, mounted by anyone. Recorded with its mount, devices, file system and server."""
+"""Target `path`: an existing directory, wherever it is mounted.
+
+The record has its mount, devices, file system and server.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from headrace.errors import HeadraceError, Problem
+from headrace.system.claims import Place
 from headrace.system.journal import Entry
 from headrace.system.owned import make_directories
 from headrace.system.storage import free_bytes, storage_of
 from headrace.system.striping import stripe
 from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
 from headrace.targets.queue_settings import NAMES, QueueSettings
+from headrace.targets.releasing import release_all
 from headrace.units import Bytes
 
 
@@ -26,12 +31,17 @@ class PathOptions(TargetOptions):
 
     path: str = Field(
         min_length=1,
-        description="a directory; data and scratch files of jobs go into a folder of their own in it",
+        description=(
+            "a directory; data and scratch files of jobs go into a folder of their own in it"
+        ),
     )
     create: bool = Field(
-        False, description="make the directory when it is missing; removed after the study when empty"
+        False,
+        description="make the directory when it is missing; removed after the study when empty",
     )
-    scheduler: str | None = Field(None, description="I/O scheduler of the disks behind it (needs root)")
+    scheduler: str | None = Field(
+        None, description="I/O scheduler of the disks behind it (needs root)"
+    )
     queue_depth: int | None = Field(
         None, ge=1, description="requests that each disk takes at once (needs root)"
     )
@@ -40,7 +50,10 @@ class PathOptions(TargetOptions):
     stripe_count: int | None = Field(
         None,
         ge=0,
-        description="on Lustre and BeeGFS: storage targets that a new file is striped over; Lustre: 0 is all",
+        description=(
+            "on Lustre and BeeGFS: storage targets that a new file is striped over; Lustre: 0 "
+            "is all"
+        ),
     )
     stripe_size: Bytes | None = Field(
         None,
@@ -56,7 +69,7 @@ class PathOptions(TargetOptions):
 
 
 def root_problems(options: Any, name: str) -> list[Problem]:
-    """The settings that are asked for and that only root can make."""
+    """Return one problem per requested setting that needs root."""
     if os.geteuid() == 0:
         return []
     return [
@@ -74,7 +87,7 @@ def root_problems(options: Any, name: str) -> list[Problem]:
 
 
 class PathTarget(Target):
-    """A directory, wherever it lies. Works without root."""
+    """A directory on any file system. Works without root."""
 
     kind: ClassVar[str] = "path"
     Options: ClassVar[type[TargetOptions]] = PathOptions
@@ -87,7 +100,7 @@ class PathTarget(Target):
         self._queue: QueueSettings | None = None
 
     def _nearest(self) -> Path:
-        """The directory itself, or the nearest one above that is there."""
+        """Return the directory, or its nearest existing parent."""
         level = self._directory
         while not level.exists() and level != level.parent:
             level = level.parent
@@ -104,12 +117,15 @@ class PathTarget(Target):
             nearest = self._nearest()
             if nearest != directory and not self.options.create:
                 return lacks(
-                    f"the directory {directory} is missing", f"mkdir -p {directory}, or create = true"
+                    f"the directory {directory} is missing",
+                    f"mkdir -p {directory}, or create = true",
                 )
             if not nearest.is_dir():
                 return lacks(f"{nearest} is no directory", "name a directory by path")
             if os.statvfs(nearest).f_flag & os.ST_RDONLY:
-                return lacks(f"{nearest} is mounted read-only", "mount it so that it can be written to")
+                return lacks(
+                    f"{nearest} is mounted read-only", "mount it so that it can be written to"
+                )
         except OSError as error:
             return lacks(f"{directory}: {error.strerror}", "give yourself permission to reach it")
         if not os.access(nearest, os.W_OK | os.X_OK):
@@ -120,6 +136,9 @@ class PathTarget(Target):
         if free_bytes(nearest) == 0:
             return lacks(f"{nearest} is full", "free some space on it")
         return root_problems(self.options, self.name)
+
+    def claims(self) -> list[Place]:
+        return [Place(self._directory, f"the folder of target {self.name}")]
 
     def free_bytes(self) -> int | None:
         try:
@@ -133,15 +152,16 @@ class PathTarget(Target):
             raise HeadraceError(problems[0].what, hint=problems[0].remedy)
         self._made = make_directories(context.journal, self._directory)
         try:
-            with tempfile.TemporaryFile(
-                dir=self._directory
-            ):  # what permissions say and a server does can differ
+            # A trial write: a server can refuse what the permissions allow.
+            with tempfile.TemporaryFile(dir=self._directory):
                 pass
             storage = storage_of(self._striped(context))
             self._queue = QueueSettings(context.journal, storage)
         except OSError as error:
             self.release(context)
-            raise HeadraceError(f"{self._directory} cannot be written to: {error.strerror}") from error
+            raise HeadraceError(
+                f"{self._directory} cannot be written to: {error.strerror}"
+            ) from error
         except HeadraceError:
             self.release(context)
             raise
@@ -153,14 +173,17 @@ class PathTarget(Target):
         )
 
     def _striped(self, context: TargetContext) -> Path:
-        """The directory, or a new one in it whose files are striped as asked: a layout is that of files made after it."""
+        """Return the directory, or a new one in it with the requested striping: a layout applies
+        only to files created after it."""
         count, size = self.options.stripe_count, self.options.stripe_size
         if count is None and size is None:
             return self._directory
         found = storage_of(self._directory)
         kind = found.network.kind if found.network is not None else found.mount.filesystem
         words = [
-            f"{name}{value}" for name, value in (("count-", count), ("size-", size)) if value is not None
+            f"{name}{value}"
+            for name, value in (("count-", count), ("size-", size))
+            if value is not None
         ]
         directory = self._directory / f"headrace-stripe-{'-'.join(words)}"
         self._made += make_directories(context.journal, directory)
@@ -174,8 +197,9 @@ class PathTarget(Target):
         return self._queue.read() if self._queue is not None else {}
 
     def release(self, context: TargetContext) -> None:
+        release_all(self.name, (self._restore_queue, lambda: context.journal.put_back(self._made)))
+
+    def _restore_queue(self) -> None:
         if self._queue is not None:
             self._queue.restore()
             self._queue = None
-        while self._made:
-            context.journal.undo(self._made.pop())

@@ -1,11 +1,11 @@
-"""Targets: the settings that every local storage has: scheduler, queue depth, read-ahead. Shared by `path` and `block`."""
+"""Targets: scheduler, queue depth and read-ahead, for local storage (`path`, `block`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from headrace.errors import UnsupportedLevelError
+from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.system import block_queue
 from headrace.system.block_queue import Queue
 from headrace.system.journal import Entry, Journal
@@ -16,7 +16,7 @@ NAMES = frozenset({"scheduler", "queue_depth", "read_ahead"})
 
 
 class QueueOptions(Protocol):
-    """The options that ask for these settings; None leaves one as it is."""
+    """The options that request these settings; None leaves one unchanged."""
 
     @property
     def scheduler(self) -> str | None: ...
@@ -27,14 +27,14 @@ class QueueOptions(Protocol):
 
 
 def _one(values: dict[str, Any]) -> Any:
-    """The value that all disks have, or what each has when they differ."""
+    """Return the common value of all disks, or a list of each disk's value if they differ."""
     if len(set(values.values())) == 1:
         return next(iter(values.values()))
     return ", ".join(f"{disk}: {value}" for disk, value in values.items()) or None
 
 
 class QueueSettings:
-    """Sets, reads and puts back the settings of the disks and the file system behind one target."""
+    """Sets, reads and restores the settings of the disks and the file system behind one target."""
 
     def __init__(self, journal: Journal, storage: Storage) -> None:
         self._journal = journal
@@ -44,7 +44,7 @@ class QueueSettings:
         self._before = self.read()
 
     def read(self) -> dict[str, Any]:
-        """Every setting as it stands now; None where the storage has no such thing."""
+        """Return the current value of every setting; None if the storage does not have it."""
         return {
             "scheduler": _one({disk: block_queue.read_scheduler(disk) for disk in self._queues}),
             "queue_depth": _one({disk: block_queue.read_depth(disk) for disk in self._queues}),
@@ -52,16 +52,21 @@ class QueueSettings:
         }
 
     def apply(self, options: QueueOptions) -> list[Setting]:
-        """Sets what is asked, depth first because it passes through the scheduler `none`; each read back."""
+        """Apply the requested settings and read each one back. The depth comes first: setting it
+        switches to the scheduler `none` for a moment."""
         found: list[Setting] = []
         if (depth := options.queue_depth) is not None:
             found.append(
-                self._set("queue_depth", depth, lambda: self._each(lambda queue: queue.set_depth(depth)))
+                self._set(
+                    "queue_depth", depth, lambda: self._each(lambda queue: queue.set_depth(depth))
+                )
             )
         if (scheduler := options.scheduler) is not None:
             found.append(
                 self._set(
-                    "scheduler", scheduler, lambda: self._each(lambda queue: queue.set_scheduler(scheduler))
+                    "scheduler",
+                    scheduler,
+                    lambda: self._each(lambda queue: queue.set_scheduler(scheduler)),
                 )
             )
         if (size := options.read_ahead) is not None:
@@ -99,8 +104,16 @@ class QueueSettings:
         return Setting(name, asked, self._before[name], after, applied=True)
 
     def restore(self) -> None:
-        """Puts everything back. Safe to call twice."""
-        while self._entries:
-            self._journal.undo(self._entries.pop())
-        for queue in self._queues.values():
-            queue.restore()
+        """Restore everything. Safe to call twice. Raises HeadraceError that names what could not be
+        restored; a second call retries it."""
+        failed: list[str] = []
+        for step in (
+            lambda: self._journal.put_back(self._entries),
+            *(queue.restore for queue in self._queues.values()),
+        ):
+            try:
+                step()
+            except HeadraceError as error:
+                failed.append(error.message)
+        if failed:
+            raise HeadraceError("; ".join(failed), hint="headrace undo")

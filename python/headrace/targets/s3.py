@@ -1,5 +1,8 @@
-"""Target `s3`: objects in a bucket, read by URL. Measured: a server that is started for the study (system/servers/s3.py), or with
-`endpoint` any that is there, with credentials from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`)."""
+"""Target `s3`: objects in a bucket, read by URL.
+
+Measured: a server started for the study (system/servers/s3.py), or with `endpoint` an existing one,
+with credentials from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class S3Options(ServedOptions):
     endpoint: str | None = Field(
         None,
         pattern=r"^https?://[^/]+/?$",
-        description="URL of a server that is there already, such as https://s3.example.org; none is started then",
+        description=(
+            "URL of a server that is there already, such as https://s3.example.org; none is "
+            "started then"
+        ),
     )
     bucket: str = Field(
         "headrace", min_length=3, description="with `endpoint`: a bucket that may be written to"
@@ -57,6 +63,7 @@ class S3(ServedTarget):
     """A bucket."""
 
     kind = "s3"
+    label: ClassVar[str] = "S3"
     Options: ClassVar[type[TargetOptions]] = S3Options
     service_kind = "s3"
     url_prefix: ClassVar[str] = "s3://"
@@ -75,7 +82,7 @@ class S3(ServedTarget):
 
     @override
     def server_count(self, site: Any) -> int:
-        """One endpoint, whatever the site has."""
+        """Always one endpoint, whatever the site has."""
         return 1
 
     @override
@@ -84,13 +91,20 @@ class S3(ServedTarget):
             return super().check(forced_devices)
         lacking = [key for key in _KEYS if not os.environ.get(key)]
         if lacking and not os.environ.get("AWS_PROFILE"):
-            what = f"no credentials: {' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not set"
-            return [Problem(what, f"target {self.name}", f"export {'=… '.join(lacking)}=…, or AWS_PROFILE")]
+            what = (
+                f"no credentials: {' and '.join(lacking)} "
+                f"{'is' if len(lacking) == 1 else 'are'} not set"
+            )
+            return [
+                Problem(
+                    what, f"target {self.name}", f"export {'=… '.join(lacking)}=…, or AWS_PROFILE"
+                )
+            ]
         return []
 
     @property
     def url(self) -> str:
-        """Of the bucket."""
+        """URL of the bucket."""
         return f"s3://{self.options.bucket}"
 
     @override
@@ -102,7 +116,9 @@ class S3(ServedTarget):
         if options.endpoint is not None:
             self._environment["AWS_ENDPOINT_URL_S3"] = options.endpoint.rstrip("/")
             self._uploads_from = None
-            self._try(context, "look at endpoint, bucket, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+            self._try(
+                context, "look at endpoint, bucket, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
             return Location(
                 directory=None,
                 url=self.url,
@@ -115,7 +131,7 @@ class S3(ServedTarget):
         node = cluster[self.server_node(0)]
         server = S3Gateway(node.name, node)
         self.started(server, context, storage)
-        # A folder in the server's root is a bucket.
+        # The server treats a folder in its root as a bucket.
         (storage / options.bucket).mkdir()
         self._environment |= {
             "AWS_ENDPOINT_URL_S3": server.endpoint,
@@ -154,7 +170,9 @@ class S3(ServedTarget):
     def upload(
         self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
     ) -> list[Held]:
-        return put(files, f"{self.url}/{folder}", self._uploads_from, context, self._environment, say)
+        return put(
+            files, f"{self.url}/{folder}", self._uploads_from, context, self._environment, say
+        )
 
     @override
     def clear(self, folder: str, context: TargetContext) -> None:
@@ -162,5 +180,5 @@ class S3(ServedTarget):
 
     @override
     def model(self, site: Any) -> ModelledStorage:
-        """None."""
+        """Raise HeadraceError: object storage has no model."""
         raise HeadraceError(f"target {self.name}: object storage has no model; measure it")

@@ -1,7 +1,7 @@
-"""Targets: what kinds with real servers share: nodes for them, what they store on, bringing all up and taking it down again.
+"""Targets: base of kinds with real servers: their nodes and media, start-up and shutdown.
 
-A kind says which servers it has and how clients reach them (`bring_up`). Everything that comes to be on the way is put on a stack of
-steps, and `release` takes it down in the opposite order: clients, servers, media.
+A kind defines its servers and how clients reach them (`bring_up`). Every set-up step pushes its
+reverse step on a stack; `release` runs the stack in reverse order: clients, servers, media.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import Location, Setting, TargetContext
 from headrace.targets.block import BlockOptions, BlockTarget
 from headrace.targets.modelled import Export, ModelledTarget, network_port
+from headrace.validation import made_of
 
 READY_S = 30.0
-"""How long a server may take until it serves."""
+"""Timeout for a server to become ready."""
 
 
 def link_settings(link: Any, otherwise: Any = None) -> LinkSettings:
-    """A link of the cluster from a site's link: the name of a catalog entry, `1 GbE`, `4 x 1 GbE`, or a table; 1 GbE when neither
-    it nor `otherwise` says anything."""
+    """Convert a site's link to a link of the cluster. A link is the name of a catalog entry,
+    `1 GbE`, `4 x 1 GbE`, or a table; 1 GbE if both `link` and `otherwise` are None."""
     given = link if link is not None else otherwise
     port = network_port(given)
     made = LinkSettings(rate_bytes_per_s=float(port["rate_bytes_per_s"]))
@@ -48,7 +49,8 @@ def link_settings(link: Any, otherwise: Any = None) -> LinkSettings:
 
 
 def processors(cores: int | None, number: int, apart: int = 0) -> tuple[int, ...] | None:
-    """The processors of node `number` when each is to have `cores` of this machine's, dealt out in turn from `apart` on."""
+    """Return the processors of node `number` if each node has `cores` of this machine's, assigned
+    round-robin from `apart` on."""
     if cores is None:
         return None
     own = sorted(os.sched_getaffinity(0))
@@ -57,7 +59,7 @@ def processors(cores: int | None, number: int, apart: int = 0) -> tuple[int, ...
 
 
 def client_nodes(site: Any, count: int) -> tuple[NodeSettings, ...]:
-    """The nodes that run jobs: `node-0`, `node-1` ..."""
+    """Return the nodes that run jobs: `node-0`, `node-1` ..."""
     node = site.node if site is not None else None
     return tuple(
         NodeSettings(
@@ -71,10 +73,10 @@ def client_nodes(site: Any, count: int) -> tuple[NodeSettings, ...]:
 
 
 class ServedTarget(ModelledTarget):
-    """A target with servers of its own, or (`address`) with one that is there."""
+    """A target with its own servers, or with an existing one (`address`)."""
 
     server_kinds: ClassVar[tuple[type[Server], ...]] = ()
-    """The servers that it starts: their programs are looked for."""
+    """The server classes that it starts; `check` looks for their programs."""
 
     def __init__(self, name: str, options: Any) -> None:
         super().__init__(name, options)
@@ -82,19 +84,19 @@ class ServedTarget(ModelledTarget):
         self._media: list[Location] = []
         self.servers: dict[str, Server] = {}
 
-    # -- before it is there ---------------------------------------------------------------------------------
+    # -- before set-up ------------------------------------------------------------
 
     @override
     def needs_cluster(self) -> bool:
         return self.options.address is None
 
     def server_count(self, site: Any) -> int:
-        """How many servers it has."""
+        """Return the number of servers."""
         found = self.site_server(site)
         return self.options.servers or (found.count if found is not None else 1)
 
     def server_node(self, number: int) -> str:
-        """Name of the node that server `number` stands on."""
+        """Return the name of the node that server `number` runs on."""
         return f"{self.options.server or self.name}-{number}"
 
     @override
@@ -113,7 +115,7 @@ class ServedTarget(ModelledTarget):
         )
 
     def export(self) -> Export:
-        """What its servers store on."""
+        """Return what its servers store on."""
         return self.options.export
 
     @override
@@ -129,9 +131,13 @@ class ServedTarget(ModelledTarget):
         if not problems:
             if medium := self._medium(self.export(), 0):
                 problems += medium.check(forced_devices)
-            elif (directory := self.export().directory) is not None and not Path(directory).is_dir():
+            elif (directory := self.export().directory) is not None and not Path(
+                directory
+            ).is_dir():
                 problems.append(
-                    Problem(f"the directory {directory} is missing", needed_by, f"mkdir -p {directory}")
+                    Problem(
+                        f"the directory {directory} is missing", needed_by, f"mkdir -p {directory}"
+                    )
                 )
         return problems
 
@@ -150,7 +156,7 @@ class ServedTarget(ModelledTarget):
         medium = self._medium(export, 0)
         return medium.free_bytes() if medium is not None else None
 
-    # -- coming to be and going away ------------------------------------------------------------------------
+    # -- set-up and tear-down ------------------------------------------------------------
 
     @override
     def prepare(self, context: TargetContext) -> Location:
@@ -171,10 +177,11 @@ class ServedTarget(ModelledTarget):
 
     @abstractmethod
     def bring_up(self, context: TargetContext) -> Location:
-        """Media, servers, clients, in this order; what is started is told to `later`. Raises HeadraceError."""
+        """Set up media, servers and clients, in this order; pass the reverse of each step to
+        `later`. Raises HeadraceError."""
 
     def later(self, step: Callable[[], None]) -> None:
-        """Says how something that has just come to be goes away."""
+        """Register a tear-down step for something that was just set up."""
         self._steps.append(step)
 
     @override
@@ -185,38 +192,43 @@ class ServedTarget(ModelledTarget):
                 self._steps.pop()()
             except HeadraceError as error:
                 failures.append(error.message)
+            # Continue: the servers and media below it must still be taken down.
+            except Exception as error:
+                failures.append(f"{type(error).__name__}: {error}")
         self._media.clear()
         self.servers.clear()
         if failures:
             raise HeadraceError(
-                f"target {self.name} could not be put back: {'; '.join(failures)}", hint="headrace undo"
+                f"target {self.name} could not be put back: {'; '.join(failures)}",
+                hint="headrace undo",
             )
 
     @override
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
         return []
 
-    # -- parts that kinds use -------------------------------------------------------------------------------
+    # -- for subclasses ------------------------------------------------------------
 
     def cluster(self, context: TargetContext) -> Cluster:
-        """The nodes and links."""
+        """Return the nodes and links."""
         if context.cluster is None:
             raise RuntimeError(f"target {self.name} needs a cluster, and the engine has built none")
         return context.cluster
 
     def clients(self, context: TargetContext) -> list[Node]:
-        """The nodes that run jobs."""
+        """Return the nodes that run jobs."""
         return [self.cluster(context)[name] for name in context.client_nodes]
 
     def started(self, server: Server, context: TargetContext, storage: Path) -> Server:
-        """Starts a server and waits until it serves."""
+        """Start a server and wait until it is ready."""
         self.launched(server, context, storage)
         server.wait_ready(READY_S)
         return server
 
     def launched(self, server: Server, context: TargetContext, storage: Path) -> Server:
-        """Starts a server; others can be started before it is ready."""
-        # A new and short name: nothing of an earlier one, and paths of sockets may have 107 characters.
+        """Start a server without waiting: others can start meanwhile."""
+        # A new name avoids leftovers of an earlier server; a short one, because socket paths are
+        # limited to 107 characters.
         place = context.work_dir / f"server-{os.urandom(3).hex()}"
         self.servers[server.name] = server
         self.later(lambda: shutil.rmtree(place, ignore_errors=True))
@@ -225,13 +237,16 @@ class ServedTarget(ModelledTarget):
         return server
 
     def storage(self, context: TargetContext, number: int = 0) -> Path:
-        """A directory for server `number` to store in, on the medium that the options name; it goes away with the target."""
+        """Return a directory for server `number` to store in, on the medium of the options; removed
+        with the target."""
         export = self.export()
         medium = self._medium(export, number)
         if medium is not None:
             self.later(lambda: medium.release(context))
             location = medium.prepare(context)
-            unset = [setting for setting in medium.apply(medium.options, context) if not setting.applied]
+            unset = [
+                setting for setting in medium.apply(medium.options, context) if not setting.applied
+            ]
             if unset:
                 raise HeadraceError(
                     f"target {self.name}: {unset[0].name} = {unset[0].asked}: {unset[0].reason}"
@@ -241,7 +256,11 @@ class ServedTarget(ModelledTarget):
             if directory is None:
                 raise RuntimeError("a medium without a directory")
         else:
-            parent = Path(export.directory).expanduser().absolute() if export.directory else context.work_dir
+            parent = (
+                Path(export.directory).expanduser().absolute()
+                if export.directory
+                else context.work_dir
+            )
             directory, entry = work_directory(context.journal, parent)
             self.later(lambda: _undone(context, entry))
         inside = directory / "export"
@@ -249,20 +268,20 @@ class ServedTarget(ModelledTarget):
         return inside
 
     def mount_point(self, context: TargetContext, name: str) -> Path:
-        """A new directory to mount something on."""
+        """Return a new directory to mount something on."""
         path = context.work_dir.resolve() / f"mount-{name}-{os.urandom(4).hex()}"
         for entry in make_directories(context.journal, path):
             self.later(lambda entry=entry: _undone(context, entry))
         return path
 
     def media_facts(self, storages: list[Path]) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """(devices that the servers store on, facts of the media for the record)."""
+        """Return the devices that the servers store on, and facts of the media for the record."""
         found = [storage_of(storage) for storage in storages]
         devices = dict.fromkeys(name for each in found for name in each.device_names)
         return tuple(devices), {"exports": [each.as_dict() for each in found]}
 
     def _medium(self, export: Export, number: int) -> BlockTarget | None:
-        """The medium as a target `block`; None when the servers store in a directory."""
+        """Return the medium as a `block` target; None if the servers store in a directory."""
         if export.directory is not None or all(
             given is None for given in (export.device, export.image, export.drive, export.size)
         ):
@@ -285,12 +304,8 @@ class ServedTarget(ModelledTarget):
         if export.raid is not None:
             raid = export.raid
             given["raid"] = {"level": raid.level, "drives": raid.drives, "chunk": raid.chunk}
-        try:
-            options = BlockOptions.model_validate(
-                {key: value for key, value in given.items() if value is not None}
-            )
-        except ValueError as error:
-            raise HeadraceError(f"target {self.name}: export: {error}") from error
+        written = {key: value for key, value in given.items() if value is not None}
+        options = made_of(BlockOptions, written, f"target {self.name}: export")
         return BlockTarget(f"{self.name} (export {number})", options)
 
     def _private_image(self, number: int) -> Path:

@@ -1,12 +1,15 @@
-"""Target `xrootd`: XRootD data servers that are started for the study or are there already; jobs read `root://` URLs. The same in virtual time,
-where it also stands for a site's storage element that jobs read over the network.
+"""Target `xrootd`: XRootD data servers of the study, or existing ones; jobs read by URL.
 
-One data server stands alone; several have a redirector before them; XCache can stand before all. With `bricks = { on = "node" }` the data
-servers stand on the nodes that run jobs, and workers fed by packets read the files of their own node past the server, as PROOF does.
+Also simulated in virtual time, where it also models a site's storage element that jobs read over
+the network. One data server runs alone; several have a redirector in front of them; an XCache can
+be in front of all. With `bricks = { on = "node" }` the data servers run on the nodes that run jobs,
+and workers that get packets read the files of their own node directly, bypassing the server, as
+PROOF does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -17,14 +20,15 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from headrace.datasets.integrity import MANIFEST
-from headrace.errors import HeadraceError
+from headrace.datasets.copies import copy_file
+from headrace.datasets.integrity import MANIFEST, checksum
+from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system.cluster import Node, NodeSettings
 from headrace.system.processes import run_program
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server, xrootd
 from headrace.targets import Held, Location, ModelledStorage, Problem, TargetContext, TargetOptions
-from headrace.targets.by_url import remove
+from headrace.targets.by_url import remove, whole
 from headrace.targets.modelled import Bricks, Export, ServedOptions
 from headrace.targets.served import READY_S, ServedTarget, link_settings
 from headrace.units import Bytes
@@ -34,7 +38,9 @@ class XCache(BaseModel):
     """`cache = { … }`: an XCache between clients and data servers, on a node of its own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    memory: Bytes = Field(1 << 30, ge=1 << 30, description="memory for blocks on their way (whole GiB)")
+    memory: Bytes = Field(
+        1 << 30, ge=1 << 30, description="memory for blocks on their way (whole GiB)"
+    )
     block: Bytes = Field(512 << 10, ge=4096, description="bytes that are fetched and kept together")
     prefetch: int = Field(0, ge=0, description="blocks that are fetched ahead")
 
@@ -44,7 +50,9 @@ class DataServers(Bricks):
 
     on: str = Field(
         "server",
-        description='"server": nodes of their own; "node": those that run jobs; or a [site.server.NAME]',
+        description=(
+            '"server": nodes of their own; "node": those that run jobs; or a [site.server.NAME]'
+        ),
     )
 
 
@@ -63,7 +71,10 @@ class XrootdOptions(ServedOptions):
     threads: int | None = Field(None, ge=2, description="threads of each data server, at most")
     cache: XCache | None = Field(None, description="an XCache before the data servers")
     local_first: bool = Field(
-        True, description="workers fed by packets read files of their own node's data server from its disk"
+        True,
+        description=(
+            "workers fed by packets read files of their own node's data server from its disk"
+        ),
     )
 
 
@@ -71,6 +82,7 @@ class Xrootd(ServedTarget):
     """XRootD data servers."""
 
     kind = "xrootd"
+    label: ClassVar[str] = "XRootD"
     Options: ClassVar[type[TargetOptions]] = XrootdOptions
     service_kind = "xrootd"
     url_prefix: ClassVar[str] = "root://"
@@ -83,7 +95,7 @@ class Xrootd(ServedTarget):
         self._storages: dict[str, Path] = {}
         self._cache_storage: Path | None = None
 
-    # -- before it is there ---------------------------------------------------------------------------------
+    # -- before set-up ------------------------------------------------------------
 
     @override
     def export(self) -> Export:
@@ -91,19 +103,21 @@ class Xrootd(ServedTarget):
 
     @property
     def on_nodes(self) -> bool:
-        """True when the data servers stand on the nodes that run jobs."""
+        """True if the data servers run on the nodes that run jobs."""
         return self.options.bricks.on == "node"
 
     @override
     def site_server(self, site: Any) -> Any:
         named = self.options.bricks.on
         if self.options.server is None and named not in ("node", "server"):
-            return type(self)(self.name, self.options.model_copy(update={"server": named})).site_server(site)
+            return type(self)(
+                self.name, self.options.model_copy(update={"server": named})
+            ).site_server(site)
         return super().site_server(site)
 
     @property
     def redirected(self) -> bool:
-        """True when a redirector stands before the data servers."""
+        """True if clients reach the data servers through a redirector."""
         return self.on_nodes or (self.options.servers or 1) > 1
 
     @override
@@ -122,16 +136,21 @@ class Xrootd(ServedTarget):
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
         problems = super().check(forced_devices)
         needed_by = f"target {self.name}"
-        if not self.needs_cluster() and (missing := missing_program("xrdcp", needed_by)) is not None:
+        if (
+            not self.needs_cluster()
+            and (missing := missing_program("xrdcp", needed_by)) is not None
+        ):
             problems.append(missing)
         for library in ("XRootD.client", "fsspec_xrootd"):
             try:
                 __import__(library)
             except ImportError as error:
-                problems.append(Problem(f"{library}: {error}", needed_by, "pip install fsspec-xrootd xrootd"))
+                problems.append(
+                    Problem(f"{library}: {error}", needed_by, "pip install fsspec-xrootd xrootd")
+                )
         return problems
 
-    # -- coming to be ---------------------------------------------------------------------------------------
+    # -- set-up ------------------------------------------------------------
 
     @override
     def bring_up(self, context: TargetContext) -> Location:
@@ -147,13 +166,17 @@ class Xrootd(ServedTarget):
         if manager is not None:
             settings = xrootd.XrootdSettings("redirector", manager.address)
             self.launched(
-                xrootd.Xrootd(redirector, manager, settings), context, self._folder(context, redirector)
+                xrootd.Xrootd(redirector, manager, settings),
+                context,
+                self._folder(context, redirector),
             )
             self._await_manager(manager)
         for number, name in enumerate(names):
             storage = self.storage(context, number)
             role = "alone" if manager is None else "data"
-            settings = xrootd.XrootdSettings(role, manager.address if manager else None, options.threads)
+            settings = xrootd.XrootdSettings(
+                role, manager.address if manager else None, options.threads
+            )
             self.launched(xrootd.Xrootd(f"{name}-data", cluster[name], settings), context, storage)
             self._storages[name] = storage
         for server in self.servers.values():
@@ -176,19 +199,26 @@ class Xrootd(ServedTarget):
             environment=dict(xrootd.CLIENT_ENVIRONMENT),
             description={
                 **media,
-                "server": {"program": "xrootd", "data_servers": names, "redirector": manager is not None},
+                "server": {
+                    "program": "xrootd",
+                    "data_servers": names,
+                    "redirector": manager is not None,
+                },
                 "cache": None if options.cache is None else options.cache.model_dump(mode="json"),
                 "cluster": cluster.as_dict(),
             },
         )
 
     def _await_manager(self, manager: Node) -> None:
-        """A data server that does not find its redirector's manager tries again only after ten seconds."""
+        """Wait until the redirector's manager answers: a data server that does not find it retries
+        only after ten seconds."""
         deadline = time.monotonic() + READY_S
         while not manager.accepts(manager.address, xrootd.CLUSTER_PORT):
             if time.monotonic() > deadline:
                 said = self.servers[f"{self.name}-redirector"].last_words()
-                raise HeadraceError(f"target {self.name}: the redirector's manager does not answer: {said}")
+                raise HeadraceError(
+                    f"target {self.name}: the redirector's manager does not answer: {said}"
+                )
             time.sleep(0.02)
 
     def _data_nodes(self, context: TargetContext) -> list[str]:
@@ -217,7 +247,7 @@ class Xrootd(ServedTarget):
         return node
 
     def _wait_for_servers(self, context: TargetContext, manager: Node | None) -> None:
-        """A redirector sends clients away until its data servers have come to it."""
+        """Wait until all data servers have registered: a redirector rejects clients before."""
         if manager is None:
             return
         deadline = time.monotonic() + READY_S
@@ -226,21 +256,27 @@ class Xrootd(ServedTarget):
             probe.write_text("")
             while True:
                 try:
-                    # One who asks too early is told to wait ten seconds: ask anew instead.
+                    # The redirector makes an early client wait for ten seconds: time out and ask
+                    # again instead.
                     path = f"{xrootd.TREE}/{probe.name}"
-                    self._ask(context, f"{manager.address}:{xrootd.PORT}", "stat", path, patience_s=1.5)
+                    self._ask(
+                        context, f"{manager.address}:{xrootd.PORT}", "stat", path, patience_s=1.5
+                    )
                     break
                 except HeadraceError as error:
                     if time.monotonic() > deadline:
                         raise HeadraceError(
-                            f"target {self.name}: the data server of {name} did not come to its redirector "
+                            f"target {self.name}: the data server of {name} did not come to "
+                            "its redirector "
                             f"within {READY_S:g} s: {error.message}"
                         ) from error
                     time.sleep(0.3)
             probe.unlink()
 
-    def _ask(self, context: TargetContext, server: str, *words: str, patience_s: float = 20.0) -> str:
-        """One question by xrdfs, from the first node that runs jobs."""
+    def _ask(
+        self, context: TargetContext, server: str, *words: str, patience_s: float = 20.0
+    ) -> str:
+        """Run one xrdfs command on the first node that runs jobs."""
         patience = [f"{name}={value}" for name, value in xrootd.CLIENT_ENVIRONMENT.items()]
         argv = ["env", *patience, "xrdfs", server, *words]
         command = self._client.command(argv) if self._client is not None else argv
@@ -253,8 +289,12 @@ class Xrootd(ServedTarget):
             self._ask(context, self._front, "stat", options.path)
         except HeadraceError as error:
             raise HeadraceError(
-                f"target {self.name}: {self._front} does not show {options.path}: {xrootd.plain(error.message)}",
-                hint="is the address right, is the path exported, and may this user (certificate, token) see it?",
+                f"target {self.name}: {self._front} does not show {options.path}: "
+                f"{xrootd.plain(error.message)}",
+                hint=(
+                    "is the address right, is the path exported, and may this user "
+                    "(certificate, token) see it?"
+                ),
             ) from error
         return Location(
             directory=None,
@@ -264,7 +304,7 @@ class Xrootd(ServedTarget):
             description={"server": {"address": self._front, "path": options.path}},
         )
 
-    # -- data -----------------------------------------------------------------------------------------------
+    # -- data ------------------------------------------------------------
 
     @override
     def upload(
@@ -275,48 +315,75 @@ class Xrootd(ServedTarget):
         held: list[Held] = []
         names = list(self._storages)
         for manifest in {file.parent / MANIFEST for file in files}:
-            if manifest.is_file():  # what jobs verify against, beside the files
-                self._stored(names[0], manifest, folder)
+            if manifest.is_file():  # the jobs' verification reads the manifest next to the files
+                self._stored(context, names[0], manifest, folder)
         for number, file in enumerate(files):
-            # On the data servers in turn, past them: their own disks are this machine's.
+            # Copy to the data servers round-robin, bypassing the servers: their disks belong to
+            # this machine.
             name = names[number % len(names)]
             path = f"{xrootd.TREE}/{folder}/{file.name}"
             place = xrootd.where(self._storages[name], path)
-            if not place.exists() or place.stat().st_size != file.stat().st_size:
+            if not _is_stored(place, file):
                 say(f"copying {file.name} to the data server of {name}")
-                self._stored(name, file, folder)
+                self._stored(context, name, file, folder)
             local = place if self.on_nodes and self.options.local_first else None
             held.append(Held(f"root://{self._front}/{path}", name, local))
         return held
 
-    def _stored(self, name: str, file: Path, folder: str) -> None:
-        """Copies a file into a data server's storage; it has its name only when it is whole."""
+    def _stored(self, context: TargetContext, name: str, file: Path, folder: str) -> None:
+        """Copy a file into a data server's storage. The final name appears only when the file is
+        complete."""
         place = xrootd.where(self._storages[name], f"{xrootd.TREE}/{folder}/{file.name}")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = place.with_suffix(".partial")
-        shutil.copyfile(file, unfinished)
-        unfinished.replace(place)
+
+        def tick() -> None:
+            if context.stop():
+                raise InterruptedRunError("stopped")
+
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            copy_file(file, place, xxh3=None, tick=tick)
+        except OSError as error:
+            raise HeadraceError(
+                f"target {self.name}: {file.name} cannot be put on the data server of {name}: "
+                f"{error.strerror or error}"
+            ) from error
 
     def _copied(
         self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
     ) -> list[Held]:
-        """To a server that is there, by xrdcp."""
+        """Copy files to an existing server with xrdcp."""
         held: list[Held] = []
         beside = sorted({file.parent / MANIFEST for file in files})
-        for file in [*(manifest for manifest in beside if manifest.is_file()), *files]:
-            path = f"{self.options.path.rstrip('/')}/{folder}/{file.name}"
-            size = file.stat().st_size
-            try:
-                there = f"Size:   {size}" in self._ask(context, self._front, "stat", path)
-            except HeadraceError:
-                there = False
-            url = f"root://{self._front}/{path}"
-            if not there:
+        sent = [*(manifest for manifest in beside if manifest.is_file()), *files]
+        below = f"{self.options.path.rstrip('/')}/{folder}"
+        place = f"root://{self._front}/{below}"
+        there = whole(sent, place, None, context, xrootd.CLIENT_ENVIRONMENT)
+        for file, is_there in zip(sent, there, strict=True):
+            if not is_there:
                 say(f"copying {file.name} to {self._front}")
-                run_program(context.journal, ["xrdcp", "--force", "--silent", "--path", str(file), url])
+                self._sent(context, file, below)
             if file.name != MANIFEST:
-                held.append(Held(url))
+                held.append(Held(f"{place}/{file.name}"))
         return held
+
+    def _sent(self, context: TargetContext, file: Path, below: str) -> None:
+        """Copy one file to an existing server with xrdcp. Remove the partial file if the copy stops
+        or fails."""
+        path = f"{below}/{file.name}"
+        command = [
+            "xrdcp",
+            "--force",
+            "--silent",
+            "--path",
+            str(file),
+            f"root://{self._front}/{path}",
+        ]
+        try:
+            run_program(context.journal, command, stop=context.stop)
+        except HeadraceError:
+            with contextlib.suppress(HeadraceError):
+                self._ask(context, self._front, "rm", path)
+            raise
 
     @override
     def clear(self, folder: str, context: TargetContext) -> None:
@@ -328,7 +395,7 @@ class Xrootd(ServedTarget):
 
     @override
     def drop_caches(self, context: TargetContext) -> None:
-        """XCache is emptied: it begins anew with nothing in its storage."""
+        """Restart XCache with an empty storage."""
         server = self.servers.get(f"{self.name}-cache")
         if server is None or self._cache_storage is None:
             return
@@ -345,8 +412,17 @@ class Xrootd(ServedTarget):
 
     @override
     def model(self, site: Any) -> ModelledStorage:
-        """Data servers on the compute nodes (a job on the same node reads its disk), or on servers."""
+        """Data servers on the compute nodes (a job there reads its own disk), or on servers."""
         options: XrootdOptions = self.options
         if options.server is not None or options.bricks.on == "server":
             return self.served(site, options.bricks, {})
         return self.on_bricks(site, options.bricks, {})
+
+
+def _is_stored(place: Path, file: Path) -> bool:
+    """Return whether a data server's storage has a file with these contents."""
+    try:
+        size = file.stat().st_size
+        return place.stat().st_size == size and checksum(place) == checksum(file)
+    except FileNotFoundError:
+        return False

@@ -1,7 +1,8 @@
-"""Block traces: what jobs asked of a drive, request by request. Captured here, imported from others, summed up, drawn, converted.
+"""Block traces: every request of jobs to a drive, captured, imported, summarised, drawn.
 
-Ground beside the way: a probe, the faces and `headrace drive` use it. The work is done by crates/blocktrace, in one pass over a trace
-with memory bounded by the requests in flight; what stands here names files, checks what was asked, and draws.
+Base layer: a probe, the command line and `headrace drive` use it. crates/blocktrace does the work
+in one pass over a trace, with memory bounded by the requests in flight; this package names files,
+checks input, and draws.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Capturing: one of the kernel's ways to tell of block requests, and a recorder that writes blktrace's files, one set a device.
+"""Captures block requests by a kernel interface and a recorder that writes blktrace files.
 
-Where the trace lies, `trace.json` says what it is of and whether it is whole; `blkparse -i NAME` reads the files as they are.
+Each device has its own set of files. `trace.json` in the trace's directory describes the trace and
+says whether it is complete; `blkparse -i NAME` reads the files.
 """
 
 from __future__ import annotations
@@ -32,28 +33,29 @@ _CLASS = Path("/sys/class/block")
 
 @dataclass(frozen=True)
 class Captured:
-    """What a capture left; `trace.json` as a value."""
+    """Result of a capture; the contents of `trace.json`."""
 
     directory: Path
     devices: tuple[str, ...]
     files: tuple[str, ...]
     events: int
     lost: int
-    """Events that the kernel had no room for; a trace that lost some is not whole."""
+    """Events that the kernel dropped for lack of space; a trace that lost events is incomplete."""
     begin_monotonic_ns: int
     duration_s: float
     begin_utc: str
     moved: dict[str, int] = field(default_factory=dict[str, int])
-    """Requests that other disks of the machine completed meanwhile, by name: where to look when the trace is empty."""
+    """Requests that other disks completed meanwhile, by name: a hint if the trace is empty."""
     command: tuple[str, ...] = ()
     recorder_cpu_s: float = 0.0
-    """CPU time of the process that recorded."""
+    """CPU time of the recording process."""
     by: str = "tracefs"
-    """The kernel's way that it was captured by: tracefs or blktrace."""
+    """The kernel interface that captured it: tracefs or blktrace."""
 
 
 def traced_device(given: str) -> TracedDevice:
-    """A device by its path or kernel name. Raises HeadraceError when there is no such block device."""
+    """Return a device by path or kernel name. Raises HeadraceError if there is no such block
+    device."""
     path = Path(given) if "/" in given else Path("/dev") / given
     try:
         found = path.stat()
@@ -61,11 +63,17 @@ def traced_device(given: str) -> TracedDevice:
         raise HeadraceError(
             f"{path}: no such device", hint=f"block devices here: {', '.join(_disks()) or 'none'}"
         ) from None
-    name = name_of(f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}") if path.is_block_device() else None
+    name = (
+        name_of(f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}")
+        if path.is_block_device()
+        else None
+    )
     if name is None:
         raise HeadraceError(f"{path} is no block device", hint="name one such as /dev/sda or sda")
     disk = parent_disk(name)
-    parts = [entry for entry in (_CLASS / (disk or name)).iterdir() if (entry / "partition").exists()]
+    parts = [
+        entry for entry in (_CLASS / (disk or name)).iterdir() if (entry / "partition").exists()
+    ]
     also = tuple(_number(part.name) for part in parts)
     if disk is None:
         return TracedDevice(name, _number(name), also)
@@ -87,7 +95,7 @@ def _disks() -> list[str]:
 
 
 def _requests_by_disk() -> dict[str, int]:
-    """Requests completed since boot (Documentation/block/stat.rst)."""
+    """Return the requests completed since boot, by disk (Documentation/block/stat.rst)."""
     counts: dict[str, int] = {}
     for name in _disks():
         with contextlib.suppress(OSError):
@@ -97,9 +105,9 @@ def _requests_by_disk() -> dict[str, int]:
 
 
 class Capture:
-    """One capture: `start`, then `finish`. `finish` is safe after a `start` that failed half-way.
+    """One capture: `start`, then `finish`. `finish` is safe after a `start` that failed halfway.
 
-    `by`: tracefs or blktrace; None takes tracefs, and blktrace where tracefs lacks something.
+    `by`: tracefs or blktrace; None uses tracefs, or blktrace if tracefs is unavailable.
     """
 
     def __init__(
@@ -119,7 +127,8 @@ class Capture:
         self._complaints = Path()
 
     def start(self) -> None:
-        """Records from here on. Raises MissingError, HeadraceError; RefusedError when the directory holds a trace already."""
+        """Start to record. Raises MissingError, HeadraceError; RefusedError if the directory
+        already contains a trace."""
         if (self.directory / TRACE_FILE).exists() or any(self.directory.glob("*.blktrace.*")):
             raise RefusedError(f"{self.directory} holds a trace already", hint="name a new folder")
         try:
@@ -133,9 +142,13 @@ class Capture:
         chosen = means(self._by)
         before = {each.number for each in self._journal.open_entries}
         try:
-            wanted = chosen.prepare(self._journal, mountpoint, self._devices, self.directory.resolve())
+            wanted = chosen.prepare(
+                self._journal, mountpoint, self._devices, self.directory.resolve()
+            )
         finally:
-            self._entries += [each for each in self._journal.open_entries if each.number not in before]
+            self._entries += [
+                each for each in self._journal.open_entries if each.number not in before
+            ]
         task = self._work / "task.json"
         task.write_text(json.dumps({chosen.name: wanted}))
         self._complaints = self._work / "recorder.log"
@@ -149,7 +162,9 @@ class Capture:
                 errors=complaints,
             )
         if self._said(10.0) != "ready":
-            raise HeadraceError(f"the recorder of block requests does not start: {self._complaint()}")
+            raise HeadraceError(
+                f"the recorder of block requests does not start: {self._complaint()}"
+            )
         self._begin_ns = begin_ns if chosen.begins_by_itself else time.monotonic_ns()
         self._begin_utc = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         self._means = chosen
@@ -169,7 +184,7 @@ class Capture:
         return "it says nothing"
 
     def finish(self, command: tuple[str, ...] = ()) -> Captured:
-        """Stops, takes everything down and writes `trace.json`. Raises HeadraceError when the recorder failed."""
+        """Stop, tear down and write `trace.json`. Raises HeadraceError if the recorder failed."""
         said = ""
         duration_s = (time.monotonic_ns() - self._begin_ns) / 1e9
         try:
@@ -178,7 +193,9 @@ class Capture:
                 self._recorder.process.terminate()
                 said = self._said(60.0)
                 if not said:
-                    raise HeadraceError(f"the recorder of block requests failed: {self._complaint()}")
+                    raise HeadraceError(
+                        f"the recorder of block requests failed: {self._complaint()}"
+                    )
         finally:
             self.abandon()
         if not said or self._means is None:
@@ -208,7 +225,7 @@ class Capture:
         return captured
 
     def abandon(self) -> None:
-        """Takes down whatever was started, and keeps what was recorded."""
+        """Stop everything that was started; keep the data recorded so far."""
         if self._recorder is not None:
             self._recorder.stop()
             if self._recorder.process.stdout is not None:

@@ -1,4 +1,4 @@
-"""A trace written in another format: fio's iolog, CSV, Parquet; row by row, however long it is."""
+"""Writes a trace in another format (fio's iolog, CSV, Parquet), row by row in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from headrace.traces.files import TraceFile, empty
 from headrace.traces.rows import OP_WORDS, UNSEEN_NS, Rows, read_rows
 
 FORMATS = {"iolog": "fio-iolog", "log": "fio-iolog", "csv": "csv", "parquet": "parquet"}
-"""Formats by the ending of a file's name."""
+"""Formats by file suffix."""
 _SECTOR_BYTES = 512
 _IOLOG_WORDS = ("read", "write", "sync", "trim")
 
 
 def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
-    """Writes a trace's requests; returns how many. `format`: `fio-iolog` (version 3), `csv`, `parquet`; by the ending when None.
+    """Write a trace's requests; return their number. `format`: `fio-iolog` (version 3), `csv`,
+    `parquet`; by the suffix if None.
 
-    Times begin at 0 with the first request. A request of which the trace does not say when it was queued or completed has none there.
-    Raises StudyError for a format that is not known, a trace without requests, or a file that cannot be written.
+    Times start at 0 with the first request. Queue or completion times that the trace lacks stay
+    empty. Raises StudyError for an unknown format, a trace without requests, or a file that cannot
+    be written.
     """
     kind = format or FORMATS.get(out.suffix.removeprefix("."))
     writers: dict[str, Callable[[Path, Generator[Rows]], int]] = {
@@ -33,7 +35,16 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
     }
     if kind not in writers:
         raise StudyError(
-            [Fault(out, 0, "format", str(kind or out.suffix), "is no format to write", ", ".join(writers))]
+            [
+                Fault(
+                    out,
+                    0,
+                    "format",
+                    str(kind or out.suffix),
+                    "is no format to write",
+                    ", ".join(writers),
+                )
+            ]
         )
     unfinished = out.with_name(f".{out.name}.headrace-new")
     try:
@@ -43,7 +54,7 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
         unfinished.replace(out)
     except OSError as error:
         raise StudyError(
-            [Fault(out, 0, "file", "", f"cannot be written: {error.strerror or error}")]
+            [Fault(out, 0, "", "", f"cannot be written: {error.strerror or error}")]
         ) from None
     finally:
         unfinished.unlink(missing_ok=True)
@@ -57,7 +68,8 @@ def _text(path: Path) -> Generator[IO[str]]:
 
 
 def _write_iolog(path: Path, batches: Generator[Rows]) -> int:
-    """fio's iolog, version 3 (fio's documentation, "Trace file format"): time in microseconds, file, action, offset, length."""
+    """Write fio's iolog version 3 (fio's documentation, "Trace file format"): time in microseconds,
+    file, action, offset, length."""
     count, first_ns, last_us = 0, 0, 0
     with _text(path) as out:
         out.write("fio version 3 iolog\n0 drive add\n0 drive open\n")
@@ -75,7 +87,8 @@ def _write_iolog(path: Path, batches: Generator[Rows]) -> int:
             ):
                 last_us = max(last_us, (time_ns - first_ns) // 1000)
                 lines.append(
-                    f"{last_us} drive {_IOLOG_WORDS[op]} {sector * _SECTOR_BYTES} {sectors * _SECTOR_BYTES}\n"
+                    f"{last_us} drive {_IOLOG_WORDS[op]} {sector * _SECTOR_BYTES} "
+                    f"{sectors * _SECTOR_BYTES}\n"
                 )
             out.writelines(lines)
         out.write(f"{last_us} drive close\n")
@@ -87,8 +100,10 @@ def _relative(column: Any, first_ns: int) -> list[int | None]:
 
 
 def _columns(rows: Rows, first_ns: int) -> dict[str, list[Any]]:
-    """As CSV and Parquet have them."""
-    devices = [f"{number >> 20}:{number & 0xFFFFF}" if number else None for number in rows.device.tolist()]
+    """Return the columns of CSV and Parquet."""
+    devices = [
+        f"{number >> 20}:{number & 0xFFFFF}" if number else None for number in rows.device.tolist()
+    ]
     return {
         "time_ns": (rows.time_ns - np.uint64(first_ns)).tolist(),
         "op": [OP_WORDS[op] for op in rows.op.tolist()],
@@ -103,12 +118,15 @@ def _columns(rows: Rows, first_ns: int) -> dict[str, list[Any]]:
 
 
 def _batches_of_columns(batches: Generator[Rows]) -> Generator[dict[str, list[Any]]]:
-    # The first request was queued before it was issued: time begins there, so that none is negative.
+    # Time starts when the first request was queued, which is before it was issued, so that no time
+    # is negative.
     first_ns: int | None = None
     for rows in batches:
         if first_ns is None and len(rows):
             queued = rows.queue_ns[rows.queue_ns != UNSEEN_NS]
-            first_ns = min(int(rows.time_ns[0]), int(queued.min()) if len(queued) else int(rows.time_ns[0]))
+            first_ns = min(
+                int(rows.time_ns[0]), int(queued.min()) if len(queued) else int(rows.time_ns[0])
+            )
         yield _columns(rows, first_ns or 0)
 
 

@@ -1,4 +1,7 @@
-"""Which files make a trace: a folder of a capture, one file, or blktrace's files of all CPUs; and what `trace.json` says of them."""
+"""Finds the files of a trace and reads `trace.json`.
+
+A trace is a capture's folder, one file, or blktrace's files of all CPUs.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +19,30 @@ from headrace.traces.capture import SCHEMA, TRACE_FILE
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A trace that can be read."""
+    """A readable trace."""
 
     name: str
-    """What it is called in pictures and tables."""
+    """Name in pictures and tables."""
     path: Path
-    """As it was given."""
+    """Path as given."""
     files: tuple[str, ...]
-    """The files that make it."""
+    """The files of the trace."""
     device: int | None = None
     """Only requests of this device: `major << 20 | minor`."""
     begin_monotonic_ns: int | None = None
-    """When the capture began, on the clock of its events; None for a trace of others."""
+    """When the capture began, on the clock of its events; None for an imported trace."""
     lost: int = 0
-    """Events that were lost while it was captured."""
+    """Events that the capture lost."""
     moved: tuple[tuple[str, int], ...] = ()
     """Other disks that completed requests meanwhile."""
     command: tuple[str, ...] = ()
 
 
 def open_trace(path: Path, device: str | None = None) -> TraceFile:
-    """A trace by the folder of a capture, a file, or `NAME` of `NAME.blktrace.0 …`.
+    """Return a trace by a capture's folder, a file, or `NAME` of `NAME.blktrace.0 …`.
 
-    `device`: `major:minor`, or the kernel name under which a capture has it. Raises StudyError (exit code 2) when there is no such
-    trace, it is of a newer version, or the capture has no such device.
+    `device`: `major:minor`, or the kernel name in the capture. Raises StudyError (exit code 2) if
+    the trace does not exist or has a newer version, or if the capture has no such device.
     """
     if path.is_dir():
         return _capture(path, device)
@@ -58,23 +61,31 @@ def _capture(path: Path, device: str | None) -> TraceFile:
     file = path / TRACE_FILE
     if not file.is_file():
         names = sorted({found.name.split(".blktrace.")[0] for found in path.glob("*.blktrace.*")})
-        if len(names) == 1:  # what a killed capture left: whole up to there
+        if len(names) == 1:  # left by a killed capture: complete up to the kill
             return TraceFile(
-                path.name, path, tuple(str(each) for each in _core.trace_files(str(path / names[0])))
+                path.name,
+                path,
+                tuple(str(each) for each in _core.trace_files(str(path / names[0]))),
             )
         allowed = f"one of {', '.join(str(path / name) for name in names)}" if names else ""
-        raise _fault(path, "file", f"holds no {TRACE_FILE}, it is no trace that Headrace captured", allowed)
+        raise _fault(
+            path, "file", f"holds no {TRACE_FILE}, it is no trace that Headrace captured", allowed
+        )
     described = _read_description(file)
     captured = [str(name) for name in described["devices"]]
     if device is not None and device not in captured:
         raise _fault(file, "device", "this trace is of another device", ", ".join(captured), device)
     if device is None and len(captured) > 1:
         having = [
-            name for name in captured if any(str(each).startswith(f"{name}.") for each in described["files"])
+            name
+            for name in captured
+            if any(str(each).startswith(f"{name}.") for each in described["files"])
         ]
         captured = having or captured
         if len(captured) > 1:
-            raise _fault(file, "device", "this trace is of several devices, name one", ", ".join(captured))
+            raise _fault(
+                file, "device", "this trace is of several devices, name one", ", ".join(captured)
+            )
     name = device or captured[0]
     files = tuple(
         str(path / each) for each in described["files"] if str(each).startswith(f"{name}.blktrace.")
@@ -82,7 +93,9 @@ def _capture(path: Path, device: str | None) -> TraceFile:
     return _described(path, described, files, path.resolve().name)
 
 
-def _described(path: Path, described: dict[str, Any], files: tuple[str, ...], name: str) -> TraceFile:
+def _described(
+    path: Path, described: dict[str, Any], files: tuple[str, ...], name: str
+) -> TraceFile:
     return TraceFile(
         name=name,
         path=path,
@@ -99,12 +112,20 @@ def _read_description(file: Path) -> dict[str, Any]:
         values = json.loads(file.read_text())
         version = values["trace"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _fault(file, "file", f"cannot be read as the description of a trace ({error})") from None
+        raise _fault(
+            file, "file", f"cannot be read as the description of a trace ({error})"
+        ) from None
     if version != SCHEMA:
         raise _fault(
-            file, "trace", "this version of Headrace's traces is not known", str(SCHEMA), str(version)
+            file,
+            "trace",
+            "this version of Headrace's traces is not known",
+            str(SCHEMA),
+            str(version),
         )
-    missing = [key for key in ("devices", "files", "begin_monotonic_ns", "lost") if key not in values]
+    missing = [
+        key for key in ("devices", "files", "begin_monotonic_ns", "lost") if key not in values
+    ]
     if missing:
         raise _fault(file, missing[0], "is missing")
     return values
@@ -113,7 +134,9 @@ def _read_description(file: Path) -> dict[str, Any]:
 def _number(path: Path, device: str) -> int:
     major, _, minor = device.replace(",", ":").partition(":")
     if not (major.isdigit() and minor.isdigit()):
-        raise _fault(path, "--device", "must be major:minor for a trace of others", "such as 8:0", device)
+        raise _fault(
+            path, "--device", "must be major:minor for a trace of others", "such as 8:0", device
+        )
     return int(major) << 20 | int(minor)
 
 
@@ -123,7 +146,7 @@ def _fault(file: Path, field: str, problem: str, allowed: str = "", given: str =
 
 @contextmanager
 def readable() -> Generator[None]:
-    """Turns what the core says of a trace into a fault of its file."""
+    """Convert the core's trace errors to faults of the file."""
     try:
         yield
     except _core.TraceError as error:
@@ -134,7 +157,7 @@ def readable() -> Generator[None]:
 
 
 def empty(trace: TraceFile) -> HeadraceError:
-    """What to say of a trace without requests."""
+    """Return the error for a trace without requests."""
     others = ", ".join(
         f"{name} ({count} requests)" for name, count in sorted(trace.moved, key=lambda x: -x[1])[:4]
     )

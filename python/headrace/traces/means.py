@@ -1,4 +1,7 @@
-"""By which of the kernel's ways block requests are recorded: tracefs, or blktrace. Each makes ready what `headrace-blocktrace` reads."""
+"""The two kernel interfaces that record block requests: tracefs and blktrace.
+
+Each prepares the input of `headrace-blocktrace`.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,31 @@ from headrace.system.tracefs import TracedDevice
 
 
 class Means(Protocol):
-    """One way of recording. `prepare`, then the recorder is started, `begin`, `end`; the journal takes everything down."""
+    """A capture interface. Order: `prepare`, start the recorder, `begin`, `end`; the journal tears
+    everything down."""
 
     name: str
     begins_by_itself: bool
-    """The recorder records from its own start on, not from `begin`."""
+    """True if the recorder records from its own start on, not from `begin`."""
 
     def prepare(
         self, journal: Journal, directory: Path, devices: list[TracedDevice], out: Path
     ) -> dict[str, Any]:
-        """Makes ready what is needed, with an empty directory of ours to mount on; returns the recorder's task."""
+        """Prepare the capture, with our own empty directory to mount on; return the recorder's
+        task."""
         ...
 
     def begin(self, journal: Journal) -> None:
-        """The recorder is there: records from here on."""
+        """Start to record; called when the recorder runs."""
         ...
 
     def end(self) -> None:
-        """Records no more."""
+        """Stop recording."""
         ...
 
 
 class ByTracefs:
-    """Through a private instance of tracefs."""
+    """A private instance of tracefs."""
 
     name = "tracefs"
     begins_by_itself = False
@@ -43,26 +48,28 @@ class ByTracefs:
     def prepare(
         self, journal: Journal, directory: Path, devices: list[TracedDevice], out: Path
     ) -> dict[str, Any]:
-        """An instance of our own that is switched off. Raises MissingError, HeadraceError."""
+        """Create a private instance that is switched off. Raises MissingError, HeadraceError."""
         self._instance = tracefs.make_instance(journal, directory, devices)
         disks = {each.name: each for each in devices}.values()
         return {
             "instance": str(self._instance.directory),
             "out": str(out),
-            "devices": [{"name": each.name, "number": each.number, "also": each.also} for each in disks],
+            "devices": [
+                {"name": each.name, "number": each.number, "also": each.also} for each in disks
+            ],
         }
 
     def begin(self, journal: Journal) -> None:
-        """Switches the instance on."""
+        """Switch the instance on."""
         self._instance.switch(on=True)
 
     def end(self) -> None:
-        """Switches the instance off."""
+        """Switch the instance off."""
         self._instance.switch(on=False)
 
 
 class ByBlktrace:
-    """Through the kernel's blktrace, whose files lie in debugfs."""
+    """The kernel's blktrace, whose files are in debugfs."""
 
     name = "blktrace"
     begins_by_itself = True
@@ -71,11 +78,12 @@ class ByBlktrace:
     def prepare(
         self, journal: Journal, directory: Path, devices: list[TracedDevice], out: Path
     ) -> dict[str, Any]:
-        """Finds debugfs, or mounts it. Raises MissingError, HeadraceError."""
+        """Find debugfs, or mount it. Raises MissingError, HeadraceError."""
         disks = {each.name: each for each in devices}
         if len(disks) < len(devices):
             raise HeadraceError(
-                "blktrace looks at one part of a disk", hint="name one partition of it, or the whole disk"
+                "blktrace looks at one part of a disk",
+                hint="name one partition of it, or the whole disk",
             )
         self._entries = [blktrace.expect_trace(journal, directory, disk) for disk in disks]
         return {
@@ -85,19 +93,20 @@ class ByBlktrace:
         }
 
     def begin(self, journal: Journal) -> None:
-        """Notes which traces are ours."""
+        """Note in the journal which traces are ours."""
         for root, entry in self._entries:
             blktrace.trace_is_ours(journal, entry, root)
 
     def end(self) -> None:
-        """Nothing: the recorder ends them."""
+        """Do nothing: the recorder ends the traces."""
 
 
 MEANS: dict[str, type[ByTracefs | ByBlktrace]] = {"tracefs": ByTracefs, "blktrace": ByBlktrace}
 
 
 def lacking(by: str | None = None) -> tuple[str, str] | None:
-    """(what is missing, what to do) for one way, or for every way; None when it can be gone. Raises StudyError for a way that there is not."""
+    """Return (what is missing, what to do) for one interface, or for all; None if one is available.
+    Raises StudyError for an unknown interface."""
     if by is not None and by not in MEANS:
         raise StudyError(
             [Fault(Path("command line"), 0, "--with", by, "is no way to capture", ", ".join(MEANS))]
@@ -110,7 +119,8 @@ def lacking(by: str | None = None) -> tuple[str, str] | None:
 
 
 def means(by: str | None) -> Means:
-    """The way that was asked for; tracefs when none was, and blktrace where tracefs lacks something. Raises MissingError, StudyError."""
+    """Return the requested interface; by default tracefs, or blktrace if tracefs is unavailable.
+    Raises MissingError, StudyError."""
     if (missing := lacking(by)) is not None:
         raise MissingError(missing[0], hint=missing[1])
     if by is None:

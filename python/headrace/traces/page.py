@@ -1,5 +1,8 @@
-"""The interactive page of traces, with Bokeh: panels that zoom together, values under the pointer. Offsets and latencies are embedded as
-images of cells; lines have as many points as cells. The page needs no network."""
+"""The interactive page of traces, with Bokeh: panels that zoom together, values under the pointer.
+
+Offsets and latencies are embedded as images of cells; lines have as many points as cells. The page
+needs no network.
+"""
 
 from __future__ import annotations
 
@@ -19,51 +22,71 @@ from headrace.traces.panels import (
     LINE_PANELS,
     latency_bins,
     latency_unit,
+    line_positions,
     lines_of,
     offset_unit,
 )
 from headrace.traces.statistics import Statistics
-from headrace.traces.tiles import BINS_PER_DECADE, LATENCY_FROM_NS, Cells, Run, coarser, colour_cells
+from headrace.traces.tiles import (
+    BINS_PER_DECADE,
+    LATENCY_FROM_NS,
+    Cells,
+    Offsets,
+    Run,
+    coarser,
+    colour_cells,
+)
 from headrace.units import format_bytes, format_bytes_per_s
 
-# Bokeh's models take properties that its annotations do not know; what comes out of it is Any here.
+# Bokeh's models accept properties that its annotations lack, so its objects are Any here.
 models: Any = bokeh.models
 plotting: Any = bokeh.plotting
 embed: Any = bokeh.embed
 
 _STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 1.2rem auto; max-width: 1200px; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } table { border-collapse: collapse; margin: 0.5rem 0 1rem; display: block; overflow-x: auto; }
-th, td { text-align: right; padding: 0.2rem 0.7rem; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } .key { margin: 0 0 0.3rem; } .key span { margin-right: 1rem; white-space: nowrap; }
-.key i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.3em; } .note { color: #555; }
+body { font: 15px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 1.2rem auto; \
+max-width: 1200px; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } table { border-collapse: collapse; margin: 0.5rem 0 1rem; \
+display: block; overflow-x: auto; }
+th, td { text-align: right; padding: 0.2rem 0.7rem; border-bottom: 1px solid #ddd; \
+white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } .key { margin: 0 0 0.3rem; } \
+.key span { margin-right: 1rem; white-space: nowrap; }
+.key i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.3em; } \
+.note { color: #555; }
 """
 
 
 def render(runs: list[Run]) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     x_range = models.Range1d(0, runs[0].span_s, bounds=(0, runs[0].span_s))
     folded = [coarser(run.cells, LINE_COLUMNS) for run in runs]
     heats = [(run, cells) for run, cells in zip(runs, folded, strict=True) if cells.latencies.any()]
     panels: list[tuple[str, Any]] = []
     for run in runs:
-        for write in (0, 1):
-            if run.has(write):
-                panels.append((_key(run, write), _offsets(run, write, x_range)))
-    panels += [("", _lines(position, runs, folded, x_range)) for position in range(4)]
-    panels += [("", _heat(run, cells, [each for each, _ in heats], x_range)) for run, cells in heats]
+        panels += [(_key(run, shown), _offsets(run, shown, x_range)) for shown in run.offsets]
+    panels += [("", _lines(position, runs, folded, x_range)) for position in line_positions(runs)]
+    panels += [
+        ("", _heat(run, cells, [each for each, _ in heats], x_range)) for run, cells in heats
+    ]
     panels[-1][1].xaxis.axis_label = "Time since the beginning of the run (s)"
     script, pieces = embed.components(tuple(panel for _, panel in panels))
-    bokeh_script = "\n".join(Resources(mode="inline", components=["bokeh"], log_level="error").js_raw)
+    bokeh_script = "\n".join(
+        Resources(mode="inline", components=["bokeh"], log_level="error").js_raw
+    )
     title = html.escape(" and ".join(run.label for run in runs))
+    notes = [html.escape(f"{run.label}: {note}") for run in runs for note in run.notes()]
+    told = "".join(f'<p class="note">{note}</p>\n' for note in notes)
     body = "\n".join(f"{key}{piece}" for (key, _), piece in zip(panels, pieces, strict=True))
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="en"><head><meta charset="utf-8">\
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Block trace: {title}</title><style>{_STYLE}</style><script>{bokeh_script}</script></head>
 <body><h1>Block trace: {title}</h1>
 {_table([run.statistics for run in runs], [run.label for run in runs])}
-<p class="note">Drag over a panel to zoom in time; all panels follow. A cell has the colour of the process that touched it most.</p>
-{body}
+<p class="note">Drag over a panel to zoom in time; all panels follow. \
+A cell has the colour of the process that touched it most.</p>
+{told}{body}
 {script}
 </body></html>
 """
@@ -92,11 +115,11 @@ def _table(all_statistics: list[Statistics], labels: list[str]) -> str:
             f"{statistics.duration_s:.2f} s",
             f"{total.requests:,}",
             format_bytes(total.bytes),
-            format_bytes_per_s(total.rate_bytes_per_s),
-            f"{total.iops:,.0f}",
-            f"{total.seeks_per_s:,.0f}",
-            f"{100 * total.sequential_fraction:.1f} %",
-            f"{total.queue_depth_mean:.1f}",
+            "" if total.rate_bytes_per_s is None else format_bytes_per_s(total.rate_bytes_per_s),
+            "" if total.iops is None else f"{total.iops:,.0f}",
+            "" if total.seeks_per_s is None else f"{total.seeks_per_s:,.0f}",
+            "" if total.sequential_fraction is None else f"{100 * total.sequential_fraction:.1f} %",
+            "not known" if total.queue_depth_mean is None else f"{total.queue_depth_mean:.3g}",
             f"{latency.p50_ns / 1e6:.3f} ms" if latency else "",
             f"{latency.p99_ns / 1e6:.3f} ms" if latency else "",
         ]
@@ -110,8 +133,8 @@ def _table(all_statistics: list[Statistics], labels: list[str]) -> str:
     )
 
 
-def _key(run: Run, write: int) -> str:
-    touched = [group for index, group in enumerate(run.groups) if run.cells.offsets[index, write].any()]
+def _key(run: Run, shown: Offsets) -> str:
+    touched = [group for index, group in enumerate(run.groups) if shown.cells[index].any()]
     marks = "".join(
         f'<span><i style="background:{group.colour}"></i>{html.escape(group.label)}</span>'
         for group in touched
@@ -154,7 +177,7 @@ def _png(image: Any) -> str:
     from PIL import Image
 
     out = io.BytesIO()
-    # With few colours a palette takes a third of the room.
+    # A small palette needs a third of the space.
     Image.fromarray(image, "RGBA").quantize(128, method=Image.Quantize.FASTOCTREE).save(
         out, "PNG", optimize=True
     )
@@ -163,22 +186,27 @@ def _png(image: Any) -> str:
 
 def _embedded(plot: Any, image: Any, run: Run, low: float, high: float) -> None:
     plot.image_url(
-        url=[_png(image)], x=0, y=high, w=run.span_s, h=high - low, anchor="top_left", global_alpha=1.0
+        url=[_png(image)],
+        x=0,
+        y=high,
+        w=run.span_s,
+        h=high - low,
+        anchor="top_left",
+        global_alpha=1.0,
     )
 
 
-def _offsets(run: Run, write: int, x_range: Any) -> Any:
-    unit, divisor = offset_unit(run)
-    low, high = run.low_bytes / divisor, run.high_bytes / divisor
-    what = "writes" if write else "reads"
+def _offsets(run: Run, shown: Offsets, x_range: Any) -> Any:
+    unit, divisor = offset_unit(shown)
+    low, high = shown.low_bytes / divisor, shown.high_bytes / divisor
     plot = _figure(
-        f"{run.label}: {what}{run.elsewhere()}",
+        f"{run.label}: {shown.word}{shown.elsewhere()}",
         f"Offset ({unit})",
         x_range,
         260,
         y_range=models.Range1d(low, high),
     )
-    _embedded(plot, colour_cells(run, write).repeat(2, axis=0).repeat(2, axis=1), run, low, high)
+    _embedded(plot, colour_cells(run, shown).repeat(2, axis=0).repeat(2, axis=1), run, low, high)
     return plot
 
 
@@ -214,7 +242,7 @@ def _lines(position: int, runs: list[Run], folded: list[Cells], x_range: Any) ->
     plot.legend.orientation = "horizontal"
     plot.legend.border_line_color = None
     plot.legend.padding = plot.legend.margin = 0
-    # Above, not beside: the panels' axes of time stand below each other.
+    # Above, not at the side: the panels' time axes must align.
     plot.add_layout(plot.legend[0], "above")
     return plot
 
@@ -229,7 +257,8 @@ def _heat(run: Run, cells: Cells, runs: list[Run], x_range: Any) -> Any:
     share = np.log1p(shown) / np.log1p(max(2.0, float(shown.max())))
     image = (colormaps["viridis_r"](share) * 255).astype(np.uint8)
     image[shown == 0] = 0
-    # An image on a logarithmic axis is stretched in its middle: the axis is that of the decades, with its own labels.
+    # An image on a logarithmic axis is distorted, so the axis is linear in decades, with its own
+    # labels.
     low_decade, high_decade = np.log10(low), np.log10(high)
     plot = _figure(
         f"{run.label}: latency, dispatch to complete (darker: more requests)",
@@ -241,7 +270,7 @@ def _heat(run: Run, cells: Cells, runs: list[Run], x_range: Any) -> Any:
     decades = range(int(np.ceil(low_decade)), int(np.floor(high_decade)) + 1)
     plot.yaxis[0].ticker = models.FixedTicker(ticks=list(decades))
     plot.yaxis[0].major_label_overrides = {decade: f"{10.0**decade:g}" for decade in decades}
-    # Browsers smooth what they enlarge: each cell is several dots.
+    # Browsers smooth enlarged images, so each cell is several pixels.
     cells_shown = image[::-1].repeat(4, axis=0).repeat(6, axis=1)
     _embedded(plot, cells_shown, run, float(low_decade), float(high_decade))
     return plot

@@ -1,4 +1,4 @@
-"""Pictures of traces: a PNG, an SVG or an interactive page, by the ending of the file's name."""
+"""Pictures of traces: a PNG, an SVG or an interactive page, by file suffix."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ KINDS = ("png", "svg", "html")
 RUNS_AT_MOST = 6
 COLUMNS = 480
 ROWS = 110
-"""A cell is then more than two dots of a PNG, so that a single request can be seen at half the size."""
+"""A cell is then more than two pixels of a PNG: a single request stays visible at half size."""
 
 
-def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None = None) -> None:
-    """Draws one trace, or several above each other on one axis of time. `labels`: what the traces are called, their names when None.
+def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None = None) -> list[str]:
+    """Draw one trace, or several stacked on one time axis; return what the picture omits, in words.
 
-    Raises StudyError for an ending that is not known, too many traces, or a file that cannot be written.
+    `labels`: names of the traces, their file names if None. Raises StudyError for a trace without
+    times, an unknown suffix, too many traces, or a file that cannot be written.
     """
     kind = out.suffix.removeprefix(".").lower()
     if kind not in KINDS:
@@ -37,10 +38,19 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
     if len(all_statistics) > RUNS_AT_MOST:
         given = str(len(all_statistics))
         raise StudyError(
-            [Fault(out, 0, "traces", given, "are too many for one picture", f"at most {RUNS_AT_MOST}")]
+            [
+                Fault(
+                    out,
+                    0,
+                    "traces",
+                    given,
+                    "are too many for one picture",
+                    f"at most {RUNS_AT_MOST}",
+                )
+            ]
         )
     names = labels or [each.trace.name for each in all_statistics]
-    finer = 2 if kind == "html" else 1  # a page can be zoomed into
+    finer = 2 if kind == "html" else 1  # users can zoom into a page
     runs = lay_out(all_statistics, names, finer * COLUMNS, finer * ROWS)
     unfinished = out.with_name(f".{out.name}.headrace-new.{kind}")
     try:
@@ -59,3 +69,4 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
         ) from None
     finally:
         unfinished.unlink(missing_ok=True)
+    return [f"{run.label}: {note}" for run in runs for note in run.notes()]

@@ -1,4 +1,4 @@
-"""The requests of a trace as columns, in the order of issue: for replaying and converting."""
+"""The requests of a trace as columns, in issue order: for replaying and converting."""
 
 from __future__ import annotations
 
@@ -21,33 +21,34 @@ _AT_ONCE = 65_536
 
 @dataclass(frozen=True)
 class Rows:
-    """Some requests; columns of one length."""
+    """A batch of requests; columns of equal length."""
 
     time_ns: npt.NDArray[np.uint64]
-    """When each was issued (queued, in a trace without issues), on the trace's own clock."""
+    """Issue time (queue time in a trace without issues), on the trace's own clock."""
     queue_ns: npt.NDArray[np.uint64]
-    """When it was queued; `UNSEEN_NS` when that was not seen."""
+    """Queue time; `UNSEEN_NS` if not in the trace."""
     complete_ns: npt.NDArray[np.uint64]
-    """When it was done; `UNSEEN_NS` when that was not seen."""
+    """Completion time; `UNSEEN_NS` if not in the trace."""
     op: npt.NDArray[np.uint32]
     """0 read, 1 write, 2 flush, 3 discard."""
     sector: npt.NDArray[np.uint64]
-    """First sector of 512 bytes."""
+    """First sector, in sectors of 512 bytes."""
     sectors: npt.NDArray[np.uint32]
     pid: npt.NDArray[np.uint32]
     device: npt.NDArray[np.uint32]
-    """`major << 20 | minor`; 0 when the trace does not say."""
+    """`major << 20 | minor`; 0 if unknown."""
     names: dict[int, str]
-    """Of processes seen so far."""
+    """Names of the processes so far."""
     damages: tuple[Damage, ...]
-    """What was wrong so far."""
+    """Damages found so far."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
 
 
 def read_rows(trace: TraceFile) -> Generator[Rows]:
-    """The requests, some ten thousand at a time; the last item may be empty. Raises StudyError when it is no trace."""
+    """Yield the requests in batches of some ten thousand; the last batch may be empty. Raises
+    StudyError if it is no trace."""
     with readable():
         source = _core.TraceRows(trace.files, trace.device) if trace.files else None
     while source is not None:
@@ -58,7 +59,8 @@ def read_rows(trace: TraceFile) -> Generator[Rows]:
             for name in ("time_ns", "queue_ns", "complete_ns", "sector")
         }
         narrow: dict[str, npt.NDArray[np.uint32]] = {
-            name: np.frombuffer(columns[name], np.uint32) for name in ("op", "sectors", "pid", "device")
+            name: np.frombuffer(columns[name], np.uint32)
+            for name in ("op", "sectors", "pid", "device")
         }
         damages = damages_of(json.loads(source.damages_json()))
         yield Rows(

@@ -1,4 +1,4 @@
-"""What a trace says in numbers, of all and of each process: counted by crates/blocktrace in one pass, with types here."""
+"""Statistics of a trace, in total and per process, counted by crates/blocktrace in one pass."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headrace.traces.files import TraceFile, empty, readable
 
 @dataclass(frozen=True)
 class Damage:
-    """One place of a trace that could not be read; the rest was."""
+    """A place in a trace that could not be read; the rest was read."""
 
     file: Path
     line: int
-    """Of a text file; 0 for a binary one."""
+    """Line of a text file; 0 for a binary one."""
     offset: int
-    """Byte in a binary file; 0 for text."""
+    """Byte offset in a binary file; 0 for text."""
     problem: str
     given: str
     field: str
@@ -32,7 +32,8 @@ class Damage:
 
 @dataclass(frozen=True)
 class Latency:
-    """Durations of a kind: exact count, mean and maximum, quantiles to an eighth of an octave; bins that merge by adding."""
+    """Durations of one kind: exact count, mean and maximum, quantiles to an eighth of an octave;
+    bins that merge by addition."""
 
     count: int
     mean_ns: float
@@ -48,32 +49,36 @@ class Latency:
 
 @dataclass(frozen=True)
 class Part:
-    """All requests, or those of one process. `values` is the whole of it as JSON (docs/traces.md)."""
+    """All requests, or those of one process. `values` has all of it as JSON (docs/traces.md)."""
 
     pid: int
     name: str
     requests: int
     """Reads and writes."""
     bytes: int
-    iops: float
-    rate_bytes_per_s: float
-    seeks_per_s: float
-    sequential_fraction: float
-    queue_depth_mean: float
-    queue_depth_max: int
+    iops: float | None
+    """Rates are None for a trace without times."""
+    rate_bytes_per_s: float | None
+    seeks_per_s: float | None
+    sequential_fraction: float | None
+    """None if no request followed another."""
+    queue_depth_mean: float | None
+    """Of requests with a known completion; None if there is none, as in an iolog."""
+    queue_depth_max: int | None
     queue_to_complete: Latency | None
     dispatch_to_complete: Latency | None
     values: dict[str, Any]
 
     def amount(self, op: str, stage: str = "issued") -> tuple[int, int]:
-        """(requests, bytes) of an operation (`read` …) at a stage (`queued`, `issued`, `completed`)."""
+        """Return (requests, bytes) of an operation (`read` …) at a stage (`queued`, `issued`,
+        `completed`)."""
         found = self.values[op][stage]
         return int(found["count"]), int(found["bytes"])
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """A trace summed up."""
+    """Summary of a trace."""
 
     trace: TraceFile
     format: str
@@ -84,11 +89,21 @@ class Statistics:
     sector_high: int
     total: Part
     processes: tuple[Part, ...]
-    """Those with the most bytes first."""
+    """Sorted by bytes, most first."""
     damages: tuple[Damage, ...]
     damage_count: int
     values: dict[str, Any]
     """Everything as JSON."""
+
+    @property
+    def has_times(self) -> bool:
+        """True if the events have different times: an iolog of version 2 without waits has none."""
+        return self.duration_s > 0
+
+    @property
+    def unended(self) -> int:
+        """Requests without a completion, plus second issues of requests that were not requeued."""
+        return int(self.values["unfinished"]) + int(self.values["reissues"])
 
 
 def _latency(values: dict[str, Any] | None) -> Latency | None:
@@ -118,7 +133,7 @@ def _part(values: dict[str, Any]) -> Part:
 
 
 def damages_of(values: dict[str, Any]) -> tuple[Damage, ...]:
-    """The damages that were told in full."""
+    """Return the damages that were reported in full."""
     found: list[dict[str, Any]] = values["first"]
     return tuple(
         Damage(
@@ -135,7 +150,7 @@ def damages_of(values: dict[str, Any]) -> tuple[Damage, ...]:
 
 
 def summarise(trace: TraceFile) -> Statistics:
-    """Reads a trace once and sums it up. Raises StudyError when it is no trace, or holds no request."""
+    """Read a trace once and summarise it. Raises StudyError if it is no trace or has no request."""
     if not trace.files:
         raise empty(trace)
     with readable():

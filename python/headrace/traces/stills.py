@@ -1,4 +1,7 @@
-"""Still pictures of traces with matplotlib. Offsets and latencies are images of cells, so the size does not grow with the trace."""
+"""Static pictures of traces with matplotlib.
+
+Offsets and latencies are images of cells, so that the file size does not grow with the trace.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,20 @@ from headrace.traces.panels import (
     LINE_PANELS,
     latency_bins,
     latency_unit,
+    line_positions,
     lines_of,
     offset_unit,
     thousands,
 )
-from headrace.traces.tiles import BINS_PER_DECADE, LATENCY_FROM_NS, Cells, Run, coarser, colour_cells
+from headrace.traces.tiles import (
+    BINS_PER_DECADE,
+    LATENCY_FROM_NS,
+    Cells,
+    Offsets,
+    Run,
+    coarser,
+    colour_cells,
+)
 
 _WIDTH_IN = 11.0
 _DPI = 130
@@ -25,7 +37,7 @@ OFFSET_IN, LINE_IN, HEAT_IN = 2.1, 1.25, 1.6
 
 
 def save(runs: list[Run], path: Path, kind: str) -> None:
-    """Writes `png` or `svg`. Raises OSError."""
+    """Write `png` or `svg`. Raises OSError."""
     from matplotlib import rc_context
 
     with rc_context(
@@ -33,19 +45,24 @@ def save(runs: list[Run], path: Path, kind: str) -> None:
     ):
         figure = _figure(runs)
         # Without a date the same trace gives the same bytes.
-        figure.savefig(path, dpi=_DPI, format=kind, metadata={"Date": None} if kind == "svg" else {})
+        figure.savefig(
+            path, dpi=_DPI, format=kind, metadata={"Date": None} if kind == "svg" else {}
+        )
 
 
 def _figure(runs: list[Run]) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    offsets = [(run, write) for run in runs for write in (0, 1) if run.has(write)]
+    offsets = [(run, panel) for run in runs for panel in run.offsets]
     heats = [run for run in runs if run.cells.latencies.any()]
-    heights = [OFFSET_IN] * len(offsets) + [LINE_IN] * 4 + [HEAT_IN] * len(heats)
-    figure = Figure(figsize=(_WIDTH_IN, sum(heights) + 0.36 * len(heights) + 0.5), layout="constrained")
+    positions = line_positions(runs)
+    heights = [OFFSET_IN] * len(offsets) + [LINE_IN] * len(positions) + [HEAT_IN] * len(heats)
+    figure = Figure(
+        figsize=(_WIDTH_IN, sum(heights) + 0.36 * len(heights) + 0.5), layout="constrained"
+    )
     FigureCanvasAgg(figure)
-    # The second column is for legends and colour bars, so that all panels are equally wide.
+    # The second column holds legends and colour bars, so that all panels have the same width.
     grid = figure.add_gridspec(len(heights), 2, width_ratios=[1, 0.17], height_ratios=heights)
     panels: list[Any] = []
     for index in range(len(heights)):
@@ -53,13 +70,13 @@ def _figure(runs: list[Run]) -> Any:
     sides = [figure.add_subplot(grid[index, 1]) for index in range(len(heights))]
     for side in sides:
         side.set_axis_off()
-    for panel, side, (run, write) in zip(panels, sides, offsets, strict=False):
-        _offsets(panel, side, run, write, named=len(runs) > 1)
+    for panel, side, (run, shown) in zip(panels, sides, offsets, strict=False):
+        _offsets(panel, side, run, shown, named=len(runs) > 1)
     folded = [coarser(run.cells, LINE_COLUMNS) for run in runs]
-    lines = panels[len(offsets) : len(offsets) + 4]
-    _lines(lines, sides[len(offsets) :], runs, folded)
+    before = len(offsets) + len(positions)
+    _lines(panels[len(offsets) : before], sides[len(offsets) :], positions, runs, folded)
     unit, scale = latency_unit(heats)
-    for panel, side, run in zip(panels[len(offsets) + 4 :], sides[len(offsets) + 4 :], heats, strict=True):
+    for panel, side, run in zip(panels[before:], sides[before:], heats, strict=True):
         _heat(
             figure,
             panel,
@@ -74,29 +91,31 @@ def _figure(runs: list[Run]) -> Any:
         panel.tick_params(labelbottom=False)
     panels[-1].set_xlabel("Time since the beginning of the run (s)")
     panels[0].set_xlim(0, runs[0].span_s)
+    notes = [f"{run.label}: {note}" for run in runs for note in run.notes()]
+    if notes:
+        figure.supxlabel("\n".join(notes), fontsize=10, ha="left", x=0.01)
     return figure
 
 
-def _offsets(panel: Any, side: Any, run: Run, write: int, *, named: bool) -> None:
-    unit, divisor = offset_unit(run)
-    low, high = run.low_bytes / divisor, run.high_bytes / divisor
+def _offsets(panel: Any, side: Any, run: Run, shown: Offsets, *, named: bool) -> None:
+    unit, divisor = offset_unit(shown)
+    low, high = shown.low_bytes / divisor, shown.high_bytes / divisor
     panel.imshow(
-        colour_cells(run, write),
+        colour_cells(run, shown),
         extent=(0, run.span_s, low, high),
         aspect="auto",
         interpolation="nearest",
         origin="upper",
     )
-    what = "writes" if write else "reads"
-    title = f"{run.label}: {what}" if named else f"Offsets of {what}"
-    panel.set_title(title + run.elsewhere(), loc="left", weight="bold")
+    title = f"{run.label}: {shown.word}" if named else f"Offsets of {shown.word}"
+    panel.set_title(title + shown.elsewhere(), loc="left", weight="bold")
     panel.set_ylabel(f"Offset ({unit})")
     panel.set_ylim(low, high)
     panel.grid(color="#e6e6e6", linewidth=0.6)
     panel.set_axisbelow(True)
     from matplotlib.patches import Patch
 
-    touched = [group for index, group in enumerate(run.groups) if run.cells.offsets[index, write].any()]
+    touched = [group for index, group in enumerate(run.groups) if shown.cells[index].any()]
     side.legend(
         handles=[Patch(color=group.colour, label=group.label) for group in touched],
         loc="upper left",
@@ -109,8 +128,11 @@ def _offsets(panel: Any, side: Any, run: Run, write: int, *, named: bool) -> Non
     )
 
 
-def _lines(panels: list[Any], sides: list[Any], runs: list[Run], folded: list[Cells]) -> None:
-    for position, (panel, (title, label)) in enumerate(zip(panels, LINE_PANELS, strict=True)):
+def _lines(
+    panels: list[Any], sides: list[Any], positions: list[int], runs: list[Run], folded: list[Cells]
+) -> None:
+    for panel, side, position in zip(panels, sides, positions, strict=False):
+        title, label = LINE_PANELS[position]
         panel.set_title(title, loc="left", weight="bold")
         panel.set_ylabel(label)
         panel.grid(color="#e6e6e6", linewidth=0.6)
@@ -131,8 +153,14 @@ def _lines(panels: list[Any], sides: list[Any], runs: list[Run], folded: list[Ce
             )
         panel.set_ylim(bottom=0)
         handles, names = panel.get_legend_handles_labels()
-        sides[position].legend(
-            handles, names, loc="upper left", frameon=False, fontsize=10, borderaxespad=0, handlelength=1.6
+        side.legend(
+            handles,
+            names,
+            loc="upper left",
+            frameon=False,
+            fontsize=10,
+            borderaxespad=0,
+            handlelength=1.6,
         )
 
 
@@ -159,7 +187,8 @@ def _heat(
         edges,
         np.where(shown > 0, shown, np.nan),
         norm=LogNorm(
-            1, max(10.0, *(float(coarser(each.cells, LINE_COLUMNS).latencies.max()) for each in runs))
+            1,
+            max(10.0, *(float(coarser(each.cells, LINE_COLUMNS).latencies.max()) for each in runs)),
         ),
         cmap="viridis_r",
         rasterized=True,

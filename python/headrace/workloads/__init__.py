@@ -1,7 +1,8 @@
-"""Workloads: what runs in the slots, one file each. This file is the contract that all keep.
+"""Workloads: the programs that run in the slots, one module each. This module is their interface.
 
-A workload says which data set it wants, cuts it into jobs, and runs one job in one slot. `run` is called in a process
-of its own that has been warmed (imports done) and released together with the others; around it the ledger is taken.
+A workload names the data set that it needs, divides it into jobs, and runs one job in one slot.
+`run` is called in a process of its own that is warmed (imports are done) and released together with
+the others; the CPU and I/O ledger is taken around the call.
 """
 
 from __future__ import annotations
@@ -14,23 +15,26 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from headrace.datasets import DatasetSpec
+from headrace.datasets import Data
 from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
 
 SET_FOR_JOBS = "HEADRACE_SET_FOR_JOBS"
-"""Environment variable of a job process: names of the variables that Headrace set for its own code, comma between."""
+"""Environment variable of jobs: the variables that Headrace set for its own code, by comma."""
 
 
 class WorkloadOptions(BaseModel):
-    """Base of every workload's options: the fields of `[workload.NAME]`. Unknown fields are refused."""
+    """Base class of every workload's options: the fields of `[workload.NAME]`.
+
+    Unknown fields are errors.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
 class Packet:
-    """A run of events of one file, handed to a worker that asked for work (`feed = "packets"`)."""
+    """A range of events of one file, given to a worker that requested work (`feed = "packets"`)."""
 
     file: str
     first_event: int
@@ -39,98 +43,120 @@ class Packet:
 
 @dataclass(frozen=True)
 class JobInput:
-    """What one job is given."""
+    """The input of one job."""
 
     files: tuple[str, ...]
-    """Paths or URLs of the files that are this job's own (`feed = "files"`); empty when packets are pulled."""
+    """Paths or URLs of this job's own files (`feed = "files"`); empty for packets."""
     directory: Path | None
-    """The target's directory for what the job writes, or None for a target without one."""
+    """The target's directory for the job's output, or None when the target has none."""
     scratch: Path
-    """A private directory of this job on the target (made before, removed after); for a URL target on local disk."""
+    """A private directory of this job on the target, or on local disk for a URL target.
+
+    Headrace makes it before the job and removes it afterwards.
+    """
     slot: int
     slots: int
     seed: int
     packets: Callable[[], Iterator[Packet]] | None = None
-    """Yields packets until the query is done, when fed so. Ask for the next only when done with the last."""
+    """Yield packets until none is left; None when fed by files.
+
+    Request the next one only when done with the last.
+    """
     keep: Path | None = None
-    """A directory whose files are kept in the record (fio's JSON, a log)."""
+    """A directory for files that are kept in the record (fio's JSON, a log)."""
     job: int = 0
-    """Its number within the trial: 0, 1, ... over all nodes."""
+    """Number of the job within the trial: 0, 1, ... over all nodes."""
     jobs: int = 1
-    """Jobs that are released together, over all nodes."""
+    """Number of jobs that are released together, over all nodes."""
     url: str | None = None
-    """On a target that is reached by URL: the prefix of what this job may write there; removed after the trial. Its parent is shared by
-    the trial's jobs."""
+    """On a URL target: prefix of the URLs that this job may write; removed after the trial.
+
+    The trial's jobs share its parent.
+    """
     node: int = 0
-    """Number of the node that it runs on."""
+    """Number of the node that the job runs on."""
     first_here: int = 0
-    """Number of the first of the jobs that share the file system of `directory`: of this node's first, where each node has a drive of its
-    own."""
+    """Number of the first job that shares the file system of `directory`.
+
+    This is the node's first job where each node has a drive of its own.
+    """
     meeting: Path | None = None
-    """A directory of this machine, empty when the trial begins and removed after it, that its jobs share: where they can keep in step."""
+    """A local directory shared by the trial's jobs, with which they can synchronise.
+
+    It is empty when the trial begins and removed after it.
+    """
 
 
 @dataclass
 class JobOutput:
-    """What one job did. Byte counts are of what the workload itself knows; the harness adds what the kernel saw."""
+    """The result of one job.
+
+    Byte counts are those that the workload knows; the engine adds the kernel's.
+    """
 
     events: int = 0
     bytes_uncompressed: int = 0
-    """Bytes of the event data read, as they lie in memory after decompression."""
+    """Bytes of the event data read, at their size in memory after decompression."""
     bytes_asked: int = 0
-    """Bytes that the job asked of the storage (sum of its read sizes)."""
+    """Bytes that the job requested from the storage (sum of its read sizes)."""
     bytes_unique: int = 0
-    """Of these, bytes not asked for before by this job: what a cold cache must move at least."""
+    """Bytes of `bytes_asked` requested for the first time: the least that a cold cache moves."""
     bytes_written: int = 0
     read_calls: int = 0
     read_wait_s: float = 0.0
-    """Wall time inside read calls, as far as the workload sees them (0 when it cannot)."""
+    """Wall time inside read calls, as far as the workload sees it (0 when it cannot)."""
     asynchronous: bool = False
-    """True when the kernel does not see these waits as such (libaio): all sleep in read calls then counts as waiting for them."""
+    """True when the kernel does not report these waits (libaio): all sleep in reads counts."""
     phases: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])
-    """(name, start, end) in seconds of time.monotonic(): stage-in, read, write."""
+    """(name, start, end), in seconds of time.monotonic(); names are stage-in, read, write."""
     results: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What it found (peak mass, IOPS, percentiles): JSON-able; histograms as lists."""
+    """The job's own results (peak mass, IOPS), JSON-serialisable; histograms are lists."""
     measured_child: bool = False
-    """True when the work was done by a child process (fio, a user's program) whose usage counts as the job's."""
+    """True when a child process (fio, a user's program) did the work: its usage is the job's."""
 
 
 @dataclass(frozen=True)
 class ModelledJob:
-    """A job as the simulator takes it: parts of a scenario (crates/simulator, `Scenario`), JSON-able."""
+    """A job for the simulator: JSON fields of a scenario (crates/simulator, `Scenario`)."""
 
     steps: list[dict[str, Any]]
     files: list[dict[str, Any]]
-    """File sets; `on` is `"target"`, `"source"` (the workload's own server) or `"node"` (the node's first drive), `count` is of the
-    whole site; 0 stands for one a slot."""
+    """File sets.
+
+    `on` is `"target"`, `"source"` (the workload's own server) or `"node"` (the node's first drive).
+    `count` is for the whole site; 0 means one file per slot.
+    """
     memory_bytes: int = 0
     events: int = 0
-    """Of one job."""
+    """Number of events per job."""
     packets: dict[str, Any] | None = None
-    """How a master would hand out packets of it, when the study feeds packets."""
+    """How a master process distributes packets, when the study feeds packets."""
     run: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What it says of a run: spread and variation of CPU work, staggered starts, pCache."""
+    """Settings of a run: spread and variation of CPU work, staggered starts, pCache."""
     servers: tuple[dict[str, Any], ...] = ()
     services: tuple[dict[str, Any], ...] = ()
     source: str | None = None
-    """Name of the service that files on `"source"` lie in."""
+    """Name of the service that stores the files on `"source"`."""
     description: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Workload(ABC):
-    """One kind of job. A subclass is one file: `kind`, `Options`, and these methods."""
+    """One kind of job. A subclass is one module with `kind`, `Options` and these methods."""
 
     kind: ClassVar[str]
     Options: ClassVar[type[WorkloadOptions]]
     feeds: ClassVar[frozenset[str]] = frozenset({"files"})
-    """How its slots can be filled: `files`, `packets`."""
+    """Supported values of `feed`: `files`, `packets`."""
     reads_urls: ClassVar[bool] = False
-    """True when it can run on a target that is reached by URL alone."""
+    """True when the workload can run on a target that is reached only by URL."""
     loads_storage: ClassVar[bool] = False
-    """True when its jobs are there to load the storage and compute nothing: their efficiency says nothing, and the answer is their own
-    rate and how it grows with clients, never slots fed. In the record."""
+    """True when the jobs only load the storage and compute nothing.
+
+    Job efficiency and slots fed then mean nothing; the result is the jobs' own rate and how it
+    grows with the number of clients. Stored in the record.
+    """
     bound_by_storage: ClassVar[bool] = False
-    """True when it exists to measure the storage itself: a trial whose clients' CPU was the limit is then invalid."""
+    """True when it measures the storage itself: a trial limited by its clients' CPU is invalid."""
 
     def __init__(self, name: str, options: Any) -> None:
         self.name = name
@@ -138,63 +164,96 @@ class Workload(ABC):
 
     @abstractmethod
     def check(self) -> list[Problem]:
-        """Programs and libraries that this machine lacks for it."""
+        """Return a problem for each program or library that this machine lacks."""
 
     def why_not_by_url(self, url_prefix: str) -> str | None:
-        """Why these options cannot be had on storage whose URLs begin so (`hdfs://`), or None; asked where `reads_urls`."""
+        """Return why this URL prefix (`hdfs://`) rules out these options, or None.
+
+        Called when `reads_urls` is true.
+        """
         return None
 
     def why_not_on_own_drives(self) -> str | None:
-        """Why these options cannot be had where each of several nodes has a file system of its own, or None."""
+        """Return why file systems private to each node rule out these options, or None."""
         return None
 
     def check_room(self, directory: Path, slots: int) -> None:
-        """Raises HeadraceError when a target's directory cannot take what the jobs make there, besides bytes."""
+        """Raise HeadraceError when a directory lacks what the jobs need besides bytes (inodes)."""
 
-    def dataset(self, slots_max: int) -> DatasetSpec | None:
-        """The data set that it reads, or None when it needs none (or makes its files itself in `lay_out`)."""
+    def dataset(self, slots_max: int) -> Data | None:
+        """Return the data set that the jobs read, generated or the user's own files.
+
+        Return None when the workload needs none or makes its files in `lay_out`.
+        """
+        return None
+
+    def options_for_jobs(self) -> Any:
+        """Return the options for the jobs, with everything that takes time to find filled in.
+
+        Raises HeadraceError.
+        """
+        return self.options
+
+    def not_modelled(self) -> str | None:
+        """Return a note on what a simulation of the jobs leaves out, or None.
+
+        Raises HeadraceError as `profile` does.
+        """
         return None
 
     def source(self) -> str | None:
-        """Name of the target that its data set lies on, when that is not the one under test."""
+        """Return the target that stores the data set, when it is not the target under test."""
         return None
 
     def reads_source(self) -> bool:
-        """Whether jobs read their data set where it lies on `source`, so that waiting for it is waiting for that storage."""
+        """Return whether jobs read the data set on `source`: read waits are then due to it."""
         return False
 
     def target_bytes(self, slots_max: int) -> int:
-        """Bytes that it takes on the target: data set and everything it writes, for `plan` and the free-space check."""
+        """Return the bytes used on the target (data set and output): plan, free-space check."""
         return 0
 
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
-        """Makes the files that are not a data set (fio's), before caches are dropped. Idempotent. Returns their paths.
+        """Make the files that are not a data set (fio's) and return their paths. Idempotent.
 
-        For a target that is reached by URL they are made in a directory of this machine and put there."""
+        Called before caches are dropped. For a target that is reached by URL, the files are made in
+        a local directory and then uploaded.
+        """
         return []
 
     def cut(self, files: list[str], job: int, slots: int) -> tuple[str, ...]:
-        """The files of job number `job` (0, 1, ...) when fed by files: one file of its own, in turn."""
+        """Return the files of job number `job` (0, 1, ...) when fed by files: one, in rotation."""
         return (files[job % len(files)],)
 
     def warm(self) -> None:
-        """Imports and set-up that must not be measured. Called once in a slot process before the release; no threads."""
+        """Do the imports and set-up that must not be measured. Must start no threads.
+
+        Called once in a slot process before the release.
+        """
 
     @abstractmethod
     def run(self, job: JobInput) -> JobOutput:
-        """One job. Raises for failure; the message becomes the job's cause."""
+        """Run one job. Any exception means failure, and its message becomes the job's cause."""
 
     def profile(self, site: Any) -> ModelledJob:
-        """The same job as a profile in virtual time; `site` is the study's Site or None. Pure.
+        """Return the same job as a profile for virtual time; `site` is the study's Site or None.
 
-        Raises HeadraceError when it cannot be modelled."""
-        raise HeadraceError(f"workload {self.name}: a workload of kind {self.kind!r} has no model yet")
+        Pure.
+
+        Raises HeadraceError when the job cannot be modelled.
+        """
+        raise HeadraceError(
+            f"workload {self.name}: a workload of kind {self.kind!r} has no model yet"
+        )
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """The trial's own result from its jobs' `results` (sum of histograms, a fit over all). JSON-able."""
+        """Merge the jobs' `results` into the trial's (sum of histograms, a fit over all).
+
+        JSON-serialisable.
+        """
         return {}
 
 
 def kinds() -> dict[str, type[Workload]]:
-    """Every registered workload by kind."""
+    """Return every registered workload by kind."""
     return parts("headrace.workloads", Workload)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

@@ -1,11 +1,13 @@
-"""The workload `analysis`: a search for Higgs to four leptons that reads every collection, heavy on CPU."""
+"""Workload `analysis`: a CPU-intensive search for Higgs to four leptons, on all collections."""
 
 from __future__ import annotations
 
 import time
 from typing import Any, ClassVar
 
-from headrace.datasets import DatasetSpec, estimated_bytes
+from pydantic import model_validator
+
+from headrace.datasets import Data, data_bytes
 from headrace.errors import Problem
 from headrace.readers.options import ReadingOptions, reader_problems
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
@@ -14,9 +16,18 @@ from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, Workl
 class AnalysisOptions(ReadingOptions, WorkloadOptions):
     """Fields of `[workload.NAME]` with `kind = "analysis"`."""
 
+    @model_validator(mode="after")
+    def _generated_data(self) -> AnalysisOptions:
+        if self.own is not None:
+            raise ValueError(
+                "the search is for generated data; read files of your own with scan, skim, stage, "
+                "or your program with command"
+            )
+        return self
+
 
 class Analysis(Workload):
-    """Reads all collections, fills the search's histograms, and fits their peaks."""
+    """Read all collections, fill the search's histograms, and fit their peaks."""
 
     kind: ClassVar[str] = "analysis"
     Options: ClassVar[type[WorkloadOptions]] = AnalysisOptions
@@ -28,25 +39,25 @@ class Analysis(Workload):
         self.analysis: AnalysisOptions = options
 
     def check(self) -> list[Problem]:
-        """The reader's library."""
+        """Return a problem when the reader's library is missing."""
         return reader_problems(self.analysis, f"workload.{self.name}")
 
-    def dataset(self, slots_max: int) -> DatasetSpec | None:
-        """The data set that is read."""
+    def dataset(self, slots_max: int) -> Data | None:
+        """Return the data that the jobs read."""
         return self.analysis.data
 
     def target_bytes(self, slots_max: int) -> int:
-        """The data set alone: nothing is written."""
-        return estimated_bytes(self.analysis.data)
+        """Return the size of the data read; nothing is written."""
+        return data_bytes(self.analysis.data)
 
     def warm(self) -> None:
-        """Runs the whole search once over a few events of its own."""
+        """Run the whole search once over a few generated events."""
         from headrace.readers.warming import warm_by_running
 
         warm_by_running(self, self.analysis.data)
 
     def run(self, job: JobInput) -> JobOutput:
-        """Reads, fills and fits. Raises HeadraceError for a file that cannot be read whole."""
+        """Read, fill and fit. Raises HeadraceError for a file that cannot be read completely."""
         from headrace.workloads.higgs.fits import peaks
 
         begun = time.monotonic()
@@ -60,7 +71,7 @@ class Analysis(Workload):
         )
 
     def _search(self, job: JobInput) -> tuple[int, dict[str, dict[str, Any]], dict[str, Any]]:
-        """Four-lepton events, histograms, and the fields of a JobOutput that reading gives."""
+        """Return the four-lepton events, the histograms, and the reading fields of JobOutput."""
         from headrace.workloads.higgs.columns import SEARCH_COLUMNS
         from headrace.workloads.higgs.histograms import AXES, Histograms
 
@@ -75,21 +86,27 @@ class Analysis(Workload):
 
         reading = UprootReading(self.analysis, job)
         histograms = Histograms()
-        candidates = sum(search(chunk.columns, histograms) for chunk in reading.chunks(SEARCH_COLUMNS))
+        candidates = sum(
+            search(chunk.columns, histograms) for chunk in reading.chunks(SEARCH_COLUMNS)
+        )
         return candidates, histograms.numbers(), reading.output()
 
     def profile(self, site: Any) -> ModelledJob:
-        """The reads that the file's layout and the reader make, and the time that the search takes."""
+        """Return the reads that the file's layout and the reader cause, and the CPU time."""
         from headrace.readers.costs import SEARCH_EVENT_NS, SEARCH_NS
+        from headrace.readers.modelled_data import modelled_data
         from headrace.readers.modelled_reading import modelled_reading
         from headrace.workloads.higgs.columns import SEARCH_COLUMNS
 
-        made = modelled_reading(self.analysis, SEARCH_COLUMNS, SEARCH_EVENT_NS[self.analysis.reader])
+        data = modelled_data(self.analysis)
+        made = modelled_reading(
+            self.analysis, data, SEARCH_COLUMNS, SEARCH_EVENT_NS[self.analysis.reader]
+        )
         made.steps.append({"do": "compute", "cpu_ns": SEARCH_NS[self.analysis.reader]})
         return made
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """The sum of the jobs' histograms, and the peaks fitted in it: mass, width and yield of the Higgs boson."""
+        """Return the sum of the jobs' histograms, and the Higgs boson's mass, width and yield."""
         from headrace.workloads.higgs.fits import peaks
         from headrace.workloads.higgs.histograms import merged
 

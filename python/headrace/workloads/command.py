@@ -1,7 +1,8 @@
-"""Workload `command`: any program of the user's own (cmsRun, root, a script) on each input file, measured from outside.
+"""Workload `command`: any program of the user (cmsRun, root, a script), run on each input file.
 
-The command is a list of arguments, never a shell line. Headrace sees what the kernel counts for the program and all that
-it starts; of events it knows what the user tells it, or what the program prints.
+The command is a list of arguments, never a shell line. Headrace measures what the kernel counts for
+the program and its child processes. The number of events comes from the user or from the program's
+output.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,11 +25,13 @@ from headrace.system.accounting import io_counts
 from headrace.system.program_pages import hold_program
 from headrace.workloads import SET_FOR_JOBS, JobInput, JobOutput, Workload, WorkloadOptions
 
-PLACEHOLDERS = ("file", "directory", "scratch", "slot", "seed")
-_PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+_OF_A_JOB = ("file", "directory", "scratch", "slot", "seed")
+_STUDY = "{study}"
+PLACEHOLDERS = (*_OF_A_JOB, _STUDY.strip("{}"))
+_PLACEHOLDER = re.compile(r"\{(" + "|".join(_OF_A_JOB) + r")\}")
 _BRACED_WORD = re.compile(r"\{([a-z]+)\}")
 _LOG_BYTES = 1 << 20
-"""What is kept of a program's output: its end."""
+"""Bytes kept of a program's output: the last ones."""
 
 
 class CommandOptions(WorkloadOptions):
@@ -36,24 +39,29 @@ class CommandOptions(WorkloadOptions):
 
     command: tuple[str, ...] = Field(
         min_length=1,
-        description="program and arguments, one each, no shell; {file}, {directory} (of the target), {scratch} (the job's own "
-        "directory on the target, where the program is started), {slot} and {seed} are filled in",
+        description="program and arguments, one each, no shell; {file}, {directory} (of the "
+        "target), {scratch} (the job's own directory on the target, where the program is "
+        "started), {slot}, {seed} and {study} (the study file's folder) are filled in",
         examples=[["root", "-b", "-q", 'macro.C("{file}")']],
     )
     files: str | None = Field(
         None,
         min_length=1,
-        description="input files, one a job, in turn: a pattern below the target's directory, or a full path with * and **",
+        description="input files, one a job, in turn: a pattern below the target's directory, or a "
+        "full path with * and **",
         examples=["nano/*.root"],
     )
-    data: DatasetSpec | None = Field(None, description="a generated data set instead of files of one's own")
+    data: DatasetSpec | None = Field(
+        None, description="a generated data set instead of files of one's own"
+    )
     events: int | None = Field(
         None, ge=0, description="events that one job processes, when the number is known"
     )
     events_pattern: str | None = Field(
         None,
-        description="regular expression on a line of the program's output: the number in its first group, of the last line "
-        "that fits, is the job's events; without a group, every line that fits is an event",
+        description="regular expression on a line of the program's output: the number in its first "
+        "group, of the last line that fits, is the job's events; without a group, every line "
+        "that fits is an event",
         examples=["processed (\\d+) events"],
     )
     environment: dict[str, str] = Field(
@@ -61,12 +69,31 @@ class CommandOptions(WorkloadOptions):
         description="environment variables for the program; placeholders as in `command`",
     )
 
+    @classmethod
+    def anchored(cls, written: dict[str, Any], base: Path) -> dict[str, Any]:
+        """Return the table with {study} filled in, and `./run.sh` as an absolute path.
+
+        Called before validation, with the folder of the study file.
+        """
+        command, environment = written.get("command"), written.get("environment")
+        if isinstance(command, list) and command:
+            words = [_with_study(word, base) for word in cast("list[object]", command)]
+            if isinstance(words[0], str) and "/" in words[0] and not _PLACEHOLDER.search(words[0]):
+                words[0] = str(base / words[0])
+            written = {**written, "command": words}
+        if isinstance(environment, dict):
+            pairs = cast("dict[str, object]", environment).items()
+            filled = {name: _with_study(value, base) for name, value in pairs}
+            written = {**written, "environment": filled}
+        return written
+
     @field_validator("command")
     @classmethod
     def _known_placeholders(cls, command: tuple[str, ...]) -> tuple[str, ...]:
         for argument in command:
             for word in _BRACED_WORD.findall(argument):
-                # Braces may be the program's own; only what is nearly one of ours is taken for a slip.
+                # Braces may belong to the program itself; report only words that are close to a
+                # placeholder.
                 near = nearest(word, list(PLACEHOLDERS))
                 if word not in PLACEHOLDERS and near is not None:
                     raise ValueError(f"unknown placeholder {{{word}}}; did you mean {{{near}}}?")
@@ -98,7 +125,7 @@ class CommandOptions(WorkloadOptions):
 
 
 class Command(Workload):
-    """One run of the program a job."""
+    """One run of the program per job."""
 
     kind: ClassVar[str] = "command"
     Options: ClassVar[type[WorkloadOptions]] = CommandOptions
@@ -107,9 +134,11 @@ class Command(Workload):
     options: CommandOptions
 
     def check(self) -> list[Problem]:
-        """The program."""
+        """Return a problem when the program is not found."""
         program = self.options.command[0]
-        if _PLACEHOLDER.search(program) or shutil.which(program, path=self.options.environment.get("PATH")):
+        if _PLACEHOLDER.search(program) or shutil.which(
+            program, path=self.options.environment.get("PATH")
+        ):
             return []
         return [
             Problem(
@@ -120,21 +149,25 @@ class Command(Workload):
         ]
 
     def dataset(self, slots_max: int) -> DatasetSpec | None:
-        """The generated data set, when one is asked for."""
+        """Return the generated data set, if the study requests one."""
         return self.options.data
 
     def target_bytes(self, slots_max: int) -> int:
-        """The generated data set; what the program writes is not known."""
+        """Return the size of the generated data set; the program's output is unknown."""
         return estimated_bytes(self.options.data) if self.options.data is not None else 0
 
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
-        """The user's files that fit the pattern; `directory` is Headrace's own in the target's. Raises when none does."""
+        """Return the user's files that match the pattern. Raises HeadraceError when none does.
+
+        `directory` is Headrace's own directory within the target's.
+        """
         pattern = self.options.files
         if pattern is None:
             return []
         below = "" if pattern.startswith("/") else glob.escape(str(directory.parent)) + "/"
-        # Path.glob knows no full paths.
-        found = sorted(path for path in glob.glob(below + pattern, recursive=True) if Path(path).is_file())  # noqa: PTH207
+        # Path.glob does not accept absolute patterns.
+        names = glob.glob(below + pattern, recursive=True)  # noqa: PTH207
+        found = sorted(path for path in names if Path(path).is_file())
         if not found:
             raise HeadraceError(
                 f"workload {self.name}: no file fits {pattern}",
@@ -143,11 +176,14 @@ class Command(Workload):
         return found
 
     def warm(self) -> None:
-        """The program and the libraries that it is linked with; what it loads by itself is part of the job."""
+        """Load the program and its linked libraries into memory; dlopen is part of the job."""
         hold_program(self.options.command[0])
 
     def run(self, job: JobInput) -> JobOutput:
-        """Runs the program in the job's scratch directory. Raises HeadraceError when it does not end with exit code 0."""
+        """Run the program in the job's scratch directory.
+
+        Raises HeadraceError when its exit code is not 0.
+        """
         options = self.options
         values = {
             "file": job.files[0] if job.files else "",
@@ -156,9 +192,12 @@ class Command(Workload):
             "slot": str(job.slot),
             "seed": str(job.seed),
         }
-        # The program starts elsewhere, so that a path must not depend on where we are.
+        # The program runs in another directory, so paths must be absolute.
         folder = (job.keep or job.scratch).absolute()
-        logs = folder / f"command-{job.scratch.name}.out", folder / f"command-{job.scratch.name}.err"
+        logs = (
+            folder / f"command-{job.scratch.name}.out",
+            folder / f"command-{job.scratch.name}.err",
+        )
         before, start_s = io_counts(os.getpid()), time.monotonic()
         try:
             end = children.run(
@@ -187,7 +226,7 @@ class Command(Workload):
                 _shorten(log)
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """Processes that programs left behind, when any did."""
+        """Return the number of processes that the programs left running, if any."""
         left = sum(output.get("left_running", 0) for output in outputs)
         return {"left_running": left} if left else {}
 
@@ -214,13 +253,20 @@ class Command(Workload):
             raise HeadraceError(f"events_pattern found {number!r}, which is no number") from error
 
 
+def _with_study(value: object, base: Path) -> object:
+    return value.replace(_STUDY, str(base)) if isinstance(value, str) else value
+
+
 def _fill(text: str, values: dict[str, str]) -> str:
-    """One argument with its placeholders filled in; a value is never looked through again."""
+    """Fill in the placeholders of one argument.
+
+    Placeholders within inserted values are not expanded.
+    """
     return _PLACEHOLDER.sub(lambda found: values[found.group(1)], text)
 
 
 def _shorten(log: Path) -> None:
-    """Leaves the end of a long log, and no empty one."""
+    """Keep only the end of a long log, and delete an empty one."""
     if not log.exists():
         return
     size = log.stat().st_size
@@ -236,6 +282,6 @@ def _shorten(log: Path) -> None:
 
 
 def _users_environment() -> dict[str, str]:
-    """The environment that the user gave, without what Headrace set for its own code in jobs."""
+    """Return the user's environment, without the variables that Headrace set for its own code."""
     ours = {SET_FOR_JOBS, *os.environ.get(SET_FOR_JOBS, "").split(",")}
     return {name: value for name, value in os.environ.items() if name not in ours}

@@ -1,8 +1,9 @@
-"""Workload `metadata`: mdtest's phases (create, stat, read, rename, remove of files and directories) by many clients in step.
+"""Workload `metadata`: mdtest's phases (create, stat, read, rename, remove).
 
-Each slot is one process of `clients` clients (crates/metadata); the clients of all slots on all nodes go through the phases
-together. One trial is one iteration of mdtest. On mounted storage that process is a program of its own, which makes system calls; on
-storage that is reached by URL it is the job itself, whose clients call the protocol's library (workloads/by_url).
+Each slot is one process of `clients` clients (crates/metadata). The clients of all slots on all
+nodes go through the phases in step. One trial is one iteration of mdtest. On mounted storage, the
+process is a separate program that makes system calls. On storage that is reached by URL, it is the
+job itself, whose clients call the protocol's library (workloads/by_url).
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from headrace.workloads.mdtest.phases import merge_phases
 
 PROGRAM = "headrace-metadata"
 MOST_CLIENTS = 4096
-"""As many keep in step (crates/metadata, `MOST_CLIENTS`)."""
+"""Largest number of clients in step (crates/metadata, `MOST_CLIENTS`)."""
 _MOST_DIRECTORIES = 1_000_000
 _INODE_BYTES = 4096
-"""What an item takes at least, for the estimate: a directory is a block on most filesystems."""
+"""Minimum size of an item, for the estimate: a directory is one block on most filesystems."""
 
 _FILES = ("file_creation", "file_stat", "file_read", "file_removal")
 _DIRECTORIES = ("directory_creation", "directory_stat", "directory_rename", "directory_removal")
@@ -40,7 +41,9 @@ Phases = Literal["create", "stat", "read", "rename", "remove"]
 
 
 class MetadataOptions(WorkloadOptions):
-    """Fields of `[workload.NAME]` with `kind = "metadata"`; words and meanings are mdtest's, its option in brackets."""
+    """Fields of `[workload.NAME]` with `kind = "metadata"`; terms are mdtest's, its option in
+    brackets.
+    """
 
     clients: int = Field(
         1,
@@ -49,14 +52,18 @@ class MetadataOptions(WorkloadOptions):
         description="clients (mdtest's tasks) in each slot: slots x nodes x clients in all",
     )
     items: int = Field(
-        1000, ge=1, le=100_000_000, description="files, and as many directories, of each client (-n)"
+        1000,
+        ge=1,
+        le=100_000_000,
+        description="files, and as many directories, of each client (-n)",
     )
     of: Literal["files", "directories", "both"] = Field(
         "both", description="files (-F), directories (-D), or both"
     )
     phases: tuple[Phases, ...] = Field(
         ("create", "stat", "read", "rename", "remove"),
-        description="create and remove always belong to it; read is of files, rename of directories (-C, -T, -E, -r)",
+        description="create and remove always belong to it; read is of files, rename of "
+        "directories (-C, -T, -E, -r)",
     )
     depth: int = Field(0, ge=0, description="levels of directories below the top one (-z)")
     branching_factor: int = Field(1, ge=1, description="directories in each directory (-b)")
@@ -67,10 +74,12 @@ class MetadataOptions(WorkloadOptions):
     stride: int = Field(
         0,
         ge=0,
-        description="stat, read and remove take what was made by the client so many further on each time (-N): past the own "
-        "node's cache",
+        description="stat, read and remove take what was made by the client so many further on "
+        "each time (-N): past the own node's cache",
     )
-    write_bytes: Bytes = Field(0, description="bytes written to each file after it is made (-w)", le=1 << 30)
+    write_bytes: Bytes = Field(
+        0, description="bytes written to each file after it is made (-w)", le=1 << 30
+    )
     read_bytes: Bytes | None = Field(
         None, description="bytes read of each file (-e); as many as written when not given"
     )
@@ -84,17 +93,22 @@ class MetadataOptions(WorkloadOptions):
     def _possible(self) -> MetadataOptions:
         if self.directories_of_tree > _MOST_DIRECTORIES:
             raise ValueError(
-                f"depth {self.depth} with branching_factor {self.branching_factor} makes more than {_MOST_DIRECTORIES} directories"
+                f"depth {self.depth} with branching_factor {self.branching_factor} makes more "
+                f"than {_MOST_DIRECTORIES} directories"
             )
         if not {"create", "remove"} <= set(self.phases):
             raise ValueError(
-                "phases must hold create and remove: nothing would be there to work on, or be left behind"
+                "phases must hold create and remove: nothing would be there to work on, or be "
+                "left behind"
             )
         if len(set(self.phases)) < len(self.phases):
-            raise ValueError("a phase stands there twice; each is gone through once, in mdtest's order")
+            raise ValueError(
+                "a phase stands there twice; each is gone through once, in mdtest's order"
+            )
         if (self.read_bytes or 0) > self.write_bytes:
             raise ValueError(
-                f"read_bytes ({format_bytes(self.read_bytes or 0)}) is more than write_bytes ({format_bytes(self.write_bytes)})"
+                f"read_bytes ({format_bytes(self.read_bytes or 0)}) is more than write_bytes "
+                f"({format_bytes(self.write_bytes)})"
             )
         if self.of == "directories" and (self.write_bytes or self.read_bytes):
             raise ValueError("directories hold no bytes: write_bytes and read_bytes are of files")
@@ -106,7 +120,7 @@ class MetadataOptions(WorkloadOptions):
 
     @property
     def directories_of_tree(self) -> int:
-        """Directories of one tree, or one more than allowed when they are too many to count."""
+        """Number of directories in one tree, or the maximum plus one when the tree is too large."""
         level = total = 1
         for _ in range(self.depth):
             level *= self.branching_factor
@@ -117,8 +131,10 @@ class MetadataOptions(WorkloadOptions):
 
     @property
     def phase_names(self) -> list[str]:
-        """The phases of items, as the clients know them."""
-        kinds = {"files": _FILES, "directories": _DIRECTORIES, "both": (*_DIRECTORIES, *_FILES)}[self.of]
+        """The clients' names of the phases that work on items."""
+        kinds = {"files": _FILES, "directories": _DIRECTORIES, "both": (*_DIRECTORIES, *_FILES)}[
+            self.of
+        ]
         ending = {
             "create": "creation",
             "stat": "stat",
@@ -131,7 +147,7 @@ class MetadataOptions(WorkloadOptions):
 
 
 class Metadata(Workload):
-    """A process of clients a job."""
+    """One process of clients per job."""
 
     kind: ClassVar[str] = "metadata"
     Options: ClassVar[type[WorkloadOptions]] = MetadataOptions
@@ -142,15 +158,15 @@ class Metadata(Workload):
 
     @override
     def check(self) -> list[Problem]:
-        """The clients' program."""
+        """Return a problem when the clients' program is missing."""
         try:
             own_program(PROGRAM)
         except MissingError as error:
-            return [Problem(error.message, f"workload {self.name}", "run make setup")]
+            return [Problem(error.message, f"workload {self.name}", error.hint or "")]
         return []
 
     def inodes(self, slots: int) -> int:
-        """Files and directories that lie on the target at once."""
+        """Return the largest number of files and directories on the target at one time."""
         options = self.options
         clients = slots * options.clients
         trees = clients if options.unique_directories else 1
@@ -158,7 +174,7 @@ class Metadata(Workload):
 
     @override
     def target_bytes(self, slots_max: int) -> int:
-        """What was written, in whole blocks, and a block a directory."""
+        """Return the size of the written files in whole blocks, plus one block per directory."""
         options = self.options
         blocks = -(-options.write_bytes // _INODE_BYTES) * _INODE_BYTES
         of_item = max(blocks, _INODE_BYTES if options.of != "files" else 0)
@@ -169,56 +185,67 @@ class Metadata(Workload):
 
     @override
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
-        """Nothing; raises HeadraceError when there are too many clients."""
+        """Make nothing. Raises HeadraceError when there are too many clients."""
         clients = slots * self.options.clients
         if clients > MOST_CLIENTS:
             raise HeadraceError(
-                f"workload {self.name}: {clients} clients (slots x nodes x clients); at most {MOST_CLIENTS} keep in step"
+                f"workload {self.name}: {clients} clients (slots x nodes x clients); at most "
+                f"{MOST_CLIENTS} keep in step"
             )
         return []
 
     @override
     def check_room(self, directory: Path, slots: int) -> None:
-        """Inodes, where a filesystem has a number of them."""
+        """Raise HeadraceError when the file system has too few free inodes."""
         place = directory if directory.exists() else directory.parent
         room = os.statvfs(place)
         needed = self.inodes(slots)
-        # Filesystems that make inodes as they go say 0 in all.
+        # Filesystems that allocate inodes dynamically report a total of 0.
         if room.f_files and room.f_favail < needed:
             raise HeadraceError(
-                f"workload {self.name}: {needed} files and directories at once need as many inodes; {place} has "
-                f"{room.f_favail} of {room.f_files} free",
+                f"workload {self.name}: {needed} files and directories at once need as many "
+                f"inodes; {place} has {room.f_favail} of {room.f_files} free",
                 hint="fewer items or clients, or a filesystem made with more inodes",
             )
 
     @override
     def why_not_by_url(self, url_prefix: str) -> str | None:
-        """A bucket has neither directories nor other names."""
+        """Return why these items need directories: a bucket has neither these nor renames."""
         return None if kind_of(url_prefix).has_directories else self._why_no_directories()
 
     @override
     def why_not_on_own_drives(self) -> str | None:
-        """Items of another node's clients lie on its drive."""
+        """Return why `stride` is impossible: another node's items are on that node's own drive."""
         if self.options.stride:
-            return f"stride = {self.options.stride}: items of clients on another node lie on that node's own drive"
+            return (
+                f"stride = {self.options.stride}: items of clients on another node lie on that "
+                "node's own drive"
+            )
         return None
 
     def _why_no_directories(self) -> str | None:
         if self.options.of == "files":
             return None
-        return f'of = "{self.options.of}": there are no directories of one server, and none is renamed; of = "files"'
+        return (
+            f'of = "{self.options.of}": there are no directories of one server, and none is '
+            'renamed; of = "files"'
+        )
 
     @override
     def warm(self) -> None:
-        """The program must not come from a cold device."""
+        """Load the program into memory, so that it is not read from a cold device."""
         hold_program(str(own_program(PROGRAM)))
 
     @override
     def run(self, job: JobInput) -> JobOutput:
-        """Goes through the phases with everybody else. Raises HeadraceError with what stopped them, the same for all."""
+        """Run the phases in step with all other jobs.
+
+        Raises HeadraceError with the cause of a stop, the same for all jobs.
+        """
         if job.job >= job.jobs:
             raise HeadraceError(
-                f'workload {self.name}: all clients go through the phases together, once: load must be "batch"'
+                f"workload {self.name}: all clients go through the phases together, once: load "
+                'must be "batch"'
             )
         start_s = time.monotonic()
         report = self._run_program(job) if job.url is None else self._run_by_url(job, job.url)
@@ -228,7 +255,7 @@ class Metadata(Workload):
             bytes_asked=sum(each["read_bytes"] for each in reads),
             bytes_written=sum(each["written_bytes"] for each in report["phases"]),
             read_calls=sum(each["operations"] for each in reads),
-            # Of one client in the mean: they wait beside each other.
+            # Mean of one client: the clients wait concurrently.
             read_wait_s=min(
                 end_s - start_s,
                 sum(each["latency_ns_mean"] * each["operations"] for each in report["phases"])
@@ -256,7 +283,8 @@ class Metadata(Workload):
         config.write_text(json.dumps(self.config(job, str(directory))))
         end = children.run(
             [str(own_program(PROGRAM)), str(config)],
-            # Not on the target: a directory that is somebody's cannot be taken away everywhere.
+            # Not on the target: not every filesystem can remove a directory that a process is
+            # working in.
             directory=kept,
             stdout=output,
             stderr=errors,
@@ -270,19 +298,21 @@ class Metadata(Workload):
         return json.loads(output.read_text())
 
     def _run_by_url(self, job: JobInput, url: str) -> dict[str, Any]:
-        # One directory for all jobs, above what each has for itself.
+        # One directory shared by all jobs, above each job's own.
         place = f"{url.rpartition('/')[0]}/metadata"
         try:
             storage, path = remote_storage(place)
             if not storage.has_directories and (why_not := self._why_no_directories()) is not None:
                 raise HeadraceError(f"{place}: {why_not}")
-            said = metadata_json(json.dumps(self.config(job, path)), storage, storage.has_directories)
+            said = metadata_json(
+                json.dumps(self.config(job, path)), storage, storage.has_directories
+            )
         except OSError as error:
             raise HeadraceError(str(error)) from error
         return json.loads(said)
 
     def config(self, job: JobInput, directory: str) -> dict[str, Any]:
-        """What the program is told (crates/metadata, `Config`)."""
+        """Return the program's configuration (crates/metadata, `Config`)."""
         options = self.options
         read = options.write_bytes if options.read_bytes is None else options.read_bytes
         return {
@@ -290,7 +320,8 @@ class Metadata(Workload):
             "meeting": None if job.meeting is None else str(job.meeting.absolute()),
             "clients": options.clients,
             "first_client": job.job * options.clients,
-            # Where each node has a drive of its own, its first client makes the directories there.
+            # Where each node has its own drive, the node's first client makes the directories
+            # there.
             **({"shared_from": job.first_here * options.clients} if job.first_here else {}),
             "clients_total": job.jobs * options.clients,
             "items": options.items,
@@ -309,17 +340,21 @@ class Metadata(Workload):
 
     @override
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """Rates and latencies of each phase over all clients."""
+        """Return the rates and latencies of each phase over all clients."""
         return merge_phases(outputs)
 
     @override
     def profile(self, site: Any) -> ModelledJob:
-        """The same operations, one item after the other: in virtual time a job has one new file at a time, so that the phases of
-        an item follow each other and clients are not in step. Directories count as files. One client a slot."""
+        """Return the same operations, one item after the other; one client per slot.
+
+        A job in virtual time has one new file at a time: the phases of an item follow each other,
+        and clients are not in step. Directories count as files.
+        """
         options = self.options
         if options.clients > 1:
             raise HeadraceError(
-                f"workload {self.name}: a simulated slot is one client; give slots = {options.clients} instead of clients"
+                f"workload {self.name}: a simulated slot is one client; give slots = "
+                f"{options.clients} instead of clients"
             )
         file = {"file": "item"}
         read = options.write_bytes if options.read_bytes is None else options.read_bytes
@@ -330,7 +365,9 @@ class Metadata(Workload):
                 continue
             inner: list[dict[str, Any]] = [{"do": "create", **file}]
             if kind == "file" and options.write_bytes:
-                inner.append({"do": "write", **file, "offset_bytes": 0, "length_bytes": options.write_bytes})
+                inner.append(
+                    {"do": "write", **file, "offset_bytes": 0, "length_bytes": options.write_bytes}
+                )
                 if options.sync:
                     inner.append({"do": "fsync", **file})
             if f"{kind}_stat" in names:

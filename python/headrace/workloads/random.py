@@ -1,4 +1,7 @@
-"""Workload `random`: small requests at random places; IOPS and latency percentiles by block size and depth, on fio."""
+"""Workload `random`: small requests at random offsets, run by fio.
+
+It measures IOPS and latency percentiles by block size and queue depth.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,15 @@ class RandomOptions(WorkloadOptions):
     iodepth: int = Field(1, ge=1, le=4096, description="requests that each client keeps in flight")
     read_fraction: float = Field(1.0, ge=0, le=1, description="share of reads; the rest are writes")
     file_size: Bytes = Field(
-        256 << 20, gt=0, description="size of each client's file, over which its requests are spread"
+        256 << 20,
+        gt=0,
+        description="size of each client's file, over which its requests are spread",
     )
     duration: Seconds | None = Field(
         5.0,
         gt=0,
-        description="how long each client goes on, over its file again and again; ignored when `amount` is given",
+        description="how long each client goes on, over its file again and again; ignored when "
+        "`amount` is given",
     )
     amount: Bytes | None = Field(
         None, gt=0, description="bytes that each client moves, instead of a duration"
@@ -41,32 +47,36 @@ class RandomOptions(WorkloadOptions):
     def _possible(self) -> RandomOptions:
         if self.file_size % self.block_size:
             raise ValueError(
-                f"file_size ({format_bytes(self.file_size)}) is no whole number of blocks of {format_bytes(self.block_size)}"
+                f"file_size ({format_bytes(self.file_size)}) is no whole number of blocks of "
+                f"{format_bytes(self.block_size)}"
             )
         if self.amount is not None and self.amount % self.block_size:
             raise ValueError(
-                f"amount ({format_bytes(self.amount)}) is no whole number of blocks of {format_bytes(self.block_size)}"
+                f"amount ({format_bytes(self.amount)}) is no whole number of blocks of "
+                f"{format_bytes(self.block_size)}"
             )
         if self.duration is None and self.amount is None:
             raise ValueError("either duration or amount must be given")
         if self.iodepth > 1 and self.io_engine == "psync":
             raise ValueError(
-                "engine psync makes one request at a time: iodepth must be 1, or the engine libaio or io_uring"
+                "engine psync makes one request at a time: iodepth must be 1, or the engine "
+                "libaio or io_uring"
             )
         if self.iodepth > 1 and not self.direct and self.io_engine == "libaio":
             raise ValueError(
-                "libaio waits in each request that goes through the page cache: direct must be true, or the engine io_uring"
+                "libaio waits in each request that goes through the page cache: direct must be "
+                "true, or the engine io_uring"
             )
         return self
 
     @property
     def io_engine(self) -> str:
-        """The engine as given, or the one that fits the depth."""
+        """The engine given, or the default for the queue depth."""
         return self.engine or ("psync" if self.iodepth == 1 else "libaio")
 
 
 class Random(Workload):
-    """One fio process a job, on one file."""
+    """One fio process per job, on one file."""
 
     kind: ClassVar[str] = "random"
     Options: ClassVar[type[WorkloadOptions]] = RandomOptions
@@ -76,32 +86,42 @@ class Random(Workload):
     options: RandomOptions
 
     def check(self) -> list[Problem]:
-        """fio."""
+        """Return a problem when fio is missing."""
         return client.missing(f"workload {self.name}")
 
     def target_bytes(self, slots_max: int) -> int:
-        """A file a slot."""
+        """Return the size of one file per slot."""
         return slots_max * self.options.file_size
 
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
-        """A file a slot, also for writes, which go to places that are there."""
+        """Make one file per slot, for writes too: they overwrite existing blocks."""
         return client.lay_out_files(directory, self.options.file_size, slots, seed)
 
     def warm(self) -> None:
-        """fio itself must not come from a cold device."""
+        """Load fio into memory, so that the program is not read from a cold device."""
         hold_program("fio")
 
     def run(self, job: JobInput) -> JobOutput:
-        """Requests for the duration or the amount."""
+        """Issue requests for the duration or until the amount is moved."""
         options = self.options
         run = client.run(job, Path(job.files[0]), self.fio_options(job.seed))
-        phase = "read" if options.read_fraction == 1 else "write" if options.read_fraction == 0 else "mixed"
+        phase = (
+            "read"
+            if options.read_fraction == 1
+            else "write"
+            if options.read_fraction == 0
+            else "mixed"
+        )
         return client.job_output(
-            job, [run], [phase], file_size=options.file_size, asynchronous=options.io_engine != "psync"
+            job,
+            [run],
+            [phase],
+            file_size=options.file_size,
+            asynchronous=options.io_engine != "psync",
         )
 
     def fio_options(self, seed: int) -> dict[str, str | int]:
-        """What fio is told, besides file and output."""
+        """Return fio's options, except for file and output."""
         options = self.options
         told: dict[str, str | int] = {
             "rw": {1.0: "randread", 0.0: "randwrite"}.get(options.read_fraction, "randrw"),
@@ -124,7 +144,7 @@ class Random(Workload):
         return told
 
     def profile(self, site: Any) -> ModelledJob:
-        """fio's requests on a file of the job's own."""
+        """Return fio's requests on a file of the job's own."""
         options = self.options
         access = "direct" if options.direct else "buffered"
         amount: dict[str, int] = (
@@ -144,5 +164,5 @@ class Random(Workload):
         return modelled.modelled_fio([step], file_size=options.file_size)
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """Sum of IOPS and rates over clients, percentiles over all requests."""
+        """Return the sum of IOPS and rates over clients, and percentiles over all requests."""
         return merge_results(outputs)

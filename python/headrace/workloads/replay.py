@@ -1,4 +1,7 @@
-"""Workload `replay`: a job profile, recorded or of the catalog, job after job, on files of its own: measured on any target, or simulated."""
+"""Workload `replay`: runs a job profile, recorded or from the catalog, on files of its own.
+
+It can be measured on any target, or simulated.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ from headrace.profiles.primitives import Primitive, primitives
 from headrace.profiles.replaying import Replayer
 from headrace.profiles.scenario import scenario_steps
 from headrace.profiles.steps import Op, load, profile_table
+from headrace.profiles.summary import sizes_given
 from headrace.targets.xrootd import Xrootd, XrootdOptions
-from headrace.units import Bytes
+from headrace.units import MOST_FILES, Bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 from headrace.workloads.fio import client
 
@@ -24,13 +28,15 @@ _SIMULATED_ONLY = frozenset({"stage", "take"})
 
 
 class ReplayData(BaseModel):
-    """`data = { files = 72, file_size = "656 MB" }`: what the profile says of its input, otherwise."""
+    """`data = { files = 72, file_size = "656 MB" }`: overrides the profile's input."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    files: int | None = Field(None, ge=1, description="input files in all")
+    files: int | None = Field(None, ge=1, le=MOST_FILES, description="input files in all")
     file_size: Bytes | None = Field(None, ge=1, description="bytes of each")
     events: int | None = Field(
-        None, ge=1, description="events that packets hand out in all; those of all files when not given"
+        None,
+        ge=1,
+        description="events that packets hand out in all; those of all files when not given",
     )
 
 
@@ -39,7 +45,7 @@ class ReplayOptions(WorkloadOptions):
 
     path_fields: ClassVar[tuple[str, ...]] = ("profile",)
 
-    profile: str = Field(description="a profile of the catalog, or a TOML file")
+    profile: str = Field(min_length=1, description="a profile of the catalog, or a TOML file")
     data: ReplayData = Field(
         default_factory=lambda: ReplayData.model_validate({}),
         description="input files, when they differ from the profile's",
@@ -47,7 +53,9 @@ class ReplayOptions(WorkloadOptions):
     source: str | None = Field(
         None, description="name of a [site.server.NAME] that input outside the target is read from"
     )
-    source_software: str = Field("storage-element", description="entry of the catalog's servers that it runs")
+    source_software: str = Field(
+        "storage-element", description="entry of the catalog's servers that it runs"
+    )
     parameters: dict[str, float | int | str] = Field(
         default_factory=dict[str, float | int | str],
         description='fields of the profile\'s steps to set, such as "cpu_ns"',
@@ -56,15 +64,18 @@ class ReplayOptions(WorkloadOptions):
         None, ge=0, lt=1, description="CPU work of jobs differs by so much, evenly"
     )
     pace: Literal["recorded", "fastest"] = Field(
-        "recorded", description="recorded: work and sleep between the steps are kept; fastest: left out"
+        "recorded",
+        description="recorded: work and sleep between the steps are kept; fastest: left out",
     )
     place: Literal["own", "recorded"] = Field(
         "own",
-        description="own: each slot reads files of the recorded sizes, laid out on the target; recorded: the files themselves, "
-        "where they were recorded (what the job wrote goes to the target all the same)",
+        description="own: each slot reads files of the recorded sizes, laid out on the target; "
+        "recorded: the files themselves, where they were recorded (what the job wrote goes to "
+        "the target all the same)",
     )
     software: bool = Field(
-        False, description="programs and libraries that a recorded job read are read on the target, too"
+        False,
+        description="programs and libraries that a recorded job read are read on the target, too",
     )
 
 
@@ -80,13 +91,14 @@ class Replay(Workload):
 
     @override
     def check(self) -> list[Problem]:
-        """Steps that only a simulated job takes; recorded files that are gone."""
+        """Return problems: steps that can only be simulated, missing files, files at risk."""
         needed_by = f"workload {self.name}"
         table = self._table()
         if any(step["do"] in _SIMULATED_ONLY for step in _all_steps(table.steps)):
             return [
                 Problem(
-                    f"the profile {table.name} stages its input, which this version does not measure",
+                    f"the profile {table.name} stages its input, which this version does not "
+                    "measure",
                     needed_by,
                     "headrace simulate STUDY takes it in virtual time",
                 )
@@ -99,38 +111,47 @@ class Replay(Workload):
                     Problem(
                         f"{gone[0]}{more}: the file is gone, and the profile {table.name} reads it",
                         needed_by,
-                        'put it back, or leave place = "recorded" out: each slot then has files of its own',
+                        'put it back, or leave place = "recorded" out: each slot then has files '
+                        "of its own",
                     )
                 ]
             if changed := self._changed():
                 return [
                     Problem(
-                        f"{changed[0]}: the profile {table.name} reads and writes this file, which was there before the job",
+                        f"{changed[0]}: the profile {table.name} reads and writes this file, "
+                        "which was there before the job",
                         needed_by,
-                        'leave place = "recorded" out: each slot then has files of its own, and yours stay as they are',
+                        'leave place = "recorded" out: each slot then has files of its own, and '
+                        "yours stay as they are",
                     )
                 ]
         return []
 
     def _changed(self) -> list[str]:
-        """Files that were there before the recorded job and that it both read and wrote: no replay may write into them."""
+        """Return the files that existed before the recorded job and that it read and wrote.
+
+        A replay must not write to them.
+        """
         if self._table().steps_file is None:
             return []
         recording = load(self.options.profile)
         return [
             recording.files[number].path
-            for number in sorted(recording.files_of(Op.WRITE) & recording.files_of(Op.READ, Op.MAPPED_READ))
+            for number in sorted(
+                recording.files_of(Op.WRITE) & recording.files_of(Op.READ, Op.MAPPED_READ)
+            )
             if not recording.files[number].created and not recording.files[number].software
         ]
 
     def _sets(self, table: Profile) -> list[ProfileFiles]:
-        """The sets of files that the job uses."""
+        """Return the sets of files that the job uses."""
         if table.steps_file is None:
             return table.files
         recording = load(self.options.profile)
         made = {number for number, file in enumerate(recording.files) if file.created}
         if self.options.place == "recorded":
-            # What the job added to a file that was there (a log, redirected output) goes to the target, never into that file.
+            # Data that the job appended to an existing file (a log, redirected output) is written
+            # to the target, never to that file.
             made |= recording.files_of(Op.WRITE) - recording.files_of(Op.READ, Op.MAPPED_READ)
         return [
             ProfileFiles(
@@ -144,7 +165,7 @@ class Replay(Workload):
         ]
 
     def _inputs(self, table: Profile) -> list[ProfileFiles]:
-        """Sets of files that must be there before the job."""
+        """Return the sets of files that must exist before the job."""
         return [each for each in self._sets(table) if each.share != "new"]
 
     def _size(self, each: ProfileFiles) -> int:
@@ -153,7 +174,7 @@ class Replay(Workload):
 
     @override
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
-        """A file of the recorded size for each set and slot, in that order."""
+        """Make a file of the recorded size for each set and slot, in that order."""
         if self.options.place == "recorded":
             return []
         table = self._table()
@@ -167,24 +188,30 @@ class Replay(Workload):
 
     @override
     def cut(self, files: list[str], job: int, slots: int) -> tuple[str, ...]:
-        """One file of each set: those of the slot."""
+        """Return the slot's file of each set."""
         return tuple(files[begin + job % slots] for begin in range(0, len(files), slots))
 
     @override
     def run(self, job: JobInput) -> JobOutput:
-        """Goes through the profile's operations. Raises HeadraceError for a file that is gone or cannot be read."""
+        """Run the profile's operations.
+
+        Raises HeadraceError for a file that is missing or cannot be read.
+        """
         table, _ = profile_table(self.options.profile)
         inputs = self._inputs(table)
         recorded = self.options.place == "recorded"
         if not recorded and len(job.files) != len(inputs):
             raise HeadraceError(
-                f"workload {self.name}: {len(inputs)} input files were to be laid out, {len(job.files)} are there"
+                f"workload {self.name}: {len(inputs)} input files were to be laid out, "
+                f"{len(job.files)} are there"
             )
         places = {
             each.name: Path(each.path if recorded else job.files[number])
             for number, each in enumerate(inputs)
         }
-        made = {each.name: job.scratch / each.name for each in self._sets(table) if each.share == "new"}
+        made = {
+            each.name: job.scratch / each.name for each in self._sets(table) if each.share == "new"
+        }
         operations, directs, recorded_s = self._operations(table, job.seed)
         kept = frozenset(places) if recorded else frozenset[str]()
         replayer = Replayer(places | made, new=frozenset(made), directs=directs, kept=kept)
@@ -207,21 +234,39 @@ class Replay(Workload):
             },
         )
 
-    def _operations(self, table: Profile, seed: int) -> tuple[list[Primitive], frozenset[str], float | None]:
-        """All operations, files opened past the page cache, and the recorded duration."""
+    def _operations(
+        self, table: Profile, seed: int
+    ) -> tuple[list[Primitive], frozenset[str], float | None]:
+        """Return all operations, the files opened with O_DIRECT, and the recorded duration."""
         sizes = {each.name: self._size(each) for each in self._sets(table)}
         if table.steps_file is None:
             steps = [_changed(step, self.options.parameters) for step in table.steps]
             return list(primitives(steps, sizes, seed)), frozenset(), None
         recording = load(self.options.profile)
         names = [f"f{number}" for number in range(len(recording.files))]
-        steps = scenario_steps(recording, names, software=self.options.software)
-        directs = frozenset(name for name, file in zip(names, recording.files, strict=True) if file.direct)
+        steps = scenario_steps(recording, names, software=self.options.software, sizes=True)
+        directs = frozenset(
+            name for name, file in zip(names, recording.files, strict=True) if file.direct
+        )
         return list(primitives(steps, sizes, seed)), directs, recording.duration_ns * 1e-9
 
     @override
+    def not_modelled(self) -> str | None:
+        """Return a note on truncate and allocate steps, which the simulator does not have."""
+        table = self._table()
+        if table.steps_file is None:
+            return None
+        told = sizes_given(load(self.options.profile), software=self.options.software)
+        if not told:
+            return None
+        return (
+            f"profile {table.name}: sizes and space given to files ({told}) are left out of the "
+            "simulation; files are as long as was written"
+        )
+
+    @override
     def profile(self, site: Any) -> ModelledJob:
-        """The profile with the study's changes."""
+        """Return the profile with the study's changes."""
         options: ReplayOptions = self.options
         table = self._table()
         files = [each.part() for each in self._sets(table)]
@@ -246,11 +291,14 @@ class Replay(Workload):
         if any(each["on"] == "source" for each in files):
             if options.source is None:
                 raise HeadraceError(
-                    f"workload {self.name}: the profile {table.name} reads from outside the target; give source = NAME of a [site.server.NAME]"
+                    f"workload {self.name}: the profile {table.name} reads from outside the "
+                    "target; give source = NAME of a [site.server.NAME]"
                 )
             stored = Xrootd(
                 options.source,
-                XrootdOptions.model_validate({"server": options.source, "software": options.source_software}),
+                XrootdOptions.model_validate(
+                    {"server": options.source, "software": options.source_software}
+                ),
             ).model(site)
             servers, services = stored.servers, stored.services
         return ModelledJob(
@@ -270,20 +318,26 @@ class Replay(Workload):
         options: ReplayOptions = self.options
         if options.parameters or options.data.file_size is not None:
             raise HeadraceError(
-                f"workload {self.name}: a recorded profile is taken as it was recorded: no parameters, no data.file_size"
+                f"workload {self.name}: a recorded profile is taken as it was recorded: no "
+                "parameters, no data.file_size"
             )
         recording = load(options.profile)
         names = [f"f{number}" for number in range(len(recording.files))]
         steps = scenario_steps(
-            recording, names, software=options.software, as_fast_as_it_goes=options.pace == "fastest"
+            recording,
+            names,
+            software=options.software,
+            as_fast_as_it_goes=options.pace == "fastest",
         )
         if not steps:
-            raise HeadraceError(f"workload {self.name}: the profile {table.name} has no steps on data files")
+            raise HeadraceError(
+                f"workload {self.name}: the profile {table.name} has no steps on data files"
+            )
         return steps
 
     @override
     def target_bytes(self, slots_max: int) -> int:
-        """Bytes of its input on the target."""
+        """Return the size of the job's input on the target."""
         if self.options.place == "recorded":
             return 0
         return sum(
@@ -294,16 +348,17 @@ class Replay(Workload):
 
 
 def _all_steps(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Steps, and those within loops."""
+    """Return all steps, with those inside loops."""
     return [inner for step in steps for inner in (step, *_all_steps(step.get("steps", [])))]
 
 
 def _without_thinking(step: dict[str, Any]) -> dict[str, Any]:
-    """A step without work and sleep."""
+    """Return a step without CPU work and sleep."""
     zeroed = {
         key: ([_without_thinking(inner) for inner in value] if key == "steps" else value)
         for key, value in step.items()
-        if key not in ("cpu_after_ns",) and not (step["do"] == "sequence" and key in ("cpu_ns", "wait_ns"))
+        if key not in ("cpu_after_ns",)
+        and not (step["do"] == "sequence" and key in ("cpu_ns", "wait_ns"))
     }
     for key in ("cpu_ns", "wait_ns", "cpu_ns_per_event"):
         if key in zeroed:
@@ -312,7 +367,7 @@ def _without_thinking(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changed(step: dict[str, Any], parameters: dict[str, float | int | str]) -> dict[str, Any]:
-    """A step with the study's parameters in it; times and sizes stay whole numbers."""
+    """Return a step with the study's parameters; times and sizes stay integers."""
     changed: dict[str, Any] = {}
     for key, value in step.items():
         if key == "steps":

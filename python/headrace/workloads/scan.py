@@ -1,29 +1,72 @@
-"""The workload `scan`: one variable read and histogrammed. As light on CPU as a real job gets."""
+"""Workload `scan`: reads columns and fills a histogram of one of them.
+
+It is as light on CPU as a real job gets.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
-from headrace.datasets import DatasetSpec, estimated_bytes
-from headrace.errors import Problem
-from headrace.readers.options import ReadingOptions, reader_problems
+from headrace.datasets import Data, OwnFiles, data_bytes
+from headrace.errors import HeadraceError, Problem
+from headrace.readers.options import ReadingOptions, WrongField, reader_problems
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+
+DEFAULT_VARIABLE = "Muon_pt"
 
 
 class ScanOptions(ReadingOptions, WorkloadOptions):
     """Fields of `[workload.NAME]` with `kind = "scan"`."""
 
-    variable: str = Field("Muon_pt", description="the column that is read")
+    variable: str | None = Field(
+        None,
+        min_length=1,
+        description="the column that is read and histogrammed; Muon_pt of a generated data set, "
+        "the largest column of numbers of your own files when not given",
+    )
+    columns: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="your own files: further columns that are read, names or patterns with * and ?",
+        examples=[["Electron_*", "Muon_*"]],
+    )
     bins: int = Field(100, ge=1, le=100_000, description="bins of the histogram")
     low: float = Field(0.0, description="lower edge of the histogram")
     high: float = Field(200.0, description="upper edge of the histogram")
 
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, columns: object) -> object:
+        return [columns] if isinstance(columns, str) else columns
+
+    @model_validator(mode="after")
+    def _of_their_data(self) -> ScanOptions:
+        if self.columns is not None and self.own is None:
+            raise ValueError("columns is for files of your own: data = { files = [...] }")
+        return self
+
+    @override
+    def _wrong_columns(self, own: OwnFiles) -> list[WrongField]:
+        from headrace.readers.own_columns import wanted_columns
+
+        found: list[WrongField] = []
+        try:
+            wanted_columns(own, self.variable, None)
+        except HeadraceError as error:
+            found.append((("variable",) if self.variable else ("data",), error.message))
+        try:
+            wanted_columns(own, None, self.columns)
+        except HeadraceError as error:
+            found.append((("columns",) if self.columns else ("data",), error.message))
+        return list(dict.fromkeys(found))
+
 
 class Scan(Workload):
-    """Reads one column of every event and fills one histogram."""
+    """Read columns of every event and fill one histogram."""
 
     kind: ClassVar[str] = "scan"
     Options: ClassVar[type[WorkloadOptions]] = ScanOptions
@@ -35,36 +78,65 @@ class Scan(Workload):
         self.scan: ScanOptions = options
 
     def check(self) -> list[Problem]:
-        """The reader's library."""
+        """Return a problem when the reader's library is missing."""
         return reader_problems(self.scan, f"workload.{self.name}")
 
-    def dataset(self, slots_max: int) -> DatasetSpec | None:
-        """The data set that is read."""
+    def dataset(self, slots_max: int) -> Data | None:
+        """Return the data that the jobs read."""
         return self.scan.data
 
     def target_bytes(self, slots_max: int) -> int:
-        """The data set alone: nothing is written."""
-        return estimated_bytes(self.scan.data)
+        """Return the size of the data read; nothing is written."""
+        return data_bytes(self.scan.data)
+
+    def options_for_jobs(self) -> ScanOptions:
+        """Return the options with the variable of the user's own files, to save jobs the search."""
+        if self.scan.variable is not None:
+            return self.scan
+        return self.scan.model_copy(update={"variable": self._variable()})
 
     def warm(self) -> None:
-        """Reads and fills once over a few events of its own."""
+        """Read and fill once over a few generated events."""
         from headrace.readers.warming import warm_by_running
 
-        warm_by_running(self, self.scan.data)
+        variable = (
+            {"variable": DEFAULT_VARIABLE, "columns": None} if self.scan.own is not None else {}
+        )
+        warm_by_running(self, self.scan.data, variable)
 
     def run(self, job: JobInput) -> JobOutput:
-        """Reads and fills. Raises HeadraceError for a file that cannot be read whole."""
-        return self._run_uproot(job) if self.scan.reader == "uproot" else self._run_root(job)
+        """Read the columns and fill the histogram.
+
+        Raises HeadraceError for a file that cannot be read completely.
+        """
+        if self.scan.reader == "uproot":
+            return self._run_uproot(job)
+        return self._run_root(job) if self.scan.own is None else self._run_root_on_own(job)
 
     def _run_root(self, job: JobInput) -> JobOutput:
         from headrace.readers.root_reader import run_with_root
 
         axes = {"histogram": (self.scan.bins, self.scan.low, self.scan.high)}
         begun = time.monotonic()
-        totals, histograms = run_with_root(self.scan, job, [self.scan.variable], axes, search=False)
+        totals, histograms = run_with_root(self.scan, job, self._wanted(), axes, search=False)
         return JobOutput(
             phases=[("read", begun, time.monotonic())],
-            results={"variable": self.scan.variable, **histograms},
+            results={"variable": self._variable(), **histograms},
+            **totals.output(),
+        )
+
+    def _run_root_on_own(self, job: JobInput) -> JobOutput:
+        from headrace.readers.root_own import scan_own_files
+
+        axis = (self.scan.bins, self.scan.low, self.scan.high)
+        variable = self._variable()
+        begun = time.monotonic()
+        totals, histogram, notes = scan_own_files(
+            self.scan, job, variable, self.scan.columns or (), axis
+        )
+        return JobOutput(
+            phases=[("read", begun, time.monotonic())],
+            results={"variable": variable, "histogram": histogram, **notes.results()},
             **totals.output(),
         )
 
@@ -79,30 +151,73 @@ class Scan(Workload):
         reading = UprootReading(self.scan, job)
         axis = hist.axis.Regular(self.scan.bins, self.scan.low, self.scan.high)
         histogram: Any = hist.Hist(axis, storage=hist.storage.Int64())
+        variable = self._variable()
         begun = time.monotonic()
-        for chunk in reading.chunks([self.scan.variable]):
-            histogram.fill(np.asarray(ak.ravel(chunk.columns[self.scan.variable]), np.float64))
+        columns = (
+            self._wanted() if self.scan.own is None else [variable, *(self.scan.columns or ())]
+        )
+        for chunk in reading.chunks(columns):
+            if variable not in chunk.columns:
+                raise HeadraceError(f"{chunk.span.file}: column {variable} holds no numbers")
+            values = ak.ravel(chunk.columns[variable])
+            histogram.fill(np.asarray(values, np.float64))
         return JobOutput(
             phases=[("read", begun, time.monotonic())],
-            results={"variable": self.scan.variable, "histogram": as_numbers(histogram)},
+            results={
+                "variable": variable,
+                "histogram": as_numbers(histogram),
+                **reading.notes.results(),
+            },
             **reading.output(),
         )
 
+    def _variable(self) -> str:
+        """Return the column that is histogrammed.
+
+        Raises HeadraceError when the user's own files have none.
+        """
+        if self.scan.variable is not None:
+            return self.scan.variable
+        if self.scan.own is None:
+            return DEFAULT_VARIABLE
+        from headrace.readers.own_columns import wanted_columns
+
+        return wanted_columns(self.scan.own, None, None)[0]
+
+    def _wanted(self) -> list[str]:
+        """Return the columns to read, the variable first.
+
+        Raises HeadraceError for a missing column.
+        """
+        if self.scan.own is None:
+            return [self._variable()]
+        from headrace.readers.own_columns import wanted_columns
+
+        return wanted_columns(self.scan.own, self.scan.variable, self.scan.columns)
+
     def profile(self, site: Any) -> ModelledJob:
-        """The reads that the file's layout and the reader make, and the time that a histogram takes."""
-        from headrace.datasets.layout import layout_of_dataset
+        """Return the reads that the file's layout and the reader cause, and the CPU time."""
         from headrace.readers.costs import SCAN_EVENT_NS
+        from headrace.readers.modelled_data import modelled_data
         from headrace.readers.modelled_reading import first_look, modelled_reading
 
-        made = modelled_reading(self.scan, [self.scan.variable], SCAN_EVENT_NS[self.scan.reader])
+        data = modelled_data(self.scan)
+        made = modelled_reading(self.scan, data, self._wanted(), SCAN_EVENT_NS[self.scan.reader])
         if self.scan.reader != "uproot":
-            # The type of the column is looked up with uproot first (readers/root_reader.py).
-            made.steps.insert(1, first_look(layout_of_dataset(self.scan.data), self.scan, self.scan.variable))
+            # The type of the column is first looked up with uproot (readers/root_reader.py).
+            made.steps.insert(1, first_look(data, self.scan, self._variable()))
         return made
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """The sum of the jobs' histograms."""
+        """Return the sum of the jobs' histograms, with the notes on columns."""
+        from headrace.readers.own_columns import merged_notes
         from headrace.workloads.higgs.histograms import merged
 
-        found = [output["histogram"] for output in outputs if "histogram" in output]
-        return {"variable": self.scan.variable, "histogram": merged(found)} if found else {}
+        found = [output for output in outputs if "histogram" in output]
+        if not found:
+            return {}
+        return {
+            "variable": found[0]["variable"],
+            "histogram": merged([output["histogram"] for output in found]),
+            **merged_notes(found),
+        }

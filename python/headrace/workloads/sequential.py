@@ -1,8 +1,8 @@
-"""Workload `sequential`: IOzone's throughput modes (write, rewrite, read, reread, random, mixed), by fio on mounted storage, by the
-protocol's own client on storage that is reached by URL.
+"""Workload `sequential`: IOzone's throughput modes (write, rewrite, read, reread, random, mixed).
 
-Each slot is one client with a file of its own. The clients start together; a trial measures one mode, so a study that
-wants several names them as levels of the factor `mode`.
+It runs fio on mounted storage, and the protocol's own client on storage that is reached by URL.
+Each slot is one client with a file of its own, and all clients start together. A trial measures one
+mode; to compare modes, a study lists them as levels of the factor `mode`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ class SequentialOptions(WorkloadOptions):
 
     mode: Mode = Field(
         "read",
-        description="write: a new file; rewrite: a file that is there; read; reread: a file that this job has just read; "
-        "random-read, random-write: records in random order, each once; mixed: random reads and writes",
+        description="write: a new file; rewrite: a file that is there; read; reread: a file that "
+        "this job has just read; random-read, random-write: records in random order, each "
+        "once; mixed: random reads and writes",
     )
     file_size: Bytes = Field(256 << 20, gt=0, description="size of each client's file")
     record_size: Bytes = Field(64 << 10, ge=512, description="bytes a request")
     direct: bool = Field(False, description="past the page cache (O_DIRECT)")
     flush: bool = Field(
-        True, description="the time until written data is on the storage (fsync) counts, as IOzone -e"
+        True,
+        description="the time until written data is on the storage (fsync) counts, as IOzone -e",
     )
     read_fraction: float = Field(0.5, gt=0, lt=1, description="mixed: share of reads")
     engine: Literal["psync", "sync", "mmap", "libaio", "io_uring"] = Field(
@@ -58,7 +60,8 @@ class SequentialOptions(WorkloadOptions):
     def _whole_records(self) -> SequentialOptions:
         if self.file_size % self.record_size:
             raise ValueError(
-                f"file_size ({format_bytes(self.file_size)}) is no whole number of records of {format_bytes(self.record_size)}"
+                f"file_size ({format_bytes(self.file_size)}) is no whole number of records of "
+                f"{format_bytes(self.record_size)}"
             )
         if self.direct and self.engine == "mmap":
             raise ValueError("engine mmap goes through the page cache: it cannot be direct")
@@ -66,7 +69,7 @@ class SequentialOptions(WorkloadOptions):
 
 
 class Sequential(Workload):
-    """One client a job, on one file."""
+    """One client per job, on one file."""
 
     kind: ClassVar[str] = "sequential"
     Options: ClassVar[type[WorkloadOptions]] = SequentialOptions
@@ -77,35 +80,38 @@ class Sequential(Workload):
     options: SequentialOptions
 
     def check(self) -> list[Problem]:
-        """fio."""
+        """Return a problem when fio is missing."""
         return client.missing(f"workload {self.name}")
 
     def why_not_by_url(self, url_prefix: str) -> str | None:
-        """Only what every file of a protocol can do; fio's own options are of mounted files."""
+        """Return why the protocol cannot do this; fio's own options need a mount."""
         options = self.options
         storage = kind_of(url_prefix)
         if options.mode in ("random-write", "mixed") and not storage.random_writes:
-            return f"mode = {options.mode!r}: files of {url_prefix} are written from their beginning to their end"
+            return (
+                f"mode = {options.mode!r}: files of {url_prefix} are written from their beginning "
+                "to their end"
+            )
         if options.direct or "engine" in options.model_fields_set:
             return "direct and engine are of mounted files"
         return None
 
     def target_bytes(self, slots_max: int) -> int:
-        """A file a slot."""
+        """Return the size of one file per slot."""
         return slots_max * self.options.file_size
 
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
-        """A file a slot, except for `write`, which makes its own."""
+        """Make one file per slot, except for `write`, which creates its own."""
         if self.options.mode == "write":
             return []
         return client.lay_out_files(directory, self.options.file_size, slots, seed)
 
     def warm(self) -> None:
-        """fio itself must not come from a cold device."""
+        """Load fio into memory, so that the program is not read from a cold device."""
         hold_program("fio")
 
     def run(self, job: JobInput) -> JobOutput:
-        """Reads or writes the whole file once."""
+        """Read or write the whole file once; `reread` reads it twice."""
         options = self.options
         if job.url is not None:
             return self._run_by_url(job, job.files[0] if job.files else f"{job.url}/written.data")
@@ -145,7 +151,7 @@ class Sequential(Workload):
         )
 
     def fio_options(self, seed: int) -> dict[str, str | int]:
-        """What fio is told, besides file and output."""
+        """Return fio's options, except for file and output."""
         options = self.options
         told: dict[str, str | int] = {
             "rw": _FIO_PATTERN[options.mode],
@@ -164,7 +170,7 @@ class Sequential(Workload):
         return told
 
     def profile(self, site: Any) -> ModelledJob:
-        """fio's requests on a file of the job's own."""
+        """Return fio's requests on a file of the job's own."""
         options = self.options
         access = {"mmap": "mapped"}.get(options.engine, "direct" if options.direct else "buffered")
         fields: dict[str, Any] = {
@@ -181,8 +187,10 @@ class Sequential(Workload):
         steps = [modelled.requests(**fields)] * (2 if options.mode == "reread" else 1)
         if fields["read_fraction"] < 1 and options.flush:
             steps.append({"do": "fsync", "file": modelled.FILE})
-        return modelled.modelled_fio(steps, file_size=options.file_size, new=options.mode == "write")
+        return modelled.modelled_fio(
+            steps, file_size=options.file_size, new=options.mode == "write"
+        )
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """Sum of rates over clients, percentiles over all requests."""
+        """Return the sum of rates over clients, and percentiles over all requests."""
         return merge_results(outputs)

@@ -1,4 +1,4 @@
-"""The workload `skim`: reads a share of the events, every column, and writes those that survive a selection."""
+"""Workload `skim`: reads a fraction of the events and writes those that pass a selection."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
-from headrace.datasets import DatasetSpec, estimated_bytes
-from headrace.errors import Problem
-from headrace.readers.options import ReadingOptions, reader_problems
+from headrace.datasets import Data, DatasetSpec, OwnFiles, data_bytes, data_files
+from headrace.errors import HeadraceError, Problem
+from headrace.readers.options import ReadingOptions, WrongField, reader_problems
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 
 if TYPE_CHECKING:
@@ -26,13 +27,60 @@ class SkimOptions(ReadingOptions, WorkloadOptions):
         0.5, gt=0, le=1, description="share of the events that is read; whole clusters are left out"
     )
     min_leptons: int = Field(
-        2, ge=0, description="good electrons and muons that an event must have to survive"
+        2,
+        ge=0,
+        description="generated data: good electrons and muons that an event must have to survive",
     )
-    sync: bool = Field(False, description="wait until what was written is on the device before the job ends")
+    keep: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="your own files: share of the events read that survive, drawn evenly",
+    )
+    columns: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="your own files: columns that are read and written, names or patterns with * "
+        "and ?; all when not given",
+    )
+    sync: bool = Field(
+        False, description="wait until what was written is on the device before the job ends"
+    )
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, columns: object) -> object:
+        return [columns] if isinstance(columns, str) else columns
+
+    @override
+    def _wrong_columns(self, own: OwnFiles) -> list[WrongField]:
+        from headrace.readers.own_columns import facts_of, matching
+
+        facts = facts_of(own)
+        try:
+            matching(
+                [column.name for column in facts.columns],
+                self.columns,
+                f"{facts.file}: tree {facts.name}",
+            )
+        except HeadraceError as error:
+            return [(("columns",), error.message)]
+        return []
+
+    @model_validator(mode="after")
+    def _of_their_data(self) -> SkimOptions:
+        of_own = {"keep", "columns"} & self.model_fields_set
+        if of_own and self.own is None:
+            raise ValueError(f"{min(of_own)} is for files of your own: data = {{ files = [...] }}")
+        if self.own is not None and "min_leptons" in self.model_fields_set:
+            raise ValueError(
+                "min_leptons is for generated data; of your own files keep says how many survive"
+            )
+        return self
 
 
 class Skim(Workload):
-    """Copies the events with enough leptons into a file of its own, in the format and codec of the input."""
+    """Copy the events with enough leptons into a new file, in the format and codec of the input."""
 
     kind: ClassVar[str] = "skim"
     Options: ClassVar[type[WorkloadOptions]] = SkimOptions
@@ -44,7 +92,7 @@ class Skim(Workload):
         self.skim: SkimOptions = options
 
     def check(self) -> list[Problem]:
-        """The reader's library."""
+        """Return a problem when the reader cannot write events or its library is missing."""
         needed_by = f"workload.{self.name}"
         if self.skim.reader == "event-loop":
             return [
@@ -56,24 +104,30 @@ class Skim(Workload):
             ]
         return reader_problems(self.skim, needed_by)
 
-    def dataset(self, slots_max: int) -> DatasetSpec | None:
-        """The data set that is read."""
+    def dataset(self, slots_max: int) -> Data | None:
+        """Return the data that the jobs read."""
         return self.skim.data
 
     def target_bytes(self, slots_max: int) -> int:
-        """The data set, and as much of it again as the jobs can write at once at most."""
-        whole = estimated_bytes(self.skim.data)
-        copies = max(1.0, slots_max / self.skim.data.files)
+        """Return the size of the data read, plus the most that concurrent jobs can write."""
+        whole = data_bytes(self.skim.data)
+        copies = max(1.0, slots_max / data_files(self.skim.data))
         return whole + int(whole * self.skim.fraction * copies)
 
     def warm(self) -> None:
-        """Skims a few events of its own."""
+        """Skim a few generated events."""
         from headrace.readers.warming import warm_by_running
 
-        warm_by_running(self, self.skim.data)
+        warm_by_running(
+            self, self.skim.data, {"columns": None} if self.skim.own is not None else None
+        )
 
     def run(self, job: JobInput) -> JobOutput:
-        """Reads, selects, writes. Raises HeadraceError for a file that cannot be read whole."""
+        """Read, select and write. Raises HeadraceError for an unreadable file."""
+        if self.skim.own is not None:
+            from headrace.workloads.own_skim import skim_own_files
+
+            return skim_own_files(self.skim, job)
         return self._run_uproot(job) if self.skim.reader == "uproot" else self._run_root(job)
 
     def _run_root(self, job: JobInput) -> JobOutput:
@@ -84,7 +138,7 @@ class Skim(Workload):
         written = [file for file in files if file.exists()]
         if self.skim.sync:
             for file in written:
-                _sync(file)
+                sync(file)
         return JobOutput(
             bytes_written=sum(file.stat().st_size for file in written),
             phases=[("read and write", begun, time.monotonic())],
@@ -104,7 +158,7 @@ class Skim(Workload):
         path = job.scratch / f"skim-{job.slot}.root"
         phases: list[tuple[str, float, float]] = []
         survivors = 0
-        with EventsFile(path, self.skim.data, job.slot) as output:
+        with EventsFile(path, self.skim.generated, job.slot) as output:
             begun = time.monotonic()
             for chunk in reading.chunks(None, self.skim.fraction):
                 electrons, muons = good_leptons(
@@ -121,7 +175,7 @@ class Skim(Workload):
                 begun = written
         begun = time.monotonic()
         if self.skim.sync and path.exists():
-            _sync(path)
+            sync(path)
         phases.append(("write", begun, time.monotonic()))
         return JobOutput(
             bytes_written=path.stat().st_size if path.exists() else 0,
@@ -131,13 +185,19 @@ class Skim(Workload):
         )
 
     def profile(self, site: Any) -> ModelledJob:
-        """The reads that the file's layout and the reader make, and one write for the survivors of each run of events."""
+        """Return the reads that the file's layout and the reader cause, and a write per run."""
         from headrace.readers.costs import COMPRESSION_NS, SELECTION_EVENT_NS
+        from headrace.readers.modelled_data import modelled_data
         from headrace.readers.modelled_reading import modelled_reading
 
-        options, data = self.skim, self.skim.data
-        kept, stored_share = _survivors(data.model_dump_json(), options.min_leptons)
-        compression_ns = 0.0 if data.level == 0 else COMPRESSION_NS[data.codec]
+        options, data = self.skim, modelled_data(self.skim)
+        if options.own is None:
+            kept, stored_share = _survivors(
+                options.generated.model_dump_json(), options.min_leptons
+            )
+        else:
+            kept, stored_share = options.keep, data.stored_share
+        compression_ns = COMPRESSION_NS[data.codec] if data.compressed else 0.0
 
         def write(run: Asked) -> list[dict[str, Any]]:
             if not kept:
@@ -153,7 +213,12 @@ class Skim(Workload):
             ]
 
         made = modelled_reading(
-            options, None, SELECTION_EVENT_NS[options.reader], fraction=options.fraction, after_run=write
+            options,
+            data,
+            options.columns,
+            SELECTION_EVENT_NS[options.reader],
+            fraction=options.fraction,
+            after_run=write,
         )
         made.files.append({"name": "skimmed", "on": "target", "share": "new"})
         made.steps.insert(0, {"do": "create", "file": "skimmed"})
@@ -163,13 +228,18 @@ class Skim(Workload):
         return made
 
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """The events kept by all jobs."""
-        return {"events_kept": sum(int(output.get("events_kept", 0)) for output in outputs)}
+        """Return the number of events kept by all jobs, with the notes on columns."""
+        from headrace.readers.own_columns import merged_notes
+
+        kept = sum(int(output.get("events_kept", 0)) for output in outputs)
+        return {"events_kept": kept, **merged_notes(outputs)}
 
 
 @cache
 def _survivors(data_json: str, min_leptons: int) -> tuple[float, float]:
-    """The share of events that survive, and stored by uncompressed bytes: of the data set's first clusters."""
+    """Return the first clusters' surviving fraction of events, and stored per uncompressed
+    bytes.
+    """
     import awkward as ak
 
     from headrace.datasets.layout import layout, sample_file
@@ -195,7 +265,8 @@ def _survivors(data_json: str, min_leptons: int) -> tuple[float, float]:
     return survivors / events, stored / sum(piece.uncompressed_bytes for piece in pieces)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file is on the device (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

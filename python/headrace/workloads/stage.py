@@ -1,7 +1,9 @@
-"""Workload `stage`: jobs whose input lies on a storage element: copied to the slot's scratch in the background while the file before
-is worked on (FileStager), through a cache of the node (pCache), or read from there directly (`input = "remote"`).
+"""Workload `stage`: jobs whose input is on a storage element.
 
-What a job does with its input is another workload's: scan, analysis or skim. Simulated, it is a profile of the catalog.
+The input is copied to the slot's scratch directory in the background while the previous file is
+processed (FileStager), optionally through a cache on the node (pCache), or is read remotely (`input
+= "remote"`). Another workload (scan, analysis or skim) processes the input. In a simulation, the
+job is a profile of the catalog.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from headrace.datasets import DatasetSpec
+from headrace.datasets import Data, data_files
 from headrace.errors import HeadraceError, Problem
-from headrace.units import Bytes
+from headrace.readers.options import ReadingOptions, WrongField
+from headrace.units import MOST_FILES, Bytes
+from headrace.user import user_name
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 from headrace.workloads.analysis import Analysis, AnalysisOptions
 from headrace.workloads.replay import Replay, ReplayOptions
@@ -54,45 +58,68 @@ class StagedSkim(SkimOptions):
 
 
 class StageOptions(ReplayOptions):
-    """Fields of `[workload.NAME]` with `kind = "stage"`: `job` when measured, those of `replay` when simulated."""
+    """Fields of `[workload.NAME]` with `kind = "stage"`: those of `replay`, and `job`."""
 
     path_fields: ClassVar[tuple[str, ...]] = ("profile", "cache_directory")
 
     profile: str = Field("", description="simulated: a profile of the catalog, or a TOML file")
     source: str | None = Field(
-        description="where input comes from: name of the [target.NAME] (measured) or [site.server.NAME] (simulated)"
+        description="where input comes from: name of the [target.NAME] (measured) or "
+        "[site.server.NAME] (simulated)"
     )
     input: Literal["staged", "remote"] = Field(
         "staged",
-        description="staged: copied to the slot's scratch on the target, the next file while this one is worked on; remote: read "
-        "from the source (DQ2_LOCAL)",
+        description="staged: copied to the slot's scratch on the target, the next file while this "
+        "one is worked on; remote: read from the source (DQ2_LOCAL)",
     )
     job: StagedScan | StagedAnalysis | StagedSkim | None = Field(
         None,
         discriminator="kind",
         description="measured: what is done with the input, a workload with its own options",
     )
-    files_a_job: int = Field(3, ge=1, description="input files that a job works on, one after the other")
-    pcache: Bytes = Field(0, description="space of a node for staged files that other jobs may want (pCache)")
+    files_a_job: int = Field(
+        3, ge=1, le=MOST_FILES, description="input files that a job works on, one after the other"
+    )
+    pcache: Bytes = Field(
+        0, description="space of a node for staged files that other jobs may want (pCache)"
+    )
     cache_directory: str | None = Field(
         None,
-        description="a directory, of whatever filesystem, for that cache; on the target when not given",
+        description="a directory, of whatever filesystem, for that cache; on the target when not "
+        "given",
     )
     cached: bool = Field(
         True,
-        description="false: a staged file is written out and leaves the page cache before it is read, as it happens by itself when "
-        "input is larger than memory",
+        description="false: a staged file is written out and leaves the page cache before it is "
+        "read, as it happens by itself when input is larger than memory",
     )
     verify: bool = Field(False, description="compare every staged copy with its source")
+
+    @classmethod
+    def anchored(cls, written: dict[str, Any], base: Path) -> dict[str, Any]:
+        """Return the table with absolute paths for the user's files. Called before validation."""
+        job = written.get("job")
+        if not isinstance(job, dict):
+            return written
+        return {**written, "job": ReadingOptions.anchored(cast("dict[str, Any]", job), base)}
+
+    def wrong_fields(self) -> list[WrongField]:
+        """Return the problems of the user's own files that the inner workload reads."""
+        if self.job is None:
+            return []
+        return [(("job", *place), problem) for place, problem in self.job.wrong_fields()]
 
     @model_validator(mode="after")
     def _possible(self) -> StageOptions:
         if not self.profile and self.job is None:
             raise ValueError(
-                'give job = { kind = "scan" } (or analysis, skim) to measure, or profile to simulate'
+                'give job = { kind = "scan" } (or analysis, skim) to measure, or profile to '
+                "simulate"
             )
         if self.input == "remote" and self.pcache:
-            raise ValueError("what is read remotely goes through no cache: pcache needs staged input")
+            raise ValueError(
+                "what is read remotely goes through no cache: pcache needs staged input"
+            )
         if self.cache_directory is not None and not self.pcache:
             raise ValueError("cache_directory is of pcache, which has no space")
         return self
@@ -100,7 +127,7 @@ class StageOptions(ReplayOptions):
 
 @dataclass
 class _Staged:
-    """One input file on its way, or there."""
+    """One staged input file."""
 
     path: str
     taken: Taken
@@ -109,7 +136,7 @@ class _Staged:
 
 @dataclass
 class _Sums:
-    """What staging did for one job."""
+    """Totals of staging for one job."""
 
     files: int = 0
     hits: int = 0
@@ -119,7 +146,7 @@ class _Sums:
     wait_s: float = 0.0
 
     def add(self, staged: _Staged) -> None:
-        """One more file."""
+        """Add one file."""
         self.files += 1
         self.hits += staged.taken.hit
         self.evicted += staged.taken.evicted
@@ -129,7 +156,7 @@ class _Sums:
 
 
 class Stage(Replay):
-    """Copy first, then read."""
+    """Stage the input, then read it with the inner workload."""
 
     kind = "stage"
     Options: ClassVar[type[WorkloadOptions]] = StageOptions
@@ -140,7 +167,7 @@ class Stage(Replay):
 
     @property
     def inner(self) -> Workload | None:
-        """The workload that works on the input."""
+        """The workload that processes the input."""
         options = self.options.job
         if options is None:
             return None
@@ -148,18 +175,29 @@ class Stage(Replay):
         return kinds[options.kind](self.name, options)
 
     @override
+    def options_for_jobs(self) -> StageOptions:
+        """Return the options with those that the inner workload fills in."""
+        inner = self.inner
+        if inner is None or self.options.job is None:
+            return self.options
+        job = self.options.job.model_validate(
+            {**inner.options_for_jobs().model_dump(exclude_unset=True), "kind": inner.kind}
+        )
+        return self.options.model_copy(update={"job": job})
+
+    @override
     def source(self) -> str | None:
-        """The target that holds the data set."""
+        """Return the name of the target that stores the data set."""
         return self.options.source
 
     @override
     def reads_source(self) -> bool:
-        """When nothing is staged."""
+        """Return True when nothing is staged."""
         return self.options.input == "remote"
 
     @override
     def check(self) -> list[Problem]:
-        """What the inner workload lacks, and a `job` at all."""
+        """Return the problems of the inner workload, of a missing `job`, of the cache directory."""
         inner = self.inner
         if inner is None:
             return [
@@ -182,43 +220,46 @@ class Stage(Replay):
         return problems
 
     @override
-    def dataset(self, slots_max: int) -> DatasetSpec | None:
-        """The inner workload's: it lies on the source."""
+    def dataset(self, slots_max: int) -> Data | None:
+        """Return the inner workload's data set, which is on the source."""
         inner = self.inner
         return inner.dataset(slots_max) if inner is not None else None
 
     @override
     def target_bytes(self, slots_max: int) -> int:
-        """Two files a slot (one is read, one comes), and the cache."""
+        """Return the size of the cache and of two files per slot (one read, one being staged)."""
         inner, options = self.inner, self.options
         if inner is None:
             return super().target_bytes(slots_max)
         spec = inner.dataset(slots_max)
         if spec is None or options.input == "remote":
             return 0
-        of_file = inner.target_bytes(slots_max) // max(spec.files, 1)
+        of_file = inner.target_bytes(slots_max) // data_files(spec)
         return 2 * slots_max * of_file + (options.pcache if options.cache_directory is None else 0)
 
     @override
     def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
-        """Nothing: the input is a data set, on the source."""
+        """Make nothing: the input is a data set on the source."""
         return []
 
     @override
     def cut(self, files: list[str], job: int, slots: int) -> tuple[str, ...]:
-        """The next so many files; from the first again after the last."""
+        """Return the next `files_a_job` files, starting over after the last."""
         count = self.options.files_a_job
         return tuple(files[(job * count + number) % len(files)] for number in range(count))
 
     @override
     def warm(self) -> None:
-        """The inner workload's imports."""
+        """Do the inner workload's imports."""
         if (inner := self.inner) is not None:
             inner.warm()
 
     @override
     def run(self, job: JobInput) -> JobOutput:
-        """Works on file after file while the next one is staged. Raises HeadraceError when one cannot be staged or read."""
+        """Process file after file while the next one is staged.
+
+        Raises HeadraceError when staging or reading fails.
+        """
         inner = self.inner
         if inner is None:
             raise HeadraceError(f"workload {self.name}: without job it is simulated only")
@@ -247,7 +288,8 @@ class Stage(Replay):
             events=sum(each.events for each in outputs),
             bytes_uncompressed=sum(each.bytes_uncompressed for each in outputs),
             bytes_asked=sum(each.bytes_asked for each in outputs),
-            # What it asked for need not come from the target's device: it was written there a moment ago, or lies elsewhere.
+            # The data need not come from the target's device: it was just written there, or is
+            # remote.
             bytes_unique=0,
             bytes_written=sum(each.bytes_written for each in outputs) + sums.bytes_copied,
             read_calls=sum(each.read_calls for each in outputs),
@@ -261,7 +303,7 @@ class Stage(Replay):
 
     @override
     def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """The inner workload's result, and what staging did: hit rate, copy time and rate, time that jobs waited for it."""
+        """Return the inner workload's result, with hit rate, copy time and wait time."""
         inner = self.inner
         results = [result for output in outputs for result in output["inputs"]]
         stages = [output["stage"] for output in outputs]
@@ -270,31 +312,39 @@ class Stage(Replay):
         merged["stage"] = {
             **total,
             "input": self.options.input,
-            "hit_rate": total["hits"] / total["files"] if self.options.pcache and total["files"] else None,
-            "copy_rate_bytes_per_s": total["bytes_copied"] / total["copy_s"] if total["copy_s"] else None,
+            "hit_rate": total["hits"] / total["files"]
+            if self.options.pcache and total["files"]
+            else None,
+            "copy_rate_bytes_per_s": total["bytes_copied"] / total["copy_s"]
+            if total["copy_s"]
+            else None,
         }
         return merged
 
     @override
     def profile(self, site: Any) -> ModelledJob:
-        """The profile, whose steps `stage` and `take` name what is copied."""
+        """Return the profile, whose steps `stage` and `take` name the files copied."""
         if not self.options.profile:
             raise HeadraceError(
                 f"workload {self.name}: to simulate it, give profile = a profile of the catalog"
             )
         if self.options.input == "remote":
             raise HeadraceError(
-                f"workload {self.name}: reading from the source is another profile: kind = replay, profile = atlas-dq2-local"
+                f"workload {self.name}: reading from the source is another profile: kind = "
+                "replay, profile = atlas-dq2-local"
             )
         job = super().profile(site)
         if self.options.pcache:
             job.run["pcache_bytes"] = self.options.pcache
         return job
 
-    # -- staging --------------------------------------------------------------------------------------------
+    # -- staging ---------------------------------------------------------------------------------
 
     def _coming(self, job: JobInput, cache: NodeCache | None) -> Generator[tuple[float, _Staged]]:
-        """Every input file, when it is there, and since when the job waited for it; the next one is on its way meanwhile."""
+        """Yield each staged file, with the time at which the job began to wait for it.
+
+        The next file is staged meanwhile.
+        """
         if self.options.input == "remote":
             for file in job.files:
                 yield time.monotonic(), _Staged(file, Taken(False, 0, 0.0, 0, None))
@@ -323,16 +373,20 @@ class Stage(Replay):
 
     @contextmanager
     def _cache(self, job: JobInput) -> Generator[NodeCache | None]:
-        """The node's cache, gone when the last job that uses it is done; on the target it goes with the jobs' scratch."""
+        """Yield the node's cache.
+
+        A cache in `cache_directory` is removed by the last job that uses it; one on the target is
+        removed with the jobs' scratch directories.
+        """
         options = self.options
         if not options.pcache or options.input == "remote":
             yield None
             return
         if options.cache_directory is None:
-            # Each node has its own, wherever the target lies.
+            # Each node has its own cache, wherever the target is stored.
             yield NodeCache(job.scratch.parent / f"{_CACHE}-{job.node}", options.pcache)
             return
-        top = Path(options.cache_directory) / ".headrace-pcache"
+        top = Path(options.cache_directory) / f".headrace-pcache-{user_name()}"
         with contextlib.suppress(OSError):
             top.mkdir()
         descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

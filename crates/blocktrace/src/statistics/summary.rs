@@ -1,11 +1,15 @@
-//! What was counted of a trace, as a record has it: rates, fractions, distributions.
+//! Converts the statistics of a trace to a record: rates, fractions, distributions.
 
 use headrace_model::histogram::Histogram;
 use serde::Serialize;
 
-use super::{moves, Amount, Process, Statistics, OTHERS, SECTOR_BYTES};
+use super::{count_change, moves, Amount, Process, Statistics, OTHERS, SECTOR_BYTES};
+use std::path::PathBuf;
+
+use crate::damage::Damage;
 use crate::event::{Names, Op, OPS};
 use crate::seeks::{Distances, Seeks};
+use crate::walk::{walk, Filter, Walked};
 
 /// Latencies for a record.
 #[derive(Debug, Serialize)]
@@ -44,7 +48,7 @@ pub struct OpSummary {
     pub queued: Amount,
     pub issued: Amount,
     pub completed: Amount,
-    /// Requests by size in bytes.
+    /// Number of requests by size in bytes.
     pub sizes_bytes: Vec<(u64, u64)>,
 }
 
@@ -58,22 +62,26 @@ pub struct Part {
     pub write: OpSummary,
     pub flush: OpSummary,
     pub discard: OpSummary,
-    /// Reads and writes: of what was issued; of what was queued in a trace without issues.
+    /// Issued reads and writes; queued ones in a trace without issues.
     pub requests: u64,
     pub bytes: u64,
-    pub iops: f64,
-    pub rate_bytes_per_s: f64,
+    /// Rates are `None` in a trace without times, because its duration is 0.
+    pub iops: Option<f64>,
+    pub rate_bytes_per_s: Option<f64>,
     pub seeks: u64,
-    pub seeks_per_s: f64,
-    pub sequential_fraction: f64,
+    pub seeks_per_s: Option<f64>,
+    /// `None` if no request has a predecessor.
+    pub sequential_fraction: Option<f64>,
     pub seek_distance_absolute: Distances,
     pub seek_distance_closeness: Distances,
-    /// Of each queued piece of I/O.
+    /// For each queued piece of I/O.
     pub queue_to_complete: Option<Latency>,
-    /// Of each request.
+    /// For each request.
     pub dispatch_to_complete: Option<Latency>,
-    pub queue_depth_mean: f64,
-    pub queue_depth_max: usize,
+    /// Time-weighted number of requests in flight with recorded completion; `None` if no completion
+    /// was recorded.
+    pub queue_depth_mean: Option<f64>,
+    pub queue_depth_max: Option<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,29 +92,54 @@ pub struct Summary {
     pub duration_s: f64,
     pub merges: u64,
     pub requeues: u64,
-    /// Completions of requests whose issue was not seen.
+    /// Completions of requests whose issue was not recorded.
     pub strays: u64,
-    /// Requests whose completion was not seen.
+    /// Requests whose completion was not recorded.
     pub unfinished: u64,
+    /// Requests that were issued again without a requeue event: they are counted twice among the
+    /// issued requests.
+    pub reissues: u64,
     pub sector_low: u64,
     pub sector_high: u64,
     pub total: Part,
-    /// Dispatch to complete, counted once for each queued piece of I/O that a request carried, as btt does.
+    /// Dispatch to complete, counted once for each queued piece of I/O in a request, as btt does.
     pub dispatch_to_complete_by_piece: Option<Latency>,
-    /// Share of the time with so many requests in flight, from none up.
+    /// Fraction of the time with 0, 1, 2 … requests in flight; empty if unknown.
     pub queue_depth_share: Vec<f64>,
-    /// Those with the most bytes first.
+    /// Ordered by bytes, largest first.
     pub processes: Vec<Part>,
 }
 
+/// Summarise a trace; `None` if it contains no requests. A trace with requests that never end is
+/// read twice, because the number in flight is known only after these requests are identified.
+/// `after` is called between batches; returning false stops the processing.
+pub fn summarise(
+    files: &[PathBuf],
+    filter: &Filter,
+    mut after: impl FnMut() -> bool,
+) -> Result<(Option<Summary>, Walked), Box<Damage>> {
+    let mut statistics = Statistics::default();
+    let mut walked = walk(files, filter, &mut statistics, |_| after())?;
+    if statistics.ended > 0 && walked.unfinished + walked.reissues > 0 {
+        statistics = Statistics::exact();
+        walked = walk(files, filter, &mut statistics, |_| after())?;
+    }
+    Ok((statistics.summary(&walked), walked))
+}
+
 impl Statistics {
-    /// What was counted, or None when nothing was.
-    pub fn summary(mut self, format: &'static str, names: &Names, unfinished: u64) -> Option<Summary> {
+    /// Return the summary, or `None` if nothing was counted.
+    pub fn summary(mut self, walked: &Walked) -> Option<Summary> {
+        let Statistics { flight, total, processes, .. } = &mut self;
+        if let Some(flight) = flight {
+            flight.finish(|change| count_change(total, processes, change));
+        }
         let mut total = self.total.take()?;
         self.change_device(u32::MAX - 1);
-        let by_issue = total.issued.iter().any(|amount| amount.count > 0);
+        let (by_issue, names) = (self.by_issue, &walked.names);
         total.depth.change(total.last_ns, 0);
-        let duration_s = (total.last_ns - total.first_ns).max(1) as f64 / 1e9;
+        let duration_s = (total.last_ns - total.first_ns) as f64 / 1e9;
+        let known = Known { duration_s, by_issue, depth: self.ended > 0 };
         let seeks = self.device_seeks.values().map(|pair| if by_issue { &pair.0 } else { &pair.1 });
         total.seeks = seeks.fold(Seeks::default(), |sum, seeks| sum.and(seeks));
         for process in &mut self.processes {
@@ -128,14 +161,22 @@ impl Statistics {
             })
             .collect();
         let spent: u64 = total.depth.time_ns.iter().sum();
-        let deepest = total.depth.time_ns.iter().rposition(|&time| time > 0).map_or(0, |at| at + 1);
-        let share =
-            total.depth.time_ns[..deepest].iter().map(|&time| time as f64 / spent.max(1) as f64).collect();
+        let deepest = if !known.depth || spent == 0 {
+            0
+        } else {
+            total.depth.time_ns.iter().rposition(|&time| time > 0).map_or(0, |at| at + 1)
+        };
+        let share = total.depth.time_ns[..deepest]
+            .iter()
+            .map(|&time| time as f64 / spent.max(1) as f64)
+            .collect();
         let mut processes: Vec<Part> = self
             .processes
             .iter()
-            .filter(|process| process.queued.iter().chain(&process.issued).any(|amount| amount.count > 0))
-            .map(|process| part(process, names, duration_s, by_issue, None))
+            .filter(|process| {
+                process.queued.iter().chain(&process.issued).any(|amount| amount.count > 0)
+            })
+            .map(|process| part(process, names, &known, None))
             .collect();
         processes.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.pid.cmp(&b.pid)));
         let mut devices: Vec<(u32, u32, u64)> = self
@@ -146,29 +187,44 @@ impl Statistics {
             .collect();
         devices.sort_unstable();
         Some(Summary {
-            format,
+            format: walked.format,
             devices,
             events: self.events,
             duration_s,
             merges: self.merges,
             requeues: self.requeues,
             strays: self.strays,
-            unfinished,
+            unfinished: walked.unfinished,
+            reissues: walked.reissues,
             sector_low: self.sector_low.min(self.sector_high),
             sector_high: self.sector_high,
             dispatch_to_complete_by_piece: latency(&self.pieces_to_complete),
             queue_depth_share: share,
-            total: part(&total, names, duration_s, by_issue, Some(&sizes)),
+            total: part(&total, names, &known, Some(&sizes)),
             processes,
         })
+    }
+}
+
+/// What is known about a trace.
+struct Known {
+    /// 0 in a trace without times.
+    duration_s: f64,
+    by_issue: bool,
+    /// Whether the number of requests in flight is known.
+    depth: bool,
+}
+
+impl Known {
+    fn per_s(&self, count: u64) -> Option<f64> {
+        (self.duration_s > 0.0).then(|| count as f64 / self.duration_s)
     }
 }
 
 fn part(
     process: &Process,
     names: &Names,
-    duration_s: f64,
-    by_issue: bool,
+    known: &Known,
     sizes: Option<&[Vec<(u64, u64)>]>,
 ) -> Part {
     let summary = |op: Op| OpSummary {
@@ -177,9 +233,10 @@ fn part(
         completed: process.completed[op as usize],
         sizes_bytes: sizes.map(|sizes| sizes[op as usize].clone()).unwrap_or_default(),
     };
-    let counted = if by_issue { &process.issued } else { &process.queued };
+    let counted = if known.by_issue { &process.issued } else { &process.queued };
     let moved = OPS.iter().filter(|op| moves(**op)).map(|op| counted[*op as usize]);
-    let (requests, bytes) = moved.fold((0, 0), |sum, amount| (sum.0 + amount.count, sum.1 + amount.bytes));
+    let (requests, bytes) =
+        moved.fold((0, 0), |sum, amount| (sum.0 + amount.count, sum.1 + amount.bytes));
     let name = match process.pid {
         OTHERS => "(others)".to_owned(),
         pid => names.get(&pid).cloned().unwrap_or_default(),
@@ -195,16 +252,18 @@ fn part(
         discard: summary(Op::Discard),
         requests,
         bytes,
-        iops: requests as f64 / duration_s,
-        rate_bytes_per_s: bytes as f64 / duration_s,
+        iops: known.per_s(requests),
+        rate_bytes_per_s: known.per_s(bytes),
         seeks: process.seeks.seeks(),
-        seeks_per_s: process.seeks.seeks() as f64 / duration_s,
-        sequential_fraction: process.seeks.sequential as f64 / process.seeks.followed.max(1) as f64,
+        seeks_per_s: known.per_s(process.seeks.seeks()),
+        sequential_fraction: (process.seeks.followed > 0)
+            .then(|| process.seeks.sequential as f64 / process.seeks.followed as f64),
         seek_distance_absolute: process.seeks.absolute(),
         seek_distance_closeness: process.seeks.closeness(),
         queue_to_complete: latency(&process.queue_to_complete),
         dispatch_to_complete: latency(&process.dispatch_to_complete),
-        queue_depth_mean: process.depth.sum as f64 / (duration_s * 1e9),
-        queue_depth_max: process.depth.max,
+        queue_depth_mean: (known.depth && known.duration_s > 0.0)
+            .then(|| process.depth.sum as f64 / (known.duration_s * 1e9)),
+        queue_depth_max: known.depth.then_some(process.depth.max),
     }
 }

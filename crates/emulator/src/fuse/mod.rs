@@ -1,8 +1,8 @@
-//! The FUSE back end: a file system with one file, over /dev/fuse itself. A loop device with direct I/O over
-//! that file is the block device.
+//! The FUSE backend: a file system with one file, using /dev/fuse directly. A loop device with
+//! direct I/O on that file is the block device.
 //!
-//! Every port is a descriptor of its own (FUSE_DEV_IOC_CLONE): an answer has to go out by the one that its
-//! request came in by.
+//! Every port has its own descriptor (FUSE_DEV_IOC_CLONE): a reply must be written to the
+//! descriptor that its request was read from.
 
 pub mod wire;
 
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::backend::{Answer, Arrival, Asked, Backend, Port, Ticket};
 use wire::{bytes_of, init, op, open, take};
 
-/// Largest transfer; the kernel's own limit (fs.fuse.max_pages_limit) is 256 pages.
+/// Maximum transfer size; the kernel's own limit (fs.fuse.max_pages_limit) is 256 pages.
 pub const TRANSFER_BYTES: u32 = 1 << 20;
 const HEADERS: usize = size_of::<wire::InHeader>() + size_of::<wire::TransferIn>();
 /// Attributes and names never change.
@@ -26,7 +26,8 @@ const VALID_S: u64 = 1 << 30;
 const FUSE_DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
 
 pub struct Fuse {
-    /// Its own for every device: some programs (btrfs-progs) tell loop devices apart by the path of their file.
+    /// Unique per device: some programs (btrfs-progs) identify loop devices by the path of their
+    /// file.
     file_name: String,
     ports: Vec<File>,
     size: u64,
@@ -39,7 +40,8 @@ fn open_device() -> io::Result<File> {
 }
 
 impl Fuse {
-    /// Mounts the file system, whose source and file are called `name`, on `directory`, and opens `ports` ports.
+    /// Mount the file system on `directory` and open `ports` ports. `name` is its source and the
+    /// name of its file.
     pub fn mount(
         directory: &Path,
         name: &str,
@@ -51,12 +53,19 @@ impl Fuse {
         let fail = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let target = CString::new(directory.as_os_str().as_bytes()).map_err(fail)?;
         let source = CString::new(name).map_err(fail)?;
-        let options = CString::new(format!("fd={},rootmode=40000,user_id=0,group_id=0", first.as_raw_fd()))
-            .map_err(fail)?;
+        let options =
+            CString::new(format!("fd={},rootmode=40000,user_id=0,group_id=0", first.as_raw_fd()))
+                .map_err(fail)?;
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOATIME;
-        // SAFETY: four strings that live through the call.
+        // SAFETY: four strings that outlive the call.
         let status = unsafe {
-            libc::mount(source.as_ptr(), target.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast())
+            libc::mount(
+                source.as_ptr(),
+                target.as_ptr(),
+                c"fuse".as_ptr(),
+                flags,
+                options.as_ptr().cast(),
+            )
         };
         if status != 0 {
             return Err(io::Error::last_os_error());
@@ -74,7 +83,7 @@ impl Fuse {
         Ok(Arc::new(Fuse { file_name: name.into(), ports: files, size, request_timeout_s }))
     }
 
-    /// One port for each thread that is to receive.
+    /// Return one port for each receiving thread.
     pub fn ports(self: &Arc<Self>) -> Vec<FusePort> {
         (0..self.ports.len()).map(|number| FusePort::new(Arc::clone(self), number)).collect()
     }
@@ -87,7 +96,7 @@ impl Fuse {
             unique: ticket.unique,
         };
         let head = IoSlice::new(bytes_of(&header));
-        // The kernel refuses an answer only when nobody waits for it any more (aborted, unmounted).
+        // The kernel rejects a reply only if its request no longer exists (aborted, unmounted).
         let port = &mut &self.ports[ticket.port as usize];
         let _ = match parts {
             [] => port.write_vectored(&[head]),
@@ -141,7 +150,7 @@ impl Fuse {
         self.send(ticket, 0, &[IoSlice::new(bytes_of(&answer))]);
     }
 
-    /// Answers what is not about the file's data.
+    /// Reply to requests that do not concern the file's data.
     fn attend(&self, ticket: Ticket, head: &wire::InHeader, body: &[u8]) {
         match head.opcode {
             op::INIT => self.init(ticket, body),
@@ -192,7 +201,11 @@ impl Backend for Fuse {
         match answer {
             Answer::Data(slices) => self.send(ticket, 0, slices),
             Answer::Written(size) => {
-                self.send(ticket, 0, &[IoSlice::new(bytes_of(&wire::WriteOut { size, padding: 0 }))]);
+                self.send(
+                    ticket,
+                    0,
+                    &[IoSlice::new(bytes_of(&wire::WriteOut { size, padding: 0 }))],
+                );
             }
             Answer::Done => self.send(ticket, 0, &[]),
             Answer::Failed(errno) => self.send(ticket, errno, &[]),
@@ -200,12 +213,12 @@ impl Backend for Fuse {
     }
 }
 
-/// One descriptor and the buffer of the thread that reads it.
+/// One descriptor and the receive buffer of its thread.
 pub struct FusePort {
     fuse: Arc<Fuse>,
     number: usize,
     buffer: Vec<u8>,
-    /// The message begins here, so that the data of a write lies at a page.
+    /// Offset of the message, chosen so that the data of a write is page-aligned.
     start: usize,
 }
 
@@ -221,9 +234,9 @@ impl FusePort {
             match (&self.fuse.ports[self.number]).read(&mut self.buffer[self.start..]) {
                 Ok(length) => return Ok(Some(length)),
                 Err(error) => match error.raw_os_error() {
-                    // ENOENT: the request was taken back before it was read.
+                    // ENOENT: the request was cancelled before it was read.
                     Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => {}
-                    // Unmounted, or aborted.
+                    // Unmounted or aborted.
                     Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(None),
                     _ => return Err(error),
                 },
@@ -232,7 +245,7 @@ impl FusePort {
     }
 }
 
-/// What a message about the file's data asks for; the data of a write lies behind the headers.
+/// A request for the file's data; the data of a write follows the headers.
 enum Meant {
     Read(u64, u32),
     Write(u64),
@@ -254,7 +267,8 @@ fn meaning(opcode: u32, body: &[u8]) -> Option<Meant> {
         op::FSYNC => Some(Meant::Flush),
         op::FALLOCATE => {
             let given: wire::FallocateIn = take(body);
-            // The loop driver asks for a hole when data may go, for zeroes when it must keep its place.
+            // The loop driver punches a hole if data may be discarded, and requests zeroes if the
+            // space must stay allocated.
             Some(if given.mode as i32 & libc::FALLOC_FL_PUNCH_HOLE != 0 {
                 Meant::Discard(given.offset, given.length)
             } else {

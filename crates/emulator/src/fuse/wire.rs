@@ -1,4 +1,4 @@
-//! The messages of the FUSE protocol (linux/fuse.h) that a file system of one file needs.
+//! The messages of the FUSE protocol (linux/fuse.h) that a single-file file system needs.
 
 pub const ROOT: u64 = 1;
 pub const FILE: u64 = 2;
@@ -22,7 +22,7 @@ pub mod op {
     pub const FALLOCATE: u32 = 43;
 }
 
-/// Flags of INIT; the upper half stands in `flags2`.
+/// Flags of INIT; the upper half is in `flags2`.
 pub mod init {
     pub const BIG_WRITES: u64 = 1 << 5;
     pub const ASYNC_DIO: u64 = 1 << 15;
@@ -135,7 +135,7 @@ pub struct OpenOut {
     pub backing_id: i32,
 }
 
-/// READ and WRITE begin alike.
+/// READ and WRITE start with the same fields.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct TransferIn {
@@ -180,7 +180,7 @@ pub struct StatfsOut {
     pub spare: [u32; 6],
 }
 
-/// Structures of integers alone: any bytes are valid, and there is no padding to leak.
+/// Structures of integers only: any bytes are valid, and there is no padding to leak.
 pub trait Plain: Copy + Default {}
 impl Plain for InHeader {}
 impl Plain for OutHeader {}
@@ -194,21 +194,27 @@ impl Plain for WriteOut {}
 impl Plain for FallocateIn {}
 impl Plain for StatfsOut {}
 
-/// Reads a structure from the front of a message; what a shorter message lacks is zero.
+/// Read a structure from the start of a message; fields missing from a shorter message are zero.
 pub fn take<T: Plain>(bytes: &[u8]) -> T {
     let mut value = T::default();
     let length = bytes.len().min(std::mem::size_of::<T>());
     // SAFETY: T is plain, and `length` fits both.
     unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), std::ptr::from_mut(&mut value).cast::<u8>(), length)
+        std::ptr::copy_nonoverlapping(
+            bytes.as_ptr(),
+            std::ptr::from_mut(&mut value).cast::<u8>(),
+            length,
+        )
     };
     value
 }
 
-/// The bytes of a structure.
+/// Return the bytes of a structure.
 pub fn bytes_of<T: Plain>(value: &T) -> &[u8] {
     // SAFETY: T is plain.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), std::mem::size_of::<T>()) }
+    unsafe {
+        std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), std::mem::size_of::<T>())
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
-//! Which group a new file's inode goes to: its data is put beside it, so this decides how far files lie apart.
+//! Placement of inodes: the group of a new file's inode. Its data is placed nearby, so this
+//! determines the distances between files.
 //!
-//! - ext3 (`find_group_other` in `fs/ext3/ialloc.c`): the directory's group while it has a free inode and a free block;
-//!   then groups at a distance of 1, 3, 7, 15, ... from one that the directory's inode number chooses; when all those are
-//!   full the first group behind the directory's with a free inode, from where data goes on to the next free block.
-//!   Large files of one directory so lie in a row, but for about one for each doubling of the number of groups.
-//! - ext4 (`find_group_other` in `fs/ext4/ialloc.c`, groups packed by flex_bg): the directory's flex group while it has a
-//!   free inode, blocks or not.
-//! - XFS (`xfs_ialloc_ag_select` in `fs/xfs/xfs_ialloc.c`): the directory's allocation group while it has free space.
+//! - ext3 (`find_group_other` in `fs/ext3/ialloc.c`): the directory's group while it has a free
+//!   inode and a free block; then groups at distances 1, 3, 7, 15, ... from a start group given by
+//!   the directory's inode number; if all those are full, the first group after the directory's
+//!   with a free inode, where data continues at the next free block. Large files of one directory
+//!   are therefore contiguous, except for about one per doubling of the number of groups.
+//! - ext4 (`find_group_other` in `fs/ext4/ialloc.c`, groups packed by flex_bg): the directory's
+//!   flex group while it has a free inode, even without free blocks.
+//! - XFS (`xfs_ialloc_ag_select` in `fs/xfs/xfs_ialloc.c`): the directory's allocation group while
+//!   it has free space.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,12 +17,12 @@ use std::collections::BinaryHeap;
 use super::space::{Group, Space};
 use super::FilesystemKind;
 
-/// Inodes of 256 bytes in a block.
+/// Inodes of 256 bytes per block.
 pub(super) const INODES_PER_BLOCK: u32 = 16;
-/// The inode of an ext filesystem's root directory (`EXT3_ROOT_INO`).
+/// Inode number of the root directory of ext filesystems (`EXT3_ROOT_INO`).
 const ROOT_INODE: usize = 2;
 
-/// The inodes of a group: the lowest free one is taken.
+/// Inodes of a group. The lowest free one is allocated.
 #[derive(Debug, Default)]
 pub(super) struct InodeTable {
     used: u32,
@@ -27,7 +30,7 @@ pub(super) struct InodeTable {
 }
 
 impl Group {
-    /// Bitmaps take two blocks of the table.
+    /// Two blocks of the table are bitmaps.
     fn inode_blocks(&self) -> u32 {
         self.table.saturating_sub(2).max(1) as u32
     }
@@ -38,13 +41,16 @@ impl Group {
 }
 
 impl Space {
-    /// Takes an inode for a new file of a directory: its group, its number there and the block that it lies in. Where
-    /// every inode is taken another is made up, since inodes are not what these models run out of.
+    /// Allocate an inode for a new file of a directory; return its group, its number there and its
+    /// block. If no inode is free, an additional one is allocated: the model does not simulate
+    /// inode exhaustion.
     pub(super) fn new_inode(&mut self, kind: FilesystemKind, directory: u32) -> (usize, u32, u64) {
         let parent = self.directory_groups[directory as usize % self.directory_groups.len()];
         let chosen = match kind {
             FilesystemKind::Ext3 => self.hashed_group(parent),
-            FilesystemKind::Ext4 => self.group_from(parent, |group| self.groups[group].has_free_inode()),
+            FilesystemKind::Ext4 => {
+                self.group_from(parent, |group| self.groups[group].has_free_inode())
+            }
             FilesystemKind::Xfs | FilesystemKind::Btrfs => {
                 self.group_from(parent, |group| self.has_free_blocks(group))
             }
@@ -66,7 +72,7 @@ impl Space {
         self.groups[group].inodes.freed.push(Reverse(inode));
     }
 
-    /// The first group from `start` on, round the end, that will do.
+    /// Return the first group from `start` on, with wrap-around, that satisfies `will_do`.
     fn group_from(&self, start: usize, will_do: impl Fn(usize) -> bool) -> Option<usize> {
         let count = self.groups.len();
         (0..count).map(|step| (start + step) % count).find(|&group| will_do(group))
@@ -74,11 +80,12 @@ impl Space {
 
     fn hashed_group(&self, parent: usize) -> Option<usize> {
         let count = self.groups.len();
-        let will_do = |group: usize| self.groups[group].has_free_inode() && self.has_free_blocks(group);
+        let will_do =
+            |group: usize| self.groups[group].has_free_inode() && self.has_free_blocks(group);
         if will_do(parent) {
             return Some(parent);
         }
-        // A directory that is not the root is the first inode of its group.
+        // A directory other than the root is the first inode of its group.
         let inodes = (self.groups[parent].inode_blocks() * INODES_PER_BLOCK) as usize;
         let directory_inode = if parent == 0 { ROOT_INODE } else { parent * inodes + 1 };
         let mut group = (parent + directory_inode) % count;

@@ -1,22 +1,24 @@
-//! Which metadata blocks must be read to find a page, and which change when a file grows. Each has a number, under which the
-//! cache and the journal know it.
+//! Metadata blocks: which must be read to find a page, and which change when a file grows. Each has
+//! a number that identifies it in the cache and the journal.
 
 use super::inodes::INODES_PER_BLOCK;
-use super::{Filesystem, FilesystemKind, DIRECT_PAGES, INDIRECT_PAGES, LEAF_EXTENTS, SECTORS_PER_BLOCK};
+use super::{
+    Filesystem, FilesystemKind, DIRECT_PAGES, INDIRECT_PAGES, LEAF_EXTENTS, SECTORS_PER_BLOCK,
+};
 
-/// A block that many files share.
+/// A block shared by many files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TableBlock {
-    /// Of an inode table, by where it lies.
+    /// A block of an inode table, by its address.
     Inodes(u64),
-    /// What says which blocks of a group are free, by where it lies: ext's bitmap, the header of an XFS allocation group
-    /// with the roots of its trees.
+    /// The free-space block of a group, by its address: the bitmap of ext, or the header of an XFS
+    /// allocation group with the roots of its trees.
     Free(u64),
-    /// Group descriptors, by their number on the device.
+    /// A block of group descriptors, by its index on the device.
     Descriptors(u64),
 }
 
-/// Descriptors of 32 bytes in a block.
+/// Descriptors of 32 bytes per block.
 const DESCRIPTORS_PER_BLOCK: u64 = 128;
 
 impl Filesystem {
@@ -25,7 +27,7 @@ impl Filesystem {
         (self.metadata.len() - 1) as u32
     }
 
-    /// The number of a block of a group's tables, which lies at `block`.
+    /// Return the number of a table block, which is at address `block`.
     pub(super) fn table_block(&mut self, table: TableBlock, block: u64) -> u32 {
         match self.tables.get(&table) {
             Some(&number) => number,
@@ -37,8 +39,8 @@ impl Filesystem {
         }
     }
 
-    /// The metadata blocks that must be in memory to find `page`, in the order in which they are read, and the first
-    /// page that needs others.
+    /// Return the metadata blocks needed to find `page`, in read order, and the first page that
+    /// needs others.
     pub fn metadata_for(&self, file: u32, page: u32) -> (impl Iterator<Item = u32> + '_, u32) {
         let f = &self.files[file as usize];
         let (first, second, until) = match self.spec.kind {
@@ -60,18 +62,21 @@ impl Filesystem {
         (first.into_iter().chain(second), until)
     }
 
-    /// The metadata block with the file's inode: read when it is opened, dirtied when it changes.
+    /// Return the metadata block with the file's inode, which is read at open and dirtied by
+    /// changes.
     pub fn inode(&self, file: u32) -> u32 {
         self.files[file as usize].inode
     }
 
-    /// Whether the file's inode is the first of its block, so that the block held none before it.
+    /// Return whether the file's inode is the first in its block, so that the block was unused
+    /// before.
     pub fn is_first_of_its_block(&self, file: u32) -> bool {
         self.files[file as usize].inode_number.is_multiple_of(INODES_PER_BLOCK)
     }
 
-    /// The metadata blocks that change when pages up to `page` are added: inode, what maps the page, and the group's account
-    /// of free blocks (ext: the bitmap and the block with the group's descriptor).
+    /// Return the metadata blocks that change when pages up to `page` are added: the inode, the
+    /// blocks that map the page, and the free-space accounting of the group (ext: the bitmap and
+    /// the block with the group descriptor).
     pub fn dirtied_by_growth(&mut self, file: u32, page: u32) -> impl Iterator<Item = u32> {
         let mut changed = [None; 5];
         let (map, _) = self.metadata_for(file, page);
@@ -83,14 +88,15 @@ impl Filesystem {
                 changed[3] = Some(self.table_block(TableBlock::Free(account), account));
                 if self.spec.kind != FilesystemKind::Xfs {
                     let number = group / DESCRIPTORS_PER_BLOCK;
-                    changed[4] = Some(self.table_block(TableBlock::Descriptors(number), 1 + number));
+                    changed[4] =
+                        Some(self.table_block(TableBlock::Descriptors(number), 1 + number));
                 }
             }
         }
         changed.into_iter().flatten()
     }
 
-    /// The first sector of a metadata block.
+    /// Return the first sector of a metadata block.
     pub fn metadata_sector(&self, block: u32) -> u64 {
         self.metadata[block as usize] * SECTORS_PER_BLOCK
     }

@@ -1,12 +1,15 @@
-//! Filesystems: where the pages of files lie on a drive, and which metadata has to be read and written for them.
+//! Filesystems: where the pages of files are on a drive, and which metadata must be read and
+//! written for them.
 //!
-//! A filesystem here is a map and an accountant: it answers where a page is, which metadata block must be in memory
-//! to know that, where new pages go, and what a journal commit writes. Reading and writing is done by whoever holds
-//! the drive, so metadata and journal go through cache, scheduler and drive like everything else.
+//! A filesystem model only keeps maps: it returns where a page is, which metadata block that
+//! look-up needs in memory, where new pages are allocated, and what a journal commit writes. The
+//! owner of the drive reads and writes, so metadata and journal pass through cache, scheduler and
+//! drive like all other data.
 //!
-//! Sources: ext3/ext4 on-disk layout (`Documentation/filesystems/ext4`), groups of new files (`fs/ext3/ialloc.c`,
-//! `fs/ext4/ialloc.c`, `fs/xfs/xfs_ialloc.c`), reservation windows (`fs/ext3/balloc.c`), multi-block allocation
-//! (`fs/ext4/mballoc.c`), XFS allocation groups and speculative preallocation (`fs/xfs/xfs_iomap.c`).
+//! Sources: ext3/ext4 on-disk layout (`Documentation/filesystems/ext4`), groups of new files
+//! (`fs/ext3/ialloc.c`, `fs/ext4/ialloc.c`, `fs/xfs/xfs_ialloc.c`), reservation windows
+//! (`fs/ext3/balloc.c`), multi-block allocation (`fs/ext4/mballoc.c`), XFS allocation groups and
+//! speculative preallocation (`fs/xfs/xfs_iomap.c`).
 
 mod inodes;
 mod metadata;
@@ -21,13 +24,15 @@ pub use space::Run;
 use space::Space;
 
 use crate::pagecache::PAGE_BYTES;
+use crate::ranges;
+use crate::request::SectorRange;
 
-/// Blocks of all filesystems here are as large as pages.
+/// Block size of all filesystems here: one page.
 pub const BLOCK_BYTES: u64 = PAGE_BYTES;
-/// 512-byte sectors of a block.
+/// 512-byte sectors per block.
 pub const SECTORS_PER_BLOCK: u64 = BLOCK_BYTES / crate::SECTOR_BYTES;
 
-/// Which filesystem.
+/// Kind of filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FilesystemKind {
@@ -37,40 +42,43 @@ pub enum FilesystemKind {
     Btrfs,
 }
 
-/// When reading a file changes its inode.
+/// When a read of a file changes its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessTime {
-    /// Every read does, once a second at most (the default before 2.6.30).
+    /// At every read, at most once per second (the default before 2.6.30).
     Strict,
-    /// The first read after a change, or after a day.
+    /// At the first read after a change, or after a day.
     Relative,
     Never,
 }
 
-/// A filesystem and the state it is found in.
+/// A filesystem and its initial state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilesystemSpec {
     pub kind: FilesystemKind,
-    /// Mean length of a free extent; 0 for a fresh filesystem, whose space is in one piece a group.
+    /// Mean length of a free extent; 0 for a fresh filesystem, whose free space is contiguous in
+    /// each group.
     #[serde(default)]
     pub free_extent_bytes: u64,
-    /// Share of the space that other files hold, spread over it (only with `free_extent_bytes`).
+    /// Share of the space that other files use, spread over the device (only with
+    /// `free_extent_bytes`).
     #[serde(default)]
     pub used_fraction: f64,
-    /// Where on the device, as a share of its length, the first directory lies.
+    /// Position of the first directory on the device, as a fraction of the device's length.
     #[serde(default)]
     pub start_fraction: f64,
-    /// Directories that the files are spread over; each has a group (ext) or allocation group (xfs) of its own.
+    /// Number of directories that the files are distributed over. Each has its own group (ext) or
+    /// allocation group (xfs).
     #[serde(default = "one")]
     pub directories: u32,
     #[serde(default = "relative")]
     pub access_time: AccessTime,
-    /// Journal commits end with a cache flush (`barrier=1`); ext3 did not by default.
+    /// Journal commits end with a cache flush (`barrier=1`); not the default of ext3.
     #[serde(default)]
     pub barrier: Option<bool>,
-    /// Seconds between commits; the kernel's default of each filesystem where not given.
+    /// Time between journal commits; default: the kernel's default of each filesystem.
     #[serde(default)]
     pub commit_interval_ns: Option<u64>,
 }
@@ -109,11 +117,11 @@ impl FilesystemSpec {
     }
 }
 
-/// There is no room for that.
+/// Not enough free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSpace;
 
-/// Pages of a file that lie in a row.
+/// Contiguous pages of a file.
 #[derive(Clone, Copy, Debug)]
 struct FileRun {
     page: u32,
@@ -124,26 +132,27 @@ struct FileRun {
 #[derive(Clone, Debug, Default)]
 struct File {
     runs: Vec<FileRun>,
-    /// Where its inode lies, and its first block is looked for.
+    /// Group of its inode, where the search for its first block starts.
     group: usize,
     inode_number: u32,
     /// The metadata block that holds the inode.
     inode: u32,
-    /// ext3: the indirect blocks, by 4 MiB of file; the double-indirect one comes with the second.
+    /// ext3: the indirect blocks, one per 4 MiB of the file. The second one also needs the
+    /// double-indirect block.
     indirect: Vec<u32>,
     double_indirect: Option<u32>,
-    /// ext4, xfs, btrfs: metadata blocks that list the extents which do not fit into the inode.
+    /// ext4, xfs, btrfs: metadata blocks with the extents that do not fit into the inode.
     leaves: Vec<u32>,
-    /// Space set aside behind the last allocation.
+    /// Space reserved after the last allocation.
     reserved: Run,
     window_blocks: u64,
     pages: u64,
 }
 
-/// Pages an ext3 inode maps by itself, and pages an indirect block maps.
+/// Pages that an ext3 inode maps directly, and pages per indirect block.
 const DIRECT_PAGES: u32 = 12;
 const INDIRECT_PAGES: u32 = 1024;
-/// Extents that fit into the inode, and into a metadata block: ext4 4 and 340; xfs 9 (256-byte inode) and 254.
+/// Extents per inode and per metadata block: ext4 4 and 340; xfs 9 (256-byte inode) and 254.
 const INODE_EXTENTS: usize = 4;
 const LEAF_EXTENTS: usize = 340;
 /// The filesystem of one device.
@@ -153,9 +162,9 @@ pub struct Filesystem {
     space: Space,
     files: Vec<File>,
     free_files: Vec<u32>,
-    /// Where each metadata block lies; metadata is named by its number here.
+    /// Location of each metadata block; the index identifies the block.
     metadata: Vec<u64>,
-    /// The metadata block that stands for a block of a group's tables.
+    /// The metadata block of each block of a group's tables.
     tables: HashMap<TableBlock, u32>,
     created: u32,
     journal_start: u64,
@@ -165,12 +174,13 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    /// A filesystem over that many sectors; `seed` decides where the holes of an aged one are.
+    /// Create a filesystem of `capacity_sectors`. `seed` determines the free extents of an aged
+    /// one.
     pub fn new(spec: &FilesystemSpec, capacity_sectors: u64, seed: u64) -> Self {
         let blocks = capacity_sectors / SECTORS_PER_BLOCK;
         let space = Space::new(spec, blocks, seed);
         let journal_blocks = (blocks / 64).clamp(8, 32_768);
-        // mke2fs and mkfs.xfs put the journal in the middle.
+        // mke2fs and mkfs.xfs place the journal in the middle.
         let journal_start = blocks / 2;
         Filesystem {
             spec: spec.clone(),
@@ -199,7 +209,17 @@ impl Filesystem {
         self.space.free_blocks()
     }
 
-    /// A new, empty file. Files go to the directories in turn.
+    /// Return everything stored on the device: superblock and tables, journal, metadata and files.
+    pub fn stored(&self) -> Vec<SectorRange> {
+        let own = [
+            Run { block: 0, blocks: 1 },
+            Run { block: self.journal_start, blocks: self.journal_blocks },
+        ];
+        let sectors = |run: Run| (run.block * SECTORS_PER_BLOCK, run.blocks * SECTORS_PER_BLOCK);
+        ranges::merge(self.space.stored().chain(own).map(sectors).collect())
+    }
+
+    /// Create an empty file. Directories are used in turn.
     pub fn create(&mut self) -> u32 {
         let directory = self.created % self.spec.directories.max(1);
         self.created += 1;
@@ -218,7 +238,7 @@ impl Filesystem {
         }
     }
 
-    /// A file that was there before the run, with all its pages.
+    /// Create a file that exists before the run, with all its pages allocated.
     pub fn create_filled(&mut self, bytes: u64) -> Result<u32, NoSpace> {
         let file = self.create();
         self.allocate(file, 0, bytes.div_ceil(PAGE_BYTES) as u32)?;
@@ -226,7 +246,7 @@ impl Filesystem {
         Ok(file)
     }
 
-    /// Gives the file's space back.
+    /// Delete a file and free its space.
     pub fn delete(&mut self, file: u32) {
         self.close(file);
         let gone = std::mem::take(&mut self.files[file as usize]);
@@ -240,7 +260,7 @@ impl Filesystem {
         self.free_files.push(file);
     }
 
-    /// The writer is done: what was set aside for it is free again.
+    /// Close a file for writing and free its reserved space.
     pub fn close(&mut self, file: u32) {
         let reserved = std::mem::take(&mut self.files[file as usize].reserved);
         if reserved.blocks > 0 {
@@ -248,32 +268,33 @@ impl Filesystem {
         }
     }
 
-    /// Blocks to set aside at once when `wanted` are needed.
+    /// Return how many blocks to reserve when `wanted` are needed.
     fn window(&mut self, file: u32, wanted: u64) -> u64 {
         let f = &mut self.files[file as usize];
         match self.spec.kind {
-            // Reservation windows: 8 blocks, doubled while the file is written on, 1027 at most.
+            // Reservation windows: 8 blocks, doubled as the file grows, at most 1027.
             FilesystemKind::Ext3 => {
                 f.window_blocks = (f.window_blocks * 2).clamp(8, 1024);
                 if wanted > 4096 {
-                    // Written in one go before the run: as if alone.
+                    // Allocated in one call before the run, as by a single writer.
                     wanted
                 } else {
                     f.window_blocks
                 }
             }
-            // mballoc normalises to powers of two, up to 8 MiB.
+            // mballoc rounds up to powers of two, up to 8 MiB.
             FilesystemKind::Ext4 => {
                 let size = (f.pages + wanted).next_power_of_two().clamp(4, 2048);
                 wanted.max(size)
             }
-            // Speculative preallocation: as much again as the file has, up to 64 MiB.
+            // Speculative preallocation: as much as the file already has, up to 64 MiB.
             FilesystemKind::Xfs => wanted.max(f.pages.next_power_of_two().clamp(16, 16_384)),
             FilesystemKind::Btrfs => wanted,
         }
     }
 
-    /// Gives pages `start..start + pages` that have none a place. Pages that have one keep it (btrfs: get a new one).
+    /// Allocate blocks for the pages in `start..start + pages` that have none. Others keep their
+    /// blocks (btrfs: get new ones).
     pub fn allocate(&mut self, file: u32, start: u32, pages: u32) -> Result<(), NoSpace> {
         let end = start + pages;
         let mut page = start;
@@ -301,7 +322,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// ext3: makes sure the indirect block of `page` has a place; returns the first page that it does not map.
+    /// ext3: allocate the indirect block of `page` if needed; return the first page that it does
+    /// not map.
     fn indirect_for(&mut self, file: u32, page: u32) -> Result<u32, NoSpace> {
         if page < DIRECT_PAGES {
             return Ok(DIRECT_PAGES);
@@ -322,7 +344,8 @@ impl Filesystem {
 
     fn grow_leaves(&mut self, file: u32) -> Result<(), NoSpace> {
         let f = &self.files[file as usize];
-        let needed = if f.runs.len() > INODE_EXTENTS { f.runs.len().div_ceil(LEAF_EXTENTS) } else { 0 };
+        let needed =
+            if f.runs.len() > INODE_EXTENTS { f.runs.len().div_ceil(LEAF_EXTENTS) } else { 0 };
         while self.files[file as usize].leaves.len() < needed {
             let group = self.files[file as usize].group;
             let run = self.space.take(group, 1, None)?;
@@ -332,7 +355,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Up to `wanted` blocks in a row for that file.
+    /// Allocate up to `wanted` contiguous blocks for a file.
     fn take(&mut self, file: u32, wanted: u64) -> Result<Run, NoSpace> {
         if self.files[file as usize].reserved.blocks == 0 {
             let window = self.window(file, wanted);
@@ -365,7 +388,9 @@ impl Filesystem {
         f.pages += run.blocks;
         if at > 0 {
             let before = &mut f.runs[at - 1];
-            if before.page + before.pages == page && before.block + u64::from(before.pages) == run.block {
+            if before.page + before.pages == page
+                && before.block + u64::from(before.pages) == run.block
+            {
                 before.pages += pages;
                 return;
             }
@@ -381,7 +406,8 @@ impl Filesystem {
         runs.get(runs.partition_point(|r| r.page <= page)).map_or(u32::MAX, |r| r.page)
     }
 
-    /// Where `page` lies (first sector) and how many pages from it on lie in a row; `None` for a hole.
+    /// Return the first sector of `page` and the number of contiguous pages from there; `None` for
+    /// a hole.
     pub fn locate(&self, file: u32, page: u32) -> Option<(u64, u32)> {
         let runs = &self.files[file as usize].runs;
         let run = &runs[runs.partition_point(|r| r.page <= page).checked_sub(1)?];
@@ -390,18 +416,19 @@ impl Filesystem {
             .then(|| ((run.block + u64::from(offset)) * SECTORS_PER_BLOCK, run.pages - offset))
     }
 
-    /// Pieces the file lies in.
+    /// Return the number of contiguous pieces of the file.
     pub fn fragments(&self, file: u32) -> usize {
         self.files[file as usize].runs.len()
     }
 
-    /// Where a commit of `blocks` metadata blocks goes: first sector and number of sectors, its descriptor and commit
-    /// blocks included. XFS logs changes, not blocks: an eighth of the space (an assumption: 512 B a block).
+    /// Return the location of a commit of `blocks` metadata blocks, as first sector and number of
+    /// sectors, including descriptor and commit blocks. XFS logs changes, not blocks: one eighth of
+    /// the space (an assumption: 512 B per block).
     pub fn journal_write(&mut self, blocks: u64) -> (u64, u32) {
         let blocks = match self.spec.kind {
             FilesystemKind::Ext3 | FilesystemKind::Ext4 => blocks + 2,
             FilesystemKind::Xfs => blocks.div_ceil(8) + 1,
-            // Tree nodes of 16 KiB, written twice (metadata profile DUP), and the superblock.
+            // Tree nodes of 16 KiB, written twice (metadata profile DUP), plus the superblock.
             FilesystemKind::Btrfs => blocks * 8 + 1,
         };
         let blocks = blocks.min(self.journal_blocks);
@@ -414,7 +441,7 @@ impl Filesystem {
     }
 }
 
-/// Takes pages `page..page + pages` out of the runs; their blocks go to `freed`.
+/// Remove pages `page..page + pages` from the runs and add their blocks to `freed`.
 fn cut(runs: &mut Vec<FileRun>, page: u32, pages: u32, freed: &mut Vec<Run>) {
     let end = page + pages;
     let mut kept = Vec::with_capacity(runs.len() + 1);
@@ -424,7 +451,10 @@ fn cut(runs: &mut Vec<FileRun>, page: u32, pages: u32, freed: &mut Vec<Run>) {
             kept.push(run);
             continue;
         }
-        freed.push(Run { block: run.block + u64::from(from - run.page), blocks: u64::from(to - from) });
+        freed.push(Run {
+            block: run.block + u64::from(from - run.page),
+            blocks: u64::from(to - from),
+        });
         if run.page < from {
             kept.push(FileRun { pages: from - run.page, ..run });
         }

@@ -1,14 +1,14 @@
-//! The free space of a filesystem: groups of blocks, each with a pointer that moves on and extents that came back.
-//! Which group a new file starts in is in `inodes.rs`.
+//! Free space of a filesystem: groups of blocks, each with a moving allocation pointer and a list
+//! of freed extents. `inodes.rs` chooses the group of a new file.
 
 use super::inodes::InodeTable;
 use super::{FilesystemKind, FilesystemSpec, NoSpace, BLOCK_BYTES};
 use crate::stream::Stream;
 
-/// What one bitmap block accounts for.
+/// Blocks per bitmap block.
 const GROUP_BLOCKS: u64 = 32_768;
 
-/// Blocks in a row.
+/// Contiguous blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     pub block: u64,
@@ -19,12 +19,12 @@ pub struct Run {
 pub(super) struct Group {
     pub(super) start: u64,
     end: u64,
-    /// Metadata at its beginning: bitmaps and inode table.
+    /// Metadata blocks at the start of the group: bitmaps and inode table.
     pub(super) table: u64,
     pub(super) inodes: InodeTable,
-    /// The free extent that is being handed out.
+    /// The free extent used for current allocations.
     open: Run,
-    /// Extents given back, in order of address.
+    /// Freed extents, sorted by address.
     returned: Vec<Run>,
     holes: Stream,
 }
@@ -40,8 +40,8 @@ pub(super) struct Space {
 
 impl Space {
     pub(super) fn new(spec: &FilesystemSpec, blocks: u64, seed: u64) -> Self {
-        // Block groups of 128 MiB, their metadata in front (ext4 packs that of 16 groups: flex_bg), against four
-        // large allocation groups, at most 1 TiB each.
+        // ext: block groups of 128 MiB with metadata at their start (ext4 packs that of 16 groups:
+        // flex_bg). XFS: four large allocation groups, at most 1 TiB each.
         let (group_blocks, table_blocks) = match spec.kind {
             FilesystemKind::Ext3 => (GROUP_BLOCKS, 514),
             FilesystemKind::Ext4 => (GROUP_BLOCKS * 16, 514 * 16),
@@ -72,7 +72,8 @@ impl Space {
         }
         let directories = spec.directories.max(1) as usize;
         let first = (spec.start_fraction.clamp(0.0, 0.999) * groups.len() as f64) as usize;
-        // Directories spread over the groups that are left (Orlov; XFS rotates over its allocation groups).
+        // Directories are spread over the remaining groups (Orlov; XFS rotates over its allocation
+        // groups).
         let directory_groups =
             (0..directories).map(|d| first + d * (groups.len() - first) / directories).collect();
         let free = groups.iter().map(|g| g.end - g.start - g.table).sum::<u64>();
@@ -90,9 +91,9 @@ impl Space {
         self.free
     }
 
-    /// The group of 128 MiB (XFS: the allocation group) that a block belongs to, and the block that accounts for its free
-    /// ones. ext4 packs the bitmaps of 16 groups at the beginning of the first. None for btrfs: its trees are counted when
-    /// they are written.
+    /// Return the 128 MiB group of a block (XFS: the allocation group) and the block that tracks
+    /// its free blocks. ext4 packs the bitmaps of 16 groups at the start of the first. `None` for
+    /// btrfs: its trees count when they are written.
     pub(super) fn account_of(&self, kind: FilesystemKind, block: u64) -> Option<(u64, u64)> {
         let number = self.groups.partition_point(|g| g.start <= block).saturating_sub(1);
         let start = self.groups[number].start;
@@ -105,7 +106,28 @@ impl Space {
         }
     }
 
-    /// Has the group a free block? (Of an aged one: may there be holes that have not been handed out?)
+    /// Return the used blocks in order: tables, files, and other files of an aged filesystem. Of
+    /// the latter only the amount is known where no space has been allocated yet; it is placed at
+    /// the end of each group.
+    pub(super) fn stored(&self) -> impl Iterator<Item = Run> + '_ {
+        let used =
+            self.used_extent_blocks / (self.used_extent_blocks + self.free_extent_blocks).max(1.0);
+        self.groups.iter().flat_map(move |group| {
+            let mut from = group.start;
+            let mut stored = Vec::with_capacity(group.returned.len() + 2);
+            for free in group.returned.iter().filter(|free| free.block < group.open.block) {
+                stored.push(Run { block: from, blocks: free.block.saturating_sub(from) });
+                from = free.block + free.blocks;
+            }
+            stored.push(Run { block: from, blocks: group.open.block.saturating_sub(from) });
+            let untouched = group.end.saturating_sub(group.open.block + group.open.blocks);
+            let of_others = (untouched as f64 * used) as u64;
+            stored.push(Run { block: group.end - of_others, blocks: of_others });
+            stored
+        })
+    }
+
+    /// Return whether the group has a free block (aged: whether it may have unallocated holes).
     pub(super) fn has_free_blocks(&self, number: usize) -> bool {
         let group = &self.groups[number];
         group.open.blocks > 0
@@ -113,8 +135,14 @@ impl Space {
             || (self.free_extent_blocks > 0.0 && group.open.block < group.end)
     }
 
-    /// Up to `wanted` blocks in a row: at `goal` if it is free, else in the file's group, else behind it.
-    pub(super) fn take(&mut self, group: usize, wanted: u64, goal: Option<u64>) -> Result<Run, NoSpace> {
+    /// Allocate up to `wanted` contiguous blocks: at `goal` if free, else in the file's group, else
+    /// in later groups.
+    pub(super) fn take(
+        &mut self,
+        group: usize,
+        wanted: u64,
+        goal: Option<u64>,
+    ) -> Result<Run, NoSpace> {
         let home = match goal {
             Some(block) => self.groups.partition_point(|g| g.start <= block).saturating_sub(1),
             None => group,
@@ -139,11 +167,15 @@ impl Space {
                 return Some(take_returned(&mut group.returned, at, wanted));
             }
         }
-        // First fit among what came back, if it holds the whole; else the untouched space; else the largest piece.
+        // First a freed extent that holds everything (first fit), then unused space, then the
+        // largest freed extent.
         if let Some(at) = group.returned.iter().position(|r| r.blocks >= wanted) {
             return Some(take_returned(&mut group.returned, at, wanted));
         }
-        while group.open.blocks == 0 && self.free_extent_blocks > 0.0 && group.open.block < group.end {
+        while group.open.blocks == 0
+            && self.free_extent_blocks > 0.0
+            && group.open.block < group.end
+        {
             let gap = group.holes.exponential(self.used_extent_blocks.max(1.0)) as u64 + 1;
             let length = group.holes.exponential(self.free_extent_blocks) as u64 + 1;
             let block = group.open.block + gap;
@@ -157,7 +189,7 @@ impl Space {
         Some(take_returned(&mut group.returned, at, wanted))
     }
 
-    /// Blocks come back; they join what they adjoin.
+    /// Free blocks and join them with adjacent free extents.
     pub(super) fn release(&mut self, run: Run) {
         self.free += run.blocks;
         let number = self.groups.partition_point(|g| g.start <= run.block).saturating_sub(1);

@@ -1,4 +1,5 @@
-//! Placement against the on-disk layouts it stands for, and its own laws: no block twice, none lost.
+//! Placement compared with the on-disk layouts, and invariants: no block is allocated twice or
+//! lost.
 
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ fn fresh(kind: FilesystemKind) -> Filesystem {
     Filesystem::new(&FilesystemSpec::fresh(kind), DISK_SECTORS, 1)
 }
 
-/// Metadata blocks needed to read the whole file, each once.
+/// Return the metadata blocks needed to read the whole file, each counted once.
 fn metadata_reads(fs: &Filesystem, file: u32, pages: u32) -> usize {
     let mut seen = std::collections::BTreeSet::new();
     let mut page = 0;
@@ -27,9 +28,9 @@ fn ext3_reads_one_more_block_every_4_mib() {
     let mut fs = fresh(FilesystemKind::Ext3);
     let file = fs.create_filled(656_000_000).unwrap();
     let pages = 656_000_000_u64.div_ceil(PAGE_BYTES) as u32;
-    // 160 157 pages: 12 direct, one indirect block every 1024 more, one double-indirect.
+    // 160 157 pages: 12 direct, one indirect block per 1024 more, one double-indirect block.
     assert_eq!(metadata_reads(&fs, file, pages), ((pages - 12).div_ceil(1024) + 1) as usize);
-    // The indirect block lies right before the data it maps.
+    // The indirect block is directly before the data that it maps.
     let (blocks, _) = fs.metadata_for(file, 12);
     let indirect = blocks.last().unwrap();
     assert_eq!(fs.metadata_sector(indirect) + SECTORS_PER_BLOCK, fs.locate(file, 12).unwrap().0);
@@ -50,7 +51,8 @@ fn delayed_allocation_keeps_concurrent_files_whole_where_ext3_interleaves() {
     let fragments = |kind| {
         let mut fs = fresh(kind);
         let files: Vec<_> = (0..8).map(|_| fs.create()).collect();
-        // Eight writers in turn; ext3 allocates at every write of 1 MiB, the others when 16 MiB are flushed.
+        // Eight writers in turn; ext3 allocates at every write of 1 MiB, the others at every flush
+        // of 16 MiB.
         let step = if kind == FilesystemKind::Ext3 { 256 } else { 4096 };
         for start in (0..65_536).step_by(step) {
             for &file in &files {
@@ -59,7 +61,8 @@ fn delayed_allocation_keeps_concurrent_files_whole_where_ext3_interleaves() {
         }
         files.iter().map(|&file| fs.fragments(file)).sum::<usize>() / files.len()
     };
-    let [ext3, ext4, xfs] = [FilesystemKind::Ext3, FilesystemKind::Ext4, FilesystemKind::Xfs].map(fragments);
+    let [ext3, ext4, xfs] =
+        [FilesystemKind::Ext3, FilesystemKind::Ext4, FilesystemKind::Xfs].map(fragments);
     assert!(ext3 > 2 * ext4 && ext4 >= xfs, "{ext3} {ext4} {xfs}");
 }
 
@@ -86,7 +89,8 @@ fn directories_lie_apart() {
     assert!(at(c) < DISK_SECTORS / 8);
 }
 
-/// The group of 128 MiB in which each of `count` files of one directory begins, written one after the other.
+/// Return the 128 MiB group where each of `count` files of one directory starts; the files are
+/// written one after the other.
 fn groups(fs: &mut Filesystem, count: usize, bytes: u64) -> Vec<u64> {
     let files: Vec<_> = (0..count).map(|_| fs.create_filled(bytes).unwrap()).collect();
     files.iter().map(|&file| fs.locate(file, 0).unwrap().0 / SECTORS_PER_BLOCK / 32_768).collect()
@@ -94,9 +98,10 @@ fn groups(fs: &mut Filesystem, count: usize, bytes: u64) -> Vec<u64> {
 
 #[test]
 fn ext3_puts_files_of_a_full_group_at_doubling_distances() {
-    // A file fills nearly five groups. Groups 0 (the root's), then 2 + 1, + 2, + 4, ... are tried; 3 lies in the first
-    // file, and 9 has a little left. When all are full, files go on behind each other from the root's group on.
-    // The last of them comes round the end of 2 385 groups.
+    // A file fills nearly five groups. The search tries groups 0 (the root's), then 2 + 1, + 2, +
+    // 4, ...; group 3 is inside the first file, and group 9 has a little space left. When all are
+    // full, files follow each other from the root's group on. The last group tried wraps around
+    // after 2385 groups.
     let hashed = [0, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 2049, 1712];
     let mut fs = fresh(FilesystemKind::Ext3);
     let begins = groups(&mut fs, 24, 656_000_000);
@@ -109,7 +114,10 @@ fn ext3_puts_files_of_a_full_group_at_doubling_distances() {
 fn ext4_and_xfs_keep_files_of_a_directory_in_a_row() {
     for kind in [FilesystemKind::Ext4, FilesystemKind::Xfs] {
         let begins = groups(&mut fresh(kind), 24, 656_000_000);
-        assert!(begins.windows(2).all(|pair| (4..=6).contains(&(pair[1] - pair[0]))), "{kind:?} {begins:?}");
+        assert!(
+            begins.windows(2).all(|pair| (4..=6).contains(&(pair[1] - pair[0]))),
+            "{kind:?} {begins:?}"
+        );
     }
 }
 
@@ -119,7 +127,7 @@ fn an_inode_that_was_given_back_is_taken_again() {
         let mut fs = fresh(kind);
         let files: Vec<_> = (0..100).map(|_| fs.create()).collect();
         let inodes: Vec<_> = files.iter().map(|&file| fs.inode(file)).collect();
-        // Sixteen to a block.
+        // Sixteen inodes per block.
         assert_eq!(inodes.iter().collect::<std::collections::BTreeSet<_>>().len(), 7, "{kind:?}");
         fs.delete(files[3]);
         fs.delete(files[50]);
@@ -164,6 +172,13 @@ proptest! {
             held.sort_unstable();
             for pair in held.windows(2) {
                 prop_assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{:?}", pair);
+            }
+            let stored = fs.stored();
+            for (block, blocks) in held {
+                let (first, end) =
+                    (block * SECTORS_PER_BLOCK, (block + blocks) * SECTORS_PER_BLOCK);
+                let holds = |&(from, sectors): &(u64, u64)| from <= first && end <= from + sectors;
+                prop_assert!(stored.iter().any(holds), "block {} of {:?}", block, stored);
             }
         }
     }

@@ -1,11 +1,12 @@
-//! What the arm does: it chooses, seeks, waits for the platter, reads and writes.
+//! The disk arm: scheduling, seeks, rotational delays, media reads and writes.
 
 use super::geometry::Place;
 use super::{Access, Arm, Hdd, Stream};
 use crate::request::{Nanos, Status};
 
 impl Hdd {
-    /// When the arm, sent off at `now`, is over the place, and when the place comes by.
+    /// Return when the arm, started at `now`, is over the place, and when the place is under the
+    /// head.
     pub(super) fn reach_place(&mut self, now: Nanos, place: &Place, write: bool) -> (Nanos, Nanos) {
         let (along, cylinder, in_phase) = match self.arm.stream {
             Some(stream) => {
@@ -15,8 +16,9 @@ impl Hdd {
             }
             None => (self.arm.along, self.arm.cylinder, now == self.arm.free_at),
         };
-        // The next sectors in order: the skews are made for the step there.
-        if in_phase && place.along >= along && place.along - along <= self.geometry.cylinder_skew_ns {
+        // The next sectors in order: the skews are designed for this step.
+        if in_phase && place.along >= along && place.along - along <= self.geometry.cylinder_skew_ns
+        {
             return (now, now + (place.along - along));
         }
         let distance = cylinder.abs_diff(place.cylinder);
@@ -36,11 +38,12 @@ impl Hdd {
         (sought, sought + self.wait_ns(sought, place.along))
     }
 
-    /// How long the platter turns from `now` until `along` is under the head.
+    /// Return the rotational delay from `now` until `along` is under the head.
     #[inline]
     pub(super) fn wait_ns(&self, now: Nanos, along: Nanos) -> Nanos {
         let turn = self.geometry.turn_ns;
-        let ahead = self.geometry.angle_ns(along) + turn - self.geometry.angle_ns(now + self.phase_ns);
+        let ahead =
+            self.geometry.angle_ns(along) + turn - self.geometry.angle_ns(now + self.phase_ns);
         if ahead >= turn {
             ahead - turn
         } else {
@@ -48,7 +51,7 @@ impl Hdd {
         }
     }
 
-    /// The arm is free: it takes up the next work.
+    /// Start the next work of the idle arm.
     pub(super) fn decide(&mut self, now: Nanos) {
         let destage = !self.cache.extents.is_empty()
             && (self.waiting.is_empty() || (self.destage_next && self.destage_presses()));
@@ -88,7 +91,7 @@ impl Hdd {
         let mut segment = self.segments.find(place.along);
         if let Some(held) = segment.map(|segment| self.segments.end(segment)) {
             if place.along_end <= held {
-                // Read ahead since it arrived.
+                // Already read ahead since the command arrived.
                 let sent = access.link_done.max(now + self.last_sector_ns);
                 self.done.push(sent, access.seq, access.tag, Status::Done);
                 return;
@@ -154,7 +157,7 @@ impl Hdd {
         self.destaging = Some(extent);
     }
 
-    /// Writes a place whose data is here at `here`; gives the end.
+    /// Write a place whose data is available at `here`, and return when the write ends.
     pub(super) fn write_media(&mut self, now: Nanos, place: &Place, here: Nanos) -> Nanos {
         self.note_stream(now);
         let (sought, mut media) = self.reach_place(now, place, true);
@@ -172,7 +175,7 @@ impl Hdd {
         end
     }
 
-    /// A cached range is on the platter: its room is free, a flush may be through.
+    /// Complete a destaged range: free its cache space, and complete flushes and blocked writes.
     pub(super) fn finish_destage(&mut self, now: Nanos) {
         if let Some(extent) = self.destaging.take() {
             self.cache.release(&extent);

@@ -1,17 +1,17 @@
-//! The drive's own memory: segments that hold what was read and read ahead.
+//! The drive's read buffer: segments of data that was read or read ahead.
 
 use super::geometry::{Geometry, Place};
 use super::spec::BufferSpec;
 use crate::request::Nanos;
 
-/// A use of a segment in one number: when in the upper bits, which in the lower, so that the least recently
-/// used one is a plain minimum.
+/// Low bits of a use number that hold the segment index; the high bits hold the time. The least
+/// recently used segment is then the minimum.
 const INDEX_BITS: u32 = 12;
 
-/// Read segments; each holds one contiguous stretch, as positions along the medium.
+/// Read segments. Each holds one contiguous range, as positions along the medium.
 pub struct Segments {
     starts: Vec<Nanos>,
-    /// How long each stretch is. One unsigned comparison then tells whether a place lies in it.
+    /// Length of each range. A single unsigned comparison then checks whether a place is in it.
     spans: Vec<Nanos>,
     used: Vec<u64>,
     clock: u64,
@@ -32,7 +32,7 @@ impl Segments {
         }
     }
 
-    /// The segment that holds the place, or ends right before it.
+    /// Return the segment that contains the place or ends directly before it.
     #[inline]
     pub fn find(&self, along: Nanos) -> Option<usize> {
         let bounds = self.starts.iter().zip(&self.spans);
@@ -49,7 +49,7 @@ impl Segments {
         self.starts[segment] + self.spans[segment]
     }
 
-    /// Notes that the segment now reaches to `end`, dropping its oldest part when it is full.
+    /// Extend the segment to `end`. A full segment drops its oldest data.
     #[inline]
     pub fn reach(&mut self, segment: usize, end: Nanos, zone: u32, geometry: &Geometry) {
         if end <= self.end(segment) {
@@ -61,7 +61,7 @@ impl Segments {
         self.spans[segment] = end - start;
     }
 
-    /// Takes the least recently used segment for a new stretch.
+    /// Reuse the least recently used segment for a new range.
     #[inline]
     pub fn begin(&mut self, place: &Place) -> usize {
         let oldest = self.used.iter().fold(u64::MAX, |oldest, &used| oldest.min(used));
@@ -78,7 +78,7 @@ impl Segments {
         self.used[segment] = (self.clock << INDEX_BITS) | segment as u64;
     }
 
-    /// How far reading ahead may go behind a request that ends at `end`.
+    /// Return the read-ahead limit after a request that ends at `end`.
     #[inline]
     pub fn read_ahead_limit(&self, end: Nanos, zone: u32, geometry: &Geometry) -> Nanos {
         (end + geometry.span_ns(zone, self.read_ahead_bytes)).min(geometry.along_end)

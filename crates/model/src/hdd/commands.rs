@@ -1,5 +1,5 @@
-//! What a command does when it comes through the controller: it hits the buffer, enters the cache, or waits
-//! for the arm.
+//! Commands after the controller: each hits the buffer, enters the write cache, or waits for the
+//! arm.
 
 use super::geometry::Place;
 use super::write_cache::Extent;
@@ -7,7 +7,7 @@ use super::{Access, Arm, Arriving, Flush, Hdd, Stream, NEVER};
 use crate::request::{Nanos, Op, Request, Status, SECTOR_BYTES};
 
 impl Hdd {
-    /// A command has come through the controller.
+    /// Process a command that leaves the controller.
     pub(super) fn arrive(&mut self, now: Nanos) {
         let Some(Arriving { seq, request, .. }) = self.arriving.pop_front() else {
             return;
@@ -20,7 +20,7 @@ impl Hdd {
             Op::Flush if self.cache.oldest().is_some() || self.destaging.is_some() => {
                 self.flushes.push_back(Flush { tag: request.tag, seq });
             }
-            // Nothing is cached, or nothing is to be done: a disk keeps what is discarded.
+            // A flush of an empty cache, or a discard: a hard disk keeps discarded data.
             Op::Flush | Op::Discard => self.done.push(now, seq, request.tag, Status::Done),
         }
     }
@@ -83,7 +83,7 @@ impl Hdd {
         taken
     }
 
-    /// Sends a read's data from the buffer over the link.
+    /// Send the data of a read from the buffer over the link.
     pub(super) fn send(&mut self, now: Nanos, over_link: Nanos, seq: u64, tag: u64) {
         self.link_free = self.link_free.max(now) + over_link;
         self.done.push(self.link_free, seq, tag, Status::Done);
@@ -95,12 +95,12 @@ impl Hdd {
         self.link_free
     }
 
-    /// What is left of a place whose part before `held` is in the buffer.
+    /// Return the rest of a place whose data up to `held` is in the buffer.
     pub(super) fn rest(&self, place: Place, held: Nanos) -> Place {
         Place { along: held, cylinder: self.geometry.cylinder_at(held), ..place }
     }
 
-    /// Writes down in its segment how far the head has read on.
+    /// Record in its segment how far the head has read ahead.
     pub(super) fn note_stream(&mut self, now: Nanos) {
         if let Some(stream) = self.arm.stream {
             let position = stream.position(now);
@@ -108,7 +108,8 @@ impl Hdd {
         }
     }
 
-    /// A hit moves the goal of reading ahead on; an idle arm goes back to a segment that runs empty.
+    /// Extend the read-ahead limit after a hit. An idle arm resumes a segment that runs out of
+    /// data.
     pub(super) fn read_on(&mut self, now: Nanos, segment: usize, hit: &Place) {
         if self.segments.read_ahead_bytes() == 0 {
             return;
@@ -131,22 +132,29 @@ impl Hdd {
         if held >= limit {
             return;
         }
-        let place =
-            Place { along: held, along_end: held, cylinder: self.geometry.cylinder_at(held), zone: hit.zone };
+        let place = Place {
+            along: held,
+            along_end: held,
+            cylinder: self.geometry.cylinder_at(held),
+            zone: hit.zone,
+        };
         let (sought, media) = self.reach_place(now, &place, false);
         self.meter.access(now, sought, media, media);
         self.arm = Arm {
             along: held,
             cylinder: place.cylinder,
-            // Once the arm moves it comes to rest; only then can it be sent elsewhere.
+            // A started seek always ends; the arm is free only after it.
             free_at: sought,
             stream: Some(Stream { since: media, along: held, limit, segment, zone: hit.zone }),
         };
     }
 
-    /// If the spindle stood still by now, it has to come up to speed first.
+    /// Spin up the spindle if it is stopped at `now`.
     pub(super) fn wake_spindle(&mut self, now: Nanos) {
-        if self.standby_after_ns == NEVER || !self.cache.extents.is_empty() || !self.waiting.is_empty() {
+        if self.standby_after_ns == NEVER
+            || !self.cache.extents.is_empty()
+            || !self.waiting.is_empty()
+        {
             return;
         }
         let stopped = self.idle_since().saturating_add(self.standby_after_ns);

@@ -1,9 +1,9 @@
-//! The energy of a disk: the integral over its states.
+//! Energy of a hard disk: the integral of power over its states.
 
 use super::spec::PowerSpec;
 use crate::request::Nanos;
 
-/// Time spent in each state so far; what an access adds may lie in the future and is cut off when asked.
+/// Time in each state so far. An access can extend into the future; `joules` cuts it off.
 pub struct Meter {
     power: PowerSpec,
     seek_ns: u64,
@@ -33,7 +33,8 @@ impl Meter {
         }
     }
 
-    /// An access: the arm moves from `begin` to `sought`, the platter turns, the head works from `media` to `end`.
+    /// Record an access: the arm moves from `begin` to `sought`, the head transfers from `media` to
+    /// `end`.
     #[inline]
     pub fn access(&mut self, begin: Nanos, sought: Nanos, media: Nanos, end: Nanos) {
         self.seek_ns += sought - begin;
@@ -41,13 +42,14 @@ impl Meter {
         self.last = Access { begin, sought, media, end };
     }
 
-    /// The spindle stood still and then came up to speed.
+    /// Record a standby period followed by a spin-up.
     pub fn standby(&mut self, standing: Nanos, spinning_up: Nanos) {
         self.standby_ns += standing;
         self.spin_up_ns += spinning_up;
     }
 
-    /// Joules from 0 to `now`, with the spindle standing still since `standing_since` if given.
+    /// Return the joules from 0 to `now`. The spindle has been stopped since `standing_since`, if
+    /// given.
     pub fn joules(&self, now: Nanos, standing_since: Option<Nanos>) -> f64 {
         let last = &self.last;
         let future = |from: Nanos, to: Nanos| to.saturating_sub(from.max(now));

@@ -1,8 +1,9 @@
-//! Where a sector lies: zones, tracks, cylinders, and the angle under which it comes by.
+//! Disk geometry: the zone, track, cylinder and angle of each sector.
 //!
-//! One number carries it all: `along`, the nanoseconds that a head reading the whole drive in order from
-//! sector 0 needs to come to a place, skews included. Its remainder by one turn is the angle; its
-//! quotient by a cylinder's share is the cylinder; the difference of two is the media time between them.
+//! One number describes a location: `along`, the nanoseconds that a head needs to reach it when it
+//! reads the whole drive in order from sector 0, including skews. Modulo one revolution it gives
+//! the angle; divided by the time per cylinder it gives the cylinder; the difference of two values
+//! is the media time between them.
 
 use super::spec::{HddSpec, HeadOrder, SeekSpec};
 use crate::request::{Nanos, SECTOR_BYTES};
@@ -15,11 +16,11 @@ pub struct Zone {
     pub first_cylinder: u32,
     pub sectors_per_track: u32,
     per_track: f64,
-    /// Nanoseconds under the head a sector.
+    /// Nanoseconds per sector under the head.
     pub sector_ns: f64,
 }
 
-/// Where a run of sectors begins and ends.
+/// Start and end of a contiguous range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub along: Nanos,
@@ -31,23 +32,23 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Geometry {
     zones: Vec<Zone>,
-    /// Zone in which each stretch of `1 << stretch_shift` sectors begins.
+    /// Zone at the start of each stretch of `1 << stretch_shift` sectors.
     stretches: Vec<u16>,
     stretch_shift: u32,
     pub capacity_sectors: u64,
-    /// Where the last sector ends.
+    /// End of the last sector.
     pub along_end: Nanos,
     pub heads: u32,
     pub cylinders: u32,
     pub turn_ns: Nanos,
     per_turn: f64,
-    /// A turn and the skew to the next track of the cylinder.
+    /// One revolution plus the skew to the next track of the cylinder.
     pub track_ns: Nanos,
-    /// All tracks of a cylinder and the skew to the next cylinder.
+    /// All tracks of a cylinder plus the skew to the next cylinder.
     pub cylinder_ns: Nanos,
     per_cylinder: f64,
     pub cylinder_skew_ns: Nanos,
-    /// What the last track of a cylinder adds beyond `track_ns`.
+    /// Time added by the last track of a cylinder beyond `track_ns`.
     step_ns: i64,
 }
 
@@ -57,7 +58,9 @@ impl Geometry {
         let track_skew = (spec.track_skew_ms.unwrap_or(spec.head_switch_ms) * 1e6) as Nanos;
         let shortest = match &spec.seek {
             SeekSpec::Sheet { track_to_track_ms, .. } => *track_to_track_ms,
-            SeekSpec::TwoPiece { short_base_ms, short_root_ms, .. } => short_base_ms + short_root_ms,
+            SeekSpec::TwoPiece { short_base_ms, short_root_ms, .. } => {
+                short_base_ms + short_root_ms
+            }
             SeekSpec::Table { time_ms, .. } => time_ms.first().copied().unwrap_or(0.0),
         };
         let step_ms = match spec.head_order {
@@ -75,8 +78,9 @@ impl Geometry {
                 &format!("at least the step to the next cylinder, {step_ms}"),
             );
         }
-        let cylinder_ns =
-            u64::from(spec.heads) * turn_ns + u64::from(spec.heads - 1) * track_skew + cylinder_skew;
+        let cylinder_ns = u64::from(spec.heads) * turn_ns
+            + u64::from(spec.heads - 1) * track_skew
+            + cylinder_skew;
         let capacity_sectors = spec.capacity_bytes / SECTOR_BYTES;
 
         let layout = zone_layout(spec, cylinder_ns, capacity_sectors)?;
@@ -109,7 +113,8 @@ impl Geometry {
         let mut stretches = Vec::new();
         let mut zone = 0;
         for stretch in 0..=(capacity_sectors >> stretch_shift) {
-            while zone + 1 < zones.len() && zones[zone + 1].first_sector <= stretch << stretch_shift {
+            while zone + 1 < zones.len() && zones[zone + 1].first_sector <= stretch << stretch_shift
+            {
                 zone += 1;
             }
             stretches.push(zone as u16);
@@ -147,7 +152,7 @@ impl Geometry {
         zone
     }
 
-    /// Track, cylinder and sector within the track.
+    /// Return track, cylinder and sector within the track.
     #[inline]
     fn track_of(&self, zone: &Zone, sector: u64) -> (u64, u32, u32) {
         let rest = sector - zone.first_sector;
@@ -162,7 +167,7 @@ impl Geometry {
         (track * self.track_ns).wrapping_add_signed(i64::from(cylinder) * self.step_ns)
     }
 
-    /// Where `sectors` (at least one) from `sector` on lie.
+    /// Return the place of `sectors` (at least one) starting at `sector`.
     #[inline]
     pub fn place(&self, sector: u64, sectors: u32) -> Place {
         let index = self.zone_of(sector);
@@ -181,13 +186,13 @@ impl Geometry {
         Place { along, along_end, cylinder, zone: index as u32 }
     }
 
-    /// The part of a turn that has gone by at `along` (or at a time), nanoseconds.
+    /// Return the elapsed part of a revolution at `along` (or at a time), in nanoseconds.
     #[inline]
     pub fn angle_ns(&self, along: Nanos) -> Nanos {
         along - quotient(along, self.turn_ns, self.per_turn) * self.turn_ns
     }
 
-    /// The same as a share of a turn.
+    /// Return the elapsed part of a revolution as a fraction.
     #[inline]
     pub fn angle_turns(&self, along: Nanos) -> f32 {
         (self.angle_ns(along) as i64 as f64 * self.per_turn) as f32
@@ -198,32 +203,34 @@ impl Geometry {
         quotient(along, self.cylinder_ns, self.per_cylinder) as u32
     }
 
-    /// The track within its cylinder; equal numbers in one cylinder mean equal heads.
+    /// Return the track within its cylinder. Equal numbers in one cylinder mean equal heads.
     pub fn track_in_cylinder(&self, along: Nanos) -> u32 {
         let within = along - u64::from(self.cylinder_at(along)) * self.cylinder_ns;
         ((within / self.track_ns) as u32).min(self.heads - 1)
     }
 
-    /// Media time of `bytes` in a zone, without skews.
+    /// Return the media time of `bytes` in a zone, without skews.
     #[inline]
     pub fn span_ns(&self, zone: u32, bytes: u64) -> Nanos {
         whole((bytes / SECTOR_BYTES) as i64 as f64 * self.zones[zone as usize].sector_ns)
     }
 
-    /// Sustained rate in a zone, bytes a second: what its tracks hold over turns and skews.
+    /// Return the sustained rate of a zone in bytes per second, including skews.
     pub fn zone_rate_bytes_per_s(&self, zone: usize) -> f64 {
-        let bytes = u64::from(self.zones[zone].sectors_per_track) * u64::from(self.heads) * SECTOR_BYTES;
+        let bytes =
+            u64::from(self.zones[zone].sectors_per_track) * u64::from(self.heads) * SECTOR_BYTES;
         bytes as f64 / (self.cylinder_ns as f64 * 1e-9)
     }
 }
 
-/// The whole part of a number from 0 to 2^63: by way of `i64`, which the processor converts in one step.
+/// Truncate a number from 0 to 2^63. The cast through `i64` is a single instruction.
 #[inline]
 fn whole(value: f64) -> u64 {
     value as i64 as u64
 }
 
-/// `value / divisor` by the reciprocal, made exact: far quicker than an integer division.
+/// Return the exact `value / divisor` by way of the reciprocal, which is much faster than an
+/// integer division.
 #[inline]
 fn quotient(value: u64, divisor: u64, reciprocal: f64) -> u64 {
     let guess = whole(value as i64 as f64 * reciprocal);
@@ -237,7 +244,7 @@ fn quotient(value: u64, divisor: u64, reciprocal: f64) -> u64 {
     }
 }
 
-/// (cylinders, sectors a track) of each zone, outermost first.
+/// Return (cylinders, sectors per track) of each zone, outermost first.
 fn zone_layout(
     spec: &HddSpec,
     cylinder_ns: Nanos,
@@ -249,7 +256,12 @@ fn zone_layout(
         (None, false) => {
             for zone in &spec.zone {
                 within_int("zone.cylinders", u64::from(zone.cylinders), 1, 1 << 24)?;
-                within_int("zone.sectors_per_track", u64::from(zone.sectors_per_track), 1, 1 << 20)?;
+                within_int(
+                    "zone.sectors_per_track",
+                    u64::from(zone.sectors_per_track),
+                    1,
+                    1 << 20,
+                )?;
             }
             let fastest = spec.zone.iter().map(|zone| zone.sectors_per_track).max().unwrap_or(1);
             let turns_per_s = spec.rotation_rpm / 60.0;
@@ -271,7 +283,8 @@ fn zone_layout(
             let share = |zone: u32| f64::from(zone) / f64::from((zones - 1).max(1));
             let tracks: Vec<u32> =
                 (0..zones).map(|zone| per_track(outer + (inner - outer) * share(zone))).collect();
-            let row: u64 = tracks.iter().map(|&sectors| u64::from(sectors) * u64::from(spec.heads)).sum();
+            let row: u64 =
+                tracks.iter().map(|&sectors| u64::from(sectors) * u64::from(spec.heads)).sum();
             let cylinders = capacity_sectors.div_ceil(row);
             if cylinders * u64::from(zones) > 1 << 24 {
                 return refuse(

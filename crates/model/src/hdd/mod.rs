@@ -1,8 +1,9 @@
-//! The hard disk: controller, link, buffer, queue and arm, each on a timeline of its own.
+//! The hard disk model: controller, link, buffer, queue and arm, each with its own timeline.
 //!
-//! What happens inside happens at a time of its own, in one order: a finished write gives its room back,
-//! a command arrives behind the controller, the arm takes up the next work. A command that comes in later
-//! cannot arrive before `horizon`, so everything up to there is worked out at once, whoever calls when.
+//! Internal events are processed in time order: a destaged write frees its space, a command leaves
+//! the controller, the arm starts its next work. A later command cannot leave the controller before
+//! `horizon`, so all events before `horizon` are processed at once and results do not depend on
+//! when the caller calls.
 
 mod arm;
 pub mod buffer;
@@ -17,7 +18,10 @@ pub mod write_cache;
 use std::collections::VecDeque;
 
 use crate::completions::Completions;
-use crate::request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::request::{
+    Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Request, SectorRange, Status,
+    SECTOR_BYTES,
+};
 use crate::spec::SpecError;
 use crate::stream::Stream as Random;
 use buffer::Segments;
@@ -30,7 +34,7 @@ use write_cache::{Extent, WriteCache};
 
 const NEVER: Nanos = Nanos::MAX;
 
-/// A command on its way through the controller.
+/// A command in the controller.
 #[derive(Clone, Copy)]
 struct Arriving {
     ready: Nanos,
@@ -44,7 +48,8 @@ struct Access {
     tag: u64,
     seq: u64,
     write: bool,
-    /// When its data has come over the link (writes), or could have gone over it (reads).
+    /// When its data has crossed the link (writes) or could have crossed it at the earliest
+    /// (reads).
     link_done: Nanos,
 }
 
@@ -55,7 +60,7 @@ struct Flush {
 }
 
 struct Arm {
-    /// Where the head is, or was when the stream below began.
+    /// Position of the head, or its position when `stream` began.
     along: Nanos,
     cylinder: u32,
     free_at: Nanos,
@@ -71,7 +76,7 @@ impl Arm {
     }
 }
 
-/// The head reads on into a segment: from `along` at `since`, at the speed of the medium, up to `limit`.
+/// The head reads ahead into a segment: from `along` at `since`, at media speed, up to `limit`.
 #[derive(Clone, Copy)]
 struct Stream {
     since: Nanos,
@@ -97,7 +102,7 @@ pub struct Hdd {
     head_switch_ns: Nanos,
     write_settle_ns: Nanos,
     link_ns_per_byte: f64,
-    /// The link time of the last sector of a read, which cannot overlap with the medium.
+    /// Link time of the last sector of a read, which cannot overlap with the media transfer.
     last_sector_ns: Nanos,
     depth: usize,
     order: Order,
@@ -105,18 +110,18 @@ pub struct Hdd {
     read_ahead_min_bytes: u64,
     standby_after_ns: Nanos,
     spin_up_ns: Nanos,
-    /// The angle of the platter at time 0.
+    /// Angle of the platter at time 0.
     phase_ns: Nanos,
 
     clock: Nanos,
     controller_free: Nanos,
     link_free: Nanos,
     last_arrival: Nanos,
-    /// Since when the queue has had room for the command at the front of `arriving`.
+    /// Time since which the queue has had space for the command at the front of `arriving`.
     room_since: Nanos,
     arriving: VecDeque<Arriving>,
     waiting: Waiting<Access>,
-    /// Writes that wait for room in the cache.
+    /// Writes that wait for space in the cache.
     blocked: VecDeque<Arriving>,
     flushes: VecDeque<Flush>,
     segments: Segments,
@@ -152,7 +157,10 @@ impl Hdd {
             link_ns_per_byte,
             last_sector_ns: ((SECTOR_BYTES as f64 * link_ns_per_byte) as Nanos).max(1),
             depth,
-            order: Order { reordering: spec.queue.reordering, age_limit_ns: ns(spec.queue.age_limit_ms) },
+            order: Order {
+                reordering: spec.queue.reordering,
+                age_limit_ns: ns(spec.queue.age_limit_ms),
+            },
             destage_idle_ns: ns(spec.buffer.destage_idle_ms),
             read_ahead_min_bytes: spec.buffer.read_ahead_min_bytes,
             standby_after_ns: spec.power.standby_after_s.map_or(NEVER, |s| (s * 1e9) as Nanos),
@@ -190,14 +198,7 @@ impl Hdd {
         &self.seek_write
     }
 
-    /// Ranges (first sector, sectors) acknowledged but not on the platter at `now`: what a loss of power loses.
-    pub fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        self.advance(now);
-        let held = self.cache.extents.things().iter().chain(&self.destaging);
-        held.map(|e| (e.sector, e.end - e.sector)).collect()
-    }
-
-    /// Works out everything that no later command can change.
+    /// Process every event that no later command can change.
     fn advance(&mut self, now: Nanos) {
         let horizon = now.max(self.controller_free) + self.overhead_ns;
         loop {
@@ -253,11 +254,35 @@ impl Hdd {
     }
 }
 
-impl Device for Hdd {
+impl Medium for Hdd {
     fn capacity_sectors(&self) -> u64 {
         self.geometry.capacity_sectors
     }
 
+    fn energy_j(&self, now: Nanos) -> f64 {
+        let still = self.standby_after_ns != NEVER
+            && self.done.in_flight() == 0
+            && self.cache.extents.is_empty();
+        let stopped = self.idle_since().saturating_add(self.standby_after_ns);
+        self.meter.joules(now, still.then_some(stopped))
+    }
+
+    /// Return the data in the write cache or being destaged.
+    fn unflushed(&mut self, now: Nanos) -> Vec<SectorRange> {
+        self.advance(now);
+        let held = self.cache.extents.things().iter().chain(&self.destaging);
+        held.map(|e| (e.sector, e.end - e.sector)).collect()
+    }
+
+    fn fault_counts(&self) -> FaultCounts {
+        FaultCounts::default()
+    }
+
+    /// Do nothing: the read time of a platter does not depend on its data.
+    fn preload(&mut self, _data: &[SectorRange]) {}
+}
+
+impl Device for Hdd {
     fn submit(&mut self, now: Nanos, request: Request) {
         self.advance(now);
         let seq = self.done.admit();
@@ -273,11 +298,6 @@ impl Device for Hdd {
         self.advance(now);
     }
 
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        self.advance(now);
-        self.done.drain(now, out);
-    }
-
     fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
         self.advance(now);
         self.done.drain(until, out);
@@ -290,7 +310,7 @@ impl Device for Hdd {
         let finish = if self.destaging.is_some() { self.arm.free_at } else { NEVER };
         let next = finish.min(self.next_arrival()).min(self.next_decision());
         match self.done.first() {
-            // No step at `next` or later can end a request before `next`.
+            // An event at `next` or later cannot complete a request before `next`.
             Some(first) if first <= next => Some(first),
             Some(first) => Some(first.min(next)),
             None => Some(next),
@@ -299,12 +319,5 @@ impl Device for Hdd {
 
     fn in_flight(&self) -> usize {
         self.done.in_flight()
-    }
-
-    fn energy_j(&self, now: Nanos) -> f64 {
-        let still =
-            self.standby_after_ns != NEVER && self.done.in_flight() == 0 && self.cache.extents.is_empty();
-        let stopped = self.idle_since().saturating_add(self.standby_after_ns);
-        self.meter.joules(now, still.then_some(stopped))
     }
 }

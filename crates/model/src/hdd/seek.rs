@@ -1,13 +1,14 @@
-//! The arm: time over distance.
+//! Seek time as a function of distance.
 //!
-//! Two pieces, a square root for short distances (the arm accelerates and brakes) and a straight line for
-//! long ones (it coasts), after Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994.
+//! Two pieces: a square root for short distances (the arm accelerates and brakes) and a line for
+//! long ones (it coasts), after Ruemmler and Wilkes, "An introduction to disk drive modeling",
+//! 1994.
 
 use super::spec::SeekSpec;
 use crate::request::Nanos;
 use crate::spec::{refuse, within, SpecError};
 
-/// A seek curve in nanoseconds over cylinders.
+/// A seek curve: nanoseconds by distance in cylinders.
 #[derive(Clone, Debug)]
 pub enum SeekCurve {
     TwoPiece(TwoPiece),
@@ -24,7 +25,8 @@ pub struct TwoPiece {
 }
 
 impl SeekCurve {
-    /// The time over `distance` cylinders (0 takes none), before settling for a write.
+    /// Return the seek time over `distance` cylinders (0 for distance 0), without the settle time
+    /// of writes.
     #[inline]
     pub fn time_ns(&self, distance: u32) -> Nanos {
         if distance == 0 {
@@ -54,21 +56,29 @@ impl SeekCurve {
         }
     }
 
-    /// Builds the curve. A data sheet's average is the mean over all seeks of an arm that goes from every
-    /// cylinder to every other equally often (so the sheets define it: each distance n weighted by the
-    /// number of its pairs, max + 1 - n).
+    /// Build the curve. A data sheet's average is the mean over all seeks between every pair of
+    /// cylinders with equal probability (the definition of data sheets: the weight of distance n is
+    /// the number of its pairs, max + 1 - n).
     pub fn build(spec: &SeekSpec, cylinders: u32) -> Result<Self, SpecError> {
         match spec {
             SeekSpec::Sheet { track_to_track_ms, average_ms } => {
                 within("seek.track_to_track_ms", *track_to_track_ms, 0.001, 1000.0)?;
                 within("seek.average_ms", *average_ms, 0.001, 1000.0)?;
                 if average_ms <= track_to_track_ms {
-                    return refuse("seek.average_ms", average_ms, "more than seek.track_to_track_ms");
+                    return refuse(
+                        "seek.average_ms",
+                        average_ms,
+                        "more than seek.track_to_track_ms",
+                    );
                 }
                 // t(d) = t_min + k (sqrt(d) - 1); the mean of sqrt(d / D) over all pairs is 8/15.
                 let mean_root = f64::from(cylinders).sqrt() * 8.0 / 15.0;
                 if mean_root <= 1.0 {
-                    return refuse("seek.curve", "sheet", "a table: there are too few cylinders for a curve");
+                    return refuse(
+                        "seek.curve",
+                        "sheet",
+                        "a table: there are too few cylinders for a curve",
+                    );
                 }
                 let rise = (average_ms - track_to_track_ms) * 1e6 / (mean_root - 1.0);
                 Ok(SeekCurve::TwoPiece(TwoPiece {
@@ -103,11 +113,18 @@ impl SeekCurve {
                     return refuse(
                         "seek.time_ms",
                         format!("{} times", time_ms.len()),
-                        &format!("one for each of the {} distances, at least one", distance_cylinders.len()),
+                        &format!(
+                            "one for each of the {} distances, at least one",
+                            distance_cylinders.len()
+                        ),
                     );
                 }
                 if !distance_cylinders.windows(2).all(|pair| pair[0] < pair[1]) {
-                    return refuse("seek.distance_cylinders", "unsorted distances", "rising distances");
+                    return refuse(
+                        "seek.distance_cylinders",
+                        "unsorted distances",
+                        "rising distances",
+                    );
                 }
                 for &time in time_ms {
                     within("seek.time_ms", time, 0.0, 1000.0)?;

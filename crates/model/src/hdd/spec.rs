@@ -1,5 +1,6 @@
-//! What describes a hard disk. Everything but capacity, speed of rotation, rates and seek has a default,
-//! so that a data sheet is enough; what the defaults assume is said here.
+//! Specification of a hard disk. Every field has a default except capacity, rotational speed, data
+//! rates and seek times, so a data sheet is enough. The field comments state what the defaults
+//! assume.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,30 +17,30 @@ pub struct HddSpec {
     pub price: Option<Price>,
     pub capacity_bytes: u64,
     pub rotation_rpm: f64,
-    /// Surfaces that hold data. Assumed 4 where the sheet is silent.
+    /// Surfaces that hold data. Assumed 4 if the data sheet does not state them.
     #[serde(default = "four")]
     pub heads: u32,
     #[serde(default)]
     pub head_order: HeadOrder,
-    /// The zones, outermost first, where they are known.
+    /// The zones, outermost first, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub zone: Vec<ZoneSpec>,
-    /// Else: the rates, from which zones are derived.
+    /// Otherwise: the data rates from which zones are derived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<RatesSpec>,
     pub seek: SeekSpec,
-    /// The curve of writes, where it is known apart from reads.
+    /// The seek curve of writes, if it differs from reads and is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seek_write: Option<SeekSpec>,
     #[serde(default = "head_switch")]
     pub head_switch_ms: f64,
-    /// What a write waits longer than its curve says after the arm moved.
+    /// Additional settle time of a write after a seek.
     #[serde(default)]
     pub write_settle_ms: f64,
-    /// Angle by which each track starts later than the one before it; a head switch if not given.
+    /// Angular offset of each track from the previous one; default: a head switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track_skew_ms: Option<f64>,
-    /// The same from cylinder to cylinder; the shortest seek if not given.
+    /// Angular offset of each cylinder from the previous one; default: the shortest seek.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cylinder_skew_ms: Option<f64>,
     #[serde(default = "overhead")]
@@ -57,14 +58,14 @@ pub struct HddSpec {
     pub source: Sources,
 }
 
-/// In which order the heads of a cylinder are written.
+/// Order in which the heads of a cylinder are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadOrder {
-    /// Head 0 first in every cylinder: going on to the next cylinder also changes the head.
+    /// Head 0 first in every cylinder: a step to the next cylinder also switches the head.
     #[default]
     Cylinder,
-    /// Every other cylinder backwards: the head stays while the arm steps.
+    /// Every other cylinder in reverse order: the head stays the same when the arm steps.
     Serpentine,
 }
 
@@ -75,25 +76,26 @@ pub struct ZoneSpec {
     pub sectors_per_track: u32,
 }
 
-/// Sustained rates at the outer and the inner edge.
+/// Sustained data rates at the outer and the inner edge.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RatesSpec {
     pub outer_bytes_per_s: f64,
-    /// Half the outer rate where it is not known: the usual ratio of the radii.
+    /// Default: half the outer rate, the usual ratio of the radii.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inner_bytes_per_s: Option<f64>,
     #[serde(default = "sixteen")]
     pub zones: u32,
 }
 
-/// How long the arm takes over a distance in cylinders.
+/// Seek time as a function of the distance in cylinders.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "curve", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SeekSpec {
-    /// From a data sheet: a square-root curve through the track-to-track time with the average stated.
+    /// From a data sheet: a square-root curve with the given track-to-track and average times.
     Sheet { track_to_track_ms: f64, average_ms: f64 },
-    /// `short_base + short_root * sqrt(d)` below the boundary, `long_base + long_slope * d` from it on.
+    /// `short_base + short_root * sqrt(d)` below the boundary, `long_base + long_slope * d` from it
+    /// on.
     TwoPiece {
         short_base_ms: f64,
         short_root_ms: f64,
@@ -101,7 +103,7 @@ pub enum SeekSpec {
         long_base_ms: f64,
         long_slope_ms: f64,
     },
-    /// Points of a measured curve, straight between them.
+    /// Points of a measured curve, interpolated linearly.
     Table { distance_cylinders: Vec<u32>, time_ms: Vec<f64> },
 }
 
@@ -109,11 +111,11 @@ pub enum SeekSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueSpec {
-    /// Commands the drive holds (SATA: 32).
+    /// Commands that the drive can hold (SATA: 32).
     #[serde(default = "thirty_two")]
     pub depth: u32,
-    /// Share of the queue behind the oldest command that the drive really chooses from: 0 serves in
-    /// order, 1 takes the shortest access of all. Real drives lie between.
+    /// Share of the queued commands, besides the oldest, among which the drive chooses: 0 serves in
+    /// order, 1 takes the shortest access of all. Real drives are in between.
     #[serde(default = "reordering")]
     pub reordering: f64,
     /// A command older than this is served next.
@@ -121,7 +123,7 @@ pub struct QueueSpec {
     pub age_limit_ms: f64,
 }
 
-/// The drive's own memory.
+/// The drive's internal memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BufferSpec {
@@ -129,27 +131,28 @@ pub struct BufferSpec {
     pub segments: u32,
     #[serde(default = "segment_bytes")]
     pub segment_bytes: u64,
-    /// How far the idle drive reads on behind the last read; 0: not at all.
+    /// Read-ahead of an idle drive beyond the last read; 0: none.
     #[serde(default = "segment_bytes")]
     pub read_ahead_bytes: u64,
-    /// How far it reads on behind a sequential read even if other commands wait.
+    /// Read-ahead after a sequential read even if other commands wait.
     #[serde(default)]
     pub read_ahead_min_bytes: u64,
-    /// Memory for writes that are acknowledged before they are on the platter; 0: write-through.
+    /// Write cache, whose writes are acknowledged before they are on the platter; 0: write-through.
     #[serde(default = "write_cache_bytes")]
     pub write_cache_bytes: u64,
-    /// Separate ranges the write cache can hold.
+    /// Number of separate ranges in the write cache.
     #[serde(default = "write_cache_extents")]
     pub write_cache_extents: u32,
-    /// Idle time after which cached writes go to the platter.
+    /// Idle time before cached writes are destaged.
     #[serde(default = "destage_idle")]
     pub destage_idle_ms: f64,
-    /// Share of the write cache (bytes or ranges) above which they go even while reads wait, in turn with them.
+    /// Fill level of the write cache (share of bytes or ranges) above which destaging alternates
+    /// with waiting reads.
     #[serde(default = "destage_threshold")]
     pub destage_threshold: f64,
 }
 
-/// Watts in each state; seek and transfer are totals, not additions.
+/// Power in watts per state; seek and transfer are totals, not increments.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerSpec {
@@ -162,7 +165,7 @@ pub struct PowerSpec {
     pub spin_up_w: f64,
     #[serde(default)]
     pub spin_up_s: f64,
-    /// Idle time after which the spindle stops; never if not given.
+    /// Idle time before the spindle stops; default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standby_after_s: Option<f64>,
 }
@@ -225,7 +228,7 @@ impl Default for BufferSpec {
     }
 }
 
-/// A 3.5 inch drive of 7200 rpm, as data sheets of the last twenty years have it.
+/// A 3.5-inch drive with 7200 rpm, typical of data sheets of the last twenty years.
 impl Default for PowerSpec {
     fn default() -> Self {
         PowerSpec {
@@ -241,7 +244,7 @@ impl Default for PowerSpec {
 }
 
 impl HddSpec {
-    /// Checks each field by itself; geometry and seek curve check what hangs together.
+    /// Check each field on its own. Geometry and seek curve check combinations.
     pub fn check(&self) -> Result<(), SpecError> {
         if self.name.is_empty() {
             return refuse("name", "\"\"", "a name");
@@ -268,7 +271,12 @@ impl HddSpec {
         within_int("buffer.segments", u64::from(buffer.segments), 1, 4095)?;
         within_int("buffer.segment_bytes", buffer.segment_bytes, 4096, 1 << 32)?;
         within_int("buffer.read_ahead_bytes", buffer.read_ahead_bytes, 0, buffer.segment_bytes)?;
-        within_int("buffer.read_ahead_min_bytes", buffer.read_ahead_min_bytes, 0, buffer.read_ahead_bytes)?;
+        within_int(
+            "buffer.read_ahead_min_bytes",
+            buffer.read_ahead_min_bytes,
+            0,
+            buffer.read_ahead_bytes,
+        )?;
         within_int("buffer.write_cache_bytes", buffer.write_cache_bytes, 0, 1 << 34)?;
         within_int("buffer.write_cache_extents", u64::from(buffer.write_cache_extents), 1, 4096)?;
         within("buffer.destage_idle_ms", buffer.destage_idle_ms, 0.0, 1e6)?;

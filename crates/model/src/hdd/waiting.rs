@@ -1,15 +1,16 @@
-//! What waits for the arm, and the choice of what it serves next.
+//! Work that waits for the arm, and the selection of the next one.
 //!
-//! Places lie in arrays of their own, so that scoring a queue of 32 is a short run of vector instructions.
+//! Cylinders and angles are in separate arrays, so that scoring a queue of 32 takes few vector
+//! instructions.
 
 use super::geometry::{Geometry, Place};
 use super::seek::SeekCurve;
 use crate::request::Nanos;
 
-/// Things that wait, oldest first.
+/// Waiting items, oldest first.
 pub struct Waiting<T> {
     cylinders: Vec<f32>,
-    /// Angle in turns.
+    /// Angles in revolutions.
     angles: Vec<f32>,
     costs: Vec<f32>,
     places: Vec<Place>,
@@ -17,14 +18,15 @@ pub struct Waiting<T> {
     things: Vec<T>,
 }
 
-/// How freely a drive reorders.
+/// How freely the drive reorders commands.
 #[derive(Clone, Copy)]
 pub struct Order {
     pub reordering: f64,
     pub age_limit_ns: Nanos,
 }
 
-/// Angles this close in front of the head count as reached: rounding must not cost a turn.
+/// Angles this close ahead of the head count as reached, so that rounding does not cost a
+/// revolution.
 const GRACE_TURNS: f32 = 1e-5;
 
 impl<T> Waiting<T> {
@@ -76,7 +78,7 @@ impl<T> Waiting<T> {
         &mut self.things[index]
     }
 
-    /// Makes a waiting range longer at its end.
+    /// Extend a waiting range at its end.
     pub fn extend(&mut self, index: usize, along_end: Nanos) {
         self.places[index].along_end = along_end;
     }
@@ -85,8 +87,8 @@ impl<T> Waiting<T> {
         self.since.first().copied()
     }
 
-    /// How many of the oldest the drive chooses from at `now`: `1 + reordering * (n - 1)`, or the oldest
-    /// alone once it is older than the limit. There must be one.
+    /// Return how many of the oldest items the drive chooses from at `now`: `1 + reordering * (n -
+    /// 1)`, or 1 once the oldest exceeds the age limit. There must be at least one item.
     #[inline]
     pub fn seen(&self, now: Nanos, order: &Order) -> usize {
         if now.saturating_sub(self.since[0]) > order.age_limit_ns {
@@ -96,8 +98,8 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Among the `seen` oldest the one with the shortest seek and rotational wait, with the arm over
-    /// `cylinder` and the platter turned by that much.
+    /// Return which of the `seen` oldest items has the shortest seek plus rotational delay, with
+    /// the arm at `cylinder` and the platter at `phase_turns`.
     #[inline]
     pub fn choose(
         &mut self,
@@ -147,10 +149,11 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Seek plus rotational wait, in turns.
+/// Return seek plus rotational delay in revolutions.
 #[inline]
 fn with_wait(seek: f32, ahead: f32) -> f32 {
-    // Many turns ahead, so that the cast below rounds down; a seek takes less than 64 turns.
+    // The offset keeps the value positive, so that the cast below rounds down; a seek takes less
+    // than 64 revolutions.
     let turns = ahead - seek + (64.0 + GRACE_TURNS);
     seek + (turns - (turns as i32) as f32)
 }

@@ -1,21 +1,21 @@
-//! Writes that are acknowledged and not yet on the platter.
+//! Writes that are acknowledged but not yet on the platter.
 
 use super::geometry::Geometry;
 use super::spec::BufferSpec;
 use super::waiting::Waiting;
 use crate::request::{Nanos, SECTOR_BYTES};
 
-/// A range grows by merging up to this many sectors (512 KiB), so that one write to the platter stays short.
+/// Merging extends a range up to this many sectors (512 KiB), so that a single destage stays short.
 const MAX_EXTENT_SECTORS: u64 = 1024;
 
-/// A contiguous range that has to be written.
+/// A contiguous range that must be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     pub sector: u64,
     pub end: u64,
-    /// Submission number of its oldest write: what a flush waits for.
+    /// Submission number of its oldest write, for flushes.
     pub oldest: u64,
-    /// When all of its data has come over the link.
+    /// When all of its data has crossed the link.
     pub here: Nanos,
 }
 
@@ -43,22 +43,24 @@ impl WriteCache {
         self.capacity_bytes > 0
     }
 
-    /// Whether so much waits that writing to the platter must compete with reads.
+    /// Return whether the cache is so full that destaging must compete with reads.
     pub fn pressing(&self) -> bool {
         self.bytes as f64 > self.threshold * self.capacity_bytes as f64
             || self.extents.len() as f64 > self.threshold * self.capacity_extents as f64
     }
 
-    /// Whether the cache could ever hold a write of this size.
+    /// Return whether an empty cache could hold a write of this size.
     pub fn could_hold(&self, sectors: u64) -> bool {
         sectors * SECTOR_BYTES <= self.capacity_bytes
     }
 
-    /// Takes a write if there is room for it.
+    /// Accept a write if there is space for it.
     pub fn take(&mut self, geometry: &Geometry, write: Extent, since: Nanos) -> bool {
         let bytes = (write.end - write.sector) * SECTOR_BYTES;
         let held = self.extents.things().iter();
-        if let Some(index) = held.clone().position(|e| e.sector <= write.sector && write.end <= e.end) {
+        if let Some(index) =
+            held.clone().position(|e| e.sector <= write.sector && write.end <= e.end)
+        {
             let extent = self.extents.thing_mut(index);
             extent.here = extent.here.max(write.here);
             return true;
@@ -66,7 +68,8 @@ impl WriteCache {
         if self.bytes + bytes > self.capacity_bytes {
             return false;
         }
-        let grows = |e: &Extent| e.end == write.sector && write.end - e.sector <= MAX_EXTENT_SECTORS;
+        let grows =
+            |e: &Extent| e.end == write.sector && write.end - e.sector <= MAX_EXTENT_SECTORS;
         if let Some(index) = held.clone().position(grows) {
             let extent = self.extents.thing_mut(index);
             extent.end = write.end;
@@ -83,17 +86,17 @@ impl WriteCache {
         true
     }
 
-    /// Gives back the room of a range that is now on the platter.
+    /// Free the space of a range that is on the platter.
     pub fn release(&mut self, extent: &Extent) {
         self.bytes -= (extent.end - extent.sector) * SECTOR_BYTES;
     }
 
-    /// Whether a read finds all of its data here.
+    /// Return whether the cache holds all data of a read.
     pub fn holds(&self, sector: u64, end: u64) -> bool {
         self.extents.things().iter().any(|e| e.sector <= sector && end <= e.end)
     }
 
-    /// Submission number of the oldest write that is not on the platter.
+    /// Return the submission number of the oldest write that is not on the platter.
     pub fn oldest(&self) -> Option<u64> {
         self.extents.things().iter().map(|e| e.oldest).min()
     }

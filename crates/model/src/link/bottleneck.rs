@@ -1,4 +1,5 @@
-//! Bottlenecks: the clock of bytes that each serves to every flow it holds up, and from it when the next flow is done.
+//! Bottlenecks: the clock of bytes served to each flow that a bottleneck limits, and the next
+//! completion.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -25,24 +26,24 @@ impl PartialOrd for Mark {
     }
 }
 impl Ord for Mark {
-    /// Reversed: the smallest mark is the greatest element of the heap.
+    /// Reversed: the smallest mark is the maximum of the heap.
     fn cmp(&self, other: &Self) -> Ordering {
         other.bytes.total_cmp(&self.bytes).then(other.sequence.cmp(&self.sequence))
     }
 }
 
-/// What limits flows: a port in one direction, or (beyond the ports) a group's own limit.
+/// A limit of flows: a port in one direction, or (after the ports) a group's own limit.
 #[derive(Debug, Default)]
 pub(super) struct Bottleneck {
-    /// Bytes served to each flow since its beginning, at `last`.
+    /// Bytes served to each flow up to `last`, since the clock began.
     pub(super) clock: f64,
     pub(super) last: Nanos,
     pub(super) rate: f64,
     pub(super) flows: BinaryHeap<Mark>,
     pub(super) version: u32,
-    /// The rate at which another port of one of its flows would fill up.
+    /// Rate at which another port of one of its flows would be saturated.
     pub(super) headroom: f64,
-    /// The rate below which flows on another port would get more.
+    /// Rate below which flows limited by another port would get more.
     pub(super) floor: f64,
 }
 
@@ -66,7 +67,7 @@ impl Network {
         }
     }
 
-    /// When the next flow is done.
+    /// Return when the next flow is done.
     pub fn next_done(&mut self) -> Option<Nanos> {
         while let Some(&std::cmp::Reverse((time, bottleneck, version))) = self.due.peek() {
             if self.bottlenecks[bottleneck as usize].version == version {

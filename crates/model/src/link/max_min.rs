@@ -1,4 +1,5 @@
-//! Max-min fair rates: after flows came or went, what holds each group of them up, and the rate that a flow gets there.
+//! Max-min fair rates: the bottleneck of each group and the rate of its flows, after a flow starts
+//! or ends.
 
 use std::collections::{BinaryHeap, HashMap};
 
@@ -6,20 +7,20 @@ use super::bottleneck::Mark;
 use super::{Network, UNLIMITED};
 use crate::request::Nanos;
 
-/// A port while all are filled anew.
+/// State of a port while all ports are recomputed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Level {
-    /// What is left of its capacity, and the flows that share it.
+    /// Remaining capacity and the flows that share it.
     left: f64,
     flows: u32,
-    /// The rate a flow would get of it.
+    /// The rate that each flow would get.
     fair: f64,
-    /// The lowest rate, or limit, that its groups meet anywhere.
+    /// The lowest fair rate or limit of its groups at any port.
     lowest: f64,
 }
 
 impl Network {
-    /// Where a group that starts to send is most likely held up.
+    /// Return the most likely bottleneck of a group that starts to send.
     pub(super) fn probable_bottleneck(&self, group: u32) -> u32 {
         let g = &self.groups[group as usize];
         let share = |side: u32| {
@@ -36,8 +37,8 @@ impl Network {
         }
     }
 
-    /// After a flow of `group` came or went: if all bottlenecks stay what they are, sets the one rate that changes and
-    /// says true. Conservative: false where it is not sure.
+    /// Update the one rate that changes when a flow of `group` starts or ends, and return true if
+    /// all bottlenecks stay the same. Conservative: returns false if unsure.
     pub(super) fn adjust(&mut self, group: u32) -> bool {
         let g = self.groups[group as usize];
         let ports = self.sides.len() as u32;
@@ -48,7 +49,7 @@ impl Network {
         let hub = self.sides[g.bottleneck as usize];
         let far = self.sides[other as usize];
         let held = self.bottlenecks[g.bottleneck as usize].flows.len() as u32;
-        // All flows through the port are held up there, and the group's other port carries no other group.
+        // This port limits all of its flows, and the group's other port carries no other group.
         if held != hub.flows || far.groups > 1 || hub.flows == 0 {
             return false;
         }
@@ -64,8 +65,8 @@ impl Network {
         true
     }
 
-    /// Max-min rates from scratch: every port whose fair level is the lowest among the ports of its flows is a
-    /// bottleneck; its flows are fixed, taken off the other ports, and so on.
+    /// Recompute all max-min rates: each port with the lowest fair rate among the ports of its
+    /// flows is a bottleneck; its flows are fixed and removed from the other ports; repeat.
     pub(super) fn refill(&mut self, now: Nanos) {
         self.refills += 1;
         self.drop_idle_groups();
@@ -101,8 +102,10 @@ impl Network {
             }
             for &group in &open {
                 let g = &self.groups[group as usize];
-                let meets =
-                    self.levels[g.send as usize].fair.min(self.levels[g.receive as usize].fair).min(g.limit);
+                let meets = self.levels[g.send as usize]
+                    .fair
+                    .min(self.levels[g.receive as usize].fair)
+                    .min(g.limit);
                 for side in [g.send, g.receive] {
                     let level = &mut self.levels[side as usize];
                     level.lowest = level.lowest.min(meets);
@@ -113,8 +116,11 @@ impl Network {
             let mut taken: Vec<(u32, u32, f64)> = Vec::new();
             for &group in &open {
                 let g = &self.groups[group as usize];
-                let (send, receive) = (self.levels[g.send as usize], self.levels[g.receive as usize]);
-                if g.limit <= send.fair.min(receive.fair) && g.limit <= send.lowest.min(receive.lowest) {
+                let (send, receive) =
+                    (self.levels[g.send as usize], self.levels[g.receive as usize]);
+                if g.limit <= send.fair.min(receive.fair)
+                    && g.limit <= send.lowest.min(receive.lowest)
+                {
                     taken.push((group, ports + group, g.limit));
                 } else if send.fair <= send.lowest && send.fair <= receive.fair {
                     taken.push((group, g.send, send.fair));
@@ -138,7 +144,7 @@ impl Network {
     }
 
     fn move_groups(&mut self, now: Nanos, settled: &[(u32, u32, f64)]) {
-        // Flows whose bottleneck changes leave the old one with what they have left.
+        // Flows that change their bottleneck leave the old one with their remaining bytes.
         let mut moving: Vec<(u32, Mark)> = Vec::new();
         let mut sources: Vec<u32> = Vec::new();
         for &(group, bottleneck, _) in settled {
@@ -186,7 +192,7 @@ impl Network {
             b.headroom = UNLIMITED;
             b.floor = 0.0;
         }
-        // How far each bottleneck's rate may rise before another port of its flows is full.
+        // How far each bottleneck's rate can rise before another port of its flows is saturated.
         for &(group, bottleneck, rate) in settled {
             let g = self.groups[group as usize];
             let other = if bottleneck == g.send { g.receive } else { g.send };

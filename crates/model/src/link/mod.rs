@@ -1,11 +1,16 @@
-//! The network: hosts with full-duplex ports into a switch that does not block, and flows that share the ports fairly.
+//! The network: hosts with full-duplex ports, a non-blocking switch, and flows that share the ports
+//! fairly.
 //!
-//! Rates are max-min fair (Bertsekas and Gallager, *Data Networks*, 6.5.2): no flow can get more without one that has
-//! no more than it getting less. Flows between the same two hosts form a group. Each group has one bottleneck: the port
-//! it shares, or its own limit. A bottleneck has a clock of bytes served to each of its flows, so that a flow is done
-//! when the clock reaches its mark and a change of rate costs nothing per flow. A change that leaves all bottlenecks
-//! where they are is done in O(log n); any other fills all ports anew. Flows come and go here; their rates are worked out
-//! in `max_min`, their ends in `bottleneck`.
+//! Rates are max-min fair (Bertsekas and Gallager, *Data Networks*, 6.5.2): no flow can get a
+//! higher rate without lowering that of a flow with an equal or lower rate.
+//!
+//! Flows between the same two hosts form a group. Each group has one bottleneck: a port that it
+//! shares, or its own limit. A bottleneck has a clock of the bytes served to each of its flows. A
+//! flow is done when the clock reaches its mark, so a change of rate costs nothing per flow. A
+//! change that keeps all bottlenecks takes O(log n); any other change recomputes all ports.
+//!
+//! This module starts and finishes flows, `max_min` computes their rates, and `bottleneck` their
+//! completion times.
 
 mod bottleneck;
 mod max_min;
@@ -16,12 +21,12 @@ use crate::request::Nanos;
 use bottleneck::{Bottleneck, Mark};
 use max_min::Level;
 
-/// A port's rates, and what bounds a single flow.
+/// Rates of a port and the limit of a single flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Port {
     pub send_bytes_per_s: f64,
     pub receive_bytes_per_s: f64,
-    /// Limit of each flow from or to this host; infinite for none.
+    /// Limit of each flow from or to this host; infinite for no limit.
     pub flow_bytes_per_s: f64,
 }
 
@@ -32,14 +37,14 @@ struct Group {
     limit: f64,
     flows: u32,
     bottleneck: u32,
-    /// Whether it is in the list of active groups.
+    /// The group is in the list of active groups.
     listed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct PortSide {
     capacity: f64,
-    /// Groups with flows that cross it, and their flows.
+    /// Groups with flows through this port direction, and the number of those flows.
     groups: u32,
     flows: u32,
 }
@@ -50,12 +55,12 @@ struct Flow {
     group: u32,
 }
 
-/// The network and the flows in it.
+/// The network and its flows.
 #[derive(Debug)]
 pub struct Network {
     sides: Vec<PortSide>,
     flow_limits: Vec<f64>,
-    /// Bottlenecks: two a port (send, receive), then one a group.
+    /// Bottlenecks: two per port (send, receive), followed by one per group.
     bottlenecks: Vec<Bottleneck>,
     groups: Vec<Group>,
     group_of: HashMap<(u32, u32), u32>,
@@ -73,8 +78,10 @@ const UNLIMITED: f64 = f64::INFINITY;
 impl Network {
     pub fn new(ports: &[Port]) -> Self {
         let side = |capacity| PortSide { capacity, groups: 0, flows: 0 };
-        let sides: Vec<_> =
-            ports.iter().flat_map(|p| [side(p.send_bytes_per_s), side(p.receive_bytes_per_s)]).collect();
+        let sides: Vec<_> = ports
+            .iter()
+            .flat_map(|p| [side(p.send_bytes_per_s), side(p.receive_bytes_per_s)])
+            .collect();
         Network {
             bottlenecks: sides.iter().map(|_| Bottleneck::default()).collect(),
             levels: vec![Level::default(); sides.len()],
@@ -91,24 +98,30 @@ impl Network {
         }
     }
 
-    /// How often all ports were filled anew (the dear way).
+    /// Return how often all ports were recomputed (the expensive case).
     pub fn refills(&self) -> u64 {
         self.refills
     }
 
-    /// Flows under way.
+    /// Return the number of active flows.
     pub fn in_flight(&self) -> usize {
         self.flows.len() - self.free.len()
     }
 
-    /// Changes the rates of a host's port.
-    pub fn set_rate(&mut self, now: Nanos, host: u32, send_bytes_per_s: f64, receive_bytes_per_s: f64) {
+    /// Change the rates of a host's port.
+    pub fn set_rate(
+        &mut self,
+        now: Nanos,
+        host: u32,
+        send_bytes_per_s: f64,
+        receive_bytes_per_s: f64,
+    ) {
         self.sides[2 * host as usize].capacity = send_bytes_per_s;
         self.sides[2 * host as usize + 1].capacity = receive_bytes_per_s;
         self.refill(now);
     }
 
-    /// The rate of each flow between two hosts at present, bytes a second.
+    /// Return the current rate of each flow between two hosts in bytes per second.
     pub fn rate(&self, from: u32, to: u32) -> f64 {
         self.group_of.get(&(from, to)).map_or(0.0, |&g| {
             let group = &self.groups[g as usize];
@@ -140,7 +153,8 @@ impl Network {
         group
     }
 
-    /// A flow of `bytes` starts from one host to another (not itself). `tag` comes back when its last byte is sent.
+    /// Start a flow of `bytes` from one host to another host. `finish` returns `tag` once the last
+    /// byte is sent.
     pub fn start(&mut self, now: Nanos, from: u32, to: u32, bytes: u64, tag: u64) {
         let group = self.group(from, to);
         let flow = Flow { tag, group };
@@ -186,7 +200,7 @@ impl Network {
         }
     }
 
-    /// Takes the flow that is done at `now` (which is `next_done`): its tag.
+    /// Remove the flow that is done at `now` (which equals `next_done`) and return its tag.
     pub fn finish(&mut self, now: Nanos) -> Option<u64> {
         self.next_done()?;
         let std::cmp::Reverse((_, bottleneck, _)) = self.due.pop()?;
@@ -209,7 +223,7 @@ impl Network {
         let alone = (bottleneck as usize) < self.sides.len() && hub.flows == 0;
         let far = if bottleneck == g.send { g.receive } else { g.send };
         if alone && self.sides[far as usize].flows == 0 {
-            // Nobody shared either port: nothing changes for anyone.
+            // No other flow shares either port, so no other rate changes.
             self.set_due(bottleneck);
         } else if !self.adjust(group) {
             self.set_due(bottleneck);

@@ -1,11 +1,14 @@
-//! Fairness against a plain max-min computation, and conservation of bytes.
+//! Fairness compared with a simple max-min computation, and conservation of bytes.
 
 use proptest::prelude::*;
 
 use super::*;
 
 fn ports(n: usize, rate: f64) -> Vec<Port> {
-    vec![Port { send_bytes_per_s: rate, receive_bytes_per_s: rate, flow_bytes_per_s: f64::INFINITY }; n]
+    vec![
+        Port { send_bytes_per_s: rate, receive_bytes_per_s: rate, flow_bytes_per_s: f64::INFINITY };
+        n
+    ]
 }
 
 fn drain(network: &mut Network) -> Vec<(Nanos, u64)> {
@@ -33,7 +36,7 @@ fn one_sender_shares_equally_and_the_rest_speeds_up() {
 
 #[test]
 fn what_one_cannot_take_the_others_get() {
-    // Host 1 receives at 10 MB/s only; the sender's other flow has the remaining 90.
+    // Host 1 receives at 10 MB/s only; the sender's other flow gets the remaining 90 MB/s.
     let mut all = ports(3, 1e8);
     all[1].receive_bytes_per_s = 1e7;
     let mut network = Network::new(&all);
@@ -81,13 +84,14 @@ fn plain(flows: &[(u32, u32)], capacity: &[(f64, f64)]) -> Vec<f64> {
             count[2 * flows[f].1 as usize + 1] += 1.0;
         }
         let level = |side: usize| left[side] / count[side];
-        let lowest =
-            (0..left.len()).filter(|&s| count[s] > 0.0).min_by(|&a, &b| level(a).total_cmp(&level(b)));
+        let lowest = (0..left.len())
+            .filter(|&s| count[s] > 0.0)
+            .min_by(|&a, &b| level(a).total_cmp(&level(b)));
         let side = lowest.unwrap();
         let rate = level(side);
-        let (fixed, rest): (Vec<usize>, Vec<usize>) = open
-            .iter()
-            .partition(|&&f| 2 * flows[f].0 as usize == side || 2 * flows[f].1 as usize + 1 == side);
+        let (fixed, rest): (Vec<usize>, Vec<usize>) = open.iter().partition(|&&f| {
+            2 * flows[f].0 as usize == side || 2 * flows[f].1 as usize + 1 == side
+        });
         for f in fixed {
             rates[f] = rate;
             left[2 * flows[f].0 as usize] -= rate;
@@ -105,10 +109,17 @@ proptest! {
         steps in prop::collection::vec((0u32..6, 0u32..6, 1u64..1000, any::<bool>()), 1..60),
     ) {
         let n = capacities.len() as u32;
-        let rates: Vec<_> = capacities.iter().map(|c| (f64::from(c.0) * 1e6, f64::from(c.1) * 1e6)).collect();
+        let rates: Vec<_> = capacities
+            .iter()
+            .map(|c| (f64::from(c.0) * 1e6, f64::from(c.1) * 1e6))
+            .collect();
         let ports: Vec<_> = rates
             .iter()
-            .map(|c| Port { send_bytes_per_s: c.0, receive_bytes_per_s: c.1, flow_bytes_per_s: f64::INFINITY })
+            .map(|c| Port {
+                send_bytes_per_s: c.0,
+                receive_bytes_per_s: c.1,
+                flow_bytes_per_s: f64::INFINITY
+            })
             .collect();
         let mut network = Network::new(&ports);
         let mut live: Vec<(u64, u32, u32)> = Vec::new();
@@ -130,7 +141,10 @@ proptest! {
             let pairs: Vec<_> = live.iter().map(|l| (l.1, l.2)).collect();
             for ((_, from, to), expected) in live.iter().zip(plain(&pairs, &rates)) {
                 let got = network.rate(*from, *to);
-                prop_assert!((got - expected).abs() < 1e-6 * expected, "{} {}: {} not {}", from, to, got, expected);
+                prop_assert!(
+                    (got - expected).abs() < 1e-6 * expected,
+                    "{} {}: {} not {}", from, to, got, expected
+                );
             }
         }
         let rest = drain(&mut network).len();

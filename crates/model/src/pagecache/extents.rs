@@ -1,31 +1,30 @@
-//! Extents, what the lists and the index of a file hold: made, cut where a state ends, joined with their neighbours,
-//! forgotten.
+//! Extents, the elements of the LRU lists and of a file's index: create, split, join and drop.
 
 use super::{PageCache, NONE, REGION_SHIFT};
 
 const MAX_EXTENT_PAGES: u32 = 1024;
 
-/// What the pages of an extent are doing.
+/// State of the pages of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
     Clean,
-    /// On the way in.
+    /// Being read.
     Reading,
     Dirty,
-    /// On the way out.
+    /// Being written.
     Writeback,
 }
 
-/// Neighbouring pages of one file in one state.
+/// Contiguous pages of one file in one state.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub file: u32,
     pub start: u32,
     pub pages: u32,
     pub state: PageState,
-    /// The read-ahead mark (`PG_readahead`): the page that, when reached, starts the next window.
+    /// The read-ahead mark (`PG_readahead`): an access of this page starts the next window.
     pub mark: u32,
-    /// The I/O that is filling or writing it.
+    /// The I/O that reads or writes it.
     pub io: u32,
     pub(super) active: bool,
     pub(super) touched_end: u32,
@@ -34,20 +33,27 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The page after its last.
+    /// Return the page after its last.
     pub fn end(&self) -> u32 {
         self.start + self.pages
     }
 }
 
 impl PageCache {
-    /// The longest piece of `pages` from `start` that one extent may hold.
+    /// Return the length of the longest part of `pages` pages from `start` that fits into one
+    /// extent.
     pub fn piece(start: u32, pages: u32) -> u32 {
         let region_end = ((start >> REGION_SHIFT) + 1) << REGION_SHIFT;
         pages.min(MAX_EXTENT_PAGES).min(region_end - start)
     }
 
-    pub(super) fn new_extent(&mut self, file: u32, start: u32, pages: u32, state: PageState) -> u32 {
+    pub(super) fn new_extent(
+        &mut self,
+        file: u32,
+        start: u32,
+        pages: u32,
+        state: PageState,
+    ) -> u32 {
         let extent = Extent {
             file,
             start,
@@ -73,7 +79,7 @@ impl PageCache {
         self.link_newest(index);
         let f = &mut self.files[file as usize];
         f.pages_end = f.pages_end.max(start + pages);
-        // Whoever waits for it looks for it next.
+        // A process that waits for the pages will look them up next.
         f.hint.set(index);
         let regions = &mut f.regions;
         let number = (start >> REGION_SHIFT) as usize;
@@ -86,7 +92,7 @@ impl PageCache {
         index
     }
 
-    /// Cuts an extent in two; returns the part from `page` on.
+    /// Split an extent in two; return the part that starts at `page`.
     pub fn split(&mut self, extent: u32, page: u32) -> u32 {
         let e = self.extents[extent as usize];
         debug_assert!(e.start < page && page < e.end());
@@ -98,7 +104,7 @@ impl PageCache {
         }
         self.lists[usize::from(e.active)].pages -= u64::from(e.end() - page);
         let right = self.new_extent(e.file, page, e.end() - page, e.state);
-        // Both keep the age that they had.
+        // Both parts keep their age.
         self.unlink(right);
         self.extents[right as usize].active = e.active;
         self.link_behind(right, extent);
@@ -144,13 +150,13 @@ impl PageCache {
         };
         self.link_newest(left);
         if e.state == PageState::Dirty {
-            // `forget` took them off.
+            // `forget` subtracted them.
             self.dirty_pages += u64::from(e.pages);
             self.files[e.file as usize].dirty_pages += u64::from(e.pages);
         }
     }
 
-    /// Takes an extent out of the index and the lists.
+    /// Remove an extent from the index and the lists.
     pub(super) fn forget(&mut self, extent: u32) {
         let e = self.extents[extent as usize];
         if e.state == PageState::Dirty {
@@ -166,7 +172,7 @@ impl PageCache {
         self.free(extent);
     }
 
-    /// An extent's slot is free; nobody who remembers it may take it for a file's.
+    /// Free the slot of an extent. `file = NONE` marks stale references to it as invalid.
     pub(super) fn free(&mut self, extent: u32) {
         self.extents[extent as usize].file = NONE;
         self.free_extents.push(extent);

@@ -1,4 +1,4 @@
-//! Look-up, the first step of every access: which pages of a file are in the cache, and in which extents.
+//! Look-up of pages: which pages of a file are in the cache, and in which extents.
 
 use super::{Extent, PageCache, REGION_SHIFT};
 
@@ -7,7 +7,7 @@ impl PageCache {
         &self.extents[extent as usize]
     }
 
-    /// The extent that holds that page.
+    /// Return the extent that holds a page.
     pub fn find(&self, file: u32, page: u32) -> Option<u32> {
         let f = &self.files[file as usize];
         if page >= f.pages_end {
@@ -29,7 +29,7 @@ impl PageCache {
         Some(extent)
     }
 
-    /// The first page at or after `page`, and before `limit`, that is in the cache; `limit` when there is none.
+    /// Return the first cached page in `page..limit`, or `limit`.
     pub fn next_cached(&self, file: u32, page: u32, limit: u32) -> u32 {
         let f = &self.files[file as usize];
         let regions = &f.regions;
@@ -49,7 +49,7 @@ impl PageCache {
         limit
     }
 
-    /// The first page at or after `page`, and before `limit`, that is not in the cache; `limit` when all are.
+    /// Return the first missing page in `page..limit`, or `limit`.
     pub fn next_missing(&self, file: u32, page: u32, limit: u32) -> u32 {
         let mut from = page;
         while from < limit {
@@ -61,7 +61,7 @@ impl PageCache {
         limit
     }
 
-    /// How many pages of `from..to` are not in the cache.
+    /// Return the number of missing pages in `from..to`.
     pub fn missing_pages(&self, file: u32, from: u32, to: u32) -> u32 {
         let (mut page, mut missing) = (self.next_missing(file, from, to), 0);
         while page < to {
@@ -72,7 +72,7 @@ impl PageCache {
         missing
     }
 
-    /// Pages in the cache right before `page`, at most `max`.
+    /// Return the number of contiguous cached pages directly before `page`, at most `max`.
     pub fn cached_before(&self, file: u32, page: u32, max: u32) -> u32 {
         let mut from = page;
         while from > 0 && page - from < max {

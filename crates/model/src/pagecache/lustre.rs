@@ -1,24 +1,24 @@
-//! Lustre's client read-ahead, which replaces the kernel's.
+//! Read-ahead of the Lustre client, which replaces the kernel's.
 //!
-//! After `lustre/llite/rw.c` (1.8, 2.x): a read that starts within a few pages of where the last one ended counts as
-//! sequential, so small gaps are read over; each such read makes the window larger by a step, and the window is filled
-//! up to a whole request.
+//! After `lustre/llite/rw.c` (1.8, 2.x): a read that starts within a few pages of the end of the
+//! last one counts as sequential, so small gaps are read too. Each such read extends the window by
+//! a step, and the window is filled up to a whole request.
 
 use super::readahead::Window;
 
-/// The state of one open file (`struct ll_readahead_state`).
+/// State of one open file (`struct ll_readahead_state`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LustreReadAhead {
     last_end: u32,
     window: u32,
     read_to: u32,
     started: bool,
-    /// Requests near the one before, in a row (`ras_consecutive_requests`).
+    /// Consecutive requests near the previous one (`ras_consecutive_requests`).
     consecutive: u32,
 }
 
 impl LustreReadAhead {
-    /// A read of `pages` pages from `page` on. Returns what to have read besides the read itself.
+    /// Record a read of `pages` pages from `page` on; return the additional pages to read.
     pub fn read(&mut self, page: u32, pages: u32, step: u32, max: u32, gap: u32) -> Option<Window> {
         let near = self.started && page + gap >= self.last_end && page <= self.last_end + gap;
         let first_at_start = !self.started && page == 0;
@@ -30,7 +30,8 @@ impl LustreReadAhead {
             self.consecutive = 0;
         } else {
             self.consecutive += 1;
-            // `ras_update`: the window grows with the second request in a row, and with each after it.
+            // `ras_update`: the window grows with the second consecutive request and with each
+            // later one.
             if self.consecutive > 1 || self.window > 0 {
                 self.window = (self.window + step).min(max);
             }
@@ -52,7 +53,8 @@ impl LustreReadAhead {
 mod tests {
     use super::*;
 
-    /// Share of a file of `pages` pages that is read when pieces of `read` pages are, with gaps of `gap` pages.
+    /// Return the share of a file of `pages` pages that is read when a process reads parts of
+    /// `read` pages with gaps of `gap` pages.
     fn moved(read: u32, gap: u32, pages: u32) -> f64 {
         let mut state = LustreReadAhead::default();
         let mut have = vec![false; pages as usize];

@@ -1,10 +1,13 @@
-//! A host's page cache, kept in extents of neighbouring pages, not page by page.
+//! The page cache of a host, stored as extents of contiguous pages, not as single pages.
 //!
-//! Active and inactive lists as in `mm/vmscan.c`: pages enter the inactive list, a second access activates them,
-//! reclaim takes from the inactive tail and refills it from the active one. An extent has at most 1024 pages
-//! (4 MiB) and reclaim trims it page by page, so ages stay that fine. Pages are looked up in `lookup`, become dirty and
-//! are written in `writeback`, go in `reclaim`; what is done to extents for all of them is in `extents`. Read-ahead
-//! windows are in `readahead`, those of kernels before 2.6.23 in `two_windows`.
+//! Active and inactive lists as in `mm/vmscan.c`: pages enter the inactive list, a second access
+//! activates them, reclaim takes from the inactive tail and refills the inactive list from the
+//! active one. An extent has at most 1024 pages (4 MiB) and reclaim trims it page by page, so page
+//! ages keep that resolution.
+//!
+//! `lookup` finds pages, `writeback` makes them dirty and writes them, `reclaim` evicts them, and
+//! `extents` has the operations on extents that these share. `readahead` computes read-ahead
+//! windows, `two_windows` those of kernels before 2.6.23.
 
 mod extents;
 mod lookup;
@@ -19,21 +22,22 @@ use serde::{Deserialize, Serialize};
 pub use extents::{Extent, PageState};
 pub use writeback::WritebackSpec;
 
-/// Bytes of a page.
+/// Bytes per page.
 pub const PAGE_BYTES: u64 = 4096;
 /// No extent, no page, no I/O.
 pub const NONE: u32 = u32::MAX;
 
-/// Extents of a file are found through regions of 4096 pages (16 MiB), which none crosses.
+/// Extents of a file are found by region of 4096 pages (16 MiB). No extent crosses a region
+/// boundary.
 const REGION_SHIFT: u32 = 12;
 
 #[derive(Debug, Default)]
 struct CachedFile {
     regions: Vec<Vec<(u32, u32)>>,
     dirty_pages: u64,
-    /// The extent found last: most look-ups go there or right behind it.
+    /// The last extent found: most look-ups hit it or the next one.
     hint: std::cell::Cell<u32>,
-    /// No page at or behind this one is in the cache.
+    /// End of the cached pages: no page at or after this one is in the cache.
     pages_end: u32,
     in_use: bool,
 }
@@ -45,14 +49,14 @@ struct List {
     pages: u64,
 }
 
-/// What the cache did, since its making (pages).
+/// Counters of the cache since its creation, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheCounters {
-    /// Pages asked for and found, or found on their way in.
+    /// Requested pages that were in the cache or already being read.
     pub hit_pages: u64,
-    /// Pages asked for and read because of that.
+    /// Requested pages that had to be read.
     pub missed_pages: u64,
-    /// Pages read, read-ahead included.
+    /// Pages read, including read-ahead.
     pub read_pages: u64,
     pub evicted_pages: u64,
     pub written_pages: u64,
@@ -91,7 +95,7 @@ impl PageCache {
         self.capacity_pages
     }
 
-    /// Memory given to jobs is taken from the cache, and the other way round.
+    /// Change the capacity: jobs and the cache share the host's memory.
     pub fn resize(&mut self, capacity_bytes: u64) {
         self.capacity_pages = (capacity_bytes / PAGE_BYTES).max(256);
         self.make_room(0);
@@ -101,7 +105,7 @@ impl PageCache {
         self.lists[0].pages + self.lists[1].pages
     }
 
-    /// A file that the cache may hold pages of.
+    /// Register a file and return its number.
     pub fn add_file(&mut self) -> u32 {
         let file = self.free_files.pop().unwrap_or_else(|| {
             self.files.push(CachedFile::default());
@@ -111,7 +115,7 @@ impl PageCache {
         file
     }
 
-    /// Forgets a file and its pages, dirty ones too. Not to be called while it has I/O under way.
+    /// Drop a file and its pages, including dirty ones. The file must have no I/O in flight.
     pub fn remove_file(&mut self, file: u32) {
         let mut regions = std::mem::take(&mut self.files[file as usize].regions);
         for (_, extent) in regions.drain(..).flatten() {
@@ -127,7 +131,7 @@ impl PageCache {
         self.free_files.push(file);
     }
 
-    /// Has the file pages on their way in or out?
+    /// Return whether the file has pages being read or written.
     pub fn file_is_busy(&self, file: u32) -> bool {
         let busy = |&&(_, e): &&(u32, u32)| {
             matches!(self.extents[e as usize].state, PageState::Reading | PageState::Writeback)
@@ -135,7 +139,7 @@ impl PageCache {
         self.files[file as usize].regions.iter().flatten().any(|entry| busy(&entry))
     }
 
-    /// Drops all clean pages (`echo 1 > /proc/sys/vm/drop_caches`).
+    /// Drop all clean pages (`echo 1 > /proc/sys/vm/drop_caches`).
     pub fn drop_clean(&mut self) {
         for file in 0..self.files.len() {
             for region in 0..self.files[file].regions.len() {
@@ -152,7 +156,7 @@ impl PageCache {
         }
     }
 
-    /// Pages not yet there start to be read. They must be missing, and be one `piece`.
+    /// Start to read pages. They must be missing and form one `piece`.
     pub fn start_reading(&mut self, file: u32, start: u32, pages: u32, io: u32) -> u32 {
         self.make_room(u64::from(pages));
         let extent = self.new_extent(file, start, pages, PageState::Reading);
@@ -161,7 +165,7 @@ impl PageCache {
         extent
     }
 
-    /// Sets the read-ahead mark on `page`, which must be in the cache.
+    /// Set the read-ahead mark on `page`, which must be in the cache.
     pub fn set_mark(&mut self, file: u32, page: u32) {
         if let Some(extent) = self.find(file, page) {
             self.extents[extent as usize].mark = page;
@@ -172,7 +176,7 @@ impl PageCache {
         self.extents[extent as usize].mark = NONE;
     }
 
-    /// What was read has come: the pages are clean, and join their neighbours where nothing is lost by it.
+    /// Complete a read: the pages become clean and join adjacent extents if no information is lost.
     pub fn finish_reading(&mut self, extent: u32) {
         let e = &mut self.extents[extent as usize];
         e.state = PageState::Clean;
@@ -180,12 +184,12 @@ impl PageCache {
         self.join_left(extent);
     }
 
-    /// A read that failed leaves nothing behind.
+    /// Drop the extent of a failed read.
     pub fn abandon_reading(&mut self, extent: u32) {
         self.forget(extent);
     }
 
-    /// A job uses pages `from..to` of an extent: the second use of a page activates it, and no page beside it
+    /// Access pages `from..to` of an extent. The second access of a page activates that page only
     /// (`mark_page_accessed`).
     pub fn touch(&mut self, extent: u32, from: u32, to: u32) {
         let e = self.extents[extent as usize];

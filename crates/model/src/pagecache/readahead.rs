@@ -1,25 +1,26 @@
 //! On-demand read-ahead: which pages to read when a page is missing or a mark is reached.
 //!
-//! The kernel's rules since 2.6.23 (`mm/readahead.c`, Wu Fengguang): a first window from the size of the read, doubled
-//! or quadrupled while reading goes on in sequence, the next one started when its mark is reached; a small random
-//! read reads itself alone. Mapped files read around the fault (`mm/filemap.c`).
+//! The kernel's rules since 2.6.23 (`mm/readahead.c`, Wu Fengguang): the first window depends on
+//! the size of the read and doubles or quadruples during sequential reads; the next window starts
+//! when its mark is reached; a small random read has no read-ahead. Mapped files read around the
+//! fault (`mm/filemap.c`).
 
 use serde::{Deserialize, Serialize};
 
 use super::two_windows::TwoWindows;
 
-/// Which kernel's read-ahead a host has.
+/// Read-ahead algorithm of a host, by kernel version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadAheadRules {
-    /// From 2.6.23 on.
+    /// Since 2.6.23.
     #[default]
     OnDemand,
-    /// From 2.6.16 to 2.6.22, among them RHEL 5 and SL 5 (2.6.18).
+    /// From 2.6.16 to 2.6.22, including RHEL 5 and SL 5 (2.6.18).
     TwoWindows,
 }
 
-/// Pages to read, and where to set the mark (a page of the window) if anywhere.
+/// Pages to read, and the page of the window that gets the mark, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub start: u32,
@@ -27,20 +28,20 @@ pub struct Window {
     pub mark: Option<u32>,
 }
 
-/// The read-ahead state of one open file (`struct file_ra_state`).
+/// Read-ahead state of one open file (`struct file_ra_state`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadAhead {
     start: u32,
     size: u32,
     async_size: u32,
-    /// The last page read, plus one; 0 before the first read.
+    /// Last page read plus one; 0 before the first read.
     previous: u32,
     mmap_miss: u32,
-    /// The state of the rules before these, for hosts that have them.
+    /// State of the older algorithm, for hosts that use it.
     pub windows: TwoWindows,
 }
 
-/// Faults that found their page missing before read-around is given up (`MMAP_LOTSAMISS`).
+/// Number of faults on missing pages after which read-around stops (`MMAP_LOTSAMISS`).
 const MMAP_LOTS_A_MISS: u32 = 100;
 
 /// `get_init_ra_size`, the same before and after 2.6.23.
@@ -66,7 +67,7 @@ impl ReadAhead {
         }
     }
 
-    /// Remembers where a read ended (`prev_pos`).
+    /// Record where a read ended (`prev_pos`).
     pub fn finished(&mut self, last_page: u32) {
         self.previous = last_page + 1;
     }
@@ -77,17 +78,31 @@ impl ReadAhead {
         Window { start: self.start, pages: self.size, mark }
     }
 
-    /// `page` is missing and `request` pages from it on are wanted. `max` is the window's limit in pages, 0 for none
-    /// at all; `history` tells how many pages right before `page` are in the cache (it is asked rarely).
-    pub fn missing(&mut self, page: u32, request: u32, max: u32, history: impl FnOnce(u32) -> u32) -> Window {
+    /// Return the pages to read if `page` is missing and `request` pages starting there are
+    /// requested. `max` is the maximum window in pages, 0 for no read-ahead. `history` returns how
+    /// many pages directly before `page` are cached (rarely called).
+    pub fn missing(
+        &mut self,
+        page: u32,
+        request: u32,
+        max: u32,
+        history: impl FnOnce(u32) -> u32,
+    ) -> Window {
         if max == 0 {
             return Window { start: page, pages: 1, mark: None };
         }
         self.on_demand(page, request, max, None, history)
     }
 
-    /// The mark on `page` was reached. `next_missing` is the first page after it that is not in the cache.
-    pub fn marked(&mut self, page: u32, request: u32, max: u32, next_missing: u32) -> Option<Window> {
+    /// Return the pages to read when the mark on `page` is reached. `next_missing` is the first
+    /// page after it that is not cached.
+    pub fn marked(
+        &mut self,
+        page: u32,
+        request: u32,
+        max: u32,
+        next_missing: u32,
+    ) -> Option<Window> {
         if max == 0 || next_missing - page > max {
             return None;
         }
@@ -108,18 +123,18 @@ impl ReadAhead {
         } else if self.size > 0
             && (page == self.start + self.size - self.async_size || page == self.start + self.size)
         {
-            // In sequence: the next window, twice or four times as large.
+            // Sequential: the next window is two or four times as large.
             self.start += self.size;
             self.size = self.next_size(max);
             self.async_size = self.size;
         } else if let Some(next) = next_missing {
-            // A mark that this state did not set: interleaved streams. Go on behind what is there.
+            // A mark of another state: interleaved streams. Continue after the cached pages.
             self.start = next;
             self.size = next - page + request;
             self.size = self.next_size(max);
             self.async_size = self.size;
         } else if request > max || page <= self.previous {
-            // Too large for one window, or right behind the previous read (or in its last page).
+            // Larger than one window, or directly after the previous read (or in its last page).
             if page < self.previous.saturating_sub(1) {
                 return self.by_history(page, request, max, history);
             }
@@ -127,7 +142,7 @@ impl ReadAhead {
         } else {
             return self.by_history(page, request, max, history);
         }
-        // The read will reach the mark at once: start the window behind it too.
+        // This read reaches the mark at once: start the following window too.
         if page == self.start && self.size == self.async_size {
             let next = self.next_size(max);
             self.async_size = next;
@@ -142,8 +157,15 @@ impl ReadAhead {
         self.async_size = if self.size > request { self.size - request } else { self.size };
     }
 
-    /// Pages cached right before it show a stream that this state does not know; else it is a lone random read.
-    fn by_history(&mut self, page: u32, request: u32, max: u32, history: impl FnOnce(u32) -> u32) -> Window {
+    /// Return the window of a read without known stream: cached pages directly before it indicate
+    /// one; otherwise it is a single random read.
+    fn by_history(
+        &mut self,
+        page: u32,
+        request: u32,
+        max: u32,
+        history: impl FnOnce(u32) -> u32,
+    ) -> Window {
         let before = history(max);
         if before > request {
             let size = if before >= page { before * 2 } else { before };
@@ -155,7 +177,7 @@ impl ReadAhead {
         Window { start: page, pages: request.min(max), mark: None }
     }
 
-    /// A page fault on a mapped file missed: read around it.
+    /// Return the pages to read around a fault on a missing page of a mapped file.
     pub fn fault_missing(&mut self, page: u32, max: u32, file_pages: u32) -> Window {
         if max == 0 {
             return Window { start: page, pages: 1, mark: None };
@@ -170,7 +192,7 @@ impl ReadAhead {
         self.window()
     }
 
-    /// A page fault on a mapped file found its page.
+    /// Record a fault on a cached page of a mapped file.
     pub fn fault_hit(&mut self) {
         self.mmap_miss = self.mmap_miss.saturating_sub(1);
     }
@@ -180,7 +202,7 @@ impl ReadAhead {
 mod tests {
     use super::*;
 
-    /// Windows that reading `file_pages` in sequence, `request` pages at a time, submits.
+    /// Return the windows of a sequential read of `file_pages` pages with `request` pages per call.
     fn sequential(request: u32, max: u32, file_pages: u32) -> Vec<Window> {
         let mut ra = ReadAhead::default();
         let (mut cached, mut mark) = (0, None);
@@ -220,7 +242,7 @@ mod tests {
     #[test]
     fn a_large_first_read_fills_the_window() {
         let windows = sequential(32, 32, 128);
-        // The first window is all mark, so that the second comes with it.
+        // The mark covers the whole first window, so the second window is read together with it.
         assert_eq!(windows[0], Window { start: 0, pages: 64, mark: Some(32) });
     }
 
@@ -239,7 +261,7 @@ mod tests {
         ra.finished(3);
         assert_eq!(ra.missing(1000, 1, 32, |_| 0).pages, 1);
         ra.finished(1000);
-        // The page after it starts again small.
+        // The next random read starts with a small window again.
         assert_eq!(ra.missing(1001, 1, 32, |_| 1).pages, 4);
     }
 
@@ -251,7 +273,10 @@ mod tests {
     #[test]
     fn faults_read_around_and_give_up_on_many_misses() {
         let mut ra = ReadAhead::default();
-        assert_eq!(ra.fault_missing(100, 32, 10_000), Window { start: 84, pages: 32, mark: Some(108) });
+        assert_eq!(
+            ra.fault_missing(100, 32, 10_000),
+            Window { start: 84, pages: 32, mark: Some(108) }
+        );
         (0..100).for_each(|i| {
             ra.fault_missing(1000 + i * 100, 32, 100_000);
         });

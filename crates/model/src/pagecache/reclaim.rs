@@ -1,4 +1,4 @@
-//! The page cache's two lists, and what goes when memory is short (`mm/vmscan.c`).
+//! The two LRU lists of the page cache and reclaim (`mm/vmscan.c`).
 
 use super::{PageCache, PageState, NONE, REGION_SHIFT};
 
@@ -19,7 +19,7 @@ impl PageCache {
         e.older = second;
     }
 
-    /// Puts an extent right behind another of its list: a little newer.
+    /// Insert an extent directly after another of its list, as slightly newer.
     pub(super) fn link_behind(&mut self, extent: u32, older: u32) {
         let newer = self.extents[older as usize].newer;
         let e = &mut self.extents[extent as usize];
@@ -51,11 +51,11 @@ impl PageCache {
         }
     }
 
-    /// Reclaims until `pages` more fit, or nothing clean is left within reach.
+    /// Reclaim until `pages` more fit, or no clean pages are left within reach.
     pub(super) fn make_room(&mut self, pages: u64) {
         let mut patience = 256;
         while self.used_pages() + pages > self.capacity_pages && patience > 0 {
-            // Refill: the inactive list is kept at least as long as the active one.
+            // Refill: keep the inactive list at least as long as the active one.
             while self.lists[1].pages > self.lists[0].pages && patience > 0 {
                 patience -= 1;
                 let oldest = self.lists[1].oldest;
@@ -84,7 +84,7 @@ impl PageCache {
         }
     }
 
-    /// Takes the first pages of a clean extent away.
+    /// Drop the first pages of a clean extent.
     fn trim(&mut self, extent: u32, pages: u32) {
         let e = self.extents[extent as usize];
         let start = e.start + pages;

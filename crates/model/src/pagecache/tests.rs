@@ -1,4 +1,4 @@
-//! The page cache against its own laws: pages are counted right, and reclaim takes the right ones.
+//! Invariants of the page cache: page counts are correct, and reclaim evicts the right pages.
 
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn a_page_used_again_leaves_its_neighbours_where_they_are() {
         cache.start_writeback(extent, 1);
         cache.finish_writeback(extent);
     }
-    // 15 pages in 25 are read: the gaps keep their age, and go first.
+    // 15 of every 25 pages are read again: the gaps keep their age and are evicted first.
     for page in (0..800).step_by(25) {
         read(&mut cache, file, page, 15);
     }
@@ -76,10 +76,16 @@ fn dirty_limits_before_2_6_24_are_of_all_memory_and_spare_what_is_mapped() {
     let old = WritebackSpec { of_all_memory: true, ..new };
     let pages = |bytes: u64| bytes / PAGE_BYTES;
     assert_eq!(new.limits_pages(5 * gib, 16 * gib, 8 * gib), (pages(gib / 2), pages(2 * gib)));
-    // Half of memory is mapped: a quarter may be dirty.
-    assert_eq!(old.limits_pages(5 * gib, 16 * gib, 8 * gib), (pages(16 * gib / 10), pages(4 * gib)));
-    // Nearly all is mapped: 5 % all the same, and the flusher at half of that.
-    assert_eq!(old.limits_pages(gib, 16 * gib, 15 * gib), (pages(16 * gib / 40), pages(16 * gib / 20)));
+    // Half of the memory is mapped: one quarter may be dirty.
+    assert_eq!(
+        old.limits_pages(5 * gib, 16 * gib, 8 * gib),
+        (pages(16 * gib / 10), pages(4 * gib))
+    );
+    // Nearly all is mapped: still 5 %, and the flusher starts at half of that.
+    assert_eq!(
+        old.limits_pages(gib, 16 * gib, 15 * gib),
+        (pages(16 * gib / 40), pages(16 * gib / 20))
+    );
 }
 
 #[test]
@@ -99,7 +105,9 @@ fn writing_dirties_and_write_back_cleans() {
 
 proptest! {
     #[test]
-    fn counts_hold_under_any_use(steps in prop::collection::vec((0..3u8, 0..2u32, 0..9000u32, 1..600u32), 1..80)) {
+    fn counts_hold_under_any_use(
+        steps in prop::collection::vec((0..3u8, 0..2u32, 0..9000u32, 1..600u32), 1..80)
+    ) {
         let mut cache = PageCache::new(3000 * PAGE_BYTES);
         let files = [cache.add_file(), cache.add_file()];
         for (kind, file, start, pages) in steps {

@@ -1,26 +1,27 @@
-//! Read-ahead before on-demand: the rules of `mm/readahead.c` from 2.6.16 to 2.6.22 (Steven Pratt, Ram Pai).
+//! Read-ahead before on-demand: the rules of `mm/readahead.c` from 2.6.16 to 2.6.22 (Steven Pratt,
+//! Ram Pai).
 //!
-//! Asked at every read, whether or not pages are missing: a read in sequence keeps a window under way ahead of the
-//! one being read; any other read turns the windows off and fetches what it asks for and nothing more. A file found
-//! in memory 256 pages long is no longer looked after, until a page is missing. Unlike the kernel, a congested
-//! queue refuses no window.
+//! Called at every read, whether or not pages are missing. A sequential read keeps one window being
+//! read ahead of the current one; any other read turns the windows off and reads only the requested
+//! pages. After 256 cached pages without a miss, read-ahead stops until a page is missing. Unlike
+//! the kernel's, these windows are never dropped for a congested queue.
 
 use super::readahead::initial_size;
 use super::NONE;
 
-/// Pages found in memory, without a miss, after which the file counts as cached (`VM_MAX_CACHE_HIT`).
+/// Cached pages without a miss after which the file counts as cached (`VM_MAX_CACHE_HIT`).
 const MAX_CACHE_HIT: u16 = 256;
-/// `VM_MIN_READAHEAD`, 16 KiB: what windows shrink to when their pages go before they are used.
+/// `VM_MIN_READAHEAD`, 16 KiB: the minimum window after pages were evicted before use.
 const MIN_PAGES: u32 = 4;
 
-/// The read-ahead state of one open file (`struct file_ra_state` to 2.6.22).
+/// Read-ahead state of one open file (`struct file_ra_state` up to 2.6.22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwoWindows {
     start: u32,
     size: u32,
     ahead_start: u32,
     ahead_size: u32,
-    /// The page looked at last (`prev_page`); `NONE` before the first.
+    /// The last page checked (`prev_page`); `NONE` before the first.
     last: u32,
     cache_hit: u16,
     missed: bool,
@@ -42,7 +43,7 @@ impl Default for TwoWindows {
     }
 }
 
-/// What to read (nothing where `start == end`), and at which page to ask again.
+/// Pages to read (none if `start == end`), and the page at which to call again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
     pub start: u32,
@@ -51,8 +52,9 @@ pub struct Ahead {
 }
 
 impl TwoWindows {
-    /// `page_cache_readahead`: `request` pages from `page` on are wanted, windows have at most `max` pages.
-    /// `missing` tells whether any page from its first to before its second argument is not in the cache.
+    /// `page_cache_readahead`: return the pages to read if `request` pages from `page` on are
+    /// requested, with windows of at most `max` pages. `missing(from, to)` returns whether any page
+    /// in `from..to` is not cached.
     pub fn reach(
         &mut self,
         mut page: u32,
@@ -107,7 +109,7 @@ impl TwoWindows {
         ahead
     }
 
-    /// `handle_ra_miss`: a page is not there although it was looked after.
+    /// `handle_ra_miss`: a page is missing although read-ahead covered it.
     pub fn missed(&mut self) {
         self.missed = true;
         self.in_cache = false;
@@ -118,7 +120,7 @@ impl TwoWindows {
         (self.start, self.size, self.ahead_start, self.ahead_size) = (0, 0, 0, 0);
     }
 
-    /// `check_ra_success`: false, and no more windows, when all has been in memory for long.
+    /// `check_ra_success`: return false and turn the windows off after a long run of cached pages.
     fn judge(&mut self, pages: u32, any_missing: bool) -> bool {
         if any_missing {
             self.cache_hit = 0;
@@ -133,8 +135,13 @@ impl TwoWindows {
         false
     }
 
-    /// `make_ahead_window`: the end of the window behind the current one.
-    fn open_window(&mut self, max: u32, force: bool, missing: &mut impl FnMut(u32, u32) -> bool) -> u32 {
+    /// `make_ahead_window`: open the window after the current one and return its end.
+    fn open_window(
+        &mut self,
+        max: u32,
+        force: bool,
+        missing: &mut impl FnMut(u32, u32) -> bool,
+    ) -> u32 {
         self.ahead_size = self.next_size(max);
         self.ahead_start = self.start + self.size;
         let end = self.ahead_start + self.ahead_size;
@@ -161,7 +168,7 @@ impl TwoWindows {
 mod tests {
     use super::*;
 
-    /// Reads of `(page, pages)` through an empty cache; the ranges that are read because of each.
+    /// Read `(page, pages)` through an empty cache; return the ranges read for each.
     fn ranges(max: u32, reads: &[(u32, u32)]) -> Vec<Vec<(u32, u32)>> {
         let mut state = TwoWindows::default();
         let mut cached = std::collections::BTreeSet::new();
@@ -195,18 +202,20 @@ mod tests {
 
     #[test]
     fn a_stream_has_a_window_ahead_of_the_one_it_reads() {
-        // 4 KiB reads, 128 KiB limit: the first page opens a window of 4, its second page the next of 8, and the
-        // first page of each window the one behind it.
+        // 4 KiB reads, 128 KiB limit: the first page opens a window of 4, its second page the next
+        // window of 8, and the first page of each window the following one.
         let found = ranges(32, &[(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]);
         assert_eq!(
             found,
-            [vec![(0, 4)], vec![(4, 12)], vec![], vec![], vec![(12, 28)], vec![]] as [Vec<(u32, u32)>; 6]
+            [vec![(0, 4)], vec![(4, 12)], vec![], vec![], vec![(12, 28)], vec![]]
+                as [Vec<(u32, u32)>; 6]
         );
     }
 
     #[test]
     fn reads_with_gaps_fetch_what_they_ask_for() {
-        // 60 kB in every 100 kB: no window, however many of them lie in order, and whatever lies before them.
+        // 60 kB of every 100 kB: no window, no matter how many reads are in order or what precedes
+        // them.
         let reads: Vec<_> = (1..100).map(|n| (n * 25, 15)).collect();
         for (found, &(start, pages)) in ranges(32, &reads).iter().zip(&reads) {
             assert_eq!(found, &[(start, start + pages)]);

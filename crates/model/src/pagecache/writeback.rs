@@ -1,33 +1,39 @@
-//! Dirty pages and their writeback: how pages become dirty, at which shares they must go to the drive, and their way
-//! there (`mm/page-writeback.c`).
+//! Dirty pages and their writeback: how pages become dirty, at which thresholds they are written,
+//! and the states of writeback (`mm/page-writeback.c`).
 
 use serde::{Deserialize, Serialize};
 
 use super::{PageCache, PageState, NONE, PAGE_BYTES, REGION_SHIFT};
 
-/// When written data must go to the drive, as in `/proc/sys/vm`.
+/// Writeback settings, as in `/proc/sys/vm`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WritebackSpec {
     /// Dirty share of the cache at which the flusher starts.
     pub dirty_background_ratio: f64,
-    /// Dirty share at which writers have to wait.
+    /// Dirty share at which writers block.
     pub dirty_ratio: f64,
-    /// Age at which dirty pages are written anyway.
+    /// Age at which dirty pages are written in any case.
     pub dirty_expire_ns: u64,
-    /// How often the flusher looks for aged pages.
+    /// How often the flusher checks for old pages.
     pub dirty_writeback_ns: u64,
-    /// Kernels to 2.6.23: the shares are of all memory, and writers wait at no more than half of what no process has
-    /// mapped (`get_dirty_limits`).
+    /// Kernels up to 2.6.23: the ratios are of all memory, and writers block at no more than half
+    /// of the unmapped memory (`get_dirty_limits`).
     pub of_all_memory: bool,
 }
 
 impl WritebackSpec {
-    /// Pages at which the flusher starts, and at which writers wait, where the cache has `cache_bytes` of
-    /// `memory_bytes` and processes have mapped `mapped_bytes`.
-    pub fn limits_pages(&self, cache_bytes: u64, memory_bytes: u64, mapped_bytes: u64) -> (u64, u64) {
+    /// Return the dirty pages at which the flusher starts and at which writers block. The cache has
+    /// `cache_bytes` of `memory_bytes`, and processes map `mapped_bytes`.
+    pub fn limits_pages(
+        &self,
+        cache_bytes: u64,
+        memory_bytes: u64,
+        mapped_bytes: u64,
+    ) -> (u64, u64) {
         let cache = (cache_bytes / PAGE_BYTES).max(256);
-        let (mut background, mut limit, mut of) = (self.dirty_background_ratio, self.dirty_ratio, cache);
+        let (mut background, mut limit, mut of) =
+            (self.dirty_background_ratio, self.dirty_ratio, cache);
         if self.of_all_memory {
             let unmapped = 1.0 - mapped_bytes as f64 / memory_bytes as f64;
             limit = limit.min(unmapped / 2.0).max(0.05);
@@ -64,7 +70,7 @@ impl PageCache {
         self.files[file as usize].dirty_pages
     }
 
-    /// The first dirty extent of a file at or after `page`.
+    /// Return the first dirty extent of a file at or after `page`.
     pub fn next_dirty(&self, file: u32, page: u32) -> Option<u32> {
         let regions = &self.files[file as usize].regions;
         let first = (page >> REGION_SHIFT) as usize;
@@ -78,7 +84,7 @@ impl PageCache {
         None
     }
 
-    /// A job has written pages `start..start + pages`: those that were not dirty become so. Returns how many.
+    /// Record a write of pages `start..start + pages`; return how many become dirty.
     pub fn write(&mut self, file: u32, start: u32, pages: u32) -> u64 {
         let end = start + pages;
         let mut page = start;
@@ -118,7 +124,7 @@ impl PageCache {
         dirtied
     }
 
-    /// A dirty extent starts on its way to the drive.
+    /// Start the writeback of a dirty extent.
     pub fn start_writeback(&mut self, extent: u32, io: u32) {
         let e = &mut self.extents[extent as usize];
         debug_assert_eq!(e.state, PageState::Dirty);
@@ -130,7 +136,7 @@ impl PageCache {
         self.writeback_pages += pages;
     }
 
-    /// It is written: clean.
+    /// Complete a writeback: the extent becomes clean.
     pub fn finish_writeback(&mut self, extent: u32) {
         let e = &mut self.extents[extent as usize];
         debug_assert_eq!(e.state, PageState::Writeback);

@@ -1,9 +1,10 @@
-//! A member of a RAID: a drive, behind a queue of its own where the kernel built the RAID (Linux md and dm put no
-//! scheduler over the whole; each member has its own), bare where a controller did.
+//! A member of a RAID. In a RAID of the kernel, the drive has its own queue (Linux md and dm have
+//! no scheduler for the whole RAID; each member has its own). In a RAID of a controller, the drive
+//! has no queue.
 
 use crate::drive::Drive;
 use crate::faults::FaultyDevice;
-use crate::request::{Completion, Device, FaultCounts, Nanos, Request, SubmittedIo};
+use crate::request::{Completion, Device, Medium, Nanos, Queue, Request, SubmittedIo, Wrapper};
 use crate::scheduler::{BlockQueue, QueueSpec, SharedHabits};
 
 /// One drive of a RAID.
@@ -13,8 +14,12 @@ pub enum MemberDrive {
 }
 
 impl MemberDrive {
-    /// The drive behind a queue if one is described; what is known of processes it shares with the other members.
-    pub fn new(drive: FaultyDevice<Drive>, queue: Option<&QueueSpec>, habits: &SharedHabits) -> Self {
+    /// Create a member, with a queue if `queue` is given. All members share the process statistics.
+    pub fn new(
+        drive: FaultyDevice<Drive>,
+        queue: Option<&QueueSpec>,
+        habits: &SharedHabits,
+    ) -> Self {
         match queue {
             Some(spec) => {
                 let mut queue = BlockQueue::new(drive, spec);
@@ -49,15 +54,39 @@ macro_rules! either {
     };
 }
 
-impl Device for MemberDrive {
-    fn capacity_sectors(&self) -> u64 {
-        self.drive().capacity_sectors()
+impl Wrapper for MemberDrive {
+    type Below = dyn Medium;
+
+    fn below(&self) -> &Self::Below {
+        either!(self, device => device)
     }
 
+    fn below_mut(&mut self) -> &mut Self::Below {
+        either!(self, device => device)
+    }
+
+    fn pass_down(&mut self, _now: Nanos) {}
+}
+
+impl Device for MemberDrive {
     fn submit(&mut self, now: Nanos, request: Request) {
         either!(self, device => device.submit(now, request));
     }
 
+    fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
+        either!(self, device => device.wake_ahead(now, until, out));
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        either!(self, device => device.next_wake())
+    }
+
+    fn in_flight(&self) -> usize {
+        either!(self, device => device.in_flight())
+    }
+}
+
+impl Queue for MemberDrive {
     fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
         either!(self, device => device.submit_io(now, io));
     }
@@ -68,29 +97,5 @@ impl Device for MemberDrive {
 
     fn unplug(&mut self, now: Nanos) {
         either!(self, device => device.unplug(now));
-    }
-
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        either!(self, device => device.wake(now, out));
-    }
-
-    fn next_wake(&self) -> Option<Nanos> {
-        either!(self, device => device.next_wake())
-    }
-
-    fn in_flight(&self) -> usize {
-        either!(self, device => device.in_flight())
-    }
-
-    fn energy_j(&self, now: Nanos) -> f64 {
-        self.drive().energy_j(now)
-    }
-
-    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        either!(self, device => device.unflushed(now))
-    }
-
-    fn fault_counts(&self) -> FaultCounts {
-        self.drive().fault_counts()
     }
 }

@@ -1,7 +1,8 @@
-//! RAID 0, 1, 5, 6 and 10 over any devices, as Linux md does it.
+//! RAID 0, 1, 5, 6 and 10 over any devices, modelled on Linux md.
 //!
-//! A request becomes jobs of pieces on members. A job has one or two rounds: what must be read first, then
-//! what is written. Members are woken in the order of their own times, so a late caller changes nothing.
+//! A request becomes jobs, each with pieces on members. A job has one or two rounds: the reads that
+//! it needs first, then the writes. Members are woken in the order of their next events, so a late
+//! call changes no result.
 
 pub mod layout;
 pub mod member;
@@ -10,7 +11,11 @@ pub mod rebuild;
 pub mod spec;
 
 use crate::completions::{Completions, ANSWER_NS};
-use crate::request::{Completion, Device, Fault, FaultCounts, Nanos, Op, Request, Status, SubmittedIo};
+use crate::ranges;
+use crate::request::{
+    Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Queue, Request, SectorRange, Status,
+    SubmittedIo,
+};
 use crate::spec::SpecError;
 use layout::{Layout, Level, Piece};
 use planning::Lists;
@@ -18,12 +23,12 @@ use rebuild::{Change, Rebuild};
 use spec::RaidSpec;
 
 const NEVER: Nanos = Nanos::MAX;
-/// The parent of work that no request asked for.
+/// Parent of rebuild work, which belongs to no request.
 const REBUILDING: usize = usize::MAX;
-/// The process number of the RAID's own thread; job's processes have others.
+/// Process number of the RAID's own thread; the processes of jobs have other numbers.
 const RAID_THREAD: u32 = 0;
 
-/// A request of the caller's.
+/// A request of the caller.
 #[derive(Clone, Copy)]
 struct Parent {
     tag: u64,
@@ -34,7 +39,7 @@ struct Parent {
     sync: bool,
 }
 
-/// Pieces that end together; `then` goes out when they have.
+/// Pieces that complete together; the pieces in `then` are issued after them.
 #[derive(Default)]
 struct Job {
     parent: usize,
@@ -44,28 +49,28 @@ struct Job {
     fua: bool,
 }
 
-/// A piece under way.
+/// A piece in flight.
 #[derive(Clone, Copy)]
 struct Child {
     job: usize,
     op: Op,
     piece: Piece,
-    /// Read because another piece could not be: what fails now is not sought elsewhere again.
+    /// Read because another piece failed: if this one fails too, no other copy is tried.
     instead: bool,
 }
 
 struct Member<D> {
     device: D,
     next_wake: Nanos,
-    /// Gone, or being filled from `Raid::rebuild` on.
+    /// Absent, or being filled by `Raid::rebuild`.
     failed: bool,
     pending: usize,
-    /// Where its last piece ended.
+    /// End of its last piece.
     last_end: u64,
     issued: u64,
 }
 
-/// Numbered places that are used again.
+/// A list with reusable slots.
 struct Slab<T> {
     slots: Vec<T>,
     free: Vec<usize>,
@@ -91,7 +96,7 @@ impl<T> Slab<T> {
 }
 
 /// A RAID.
-pub struct Raid<D: Device> {
+pub struct Raid<D: Queue> {
     layout: Layout,
     members: Vec<Member<D>>,
     parents: Slab<Parent>,
@@ -99,30 +104,34 @@ pub struct Raid<D: Device> {
     children: Slab<Child>,
     rebuild: Option<Rebuild>,
     rebuild_bytes_per_s: u64,
-    /// Members that fail or are replaced at their time.
+    /// Scheduled failures and replacements of members.
     changes: Vec<Change<D>>,
-    /// A member was replaced, and how full its successor is.
+    /// Rebuilt share of the replacement, once a member is replaced.
     rebuilt: Option<f64>,
-    /// Energy of members that are gone.
+    /// Energy of removed members.
     retired_j: f64,
     done: Completions,
     clock: Nanos,
     woken: Vec<Completion>,
-    /// Lists that planning fills, kept to be used again.
+    /// Lists that planning fills, kept to avoid allocations.
     first: Vec<Piece>,
     then: Vec<Piece>,
     lists: Lists,
 }
 
-impl<D: Device> Raid<D> {
-    /// A RAID over `devices`, whose number must be the one in `spec`.
+impl<D: Queue> Raid<D> {
+    /// Build a RAID over `devices`, whose number must match `spec`.
     pub fn new(spec: &RaidSpec, devices: Vec<D>) -> Result<Self, SpecError> {
         spec.check()?;
         if devices.len() != spec.drives as usize {
-            return crate::spec::refuse("raid.drives", spec.drives, &format!("{}, as given", devices.len()));
+            return crate::spec::refuse(
+                "raid.drives",
+                spec.drives,
+                &format!("{}, as given", devices.len()),
+            );
         }
         let chunk = spec.chunk_bytes / crate::request::SECTOR_BYTES;
-        let smallest = devices.iter().map(Device::capacity_sectors).min().unwrap_or(0);
+        let smallest = devices.iter().map(Medium::capacity_sectors).min().unwrap_or(0);
         let level = match spec.level {
             0 => Level::Striped,
             1 => Level::Mirrored,
@@ -132,10 +141,20 @@ impl<D: Device> Raid<D> {
         };
         let member_sectors = smallest / chunk * chunk;
         if member_sectors == 0 {
-            return crate::spec::refuse("raid.chunk_bytes", spec.chunk_bytes, "at most a drive's capacity");
+            return crate::spec::refuse(
+                "raid.chunk_bytes",
+                spec.chunk_bytes,
+                "at most a drive's capacity",
+            );
         }
-        let member =
-            |device| Member { device, next_wake: NEVER, failed: false, pending: 0, last_end: 0, issued: 0 };
+        let member = |device| Member {
+            device,
+            next_wake: NEVER,
+            failed: false,
+            pending: 0,
+            last_end: 0,
+            issued: 0,
+        };
         Ok(Raid {
             layout: Layout { level, members: devices.len(), chunk, member_sectors },
             members: devices.into_iter().map(member).collect(),
@@ -156,7 +175,7 @@ impl<D: Device> Raid<D> {
         })
     }
 
-    /// Requests handed to each member so far.
+    /// Return the requests issued to each member so far.
     pub fn issued(&self) -> Vec<u64> {
         self.members.iter().map(|member| member.issued).collect()
     }
@@ -169,7 +188,7 @@ impl<D: Device> Raid<D> {
         &mut self.members[index].device
     }
 
-    /// Whether it can lose a member.
+    /// Return whether the RAID can lose a member.
     pub fn is_redundant(&self) -> bool {
         self.layout.level != Level::Striped
     }
@@ -178,12 +197,12 @@ impl<D: Device> Raid<D> {
         self.members.iter().any(|member| member.failed)
     }
 
-    /// Takes a member out of service from now on; what it has in flight still ends.
+    /// Take a member out of service. Its requests in flight still complete.
     pub fn fail_member(&mut self, index: usize) {
         self.members[index].failed = true;
     }
 
-    /// Works through everything up to `now`, in the order of time.
+    /// Process every event up to `now` in time order.
     fn advance(&mut self, now: Nanos) {
         loop {
             let mut next = self.rebuild.as_ref().map_or(NEVER, |rebuild| rebuild.due);
@@ -236,19 +255,23 @@ impl<D: Device> Raid<D> {
         member.next_wake = member.device.next_wake().unwrap_or(NEVER);
     }
 
-    /// Whom a member's scheduler sees: who asked, where the piece goes down in the asker's own call (stripes, plain
-    /// reads); else the RAID's own thread (raid5d, raid1d, resync), whose reads are waited for.
+    /// Return which process the member's scheduler attributes a request to, and whether it is
+    /// synchronous. That is the submitting process if its own call issues the piece (stripes, plain
+    /// reads), otherwise the RAID's own thread (raid5d, raid1d, resync), whose reads are
+    /// synchronous.
     fn submitter(&self, job: usize, op: Op) -> (u32, bool) {
         let job = &self.jobs.slots[job];
         match self.parents.slots.get(job.parent) {
             Some(parent) if self.layout.level == Level::Striped => (parent.process, parent.sync),
-            Some(parent) if op == Op::Read && job.then_op.is_none() => (parent.process, parent.sync),
+            Some(parent) if op == Op::Read && job.then_op.is_none() => {
+                (parent.process, parent.sync)
+            }
             Some(parent) if op != Op::Read => (RAID_THREAD, parent.sync),
             _ => (RAID_THREAD, op == Op::Read),
         }
     }
 
-    /// Starts a job of `first` pieces, followed by `then`; the lists are emptied.
+    /// Start a job with the pieces in `first`, followed by those in `then`; empty both lists.
     fn start_job(&mut self, parent: usize, op: Op, then_op: Option<Op>, fua: bool) {
         let mut first = std::mem::take(&mut self.first);
         if let Some(parent) = self.parents.slots.get_mut(parent) {
@@ -315,7 +338,8 @@ impl<D: Device> Raid<D> {
         }
     }
 
-    /// A piece failed: the member goes out of service if it is gone; what was to be read comes from elsewhere.
+    /// Handle a failed piece: take an absent member out of service, and read from other members
+    /// instead.
     fn repair(&mut self, child: &Child, fault: Fault) {
         let Child { job, op, piece, instead: second } = *child;
         if fault == Fault::Gone {
@@ -323,11 +347,11 @@ impl<D: Device> Raid<D> {
         }
         let mut instead = Vec::new();
         let recovered = match op {
-            // The others have no power either, and come back with it.
+            // The other members lost power too and return with it.
             _ if fault == Fault::Unpowered => false,
             Op::Read if second && fault != Fault::Gone => false,
             Op::Read => self.plan_instead(piece, &mut instead),
-            // A copy or a parity less: the others still hold the data.
+            // A copy or parity is missing: the other members still hold the data.
             _ => self.layout.level != Level::Striped && self.survives(),
         };
         if !recovered {
@@ -344,27 +368,81 @@ impl<D: Device> Raid<D> {
     }
 }
 
-impl<D: Device> Device for Raid<D> {
+/// The totals over the members: each of them answers for itself.
+impl<D: Queue> Medium for Raid<D> {
     fn capacity_sectors(&self) -> u64 {
         self.layout.capacity_sectors()
     }
 
-    fn submit(&mut self, now: Nanos, request: Request) {
-        self.submit_io(now, SubmittedIo { request, process: RAID_THREAD, sync: request.op == Op::Read });
+    fn energy_j(&self, now: Nanos) -> f64 {
+        self.retired_j + self.members.iter().map(|member| member.device.energy_j(now)).sum::<f64>()
     }
 
-    fn plug(&mut self) {
-        self.members.iter_mut().for_each(|member| member.device.plug());
+    fn unflushed(&mut self, now: Nanos) -> Vec<SectorRange> {
+        let mut found = Vec::new();
+        for index in 0..self.members.len() {
+            for (sector, sectors) in self.members[index].device.unflushed(now) {
+                self.layout.for_each_data(index, sector, sectors, |first, length| {
+                    found.push((first, length))
+                });
+            }
+        }
+        // Mirrored copies yield the same range more than once.
+        ranges::merge(found)
     }
 
-    fn unplug(&mut self, now: Nanos) {
-        self.advance(now);
-        for member in &mut self.members {
-            member.device.unplug(now);
-            member.next_wake = member.device.next_wake().unwrap_or(NEVER);
+    fn fault_counts(&self) -> FaultCounts {
+        let lost_bytes =
+            self.members.iter().map(|member| member.device.fault_counts().lost_bytes).sum();
+        let progress = self
+            .rebuild
+            .as_ref()
+            .map(|rebuild| rebuild.position as f64 / self.layout.member_sectors as f64);
+        let fired = self.changes.iter().map(|change| u64::from(change.done)).collect();
+        FaultCounts { fired, lost_bytes, rebuilt: progress.or(self.rebuilt) }
+    }
+
+    fn preload(&mut self, data: &[SectorRange]) {
+        let mut of_members = vec![Vec::new(); self.members.len()];
+        for &(sector, sectors) in data {
+            self.layout.for_each_stored(sector, sectors, |member, first, length| {
+                of_members[member].push((first, length));
+            });
+        }
+        for (member, stored) in self.members.iter_mut().zip(of_members) {
+            member.device.preload(&ranges::merge(stored));
         }
     }
+}
 
+impl<D: Queue> Device for Raid<D> {
+    fn submit(&mut self, now: Nanos, request: Request) {
+        self.submit_io(
+            now,
+            SubmittedIo { request, process: RAID_THREAD, sync: request.op == Op::Read },
+        );
+    }
+
+    fn wake_ahead(&mut self, now: Nanos, _until: Nanos, out: &mut Vec<Completion>) {
+        self.advance(now);
+        self.done.drain(now, out);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        if self.done.in_flight() == 0 {
+            return None;
+        }
+        let members = self.members.iter().map(|member| member.next_wake).min().unwrap_or(NEVER);
+        let rebuild = self.rebuild.as_ref().map_or(NEVER, |rebuild| rebuild.due);
+        Some(members.min(rebuild).min(self.done.first().unwrap_or(NEVER)))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.done.in_flight()
+    }
+}
+
+impl<D: Queue> Queue for Raid<D> {
     fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
         let SubmittedIo { request, process, sync } = io;
         self.advance(now);
@@ -379,7 +457,7 @@ impl<D: Device> Device for Raid<D> {
             self.done.push(now + ANSWER_NS, seq, request.tag, Status::Failed(Fault::Gone));
             return;
         }
-        // One job more than there are holds the parent until all are started.
+        // One extra job keeps the parent open until all jobs are started.
         let parent = self.parents.insert(Parent {
             tag: request.tag,
             seq,
@@ -397,54 +475,15 @@ impl<D: Device> Device for Raid<D> {
         }
     }
 
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+    fn plug(&mut self) {
+        self.members.iter_mut().for_each(|member| member.device.plug());
+    }
+
+    fn unplug(&mut self, now: Nanos) {
         self.advance(now);
-        self.done.drain(now, out);
-    }
-
-    fn next_wake(&self) -> Option<Nanos> {
-        if self.done.in_flight() == 0 {
-            return None;
+        for member in &mut self.members {
+            member.device.unplug(now);
+            member.next_wake = member.device.next_wake().unwrap_or(NEVER);
         }
-        let members = self.members.iter().map(|member| member.next_wake).min().unwrap_or(NEVER);
-        let rebuild = self.rebuild.as_ref().map_or(NEVER, |rebuild| rebuild.due);
-        Some(members.min(rebuild).min(self.done.first().unwrap_or(NEVER)))
-    }
-
-    fn in_flight(&self) -> usize {
-        self.done.in_flight()
-    }
-
-    fn energy_j(&self, now: Nanos) -> f64 {
-        self.retired_j + self.members.iter().map(|member| member.device.energy_j(now)).sum::<f64>()
-    }
-
-    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        let mut found = Vec::new();
-        for index in 0..self.members.len() {
-            for (sector, sectors) in self.members[index].device.unflushed(now) {
-                self.layout
-                    .for_each_data(index, sector, sectors, |first, length| found.push((first, length)));
-            }
-        }
-        found.sort_unstable();
-        // Copies name the same range more than once, neighbours join.
-        found.dedup_by(|next, kept| {
-            let end = kept.0 + kept.1;
-            let joined = next.0 <= end;
-            if joined {
-                kept.1 = kept.1.max(next.0 + next.1 - kept.0);
-            }
-            joined
-        });
-        found
-    }
-
-    fn fault_counts(&self) -> FaultCounts {
-        let lost_bytes = self.members.iter().map(|member| member.device.fault_counts().lost_bytes).sum();
-        let progress =
-            self.rebuild.as_ref().map(|rebuild| rebuild.position as f64 / self.layout.member_sectors as f64);
-        let fired = self.changes.iter().map(|change| u64::from(change.done)).collect();
-        FaultCounts { fired, lost_bytes, rebuilt: progress.or(self.rebuilt) }
     }
 }

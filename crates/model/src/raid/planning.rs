@@ -1,17 +1,17 @@
-//! From a request to pieces: striping, read balance, parity updates, and the ways around a lost member.
+//! Planning of requests: striping, read balancing, parity updates and reads with a missing member.
 
 use super::layout::{join, Level, Piece};
 use super::Raid;
-use crate::request::{Device, Op, Request};
+use crate::request::{Op, Queue, Request};
 
-/// Lists that the plan of a stripe fills, kept to be used again.
+/// Lists that the plan of a stripe fills, kept to avoid allocations.
 #[derive(Default)]
 pub(super) struct Lists {
-    /// What is written: chunk, first sector in it, sectors.
+    /// Written data: chunk, first sector in the chunk, sectors.
     written: Vec<(usize, u64, u32)>,
-    /// Old data and parity, which the write changes.
+    /// Old data and parity that the write changes (read-modify-write).
     modify: Vec<Piece>,
-    /// The rest of the stripe, from which the parity can be made anew.
+    /// The rest of the stripe, from which parity can be recomputed (reconstruct-write).
     remake: Vec<Piece>,
 }
 
@@ -23,8 +23,8 @@ impl Lists {
     }
 }
 
-impl<D: Device> Raid<D> {
-    /// Whether every datum can still be had.
+impl<D: Queue> Raid<D> {
+    /// Return whether all data is still available.
     pub(super) fn survives(&self) -> bool {
         let failed = |index: usize| self.members[index].failed;
         let count = (0..self.members.len()).filter(|&index| failed(index)).count();
@@ -32,11 +32,14 @@ impl<D: Device> Raid<D> {
             Level::Striped => count == 0,
             Level::Mirrored => count < self.members.len(),
             Level::Parity(parities) => count <= parities,
-            Level::MirroredPairs => (0..self.members.len()).step_by(2).all(|i| !(failed(i) && failed(i + 1))),
+            Level::MirroredPairs => {
+                (0..self.members.len()).step_by(2).all(|i| !(failed(i) && failed(i + 1)))
+            }
         }
     }
 
-    /// Whether a member holds what it should there: in service, or filled that far by a rebuild.
+    /// Return whether a member has valid data at `sector`: it is in service, or rebuilt beyond that
+    /// sector.
     fn good(&self, member: usize, sector: u64) -> bool {
         !self.members[member].failed
             || self
@@ -45,7 +48,7 @@ impl<D: Device> Raid<D> {
                 .is_some_and(|rebuild| rebuild.member == member && sector < rebuild.position)
     }
 
-    /// Starts the jobs of a request.
+    /// Start the jobs of a request.
     pub(super) fn plan(&mut self, parent: usize, request: &Request) {
         match (request.op, self.layout.level) {
             (Op::Flush, _) => {
@@ -57,7 +60,8 @@ impl<D: Device> Raid<D> {
                 self.start_job(parent, Op::Flush, None, false);
             }
             (Op::Read, _) => self.plan_read(parent, request),
-            // md keeps discards from members with parity: their content would no longer agree.
+            // md does not send discards to members with parity, because data and parity would then
+            // disagree.
             (Op::Discard, Level::Parity(_)) => {}
             (_, Level::Parity(_)) => self.plan_parity_write(parent, request),
             (op, _) => {
@@ -74,30 +78,35 @@ impl<D: Device> Raid<D> {
             pieces.push(Piece { member, sector: request.sector, sectors: request.sectors });
         } else {
             let layout = self.layout;
-            layout.for_each_chunk(request.sector, request.sectors, |stripe, index, within, sectors| {
-                let sector = stripe * layout.chunk + within;
-                let first = layout.data_member(stripe, index);
-                let member = match layout.level {
-                    Level::MirroredPairs => self.balance(first..first + 2, sector),
-                    _ => first,
-                };
-                let piece = Piece { member, sector, sectors };
-                if self.good(member, sector) {
-                    join(&mut pieces, piece);
-                } else {
-                    self.plan_instead(piece, &mut pieces);
-                }
-            });
+            layout.for_each_chunk(
+                request.sector,
+                request.sectors,
+                |stripe, index, within, sectors| {
+                    let sector = stripe * layout.chunk + within;
+                    let first = layout.data_member(stripe, index);
+                    let member = match layout.level {
+                        Level::MirroredPairs => self.balance(first..first + 2, sector),
+                        _ => first,
+                    };
+                    let piece = Piece { member, sector, sectors };
+                    if self.good(member, sector) {
+                        join(&mut pieces, piece);
+                    } else {
+                        self.plan_instead(piece, &mut pieces);
+                    }
+                },
+            );
         }
         self.first = pieces;
         self.start_job(parent, Op::Read, None, false);
     }
 
-    /// The mirror that reads: the one that reads on where it stopped; else an idle one, and if none is idle
-    /// the one whose head is nearest (`read_balance` of md's raid1).
+    /// Return the mirror that serves a read: one whose last piece ended at `sector`, else an idle
+    /// one, else the one whose head is nearest (`read_balance` of md's raid1).
     fn balance(&self, mirrors: std::ops::Range<usize>, sector: u64) -> usize {
         let good = mirrors.clone().filter(|&index| self.good(index, sector));
-        if let Some(index) = good.clone().find(|&index| self.members[index].last_end == sector && sector > 0)
+        if let Some(index) =
+            good.clone().find(|&index| self.members[index].last_end == sector && sector > 0)
         {
             return index;
         }
@@ -111,7 +120,7 @@ impl<D: Device> Raid<D> {
         best.unwrap_or(mirrors.start)
     }
 
-    /// Writes of striped and mirrored levels: every copy.
+    /// Plan a write of striped and mirrored levels: all copies.
     fn plan_copies(&mut self, request: &Request) {
         let mut pieces = std::mem::take(&mut self.first);
         let layout = self.layout;
@@ -123,24 +132,29 @@ impl<D: Device> Raid<D> {
             }
         } else {
             let copies = if layout.level == Level::MirroredPairs { 2 } else { 1 };
-            layout.for_each_chunk(request.sector, request.sectors, |stripe, index, within, sectors| {
-                let first = layout.data_member(stripe, index);
-                let sector = stripe * layout.chunk + within;
-                for member in first..first + copies {
-                    if self.good(member, sector) {
-                        join(&mut pieces, Piece { member, sector, sectors });
+            layout.for_each_chunk(
+                request.sector,
+                request.sectors,
+                |stripe, index, within, sectors| {
+                    let first = layout.data_member(stripe, index);
+                    let sector = stripe * layout.chunk + within;
+                    for member in first..first + copies {
+                        if self.good(member, sector) {
+                            join(&mut pieces, Piece { member, sector, sectors });
+                        }
                     }
-                }
-            });
+                },
+            );
         }
         self.first = pieces;
     }
 
-    /// What must be read instead of a piece that its member cannot give; false if nothing can replace it.
+    /// Add the pieces to read instead of one that its member cannot provide; return false if the
+    /// data is lost.
     pub(super) fn plan_instead(&self, piece: Piece, pieces: &mut Vec<Piece>) -> bool {
         let same = |member| Piece { member, ..piece };
-        let others =
-            (0..self.members.len()).filter(|&index| index != piece.member && self.good(index, piece.sector));
+        let others = (0..self.members.len())
+            .filter(|&index| index != piece.member && self.good(index, piece.sector));
         match self.layout.level {
             Level::Striped => false,
             Level::Mirrored => others.map(same).take(1).map(|p| pieces.push(p)).count() == 1,
@@ -163,7 +177,7 @@ impl<D: Device> Raid<D> {
         }
     }
 
-    /// Writes with parity, stripe by stripe.
+    /// Plan a write with parity, stripe by stripe.
     fn plan_parity_write(&mut self, parent: usize, request: &Request) {
         let stripe_sectors = self.layout.chunk * self.layout.data_chunks() as u64;
         let end = request.sector + u64::from(request.sectors);
@@ -176,43 +190,63 @@ impl<D: Device> Raid<D> {
         }
     }
 
-    /// A write to one stripe. All of it: no reads. Up to half of its chunks: old data and parity are read
-    /// and changed. More: the rest of the stripe is read and the parity made anew.
-    fn plan_stripe(&mut self, parent: usize, stripe: u64, sector: u64, sectors: u32, request: &Request) {
+    /// Plan a write to one stripe. A full-stripe write needs no reads. Up to half of the chunks:
+    /// read old data and parity (read-modify-write). More: read the rest of the stripe
+    /// (reconstruct-write).
+    fn plan_stripe(
+        &mut self,
+        parent: usize,
+        stripe: u64,
+        sector: u64,
+        sectors: u32,
+        request: &Request,
+    ) {
         let layout = self.layout;
         let Level::Parity(parities) = layout.level else { return };
         let start = stripe * layout.chunk;
         let mut lists = std::mem::take(&mut self.lists);
-        let (mut reads, mut then) = (std::mem::take(&mut self.first), std::mem::take(&mut self.then));
+        let (mut reads, mut then) =
+            (std::mem::take(&mut self.first), std::mem::take(&mut self.then));
         lists.clear();
         let Lists { written, modify, remake } = &mut lists;
-        layout.for_each_chunk(sector, sectors, |_, index, within, n| written.push((index, within, n)));
-        // The parity covers what the chunks do; when there are several they meet at chunk borders.
+        layout.for_each_chunk(sector, sectors, |_, index, within, n| {
+            written.push((index, within, n))
+        });
+        // Parity covers the same sectors as the chunks. Several chunks meet at chunk borders, so it
+        // covers whole chunks.
         let (from, length) = match written[..] {
             [(_, within, n)] => (within, n),
             _ => (0, layout.chunk as u32),
         };
-        let on = |member: usize, within: u64, n: u32| Piece { member, sector: start + within, sectors: n };
+        let on = |member: usize, within: u64, n: u32| Piece {
+            member,
+            sector: start + within,
+            sectors: n,
+        };
         let data = |index: usize| layout.data_member(stripe, index);
         let parity_members = || (0..parities).map(|parity| layout.parity_member(stripe, parity));
         modify.extend(written.iter().map(|&(index, within, n)| on(data(index), within, n)));
         modify.extend(parity_members().map(|member| on(member, from, length)));
-        let whole =
-            |index: usize| written.iter().any(|&(i, within, n)| i == index && within <= from && n >= length);
-        remake.extend((0..layout.data_chunks()).filter(|&i| !whole(i)).map(|i| on(data(i), from, length)));
+        let whole = |index: usize| {
+            written.iter().any(|&(i, within, n)| i == index && within <= from && n >= length)
+        };
+        remake.extend(
+            (0..layout.data_chunks()).filter(|&i| !whole(i)).map(|i| on(data(i), from, length)),
+        );
 
         let readable = |pieces: &[Piece]| pieces.iter().all(|p| self.good(p.member, p.sector));
         let parity_lost = parity_members().all(|member| !self.good(member, start));
         let prefer_modify = 2 * written.len() <= layout.data_chunks();
-        let (preferred, other) = if prefer_modify { (&modify, &remake) } else { (&remake, &modify) };
+        let (preferred, other) =
+            if prefer_modify { (&modify, &remake) } else { (&remake, &modify) };
         if remake.is_empty() || parity_lost {
-            // Nothing is needed to make the parity, or there is none to be made.
+            // Parity needs no reads, or no parity member is left.
         } else if readable(preferred) {
             reads.extend_from_slice(preferred);
         } else if readable(other) {
             reads.extend_from_slice(other);
         } else {
-            // Neither way is open: everything that is left is read.
+            // Neither method is possible: read everything that is left.
             let good = (0..layout.members).filter(|&member| self.good(member, start));
             reads.extend(good.map(|member| on(member, from, length)));
         }

@@ -1,58 +1,60 @@
-//! Filling a replaced member from the others, beside the load.
+//! Rebuild: fill a replaced member from the others during the load.
 
 use super::layout::{Level, Piece};
 use super::{Raid, NEVER, REBUILDING};
-use crate::request::{Device, Nanos, Op, SECTOR_BYTES};
+use crate::request::{Nanos, Op, Queue, SECTOR_BYTES};
 
 /// One step of a rebuild (1 MiB).
 const STEP_SECTORS: u64 = 2048;
 
-/// A rebuild under way.
+/// A rebuild in progress.
 pub(super) struct Rebuild {
     pub member: usize,
-    /// Filled up to here.
+    /// Filled up to this sector.
     pub position: u64,
-    /// When the next step starts; never while one is under way.
+    /// When the next step starts; NEVER while a step is in progress.
     pub due: Nanos,
     step: u64,
     started: Nanos,
 }
 
-/// A member that fails, or is replaced, at its time.
+/// A scheduled failure or replacement of a member.
 pub(super) struct Change<D> {
     member: usize,
     due: Nanos,
-    /// What takes its place; nothing for a failure.
+    /// The replacement device; `None` for a failure.
     spare: Option<D>,
     replaces: bool,
     pub done: bool,
 }
 
-impl<D: Device> Raid<D> {
-    /// A member goes out of service at `due`; gives the number of the change.
+impl<D: Queue> Raid<D> {
+    /// Take a member out of service at `due`; return the index of the change.
     pub fn schedule_failure(&mut self, due: Nanos, member: usize) -> usize {
         self.changes.push(Change { member, due, spare: None, replaces: false, done: false });
         self.changes.len() - 1
     }
 
-    /// A member that is out of service by then is replaced at `due`, or once what it has in flight has ended.
+    /// Replace a failed member at `due`, or as soon as its requests in flight have completed.
+    /// Return the index of the change.
     pub fn schedule_replacement(&mut self, due: Nanos, member: usize, spare: D) -> usize {
         self.changes.push(Change { member, due, spare: Some(spare), replaces: true, done: false });
         self.changes.len() - 1
     }
 
-    /// Brings a change forward to `now`, if it has not come.
+    /// Bring a change forward to `now`, if it is still due later.
     pub fn hasten(&mut self, number: usize, now: Nanos) {
         let change = &mut self.changes[number];
         change.due = change.due.min(now);
     }
 
-    /// The next change that can take place, and when.
+    /// Return the next change that can be applied, and its time.
     pub(super) fn next_change(&self) -> Option<(usize, Nanos)> {
         let ready = |change: &Change<D>| {
             let member = &self.members[change.member];
             !change.done
-                && (!change.replaces || (member.failed && member.pending == 0 && self.rebuild.is_none()))
+                && (!change.replaces
+                    || (member.failed && member.pending == 0 && self.rebuild.is_none()))
         };
         let changes = self.changes.iter().enumerate();
         changes.filter(|(_, c)| ready(c)).map(|(n, c)| (n, c.due)).min_by_key(|&(n, due)| (due, n))
@@ -73,8 +75,8 @@ impl<D: Device> Raid<D> {
         }
     }
 
-    /// Puts a new device in the place of a failed member and starts to fill it at `now`; gives the old one
-    /// back. What it has in flight must have ended, else the new device comes back itself.
+    /// Replace a failed member, start its rebuild at `now`, and return the old device. If requests
+    /// are in flight on the old device, return the new device as an error.
     pub fn replace_member(&mut self, now: Nanos, index: usize, device: D) -> Result<D, D> {
         self.advance(now);
         self.put_in(index, device)
@@ -90,17 +92,24 @@ impl<D: Device> Raid<D> {
         member.next_wake = NEVER;
         member.last_end = 0;
         let old = std::mem::replace(&mut member.device, device);
-        self.rebuild =
-            Some(Rebuild { member: index, position: 0, due: self.clock, step: 0, started: self.clock });
+        self.rebuild = Some(Rebuild {
+            member: index,
+            position: 0,
+            due: self.clock,
+            step: 0,
+            started: self.clock,
+        });
         Ok(old)
     }
 
-    /// How far the rebuild is, from 0 to 1; none when there is none.
+    /// Return the progress of the rebuild, 0 to 1; `None` without a rebuild.
     pub fn rebuild_progress(&self) -> Option<f64> {
-        self.rebuild.as_ref().map(|rebuild| rebuild.position as f64 / self.layout.member_sectors as f64)
+        self.rebuild
+            .as_ref()
+            .map(|rebuild| rebuild.position as f64 / self.layout.member_sectors as f64)
     }
 
-    /// Starts the next step.
+    /// Start the next step.
     pub(super) fn rebuild_step(&mut self) {
         let clock = self.clock;
         let Some(rebuild) = &mut self.rebuild else { return };
@@ -115,12 +124,12 @@ impl<D: Device> Raid<D> {
             self.then.push(piece);
             self.start_job(REBUILDING, Op::Read, Some(Op::Write), false);
         } else {
-            // Too many members are gone: there is nothing to rebuild from.
+            // Too many members are missing: no data to rebuild from.
             self.rebuild = None;
         }
     }
 
-    /// A step has ended: the next follows as the rate allows.
+    /// Finish a step and schedule the next one within the rate limit.
     pub(super) fn rebuild_stepped(&mut self) {
         let limit = self.rebuild_bytes_per_s as f64;
         let Some(rebuild) = &mut self.rebuild else { return };

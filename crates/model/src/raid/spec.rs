@@ -1,4 +1,4 @@
-//! What describes a RAID, and the storage that a host sees: one drive or a RAID of several.
+//! Specification of a RAID, and of the storage device of a host: one drive or a RAID of several.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::faults::FaultSpec;
 use crate::request::SECTOR_BYTES;
 use crate::spec::{refuse, within_int, DriveSpec, SpecError};
 
-/// A RAID over drives; each contributes as much as the smallest has.
+/// A RAID of drives. Every drive contributes the capacity of the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RaidSpec {
@@ -15,20 +15,20 @@ pub struct RaidSpec {
     pub drives: u32,
     #[serde(default = "chunk_bytes")]
     pub chunk_bytes: u64,
-    /// How fast a replaced drive is filled at most.
+    /// Maximum rebuild rate.
     #[serde(default = "rebuild_bytes_per_s")]
     pub rebuild_bytes_per_s: u64,
 }
 
-/// What a host sees as one device.
+/// One block device of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StorageSpec {
-    /// One drive, or as many as the RAID has; one stands for all if they are equal.
+    /// One drive, or as many as the RAID has. A single one stands for all if they are equal.
     pub drives: Vec<DriveSpec>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raid: Option<RaidSpec>,
-    /// Misbehaviour of the drives.
+    /// Faults of the drives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultSpec>,
 }
@@ -65,7 +65,7 @@ impl RaidSpec {
 }
 
 impl StorageSpec {
-    /// The drives, each by itself, after a check of their number.
+    /// Return the drives of the storage device after a check of their number.
     pub fn members(&self) -> Result<Vec<&DriveSpec>, SpecError> {
         let wanted = match &self.raid {
             Some(raid) => {
@@ -77,7 +77,9 @@ impl StorageSpec {
         match self.drives.len() {
             1 => Ok(vec![&self.drives[0]; wanted]),
             given if given == wanted => Ok(self.drives.iter().collect()),
-            given => refuse("drives", format!("{given} drives"), &format!("one for all, or {wanted}")),
+            given => {
+                refuse("drives", format!("{given} drives"), &format!("one for all, or {wanted}"))
+            }
         }
     }
 }

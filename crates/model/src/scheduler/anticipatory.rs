@@ -1,5 +1,6 @@
-//! The anticipatory scheduler: after a read it holds the drive idle for a moment when the process that read is
-//! likely to ask for something near. After `block/as-iosched.c` (Iyer and Druschel, SOSP 2001; removed in 2.6.33).
+//! The anticipatory scheduler: after a read it keeps the drive idle for a short time if the process
+//! is likely to issue a nearby read. After `block/as-iosched.c` (Iyer and Druschel, SOSP 2001;
+//! removed in 2.6.33).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +9,11 @@ use super::requests::{Fifo, Queued, Requests, Sorted};
 use super::thinking::SharedHabits;
 use crate::request::{Nanos, Op};
 
-/// Tunables under the names of sysfs, times in nanoseconds.
+/// Tunables with their sysfs names, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnticipatoryTunables {
-    /// The longest wait for a process's next read.
+    /// Maximum wait for the next read of a process.
     pub antic_expire_ns: u64,
     pub read_expire_ns: u64,
     pub write_expire_ns: u64,
@@ -32,13 +33,14 @@ impl Default for AnticipatoryTunables {
     }
 }
 
-/// Sectors that the elevator may go back (1 MiB), at twice the cost of going forward.
+/// Maximum backward distance of the elevator in sectors (1 MiB), at twice the cost of a forward
+/// distance.
 const MAX_BACK_SECTORS: u64 = 2048;
 
-/// A longer think time counts as this (`MAX_THINKTIME`, HZ/50).
+/// Maximum think time of a sample (`MAX_THINKTIME`, HZ/50).
 const MAX_THINK_NS: u64 = 20_000_000;
 
-/// What counts as near when the wait begins (4 MiB); doubles each millisecond.
+/// Distance that counts as near at the start of a wait (4 MiB); it doubles every millisecond.
 const CLOSE_SECTORS: u64 = 8192;
 
 #[derive(Debug)]
@@ -50,7 +52,8 @@ pub(super) struct Anticipatory {
     direction: usize,
     batch_ends: Nanos,
     habits: SharedHabits,
-    /// The process whose next read is awaited, and until when (`None`: its last read is still in the drive).
+    /// The process whose next read is awaited, and the end of the wait (`None`: its last read is
+    /// still in the drive).
     awaited: Option<(u32, Option<Nanos>)>,
 }
 
@@ -68,17 +71,18 @@ impl Anticipatory {
         }
     }
 
-    /// Takes part in habits that other queues see too.
+    /// Share process statistics with other queues.
     pub(super) fn share(&mut self, habits: &SharedHabits) {
         self.habits = habits.clone();
     }
 
-    /// The nearest request of a direction: forward, or a little back.
+    /// Return the nearest request of a direction: forward, or a short distance back.
     fn nearest(&self, direction: usize, table: &Requests) -> Option<u32> {
         let sorted = &self.sorted[direction];
         let position = self.position[direction];
         let forward = sorted.at_or_after(position);
-        let back = sorted.before(position).filter(|&i| position - table.get(i).sector <= MAX_BACK_SECTORS);
+        let back =
+            sorted.before(position).filter(|&i| position - table.get(i).sector <= MAX_BACK_SECTORS);
         match (forward, back) {
             (Some(f), Some(b)) => {
                 let ahead = table.get(f).sector - position;
@@ -91,7 +95,7 @@ impl Anticipatory {
         }
     }
 
-    /// Is waiting for the awaited process in vain, given that request as the alternative?
+    /// Return whether to stop waiting for the awaited process and serve `candidate`.
     fn breaks(&mut self, now: Nanos, candidate: &Queued) -> bool {
         let Some((process, until)) = self.awaited else { return true };
         if candidate.process == process || until.is_some_and(|until| now >= until) {
@@ -104,14 +108,14 @@ impl Anticipatory {
             return true;
         }
         let Some(think_ns) = habits.think_ns() else {
-            // Unknown habits: the kernel waits for a process at first.
+            // No statistics yet: the kernel waits for a new process.
             return false;
         };
         if think_ns > expire as f64 {
             return true;
         }
-        // Near enough, the nearer the longer it waits already, or nearer than the process itself would land: no
-        // reason to wait (`as_close_req`).
+        // Stop waiting if the candidate is near (the limit grows with the wait) or nearer than the
+        // process's mean seek distance (`as_close_req`).
         let seeks = habits.seek_sectors();
         let waited_ms = until.map_or(0, |until| (now + expire).saturating_sub(until) / 1_000_000);
         let close = CLOSE_SECTORS << waited_ms.min(20);
@@ -124,7 +128,8 @@ impl Anticipatory {
         self.sorted[direction].remove(request.sector, index);
         self.position[direction] = request.end();
         if direction != self.direction || now >= self.batch_ends {
-            let length = [self.tunables.read_batch_expire_ns, self.tunables.write_batch_expire_ns][direction];
+            let length = [self.tunables.read_batch_expire_ns, self.tunables.write_batch_expire_ns]
+                [direction];
             self.direction = direction;
             self.batch_ends = now + length;
         }
@@ -168,15 +173,17 @@ impl Elevator for Anticipatory {
         if !has[0] && !has[1] {
             return Choice::Empty;
         }
-        // A batch runs until its time is over or it is empty; then the other direction has its turn.
+        // A batch ends when its time is over or it is empty; then the other direction is served.
         let other = 1 - self.direction;
         let expired = now >= self.batch_ends;
-        let direction = if has[self.direction] && !(expired && has[other]) { self.direction } else { other };
+        let direction =
+            if has[self.direction] && !(expired && has[other]) { self.direction } else { other };
         let direction = if has[direction] { direction } else { 1 - direction };
         if direction != self.direction && in_drive > 0 {
             return Choice::Empty;
         }
-        let (expiry, oldest) = self.fifo[direction].oldest(table).expect("the direction holds requests");
+        let (expiry, oldest) =
+            self.fifo[direction].oldest(table).expect("the direction holds requests");
         let Some(nearest) = self.nearest(direction, table) else { return Choice::Empty };
         if expiry <= now {
             return self.take(now, direction, oldest, table);
@@ -193,7 +200,8 @@ impl Elevator for Anticipatory {
             } else {
                 let candidate = *table.get(nearest);
                 if !self.breaks(now, &candidate) {
-                    // While its read is in the drive the completion asks again.
+                    // While the process's read is in the drive, its completion triggers the next
+                    // decision.
                     return until.map_or(Choice::Empty, Choice::Idle);
                 }
             }

@@ -1,5 +1,6 @@
-//! bfq: a budget of sectors a process in turn, the turns ordered by B-WF2Q+ on sectors served, and a pause at the
-//! end of a budget. After `block/bfq-iosched.c` (Valente and Checconi 2010), without cgroups and weight raising.
+//! bfq: each process gets a budget of sectors in turn, ordered by B-WF2Q+ on sectors served, with
+//! idling at the end of a budget. After `block/bfq-iosched.c` (Valente and Checconi 2010), without
+//! cgroups and weight raising.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,21 +9,21 @@ use super::requests::{Fifo, Queued, Requests, Sorted};
 use super::thinking::Processes;
 use crate::request::Nanos;
 
-/// Tunables under the names of sysfs, times in nanoseconds.
+/// Tunables with their sysfs names, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BfqTunables {
     pub slice_idle_ns: u64,
     pub slice_idle_seeky_ns: u64,
-    /// The time a budget may take at most.
+    /// Maximum time of a budget.
     pub timeout_sync_ns: u64,
     pub timeout_async_ns: u64,
     pub fifo_expire_sync_ns: u64,
     pub fifo_expire_async_ns: u64,
     pub max_budget_sectors: u64,
-    /// How much dearer a sector of an asynchronous request is.
+    /// Cost factor of a sector of an asynchronous request.
     pub async_charge_factor: u64,
-    /// Whether the drive rotates: a pause for a seeking process pays only there.
+    /// The drive rotates: idling for a seeking process only pays off then.
     pub rotational: bool,
 }
 
@@ -50,7 +51,7 @@ struct ProcessQueue {
     fifo: Fifo,
     in_drive: u32,
     budget: u64,
-    /// Virtual start and finish (sectors served a unit of weight).
+    /// Virtual start and finish (sectors served per unit of weight).
     start: u64,
     finish: u64,
 }
@@ -58,7 +59,7 @@ struct ProcessQueue {
 #[derive(Debug)]
 pub(super) struct Bfq {
     tunables: BfqTunables,
-    /// Queue 0 is the asynchronous one; process p has queue p + 1.
+    /// Queue 0 is asynchronous; process p has queue p + 1.
     queues: Vec<ProcessQueue>,
     busy: Vec<u32>,
     virtual_time: u64,
@@ -105,15 +106,17 @@ impl Bfq {
         self.busy.push(queue);
     }
 
-    /// Ends the active budget. A queue that used it up gets a larger one, one that went quiet a smaller.
+    /// End the active budget. A queue that used it up gets a larger one, a queue that became idle a
+    /// smaller one.
     fn expire(&mut self, used_up: bool) {
         let Some(queue) = self.active.take() else { return };
         let max = self.tunables.max_budget_sectors;
         let served = self.served;
         let entry = &mut self.queues[queue as usize];
-        // Charge what was served, not what was granted.
+        // Charge the service received, not the budget granted.
         entry.finish = entry.start + served.max(1);
-        entry.budget = if used_up { (entry.budget * 2).min(max) } else { served.clamp(max / 32, max) };
+        entry.budget =
+            if used_up { (entry.budget * 2).min(max) } else { served.clamp(max / 32, max) };
         self.virtual_time += served / (self.busy.len() as u64 + 1);
         if !self.queues[queue as usize].sorted.is_empty() {
             self.activate(queue);
@@ -132,7 +135,11 @@ impl Bfq {
             return 0;
         }
         if habits.seek_sectors() > SEEKY_SECTORS {
-            return if self.tunables.rotational { idle.min(self.tunables.slice_idle_seeky_ns) } else { 0 };
+            return if self.tunables.rotational {
+                idle.min(self.tunables.slice_idle_seeky_ns)
+            } else {
+                0
+            };
         }
         idle
     }
@@ -144,14 +151,18 @@ impl Bfq {
             oldest
         } else {
             let sorted = &entry.sorted;
-            sorted.at_or_after(self.position).or_else(|| sorted.first()).expect("the queue holds requests")
+            sorted
+                .at_or_after(self.position)
+                .or_else(|| sorted.first())
+                .expect("the queue holds requests")
         };
         let request = table.get(index);
         let entry = &mut self.queues[queue as usize];
         entry.sorted.remove(request.sector, index);
         entry.in_drive += 1;
         self.position = request.end();
-        self.served += request.sectors * if queue == 0 { self.tunables.async_charge_factor } else { 1 };
+        self.served +=
+            request.sectors * if queue == 0 { self.tunables.async_charge_factor } else { 1 };
         self.idle_until = None;
         if queue > 0 {
             self.processes.of(queue - 1).dispatched();
@@ -159,13 +170,17 @@ impl Bfq {
         Choice::Dispatch(index)
     }
 
-    /// B-WF2Q+: among the queues that have started in virtual time, the one that finishes first.
+    /// B-WF2Q+: return the queue with the earliest finish among those that have started in virtual
+    /// time.
     fn choose(&mut self) -> Option<u32> {
         let first_start = self.busy.iter().map(|&q| self.queues[q as usize].start).min()?;
         self.virtual_time = self.virtual_time.max(first_start);
         let eligible = |&&q: &&u32| self.queues[q as usize].start <= self.virtual_time;
-        let queue =
-            *self.busy.iter().filter(eligible).min_by_key(|&&q| (self.queues[q as usize].finish, q))?;
+        let queue = *self
+            .busy
+            .iter()
+            .filter(eligible)
+            .min_by_key(|&&q| (self.queues[q as usize].finish, q))?;
         self.busy.retain(|&q| q != queue);
         Some(queue)
     }
@@ -182,8 +197,11 @@ impl Elevator for Bfq {
             let cap = 2 * self.tunables.slice_idle_ns.max(1);
             self.processes.of(queue - 1).arrived(now, request.sector, request.end(), cap);
         }
-        let expire =
-            if request.sync { self.tunables.fifo_expire_sync_ns } else { self.tunables.fifo_expire_async_ns };
+        let expire = if request.sync {
+            self.tunables.fifo_expire_sync_ns
+        } else {
+            self.tunables.fifo_expire_async_ns
+        };
         let entry = &mut self.queues[queue as usize];
         let idle = entry.sorted.is_empty();
         entry.sorted.insert(request.sector, index);
@@ -220,7 +238,8 @@ impl Elevator for Bfq {
         let Some(queue) = self.choose() else { return Choice::Empty };
         self.active = Some(queue);
         self.served = 0;
-        let timeout = if queue > 0 { self.tunables.timeout_sync_ns } else { self.tunables.timeout_async_ns };
+        let timeout =
+            if queue > 0 { self.tunables.timeout_sync_ns } else { self.tunables.timeout_async_ns };
         self.budget_ends = now + timeout;
         self.take(now, queue, table)
     }

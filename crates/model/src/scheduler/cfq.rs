@@ -1,5 +1,6 @@
-//! cfq: a queue a process for synchronous requests, one for asynchronous ones, time slices in turn, and a pause at
-//! the end of a slice in case the process has more. After `block/cfq-iosched.c` (2.6.18 to 4.x), without cgroups.
+//! cfq: one queue per process for synchronous requests, one for asynchronous requests, time slices
+//! in turn, and idling at the end of a slice in case the process has more. After
+//! `block/cfq-iosched.c` (2.6.18 to 4.x), without cgroups.
 
 use std::collections::VecDeque;
 
@@ -10,32 +11,34 @@ use super::requests::{Fifo, Queued, Requests, Sorted};
 use super::thinking::Processes;
 use crate::request::Nanos;
 
-/// Tunables under the names of sysfs, times in nanoseconds.
+/// Tunables with their sysfs names, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CfqTunables {
     pub slice_sync_ns: u64,
     pub slice_async_ns: u64,
-    /// Requests of the asynchronous queue that one slice may send.
+    /// Requests of the asynchronous queue per slice.
     pub slice_async_rq: u32,
     pub slice_idle_ns: u64,
-    /// The pause for a process that seeks.
+    /// Idle time for a seeking process.
     pub slice_idle_seeky_ns: u64,
     pub fifo_expire_sync_ns: u64,
     pub fifo_expire_async_ns: u64,
     pub back_seek_max_sectors: u64,
     pub back_seek_penalty: u64,
-    /// Requests of one queue that may be in the drive.
+    /// Maximum number of requests of one queue in the drive.
     pub quantum: u32,
-    /// Mean distance beyond which a process counts as seeking (`CIC_SEEKY`: 64 MiB to 2.6.28, 4 MiB to 2.6.32).
+    /// Mean distance beyond which a process counts as seeking (`CIC_SEEKY`: 64 MiB to 2.6.28, 4 MiB
+    /// to 2.6.32).
     pub seeky_sectors: u64,
-    /// A drive that has had more requests than this at once is known to queue: from then on there is no pause for a
-    /// process that seeks (`hw_tag`).
+    /// A drive that held more requests than this at once has a command queue: from then on there is
+    /// no idling for a seeking process (`hw_tag`).
     pub queues_beyond: u32,
-    /// A request that finds nobody else's waiting and the drive kept for a process that stays away starts that
-    /// process's pause again: every change from one process to another costs a pause, however long ago the last request
-    /// was. To 2.6.20: `cfq_select_queue` arms the timer anew, and `cfq_idle_slice_timer` ends a slice only when somebody
-    /// waits.
+    /// Restart the idle time of the active process when a request of another process arrives, no
+    /// request waits, and the drive is kept for the active process although it has no requests.
+    /// Every switch between processes then costs an idle period, no matter how long ago the last
+    /// request was. Kernels up to 2.6.20: `cfq_select_queue` restarts the timer, and
+    /// `cfq_idle_slice_timer` ends a slice only if another process waits.
     pub pauses_anew: bool,
 }
 
@@ -70,9 +73,9 @@ struct ProcessQueue {
 #[derive(Debug)]
 pub(super) struct Cfq {
     tunables: CfqTunables,
-    /// Queue 0 is the asynchronous one; process p has queue p + 1.
+    /// Queue 0 is asynchronous; process p has queue p + 1.
     queues: Vec<ProcessQueue>,
-    /// Queues with requests, in turn.
+    /// Queues with requests, in round-robin order.
     turn: VecDeque<u32>,
     active: Option<u32>,
     slice_ends: Option<Nanos>,
@@ -124,7 +127,7 @@ impl Cfq {
         }
     }
 
-    /// Ends the active slice; a queue with requests left goes to the end of the line.
+    /// End the active slice. A queue with remaining requests goes to the end of the list.
     fn expire(&mut self) {
         if let Some(queue) = self.active.take() {
             if !self.queues[queue as usize].sorted.is_empty() {
@@ -136,8 +139,8 @@ impl Cfq {
         self.sent_in_slice = 0;
     }
 
-    /// A process's request comes to a queue that holds no other: the active process, if it has nothing left, is waited for
-    /// once more.
+    /// Restart the idle time of the active process if it has no requests. Called when another
+    /// process submits while no request waits.
     fn pause_anew(&mut self, now: Nanos) {
         let Some(active) = self.active.filter(|&active| active > 0) else { return };
         let entry = &self.queues[active as usize];
@@ -147,7 +150,7 @@ impl Cfq {
         }
     }
 
-    /// How long to hold the drive for the active process; 0: not at all.
+    /// Return how long to keep the drive idle for the active process; 0: not at all.
     fn pause_ns(&mut self, queue: u32) -> u64 {
         if queue == 0 || self.tunables.slice_idle_ns == 0 {
             return 0;
@@ -166,13 +169,14 @@ impl Cfq {
     fn nearest(&self, queue: u32, table: &Requests) -> Option<u32> {
         let sorted = &self.queues[queue as usize].sorted;
         let forward = sorted.at_or_after(self.position);
-        let back = sorted
-            .before(self.position)
-            .filter(|&i| self.position - table.get(i).sector <= self.tunables.back_seek_max_sectors);
+        let back = sorted.before(self.position).filter(|&i| {
+            self.position - table.get(i).sector <= self.tunables.back_seek_max_sectors
+        });
         match (forward, back) {
             (Some(f), Some(b)) => {
                 let ahead = table.get(f).sector - self.position;
-                let behind = self.tunables.back_seek_penalty * (self.position - table.get(b).sector);
+                let behind =
+                    self.tunables.back_seek_penalty * (self.position - table.get(b).sector);
                 Some(if ahead <= behind { f } else { b })
             }
             (f, b) => f.or(b).or_else(|| sorted.first()),
@@ -180,7 +184,8 @@ impl Cfq {
     }
 
     fn start_slice(&mut self, now: Nanos, queue: u32) {
-        let slice = if queue > 0 { self.tunables.slice_sync_ns } else { self.tunables.slice_async_ns };
+        let slice =
+            if queue > 0 { self.tunables.slice_sync_ns } else { self.tunables.slice_async_ns };
         self.slice_ends.get_or_insert(now + slice);
     }
 
@@ -190,7 +195,7 @@ impl Cfq {
         }
         let entry = &mut self.queues[queue as usize];
         let (expiry, oldest) = entry.fifo.oldest(table).expect("the queue holds requests");
-        // Expiry times are looked at once a slice.
+        // Expiry times are checked once per slice.
         let index = if self.sent_in_slice == 0 && expiry <= now {
             oldest
         } else {
@@ -224,8 +229,11 @@ impl Elevator for Cfq {
             let cap = 2 * self.tunables.slice_idle_ns.max(1);
             self.processes.of(queue - 1).arrived(now, request.sector, request.end(), cap);
         }
-        let expire =
-            if request.sync { self.tunables.fifo_expire_sync_ns } else { self.tunables.fifo_expire_async_ns };
+        let expire = if request.sync {
+            self.tunables.fifo_expire_sync_ns
+        } else {
+            self.tunables.fifo_expire_async_ns
+        };
         let nobody_waits = self.active != Some(queue) && self.turn.is_empty();
         let entry = &mut self.queues[queue as usize];
         entry.sorted.insert(request.sector, index);
@@ -234,7 +242,7 @@ impl Elevator for Cfq {
             self.pause_anew(now);
         }
         if self.active == Some(0) && queue > 0 {
-            // Synchronous requests pre-empt the asynchronous queue.
+            // Synchronous requests preempt the asynchronous queue.
             self.expire();
             self.list(queue, true);
         } else if self.active != Some(queue) {
@@ -253,7 +261,7 @@ impl Elevator for Cfq {
         if let Some(queue) = self.active {
             let entry = &self.queues[queue as usize];
             let ended = self.slice_ends.is_some_and(|end| now >= end);
-            // A process that is being waited for keeps the drive beyond its slice (`must_dispatch`, to 2.6.20).
+            // An awaited process keeps the drive beyond its slice (`must_dispatch`, up to 2.6.20).
             let over = ended && !(self.tunables.pauses_anew && self.idle_until.is_some());
             let spent = queue == 0 && self.sent_in_slice >= self.tunables.slice_async_rq.max(1) * 4;
             if over || spent {
@@ -269,10 +277,14 @@ impl Elevator for Cfq {
             } else if let Some(until) = self.idle_until.filter(|&until| now < until) {
                 return Choice::Idle(until);
             } else if entry.in_drive > 0 && queue > 0 && self.idle_until.is_none() {
-                // Its completion decides whether to pause.
-                return if self.pause_ns(queue) > 0 { Choice::Empty } else { self.after_expiry(now, table) };
+                // Its completion decides whether to idle.
+                return if self.pause_ns(queue) > 0 {
+                    Choice::Empty
+                } else {
+                    self.after_expiry(now, table)
+                };
             } else if self.tunables.pauses_anew && queue > 0 && self.turn.is_empty() && !ended {
-                // Nobody wants the drive: it stays with the process.
+                // No other process has requests: the process keeps the drive.
                 return Choice::Empty;
             } else {
                 self.expire();
@@ -297,14 +309,16 @@ impl Elevator for Cfq {
         if self.active != Some(queue) {
             return;
         }
-        // The slice starts with its first completion: the seek to get there is not charged (since 2.6.21).
+        // The slice starts with its first completion, so the initial seek is not charged (since
+        // 2.6.21).
         self.start_slice(now, queue);
         if empty && rest == 0 {
             let pause = self.pause_ns(queue);
             let end = self.slice_ends.unwrap_or(now);
             if pause > 0 && now < end {
                 let until = now + pause;
-                self.idle_until = Some(if self.tunables.pauses_anew { until } else { until.min(end) });
+                self.idle_until =
+                    Some(if self.tunables.pauses_anew { until } else { until.min(end) });
             } else {
                 self.expire();
             }
@@ -317,7 +331,7 @@ impl Elevator for Cfq {
 }
 
 impl Cfq {
-    /// Gives the next queue in line its slice.
+    /// Start the slice of the next queue in the list.
     fn after_expiry(&mut self, now: Nanos, table: &Requests) -> Choice {
         self.expire();
         for _ in 0..self.turn.len() {
@@ -328,7 +342,7 @@ impl Cfq {
                 continue;
             }
             if queue == 0 && self.sync_in_drive > 0 {
-                // Writes nobody waits for do not go between reads that are under way.
+                // Asynchronous writes are not mixed with synchronous requests in the drive.
                 self.list(queue, false);
                 continue;
             }

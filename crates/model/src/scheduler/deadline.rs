@@ -1,5 +1,6 @@
-//! deadline and mq-deadline: batches in sector order, an expiry time a request, reads before writes but not
-//! forever. After `block/deadline-iosched.c` (2.6 to 4.x) and `block/mq-deadline.c`.
+//! deadline and mq-deadline: batches in sector order, an expiry time per request, and reads before
+//! writes with a limit on write starvation. After `block/deadline-iosched.c` (2.6 to 4.x) and
+//! `block/mq-deadline.c`.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +8,15 @@ use super::elevator::{Choice, Elevator};
 use super::requests::{Fifo, Requests, Sorted};
 use crate::request::Nanos;
 
-/// Tunables under the names of sysfs, times in nanoseconds.
+/// Tunables with their sysfs names, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeadlineTunables {
     pub read_expire_ns: u64,
     pub write_expire_ns: u64,
-    /// How often reads may pass waiting writes.
+    /// How many times reads can be preferred while writes wait.
     pub writes_starved: u32,
-    /// Requests dispatched in sector order before the expiry times are looked at.
+    /// Requests dispatched in sector order between checks of the expiry times.
     pub fifo_batch: u32,
 }
 
@@ -34,9 +35,9 @@ impl Default for DeadlineTunables {
 pub(super) struct Deadline {
     tunables: DeadlineTunables,
     sorted: [Sorted; 2],
-    /// (expiry, request) in order of arrival; a request that left by the other way is skipped.
+    /// (expiry, request) in order of arrival; a request dispatched by sector order is skipped.
     fifo: [Fifo; 2],
-    /// Where the batch goes on.
+    /// Position where the batch continues.
     next_sector: [Option<u64>; 2],
     direction: usize,
     batching: u32,
@@ -111,7 +112,8 @@ impl Elevator for Deadline {
                 1
             }
         };
-        let (expiry, oldest) = self.fifo[direction].oldest(table).expect("the direction holds requests");
+        let (expiry, oldest) =
+            self.fifo[direction].oldest(table).expect("the direction holds requests");
         let index = match self.continued(direction) {
             Some(index) if expiry > now => index,
             _ => oldest,

@@ -1,12 +1,11 @@
-//! Dispatch and completion, between scheduler and drive: the drive is kept full, and what falls due is replayed at its
-//! time.
+//! Dispatch and completion: keep the drive full and process due events at their times.
 
 use super::elevator::{each, Choice, Elevator, Scheduler};
 use super::{BlockQueue, SubmittedIo};
-use crate::request::{Completion, Device, Nanos, Op, Request, Status};
+use crate::request::{Completion, Nanos, Op, Queue, Request, Status};
 
-impl<D: Device> BlockQueue<D> {
-    /// Keeps the drive as full as its depth and the scheduler allow.
+impl<D: Queue> BlockQueue<D> {
+    /// Issue requests until the queue depth is reached or the scheduler has none.
     pub(super) fn dispatch(&mut self, now: Nanos) {
         if self.passes_on {
             return;
@@ -55,11 +54,7 @@ impl<D: Device> BlockQueue<D> {
             sectors: request.sectors as u32,
             fua: request.fua,
         };
-        if self.passes_on {
-            self.device.submit_io(now, SubmittedIo { request, process, sync });
-        } else {
-            self.device.submit(now, request);
-        }
+        self.device.submit_io(now, SubmittedIo { request, process, sync });
     }
 
     fn account(&mut self, to: Nanos) {
@@ -71,7 +66,7 @@ impl<D: Device> BlockQueue<D> {
         self.clock = to;
     }
 
-    /// Replays everything due at or before `to`, in the order in which it falls due.
+    /// Process every event due at or before `to`, in time order.
     pub(super) fn advance(&mut self, to: Nanos) {
         loop {
             let due = match (self.device.next_wake(), self.timer) {
@@ -106,14 +101,21 @@ impl<D: Device> BlockQueue<D> {
         self.allocated[request.direction()] -= 1;
         self.service.add(completion.time - request.dispatched);
         let latency = completion.time - request.entered;
-        let (finished, counters, histogram) = (&mut self.finished, &mut self.counters, &mut self.latency);
+        let counted = match request.op {
+            Op::Read => Some((&mut self.read_latency, &mut self.counters.read_latency)),
+            Op::Write => Some((&mut self.write_latency, &mut self.counters.write_latency)),
+            Op::Flush | Op::Discard | Op::WriteZeroes => None,
+        };
+        if let Some((histogram, sum)) = counted {
+            histogram.add(latency);
+            sum.requests += 1;
+            sum.total_ns += u128::from(latency);
+        }
+        let (finished, counters) = (&mut self.finished, &mut self.counters);
         let mut ios = 0;
         self.table.remove(index, |tag| {
             ios += 1;
-            counters.completed += 1;
-            counters.latency_ns += u128::from(latency);
             counters.failed += u64::from(completion.status != Status::Done);
-            histogram.add(latency);
             finished.push(Completion { tag, time: completion.time, status: completion.status });
         });
         self.inside -= ios;

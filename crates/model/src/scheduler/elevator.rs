@@ -1,5 +1,5 @@
-//! The elevators between merging and dispatch: what a scheduler does for its block queue, which there are, and how a
-//! scenario names them.
+//! The interface between a block queue and its scheduler, the list of schedulers, and their names
+//! in scenarios.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use super::{anticipatory, bfq, cfq, deadline, kyber, noop};
 use super::{AnticipatoryTunables, BfqTunables, CfqTunables, DeadlineTunables, KyberTunables};
 use crate::request::Nanos;
 
-/// Which scheduler, with its tunables (the kernel's defaults where none are given).
+/// Scheduler with its tunables (default: the kernel's defaults).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SchedulerSpec {
     /// First in, first out, with merging (2.6 to 4.x).
     Noop,
-    /// Multi-queue without a scheduler: as `Noop`, merging in the plug alone.
+    /// Multi-queue without a scheduler: like `Noop`, but merges only in the plug.
     None,
     Deadline(#[serde(default)] DeadlineTunables),
     MqDeadline(#[serde(default)] DeadlineTunables),
@@ -25,11 +25,11 @@ pub enum SchedulerSpec {
 }
 
 impl SchedulerSpec {
-    /// The names a scenario may use.
+    /// Names for scenarios.
     pub const NAMES: &'static [&'static str] =
         &["noop", "none", "deadline", "mq-deadline", "anticipatory", "cfq", "bfq", "kyber"];
 
-    /// The scheduler of that name with default tunables.
+    /// Return the scheduler of that name with default tunables.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "noop" => SchedulerSpec::Noop,
@@ -45,26 +45,27 @@ impl SchedulerSpec {
     }
 }
 
-/// What a scheduler answers when asked for the next request.
+/// Answer of a scheduler to a request for the next dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// Dispatch this one.
+    /// Dispatch this request.
     Dispatch(u32),
-    /// Nothing now; ask again at that time (or when something arrives or completes).
+    /// Dispatch nothing now; call again at this time, or at an arrival or completion.
     Idle(Nanos),
     /// Nothing to dispatch.
     Empty,
 }
 
-/// What every scheduler does. `table` holds the requests that the indices name.
+/// Methods of every scheduler. `table` holds the requests that the indices identify.
 pub(super) trait Elevator {
     fn insert(&mut self, now: Nanos, index: u32, table: &Requests);
-    /// A queued request grew at its front: it starts at `sector` now, no longer at `old_sector`.
+    /// A queued request was extended at its front: it now starts at `sector` instead of
+    /// `old_sector`.
     fn moved(&mut self, _index: u32, _old_sector: u64, _table: &Requests) {}
-    /// The next request to dispatch, which leaves the scheduler by this call.
+    /// Remove the next request to dispatch from the scheduler and return it.
     fn next(&mut self, now: Nanos, in_drive: u32, table: &Requests) -> Choice;
     fn completed(&mut self, _now: Nanos, _request: &Queued) {}
-    /// May an I/O of `process` join that request?
+    /// Return whether an I/O of `process` may be merged into the request.
     fn may_merge(&self, _request: &Queued, _process: u32, _sync: bool) -> bool {
         true
     }

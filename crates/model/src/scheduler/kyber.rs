@@ -1,4 +1,4 @@
-//! kyber: no order by sector, but a number of requests in flight for reads and for writes that shrinks while
+//! kyber: no sorting by sector, but limits on reads and writes in flight that shrink while
 //! latencies miss their targets. After `block/kyber-iosched.c` (4.12 on).
 
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use super::elevator::{Choice, Elevator};
 use super::requests::{Queued, Requests};
 use crate::request::Nanos;
 
-/// Tunables under the names of sysfs, times in nanoseconds.
+/// Tunables with their sysfs names, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KyberTunables {
@@ -23,11 +23,11 @@ impl Default for KyberTunables {
     }
 }
 
-/// Requests in flight at most: reads, writes.
+/// Maximum requests in flight: reads, writes.
 const DEPTH: [u32; 2] = [256, 128];
-/// Requests in a row of one direction.
+/// Consecutive requests of one direction.
 const BATCH: [u32; 2] = [16, 8];
-/// How often depths are set anew, and how many samples that needs.
+/// Period between adjustments of the depths, and samples required.
 const PERIOD_NS: u64 = 100_000_000;
 const MIN_SAMPLES: u32 = 128;
 
@@ -36,13 +36,14 @@ struct Domain {
     queue: VecDeque<u32>,
     in_drive: u32,
     depth: u32,
-    /// Latencies of the period in quarters of the target: bin 4 starts at the target (KYBER_LATENCY_BUCKETS).
+    /// Latencies of the period in quarters of the target: bin 4 starts at the target
+    /// (KYBER_LATENCY_BUCKETS).
     bins: [u32; 8],
     samples: u32,
 }
 
 impl Domain {
-    /// The bin that the given share of the samples reaches; `None` with too few samples.
+    /// Return the bin of the given percentile; `None` with too few samples.
     fn percentile_bin(&self, percent: u32) -> Option<u32> {
         if self.samples < MIN_SAMPLES {
             return None;
@@ -84,8 +85,8 @@ impl Kyber {
         !domain.queue.is_empty() && domain.in_drive < domain.depth
     }
 
-    /// Sets depths from the period's 99th percentiles: a domain that meets its target while another misses its own
-    /// gives way, one that misses it gets more.
+    /// Adjust the depths by the 99th percentiles of the period: a domain that meets its target
+    /// while another misses its own gets less, one that misses its target gets more.
     fn adjust(&mut self) {
         let p90 = [self.domains[0].percentile_bin(90), self.domains[1].percentile_bin(90)];
         let bad = p90.iter().any(|bin| bin.is_some_and(|bin| bin >= 4));

@@ -1,13 +1,13 @@
-//! Plugging and merging, on the way in: I/Os collect in the plug, and join requests that they adjoin, there or in
-//! the scheduler.
+//! Plugging and merging: I/Os collect in the plug and are merged into adjacent requests, in the
+//! plug or in the scheduler.
 
 use super::elevator::{each, Elevator, Scheduler};
 use super::requests::Queued;
 use super::{BlockQueue, SubmittedIo};
-use crate::request::{Device, Nanos, Op};
+use crate::request::{Nanos, Op, Queue};
 
-impl<D: Device> BlockQueue<D> {
-    /// From here on I/Os collect, and merge with each other, until `unplug`.
+impl<D: Queue> BlockQueue<D> {
+    /// Start to collect I/Os, which can merge with each other, until `unplug`.
     pub fn plug(&mut self) {
         if self.passes_on {
             self.device.plug();
@@ -16,7 +16,7 @@ impl<D: Device> BlockQueue<D> {
         }
     }
 
-    /// Hands what collected to the scheduler.
+    /// Pass the collected I/Os to the scheduler.
     pub fn unplug(&mut self, now: Nanos) {
         self.plugged = false;
         self.advance(now);
@@ -32,14 +32,15 @@ impl<D: Device> BlockQueue<D> {
         self.dispatch(now);
     }
 
-    /// Joins an I/O to a request that it adjoins. True if it was.
+    /// Merge an I/O into an adjacent request; return whether one was found.
     pub(super) fn merge(&mut self, io: &SubmittedIo) -> bool {
         let request = &io.request;
         if !matches!(request.op, Op::Read | Op::Write) || request.fua {
             return false;
         }
         let (start, length) = (request.sector, u64::from(request.sectors));
-        let fits = |q: &Queued| q.op == request.op && !q.fua && q.sectors + length <= self.max_sectors;
+        let fits =
+            |q: &Queued| q.op == request.op && !q.fua && q.sectors + length <= self.max_sectors;
         if let Some(&index) = self.plug.iter().rev().find(|&&index| {
             let q = self.table.get(index);
             fits(q) && q.process == io.process && (q.end() == start || start + length == q.sector)
@@ -55,8 +56,9 @@ impl<D: Device> BlockQueue<D> {
         if !self.merges_in_queue || sorted.is_empty() {
             return false;
         }
-        let allowed =
-            |q: &Queued| fits(q) && each!(&self.scheduler, s => s.may_merge(q, io.process, io.sync));
+        let allowed = |q: &Queued| {
+            fits(q) && each!(&self.scheduler, s => s.may_merge(q, io.process, io.sync))
+        };
         if let Some(index) = sorted.before(start) {
             let q = self.table.get(index);
             if q.end() == start && allowed(q) {

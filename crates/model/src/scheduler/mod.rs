@@ -1,10 +1,12 @@
-//! The block layer over a drive: plugging, merging, and the kernel's I/O schedulers.
+//! The block layer above a drive: plugging, merging and the kernel's I/O schedulers.
 //!
-//! A `BlockQueue` takes I/Os with the process that submits them, merges neighbours, lets a scheduler choose
-//! the order, and keeps as many requests in the drive as its queue depth allows. Like any `Device` it is driven
-//! from outside and keeps its own timeline: a late `wake` replays dispatches at the times they were due. An I/O comes in
-//! here and is merged in `merging`; the schedulers stand behind `elevator`; `dispatch` sends requests to the drive and
-//! takes them back.
+//! A `BlockQueue` accepts I/Os with their submitting process, merges adjacent ones, lets a
+//! scheduler choose the order, and keeps as many requests in the drive as its queue depth allows.
+//! Like any `Device` it is driven from outside and keeps its own timeline: a late `wake` replays
+//! dispatches at the times when they were due.
+//!
+//! This module accepts I/Os, `merging` merges them, `elevator` is the interface to the schedulers,
+//! and `dispatch` sends requests to the drive and collects completions.
 
 mod anticipatory;
 mod bfq;
@@ -21,7 +23,7 @@ mod thinking;
 use std::collections::VecDeque;
 
 use crate::histogram::Histogram;
-use crate::request::{Completion, Device, Nanos, Op, Request};
+use crate::request::{Completion, Device, Nanos, Op, Queue, Request, Wrapper};
 use elevator::{each, Elevator, Scheduler};
 use requests::{Queued, Requests, Sorted, NONE};
 
@@ -34,15 +36,15 @@ pub use elevator::SchedulerSpec;
 pub use kyber::KyberTunables;
 pub use thinking::SharedHabits;
 
-/// What a block queue is told at its making.
+/// Configuration of a block queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSpec {
     pub scheduler: SchedulerSpec,
-    /// Requests a direction may hold in the scheduler; more wait outside, in order of arrival.
+    /// Requests per direction that the scheduler can hold. More wait outside, in order of arrival.
     pub nr_requests: u32,
-    /// Requests handed to the drive at once (its command queue).
+    /// Requests issued to the drive at once (the depth of its command queue).
     pub queue_depth: u32,
-    /// The largest request that merging makes.
+    /// Size limit of a merged request.
     pub max_request_bytes: u64,
 }
 
@@ -57,38 +59,45 @@ impl Default for QueueSpec {
     }
 }
 
-/// What went through a queue, since its making.
+/// Totals of a queue since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
     pub reads: u64,
     pub writes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// I/Os that joined another's request.
+    /// I/Os merged into another request.
     pub merged: u64,
     pub failed: u64,
     /// Time with at least one request in the drive.
     pub busy_ns: u64,
-    /// Integral over time of the I/Os inside (queued or in the drive).
+    /// Integral over time of the number of I/Os inside (queued or in the drive).
     pub inside_ns: u128,
-    /// Sum and number of the I/Os' times from submission to completion.
-    pub latency_ns: u128,
-    pub completed: u64,
+    pub read_latency: LatencySum,
+    pub write_latency: LatencySum,
+}
+
+/// Latency of completed requests, from the entry of their first I/O to completion, as the kernel
+/// counts in `/proc/diskstats`. Flushes, discards and write-zeroes count in neither direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencySum {
+    pub requests: u64,
+    pub total_ns: u128,
 }
 
 /// The block layer of one drive.
-pub struct BlockQueue<D: Device = Box<dyn Device + Send>> {
+pub struct BlockQueue<D: Queue = Box<dyn Queue + Send>> {
     device: D,
-    /// It has no scheduler of its own: I/Os go on as they come, to the queues of the members below.
+    /// No scheduler of its own: I/Os go directly to the queues of the members below.
     passes_on: bool,
     scheduler: Scheduler,
     table: Requests,
-    /// Requests in the scheduler, per direction, by sector: where merging looks.
+    /// Requests in the scheduler, per direction, sorted by sector for merging.
     index: [Sorted; 2],
     merges_in_queue: bool,
     plug: Vec<u32>,
     plugged: bool,
-    /// Beyond nr_requests, per direction.
+    /// I/Os beyond nr_requests, per direction.
     waiting: [VecDeque<SubmittedIo>; 2],
     allocated: [u32; 2],
     nr_requests: u32,
@@ -101,11 +110,12 @@ pub struct BlockQueue<D: Device = Box<dyn Device + Send>> {
     finished: Vec<Completion>,
     scratch: Vec<Completion>,
     counters: QueueCounters,
-    latency: Histogram,
+    read_latency: Histogram,
+    write_latency: Histogram,
     service: Histogram,
 }
 
-impl<D: Device> BlockQueue<D> {
+impl<D: Queue> BlockQueue<D> {
     pub fn new(device: D, spec: &QueueSpec) -> Self {
         BlockQueue {
             device,
@@ -128,13 +138,15 @@ impl<D: Device> BlockQueue<D> {
             finished: Vec::new(),
             scratch: Vec::new(),
             counters: QueueCounters::default(),
-            latency: Histogram::default(),
+            read_latency: Histogram::default(),
+            write_latency: Histogram::default(),
             service: Histogram::default(),
         }
     }
 
-    /// The block layer of what Linux md or dm builds over queues: it orders and merges nothing, for each member has
-    /// a scheduler of its own (`md_make_request`); it counts, and holds writers back by `nr_requests`.
+    /// Create the block layer of a Linux md or dm device over queues. It neither sorts nor merges,
+    /// because each member has its own scheduler (`md_make_request`). It counts, and limits writers
+    /// by `nr_requests`.
     pub fn passing_on(device: D, nr_requests: u32) -> Self {
         let spec = QueueSpec {
             scheduler: SchedulerSpec::None,
@@ -145,7 +157,8 @@ impl<D: Device> BlockQueue<D> {
         BlockQueue { passes_on: true, ..BlockQueue::new(device, &spec) }
     }
 
-    /// Lets the scheduler see what processes do in other queues, where it is one that looks (anticipatory).
+    /// Share the behaviour of processes in other queues with the scheduler, if it uses that
+    /// (anticipatory).
     pub fn share_habits(&mut self, habits: &SharedHabits) {
         if let Scheduler::Anticipatory(scheduler) = &mut self.scheduler {
             scheduler.share(habits);
@@ -164,22 +177,27 @@ impl<D: Device> BlockQueue<D> {
         &self.counters
     }
 
-    /// Times from an I/O's submission to its completion.
-    pub fn latency(&self) -> &Histogram {
-        &self.latency
+    /// Latency of read requests, from the entry of their first I/O to completion.
+    pub fn read_latency(&self) -> &Histogram {
+        &self.read_latency
     }
 
-    /// Times a request spent in the drive.
+    /// Latency of write requests, likewise.
+    pub fn write_latency(&self) -> &Histogram {
+        &self.write_latency
+    }
+
+    /// Time of requests in the drive.
     pub fn service(&self) -> &Histogram {
         &self.service
     }
 
-    /// I/Os submitted and not yet complete.
+    /// Return the I/Os submitted and not yet complete.
     pub fn inside(&self) -> u32 {
         self.inside
     }
 
-    /// Requests of writes held, or waiting to be: what a flusher watches.
+    /// Return the write requests held or waiting for a free request, which a flusher thread checks.
     pub fn writes_held(&self) -> u32 {
         self.allocated[1] + self.waiting[1].len() as u32
     }
@@ -188,17 +206,17 @@ impl<D: Device> BlockQueue<D> {
         self.nr_requests
     }
 
-    /// Brings counters and drive up to `now` without handing anything back yet.
+    /// Process counters and drive up to `now` without returning completions yet.
     pub fn settle(&mut self, now: Nanos) {
         self.advance(now);
     }
 
-    /// Takes one I/O at `now`.
+    /// Accept one I/O at `now`.
     pub fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
         self.advance(now);
         self.inside += 1;
         if matches!(io.request.op, Op::Flush) {
-            // A flush waits for no elevator: it goes to the drive at once.
+            // A flush bypasses the scheduler and goes to the drive at once.
             let index = self.new_request(now, &io);
             self.send(now, index);
             return;
@@ -242,37 +260,41 @@ impl<D: Device> BlockQueue<D> {
         self.table.insert(request.tag, queued)
     }
 
-    /// Puts a request into the scheduler.
+    /// Insert a request into the scheduler.
     fn enter(&mut self, now: Nanos, index: u32) {
         let request = *self.table.get(index);
-        // Plugged requests may adjoin one that is already queued.
+        // Plugged requests can be adjacent to one that is already queued.
         self.index[request.direction()].insert(request.sector, index);
         each!(&mut self.scheduler, s => s.insert(now, index, &self.table));
     }
 }
 
-impl<D: Device> Device for BlockQueue<D> {
-    fn capacity_sectors(&self) -> u64 {
-        self.device.capacity_sectors()
+impl<D: Queue> Wrapper for BlockQueue<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.device
     }
 
+    fn below_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    fn pass_down(&mut self, now: Nanos) {
+        self.advance(now);
+    }
+}
+
+impl<D: Queue> Device for BlockQueue<D> {
     fn submit(&mut self, now: Nanos, request: Request) {
-        BlockQueue::submit_io(self, now, SubmittedIo { request, process: 0, sync: request.op == Op::Read });
+        BlockQueue::submit_io(
+            self,
+            now,
+            SubmittedIo { request, process: 0, sync: request.op == Op::Read },
+        );
     }
 
-    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
-        BlockQueue::submit_io(self, now, io);
-    }
-
-    fn plug(&mut self) {
-        BlockQueue::plug(self);
-    }
-
-    fn unplug(&mut self, now: Nanos) {
-        BlockQueue::unplug(self, now);
-    }
-
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+    fn wake_ahead(&mut self, now: Nanos, _until: Nanos, out: &mut Vec<Completion>) {
         self.advance(now);
         out.append(&mut self.finished);
     }
@@ -290,17 +312,18 @@ impl<D: Device> Device for BlockQueue<D> {
     fn in_flight(&self) -> usize {
         self.inside as usize + self.finished.len()
     }
+}
 
-    fn energy_j(&self, now: Nanos) -> f64 {
-        self.device.energy_j(now)
+impl<D: Queue> Queue for BlockQueue<D> {
+    fn submit_io(&mut self, now: Nanos, io: SubmittedIo) {
+        BlockQueue::submit_io(self, now, io);
     }
 
-    fn unflushed(&mut self, now: Nanos) -> Vec<(u64, u64)> {
-        self.advance(now);
-        self.device.unflushed(now)
+    fn plug(&mut self) {
+        BlockQueue::plug(self);
     }
 
-    fn fault_counts(&self) -> crate::request::FaultCounts {
-        self.device.fault_counts()
+    fn unplug(&mut self, now: Nanos) {
+        BlockQueue::unplug(self, now);
     }
 }

@@ -1,4 +1,4 @@
-//! noop and none: first in, first out. Merging is the block queue's.
+//! noop and none: first in, first out. The block queue does the merging.
 
 use std::collections::VecDeque;
 

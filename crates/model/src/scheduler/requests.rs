@@ -1,26 +1,26 @@
-//! The table of requests a block queue holds: slab of requests, chains of the I/Os merged into each, and an
-//! index by sector that merging and the elevators walk.
+//! The requests of a block queue: a slab of requests, chains of the I/Os merged into each, and an
+//! index by sector for merging and the elevators.
 
 use crate::request::{Nanos, Op};
 
-/// No index: the end of a chain, an empty slot.
+/// No index: end of a chain or empty slot.
 pub const NONE: u32 = u32::MAX;
 
-/// A request as the schedulers see it: one or more merged I/Os with adjoining sectors.
+/// A request as the schedulers see it: one or more merged I/Os with adjacent sectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued {
     pub op: Op,
     pub sector: u64,
     pub sectors: u64,
     pub fua: bool,
-    /// Someone waits for it (a read, or a synchronous write).
+    /// A process waits for it (a read or a synchronous write).
     pub sync: bool,
     pub process: u32,
     /// When it entered the scheduler.
     pub entered: Nanos,
-    /// When it went to the drive.
+    /// When it was issued to the drive.
     pub dispatched: Nanos,
-    /// Tells a request from an earlier one in the same slot.
+    /// Distinguishes a request from an earlier one in the same slot.
     pub(super) serial: u64,
     /// It is still in the scheduler.
     pub(super) queued: bool,
@@ -29,12 +29,12 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// The first sector after it.
+    /// Return the first sector after it.
     pub fn end(&self) -> u64 {
         self.sector + self.sectors
     }
 
-    /// 0 for reads, 1 for everything else.
+    /// Return 0 for reads, 1 for everything else.
     pub fn direction(&self) -> usize {
         usize::from(self.op != Op::Read)
     }
@@ -46,7 +46,7 @@ struct ChainedIo {
     next: u32,
 }
 
-/// Slab of requests, and of the I/Os merged into them.
+/// Slab of requests and of the I/Os merged into them.
 #[derive(Debug, Default)]
 pub struct Requests {
     queued: Vec<Queued>,
@@ -79,7 +79,7 @@ impl Requests {
         }
     }
 
-    /// A new request of one I/O.
+    /// Insert a request of one I/O.
     pub fn insert(&mut self, tag: u64, mut request: Queued) -> u32 {
         let io = self.new_io(tag);
         request.first_io = io;
@@ -98,7 +98,7 @@ impl Requests {
         }
     }
 
-    /// One more I/O in a request.
+    /// Add one I/O to a request.
     pub fn chain(&mut self, index: u32, tag: u64) {
         let io = self.new_io(tag);
         let last = self.queued[index as usize].last_io;
@@ -106,7 +106,7 @@ impl Requests {
         self.queued[index as usize].last_io = io;
     }
 
-    /// Frees a request, handing each merged I/O's tag to `each` in the order of submission.
+    /// Remove a request and call `each` with the tag of each merged I/O, in submission order.
     #[inline]
     pub fn remove(&mut self, index: u32, mut each: impl FnMut(u64)) {
         let mut io = self.queued[index as usize].first_io;
@@ -120,8 +120,8 @@ impl Requests {
     }
 }
 
-/// Requests in order of their first sector (ties in order of arrival). A queue holds some hundreds at most, so
-/// a sorted vector beats a tree.
+/// Requests by first sector (ties in order of arrival). A queue holds a few hundred at most, so a
+/// sorted vector is faster than a tree.
 #[derive(Debug, Default)]
 pub struct Sorted {
     entries: Vec<(u64, u32)>,
@@ -149,26 +149,26 @@ impl Sorted {
         self.entries.remove(at);
     }
 
-    /// The first request at or after `sector`.
+    /// Return the first request at or after `sector`.
     pub fn at_or_after(&self, sector: u64) -> Option<u32> {
         let at = self.entries.partition_point(|&(s, _)| s < sector);
         self.entries.get(at).map(|&(_, index)| index)
     }
 
-    /// The last request that starts before `sector`.
+    /// Return the last request that starts before `sector`.
     pub fn before(&self, sector: u64) -> Option<u32> {
         let at = self.entries.partition_point(|&(s, _)| s < sector);
         at.checked_sub(1).map(|at| self.entries[at].1)
     }
 
-    /// The request with the lowest sector.
+    /// Return the request with the lowest sector.
     pub fn first(&self) -> Option<u32> {
         self.entries.first().map(|&(_, index)| index)
     }
 }
 
-/// Requests of one kind in order of arrival, each with the time at which it has waited too long. One that left by
-/// another way stays in the list until it comes to its front.
+/// Requests of one kind in order of arrival, each with its expiry time. A request dispatched by
+/// other criteria stays in the list until it reaches the front.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
     entries: std::collections::VecDeque<(Nanos, u32, u64)>,
@@ -179,7 +179,7 @@ impl Fifo {
         self.entries.push_back((expiry, index, table.get(index).serial));
     }
 
-    /// The request that has waited longest, and when its time is up.
+    /// Return the request that has waited longest, and its expiry time.
     pub(super) fn oldest(&mut self, table: &Requests) -> Option<(Nanos, u32)> {
         while let Some(&(expiry, index, serial)) = self.entries.front() {
             let request = table.get(index);
@@ -191,7 +191,7 @@ impl Fifo {
         None
     }
 
-    /// The first in line that `wanted` likes.
+    /// Return the first request in the list that `wanted` accepts.
     pub(super) fn find(&self, table: &Requests, wanted: impl Fn(&Queued) -> bool) -> Option<u32> {
         let live = |&&(_, index, serial): &&(Nanos, u32, u64)| {
             let request = table.get(index);

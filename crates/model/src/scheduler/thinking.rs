@@ -1,11 +1,11 @@
-//! What anticipatory, cfq and bfq learn about a process: how long it thinks between requests, how far it seeks.
+//! Process statistics of anticipatory, cfq and bfq: think time between requests and seek distance.
 //! Decaying means as in `block/as-iosched.c` and `block/cfq-iosched.c`: new = 7/8 old + 1/8 sample.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::request::Nanos;
 
-/// Statistics of one process's requests.
+/// Request statistics of one process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Habits {
     samples: f64,
@@ -19,8 +19,8 @@ pub(super) struct Habits {
 }
 
 impl Habits {
-    /// A synchronous request arrived. `cap_ns` bounds a sample (the kernel: twice the idle time), so that one
-    /// long pause does not spoil the mean for ever.
+    /// Record an arrived synchronous request. `cap_ns` bounds a sample (the kernel: twice the idle
+    /// time), so that one long pause does not distort the mean.
     pub(super) fn arrived(&mut self, now: Nanos, sector: u64, end: u64, cap_ns: u64) {
         if let Some(completed) = self.last_completion {
             if self.in_drive == 0 && self.queued == 0 {
@@ -28,10 +28,11 @@ impl Habits {
                 self.samples = (7.0 * self.samples + 1.0) / 8.0;
                 self.think_total_ns = (7.0 * self.think_total_ns + think) / 8.0;
             }
-            // An odd one does not spoil the mean (`as_update_seekdist`, `cfq_update_io_seektime`).
+            // Bound the distance so that one outlier does not distort the mean
+            // (`as_update_seekdist`, `cfq_update_io_seektime`).
             let slack = if self.seek_samples <= 60.0 / 256.0 { 2 << 20 } else { 128 << 10 };
-            let distance =
-                (sector.abs_diff(self.last_end) as f64).min(4.0 * self.seek_sectors() + slack as f64);
+            let distance = (sector.abs_diff(self.last_end) as f64)
+                .min(4.0 * self.seek_sectors() + slack as f64);
             self.seek_samples = (7.0 * self.seek_samples + 1.0) / 8.0;
             self.seek_total = (7.0 * self.seek_total + distance) / 8.0;
         }
@@ -49,12 +50,12 @@ impl Habits {
         self.last_completion = Some(now);
     }
 
-    /// Mean time from a completion to the next request; `None` before there are enough samples.
+    /// Return the mean time from a completion to the next request; `None` with too few samples.
     pub(super) fn think_ns(&self) -> Option<f64> {
         (self.samples > 0.3).then(|| self.think_total_ns / self.samples)
     }
 
-    /// Mean distance between requests, sectors; 0 before any is known.
+    /// Return the mean distance between requests in sectors; 0 without samples.
     pub(super) fn seek_sectors(&self) -> f64 {
         if self.seek_samples > 0.0 {
             self.seek_total / self.seek_samples
@@ -64,19 +65,20 @@ impl Habits {
     }
 }
 
-/// Habits that the queues of several drives share. The anticipatory scheduler keeps one record a process, whatever drives
-/// it reads from (`as_io_context`); cfq keeps one a process and queue (`cfq_io_context`).
+/// Process statistics shared by the queues of several drives. The anticipatory scheduler keeps one
+/// record per process for all drives (`as_io_context`); cfq keeps one per process and queue
+/// (`cfq_io_context`).
 #[derive(Clone, Debug, Default)]
 pub struct SharedHabits(Arc<Mutex<Processes>>);
 
 impl SharedHabits {
     pub(super) fn processes(&self) -> MutexGuard<'_, Processes> {
-        // A simulation is one thread: nobody else holds it.
+        // A simulation has a single thread, so the lock is never contended.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The habits of each process, by a dense process number.
+/// Statistics of each process, by a dense process number.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     habits: Vec<Habits>,

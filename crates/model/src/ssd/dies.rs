@@ -1,4 +1,4 @@
-//! The flash dies, each a timeline of its own: reads, and programs behind them.
+//! The flash dies, each with its own timeline of reads and programs.
 
 use super::spec::{ReadPriority, SsdSpec};
 use crate::request::Nanos;
@@ -7,11 +7,11 @@ const NO_PAGE: u64 = u64::MAX;
 
 #[derive(Clone, Copy)]
 struct Die {
-    /// When the reads taken so far are done.
+    /// When the accepted reads are done.
     reads_done: Nanos,
-    /// When the programs and erases taken so far are done.
+    /// When the accepted programs and erases are done.
     programs_done: Nanos,
-    /// The page in the register, which need not be read again.
+    /// The page in the register, which needs no second read.
     page: u64,
 }
 
@@ -19,7 +19,7 @@ pub struct Dies {
     dies: Vec<Die>,
     read_ns: Nanos,
     program_ns: Nanos,
-    /// The longest a read waits for the operation in progress.
+    /// Longest wait of a read for the operation in progress.
     yield_ns: Nanos,
     fifo: bool,
     suspend_ns: Nanos,
@@ -49,7 +49,7 @@ impl Dies {
         self.dies.len()
     }
 
-    /// Reads a page into the die's register; gives when it is there.
+    /// Read a page into the die's register and return when it is available.
     #[inline]
     pub fn read(&mut self, die: usize, page: u64, ready: Nanos) -> Nanos {
         let state = &mut self.dies[die];
@@ -62,7 +62,8 @@ impl Dies {
         } else if self.fifo {
             ready.max(state.reads_done).max(state.programs_done)
         } else {
-            // The operation in progress ends a whole number of operations before the backlog does.
+            // The operation in progress ends a whole number of operations before the end of the
+            // backlog.
             let in_progress = backlog % self.program_ns.max(1);
             let start = state.reads_done.max(ready + in_progress.min(self.yield_ns));
             state.programs_done += self.read_ns + self.suspend_ns;
@@ -73,10 +74,16 @@ impl Dies {
         state.reads_done
     }
 
-    /// Programs a page that is there at `ready`; `extra_ns` of other work goes before it, as far as the die
-    /// was not idle long enough to have done it.
+    /// Program a page whose data is available at `ready`. `extra_ns` of other work precedes it,
+    /// less the idle time before `ready`.
     #[inline]
-    pub fn program(&mut self, die: usize, ready: Nanos, program_ns: Nanos, extra_ns: Nanos) -> Nanos {
+    pub fn program(
+        &mut self,
+        die: usize,
+        ready: Nanos,
+        program_ns: Nanos,
+        extra_ns: Nanos,
+    ) -> Nanos {
         let state = &mut self.dies[die];
         let free = state.programs_done.max(state.reads_done);
         let left = extra_ns.saturating_sub(ready.saturating_sub(free));
@@ -85,7 +92,7 @@ impl Dies {
         state.programs_done
     }
 
-    /// Work that takes every die, shared evenly, begun at `now`.
+    /// Occupy all dies with evenly shared work from `now` on.
     pub fn occupy_all(&mut self, now: Nanos, die_time_ns: f64) {
         let each = (die_time_ns / self.dies.len() as f64) as Nanos;
         for die in &mut self.dies {

@@ -1,11 +1,12 @@
-//! Block-mapped translation with a few log blocks.
+//! Block-mapped flash translation with a few log blocks.
 //!
-//! A write goes to the log block of its block. When all log blocks are taken, the least recently used one is
-//! merged: switched in if it was written in order to its end, completed if in order but not to its end, and
-//! else the whole block is copied together. (Kim et al., "A space-efficient flash translation layer for
-//! CompactFlash systems", 2002.) Many streams of small writes make every write pay for a whole block.
+//! A write goes to the log block of its block. When all log blocks are in use, the least recently
+//! used one is merged: a switch merge if it was written in order to its end, a partial merge if in
+//! order but not to its end, otherwise a full merge that copies the whole block. (Kim et al., "A
+//! space-efficient flash translation layer for CompactFlash systems", 2002.) With many streams of
+//! small writes, every write costs a whole block.
 
-/// What a merge takes, in units of the mapping and blocks.
+/// Cost of a merge, in units of the mapping and in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merge {
     pub copied_units: u64,
@@ -24,7 +25,7 @@ pub struct LogBlocks {
     block_units: u64,
     logs: Vec<Log>,
     capacity: usize,
-    /// Whether each block holds data.
+    /// Which blocks hold data.
     written: Vec<bool>,
     clock: u64,
     host_units: u64,
@@ -32,7 +33,7 @@ pub struct LogBlocks {
 }
 
 impl LogBlocks {
-    /// `filled` is the share of blocks that hold data at the start.
+    /// Create the map; `filled` is the share of blocks that hold data initially.
     pub fn new(units: u64, block_units: u64, log_blocks: u32, filled: f64) -> Self {
         let blocks = units.div_ceil(block_units);
         let full = (blocks as f64 * filled) as u64;
@@ -56,7 +57,7 @@ impl LogBlocks {
         self.written[block as usize] || self.logs.iter().any(|log| log.block == block)
     }
 
-    /// Writes a unit; gives what had to be merged for it.
+    /// Write a unit; return the merge that it required, if any.
     pub fn write(&mut self, unit: u64) -> Option<Merge> {
         let (block, offset) = (unit / self.block_units, unit % self.block_units);
         self.clock += 1;
@@ -95,7 +96,7 @@ impl LogBlocks {
             (false, false) => log.used,
         };
         self.flash_units += copied_units;
-        // The old block, and the log block too unless it becomes the block.
+        // The old block is erased, and the log block too unless it replaces the block.
         let erased_blocks = u64::from(held) + u64::from(!log.in_order);
         Merge { copied_units, erased_blocks }
     }
@@ -105,6 +106,12 @@ impl LogBlocks {
             self.written[block as usize] = false;
             self.logs.retain(|log| log.block != block);
         }
+    }
+
+    /// Store units from `first` to `end` (exclusive): mark their blocks as holding data.
+    pub fn preload(&mut self, first: u64, end: u64) {
+        let blocks = (first / self.block_units) as usize..end.div_ceil(self.block_units) as usize;
+        self.written[blocks].fill(true);
     }
 
     pub fn written(&self) -> (u64, u64) {
@@ -123,7 +130,7 @@ mod tests {
             log_blocks.write(unit);
         }
         assert_eq!(log_blocks.written(), (64 * 512, 64 * 512));
-        // Five streams at random places over four log blocks: each write copies a block.
+        // Five streams at random places with four log blocks: each write copies a block.
         let merges = (0..100).filter_map(|i| log_blocks.write((i % 5) * 512 + 7));
         let copied: u64 = merges.map(|merge| merge.copied_units).sum();
         assert!(copied > 90 * 500, "{copied}");

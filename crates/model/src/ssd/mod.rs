@@ -1,8 +1,8 @@
-//! The solid state drive: link, controller, write buffer, translation and dies.
+//! The SSD model: link, controller, write buffer, flash translation layer and dies.
 //!
-//! Every resource serves in the order of submission, so the end of a request is known when it is handed
-//! over. Link and channels are kept as clocks of the work they have taken: they bound the rate without
-//! making one request wait for the flash of another.
+//! Every resource serves requests in submission order, so the completion time is known at
+//! submission. The link and each channel are clocks of accepted work: they bound the throughput,
+//! but no request waits for the flash operations of another.
 
 pub mod amplification;
 pub mod dies;
@@ -12,7 +12,10 @@ pub mod spec;
 mod table;
 
 use crate::completions::Completions;
-use crate::request::{Completion, Device, Fault, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::request::{
+    Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Request, SectorRange, Status,
+    SECTOR_BYTES,
+};
 use crate::spec::SpecError;
 use dies::Dies;
 use log_blocks::LogBlocks;
@@ -20,23 +23,24 @@ use page_map::{Cleaned, PageMap};
 use spec::{GarbageCollection, InitialState, MappingSpec, SsdPowerSpec, SsdSpec};
 
 const NEVER: Nanos = Nanos::MAX;
-/// Units of the write buffer whose ends are remembered; a larger buffer counts as this large.
+/// Units of the write buffer whose completion times are stored. A larger buffer counts as this
+/// size.
 const BUFFER_UNITS_MAX: u64 = 1 << 18;
 
 enum Translation {
-    Page(PageMap),
+    Page(Box<PageMap>),
     LogBlock(LogBlocks),
 }
 
 /// A unit in the write buffer.
 #[derive(Clone, Copy)]
 struct Buffered {
-    /// When it is in flash and its room free again.
+    /// When the unit is in flash and its slot is free again.
     stable: Nanos,
     unit: u64,
 }
 
-/// Time during which something was going on, overlaps counted once.
+/// Total busy time; overlapping intervals count once.
 #[derive(Default)]
 struct Busy {
     total: Nanos,
@@ -57,7 +61,7 @@ impl Busy {
     }
 }
 
-/// A solid state drive.
+/// A solid-state drive.
 pub struct Ssd {
     capacity_sectors: u64,
     unit_shift: u32,
@@ -74,14 +78,15 @@ pub struct Ssd {
     read_ns: f64,
     program_ns: Nanos,
     erase_ns: f64,
-    /// Units in one block of one die, all planes.
+    /// Units per block of one die, all planes together.
     die_block_units: f64,
     blocking: bool,
     protected: bool,
     power: SsdPowerSpec,
 
     controller_free: Nanos,
-    /// Work taken by the link: from the drive, and to it (the same number where it is not duplex).
+    /// Clocks of the link's work: [from the drive, to the drive]. Both directions use the first
+    /// clock if the link is not duplex.
     link_clock: [Nanos; 2],
     inbound: usize,
     channel_clock: Vec<Nanos>,
@@ -89,11 +94,11 @@ pub struct Ssd {
     translation: Translation,
     buffer: Vec<Buffered>,
     buffer_next: usize,
-    /// Units in the page that is being gathered.
+    /// Units in the partly filled page.
     gathered: usize,
     next_die: usize,
     last_stable: Nanos,
-    /// Garbage collection that goes with each program, and for how many programs.
+    /// Garbage collection time added to each program, and the number of programs that remain.
     cleaning_ns: Nanos,
     cleaning_programs: u64,
     slc: Option<SlcCache>,
@@ -106,7 +111,7 @@ struct SlcCache {
     capacity_units: f64,
     used_units: f64,
     program_ns: Nanos,
-    /// Units that idle time moves on to their last place.
+    /// Rate at which idle time moves units from the SLC cache to their final location.
     fold_units_per_ns: f64,
 }
 
@@ -122,14 +127,20 @@ impl Ssd {
         let translation = match spec.mapping {
             MappingSpec::Page { .. } => {
                 let row_units = die_block_units * dies.count() as u64;
-                Translation::Page(PageMap::new(units, row_units, spec.spare_ratio, spec.initial))
+                let map = PageMap::new(units, row_units, spec.spare_ratio, spec.initial);
+                Translation::Page(Box::new(map))
             }
             MappingSpec::LogBlock { block_bytes, log_blocks, .. } => {
                 let filled = match spec.initial {
                     InitialState::Fresh => 0.0,
                     InitialState::Filled { fill } | InitialState::Steady { fill } => fill,
                 };
-                Translation::LogBlock(LogBlocks::new(units, block_bytes / unit_bytes, log_blocks, filled))
+                Translation::LogBlock(LogBlocks::new(
+                    units,
+                    block_bytes / unit_bytes,
+                    log_blocks,
+                    filled,
+                ))
             }
         };
         let ns = |us: f64| (us * 1e3) as Nanos;
@@ -182,7 +193,7 @@ impl Ssd {
         })
     }
 
-    /// Units written to flash and by the host since the start; their quotient is the write amplification.
+    /// Return the units written to flash and by the host; their ratio is the write amplification.
     pub fn written(&self) -> (u64, u64) {
         match &self.translation {
             Translation::Page(map) => map.written(),
@@ -190,21 +201,13 @@ impl Ssd {
         }
     }
 
-    /// Erases of each block (of the slice that is followed, for a large drive); none where not counted.
+    /// Return the erase count of each block (of the modelled slice, for a large drive); empty if
+    /// not counted.
     pub fn erases(&self) -> &[u32] {
         match &self.translation {
             Translation::Page(map) => map.erases(),
             Translation::LogBlock(_) => &[],
         }
-    }
-
-    /// Ranges (first sector, sectors) acknowledged but not in flash at `now`: what a loss of power loses.
-    pub fn unflushed(&self, now: Nanos) -> Vec<(u64, u64)> {
-        if self.protected {
-            return Vec::new();
-        }
-        let lost = self.buffer.iter().filter(|buffered| buffered.stable > now);
-        lost.map(|buffered| (buffered.unit << self.unit_shift, self.unit_sectors)).collect()
     }
 
     #[inline]
@@ -215,7 +218,8 @@ impl Ssd {
         }
     }
 
-    /// Sends bytes over the link: when the whole is over, given that its last part is there at `ready`.
+    /// Transfer bytes over the link and return when the transfer ends. The last part is available
+    /// at `ready`.
     #[inline]
     fn over_link(
         &mut self,
@@ -281,7 +285,7 @@ impl Ssd {
                     data = self.dies.read(die, page, here);
                 }
             }
-            // The buffer is a ring: there is room once the unit that lay here before is in flash.
+            // The buffer is a ring: this slot is free once its previous unit is in flash.
             let room = self.buffer[self.buffer_next].stable;
             taken = taken.max(room);
             self.buffer[self.buffer_next] = Buffered { stable: NEVER, unit };
@@ -312,9 +316,10 @@ impl Ssd {
                 if let Some(merge) = log_blocks.write(unit) {
                     let block_units = log_blocks.block_units() as f64;
                     let pages = merge.copied_units as f64 / self.page_units as f64;
-                    let die_blocks = merge.erased_blocks as f64 * block_units / self.die_block_units;
-                    let die_time =
-                        pages * (self.read_ns + self.program_ns as f64) + die_blocks.ceil() * self.erase_ns;
+                    let die_blocks =
+                        merge.erased_blocks as f64 * block_units / self.die_block_units;
+                    let die_time = pages * (self.read_ns + self.program_ns as f64)
+                        + die_blocks.ceil() * self.erase_ns;
                     self.dies.occupy_all(now, die_time);
                     self.writing.note(now, now + (die_time / self.dies.count() as f64) as Nanos);
                 }
@@ -322,8 +327,9 @@ impl Ssd {
         }
     }
 
-    /// Charges the dies for cleaned blocks: reads of the pages with valid units, programs, erases. Where
-    /// cleaning goes along with the host's writes it is spread over those `until_next` cleaning.
+    /// Charge the dies for cleaned blocks: reads of the pages with valid units, programs and
+    /// erases. Non-blocking cleaning is spread over the host writes until the next cleaning
+    /// (`until_next` units).
     fn charge_cleaning(&mut self, now: Nanos, cleaned: Cleaned, scale: u64, until_next: u64) {
         let units = f64::from(cleaned.block_units);
         let valid = f64::from(cleaned.valid);
@@ -341,7 +347,7 @@ impl Ssd {
         }
     }
 
-    /// Programs the gathered units as one page on the next die.
+    /// Program the units of the partly filled page on the next die.
     fn program(&mut self, ready: Nanos) {
         if self.gathered == 0 {
             return;
@@ -349,7 +355,8 @@ impl Ssd {
         let program_ns = match &mut self.slc {
             Some(cache) => {
                 let idle = ready.saturating_sub(self.last_stable);
-                cache.used_units = (cache.used_units - idle as f64 * cache.fold_units_per_ns).max(0.0);
+                cache.used_units =
+                    (cache.used_units - idle as f64 * cache.fold_units_per_ns).max(0.0);
                 if cache.used_units + self.gathered as f64 <= cache.capacity_units {
                     cache.used_units += self.gathered as f64;
                     cache.program_ns
@@ -389,11 +396,48 @@ impl Ssd {
     }
 }
 
-impl Device for Ssd {
+impl Medium for Ssd {
     fn capacity_sectors(&self) -> u64 {
         self.capacity_sectors
     }
 
+    fn energy_j(&self, now: Nanos) -> f64 {
+        let p = &self.power;
+        p.idle_w * now as f64 * 1e-9
+            + (p.read_w - p.idle_w) * self.reading.seconds(now)
+            + (p.write_w - p.idle_w) * self.writing.seconds(now)
+    }
+
+    /// Return the units in the write buffer; none if capacitors protect it.
+    fn unflushed(&mut self, now: Nanos) -> Vec<SectorRange> {
+        if self.protected {
+            return Vec::new();
+        }
+        let lost = self.buffer.iter().filter(|buffered| buffered.stable > now);
+        lost.map(|buffered| (buffered.unit << self.unit_shift, self.unit_sectors)).collect()
+    }
+
+    fn fault_counts(&self) -> FaultCounts {
+        FaultCounts::default()
+    }
+
+    fn preload(&mut self, data: &[SectorRange]) {
+        let capacity = self.capacity_sectors;
+        let units = |&(first, sectors): &SectorRange| {
+            let end = (first + sectors).min(capacity);
+            (first >> self.unit_shift, (end + self.unit_sectors - 1) >> self.unit_shift)
+        };
+        let ranges: Vec<_> = data.iter().map(units).filter(|(first, end)| first < end).collect();
+        match &mut self.translation {
+            Translation::Page(map) => map.preload(&ranges),
+            Translation::LogBlock(log_blocks) => {
+                ranges.iter().for_each(|&(first, end)| log_blocks.preload(first, end));
+            }
+        }
+    }
+}
+
+impl Device for Ssd {
     fn submit(&mut self, now: Nanos, request: Request) {
         let seq = self.done.admit();
         let (command_ns, overhead_ns) = match request.op {
@@ -433,10 +477,6 @@ impl Device for Ssd {
     }
 
     #[inline]
-    fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        self.done.drain(now, out);
-    }
-
     fn wake_ahead(&mut self, _now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
         self.done.drain(until, out);
     }
@@ -448,12 +488,5 @@ impl Device for Ssd {
 
     fn in_flight(&self) -> usize {
         self.done.in_flight()
-    }
-
-    fn energy_j(&self, now: Nanos) -> f64 {
-        let p = &self.power;
-        p.idle_w * now as f64 * 1e-9
-            + (p.read_w - p.idle_w) * self.reading.seconds(now)
-            + (p.write_w - p.idle_w) * self.writing.seconds(now)
     }
 }

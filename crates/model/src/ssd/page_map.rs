@@ -1,26 +1,34 @@
-//! Page-mapped translation with greedy garbage collection.
+//! Page-mapped flash translation with greedy garbage collection.
 //!
-//! Blocks here are rows of blocks over all dies, written in one stripe. A large drive is followed on a slice:
-//! every `scale`-th unit of its address space, on blocks that are smaller by the same factor. Sequential,
-//! random and local writes hit the slice in the proportion in which they hit the drive, so valid counts,
-//! write amplification and wear are those of the drive, in bounded memory. Drives of one kind begin alike and share
-//! what they have not written since: a thousand nodes need not hold a thousand maps.
+//! A block here is a row of blocks over all dies, written as one stripe. A large drive is modelled
+//! by a slice: every `scale`-th unit of its address space, with blocks that are smaller by the same
+//! factor. Sequential, random and local writes hit the slice in proportion, so valid counts, write
+//! amplification and wear equal those of the drive, in bounded memory.
+//!
+//! Whether units hold data is known per group of `scale` units: a write of one unit marks its
+//! group, a discard of the whole group clears it.
+//!
+//! Drives with the same specification and the same stored data share their initial map and copy
+//! only what they write: a thousand nodes do not need a thousand maps.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::amplification::valid_share_at_age;
 use super::spec::InitialState;
 use super::table::Table;
 
 const NOWHERE: u32 = u32::MAX;
-/// Units followed at most; beyond, the drive is followed on a slice.
+/// Maximum number of modelled units. A larger drive is modelled by a slice.
 const SLICE_UNITS_MAX: u64 = 1 << 20;
-/// Blocks that hold no data for long: two being written (host, garbage collection) and one in reserve.
+/// Blocks without data in steady state: two open for writing (host, garbage collection) and one in
+/// reserve.
 const OPEN_BLOCKS: u32 = 3;
 const BLOCK_UNITS_MIN: u64 = 64;
+/// Bits per word of the table of groups that hold data.
+const BITS: u32 = u32::BITS;
 
-/// What cleaning one block took and gave, in units of the slice.
+/// Cost and result of cleaning, in units of the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleaned {
     pub valid: u32,
@@ -29,17 +37,21 @@ pub struct Cleaned {
 
 #[derive(Clone)]
 pub struct PageMap {
-    /// Units of the drive for each unit followed.
+    /// Units of the drive per modelled unit.
     pub scale: u64,
     units: u32,
+    /// Units of the drive.
+    all_units: u64,
     block_units: u32,
+    /// Bitmap of the groups that hold data; unused if every unit is modelled.
+    held: Table,
     /// Physical place of each unit.
     places: Table,
     /// Unit at each physical place.
     owners: Table,
     valid: Vec<u32>,
     erases: Vec<u32>,
-    /// Least recently erased first, so that wear spreads.
+    /// Least recently erased first, for wear levelling.
     free: VecDeque<u32>,
     is_free: Vec<bool>,
     host: Open,
@@ -47,21 +59,30 @@ pub struct PageMap {
     host_units: u64,
     flash_units: u64,
     cleaned: Option<Cleaned>,
-    /// The map as every drive of the kind begins, kept while there is one.
-    beginning: Option<Arc<PageMap>>,
+    /// Nothing was written or discarded since the initial state.
+    untouched: bool,
+    /// The shared initial map of drives of this kind, kept alive while it is in use.
+    beginning: Option<(Kind, Arc<Beginning>)>,
 }
 
-/// What a map begins as depends on these alone.
-#[derive(Clone, Copy, PartialEq)]
+/// A range of units: first unit and end (exclusive).
+pub type UnitRange = (u64, u64);
+
+/// Everything that determines the initial map.
+#[derive(Clone, PartialEq)]
 struct Kind {
     units: u64,
     row_units: u64,
     spare_ratio: f64,
     initial: InitialState,
+    preloaded: Arc<[UnitRange]>,
 }
 
-/// Beginnings of the drives that there are.
-static BEGINNINGS: Mutex<Vec<(Kind, Weak<PageMap>)>> = Mutex::new(Vec::new());
+/// An initial map. The first drive of its kind builds it; others of that kind wait.
+type Beginning = OnceLock<PageMap>;
+
+/// Initial maps of the existing drives.
+static BEGINNINGS: Mutex<Vec<(Kind, Weak<Beginning>)>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Copy)]
 struct Open {
@@ -70,34 +91,124 @@ struct Open {
 }
 
 impl PageMap {
-    /// A map of `units` with `spare_ratio` more flash, in rows of `row_units`.
+    /// Create a map of `units` with `spare_ratio` additional flash, in rows of `row_units`.
     pub fn new(units: u64, row_units: u64, spare_ratio: f64, initial: InitialState) -> Self {
-        let kind = Kind { units, row_units, spare_ratio, initial };
+        let kind = Kind { units, row_units, spare_ratio, initial, preloaded: Arc::default() };
+        Self::shared(&kind, || Self::begin(&kind))
+    }
+
+    /// Return the shared initial map of the kind; `make` builds it if there is none.
+    fn shared(kind: &Kind, make: impl FnOnce() -> PageMap) -> Self {
         let mut known = BEGINNINGS.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, beginning)| beginning.strong_count() > 0);
-        let there = known.iter().find(|(other, _)| *other == kind);
+        let there = known.iter().find(|(other, _)| other == kind);
         let beginning = there.and_then(|(_, beginning)| beginning.upgrade()).unwrap_or_else(|| {
-            let made = Arc::new(Self::begin(kind));
-            known.push((kind, Arc::downgrade(&made)));
-            made
+            let new = Arc::new(Beginning::new());
+            known.push((kind.clone(), Arc::downgrade(&new)));
+            new
         });
-        let mut map = PageMap::clone(&beginning);
-        map.beginning = Some(beginning);
+        drop(known);
+        let mut map = beginning.get_or_init(make).clone();
+        map.beginning = Some((kind.clone(), beginning));
         map
     }
 
-    fn begin(kind: Kind) -> Self {
-        let Kind { units, row_units, spare_ratio, initial } = kind;
+    /// Store ranges of units before the first write, in the given order. They are valid and cause
+    /// no wear.
+    pub fn preload(&mut self, ranges: &[UnitRange]) {
+        if ranges.is_empty() {
+            return;
+        }
+        match self.beginning.take() {
+            Some((mut kind, _)) if self.untouched => {
+                kind.preloaded = kind.preloaded.iter().chain(ranges).copied().collect();
+                *self = Self::shared(&kind, || {
+                    let mut map = self.clone();
+                    map.store(ranges);
+                    map.settle();
+                    map
+                });
+            }
+            beginning => {
+                self.store(ranges);
+                self.beginning = beginning;
+            }
+        }
+    }
+
+    fn store(&mut self, ranges: &[UnitRange]) {
+        let counts = (self.host_units, self.flash_units, self.cleaned, self.erases.clone());
+        for &(first, end) in ranges {
+            let end = end.min(self.all_units);
+            self.hold(first / self.scale, end.div_ceil(self.scale));
+            let followed = first.div_ceil(self.scale)..end.div_ceil(self.scale);
+            let (mut unit, end) = (followed.start as u32, followed.end as u32);
+            while unit < end {
+                if self.places.get(unit) != NOWHERE {
+                    unit += 1;
+                    continue;
+                }
+                let free = (unit..end).take_while(|&unit| self.places.get(unit) == NOWHERE).count();
+                self.write_run(unit, free as u32);
+                unit += free as u32;
+            }
+        }
+        (self.host_units, self.flash_units, self.cleaned, self.erases) = counts;
+    }
+
+    /// Write contiguous units that have no place yet.
+    fn write_run(&mut self, mut unit: u32, mut count: u32) {
+        while count > 0 {
+            if self.host.next == self.block_units {
+                self.clean();
+                self.host = self.open();
+            }
+            let length = count.min(self.block_units - self.host.next);
+            let place = self.host.block * self.block_units + self.host.next;
+            self.places.set_run(unit, place, length);
+            self.owners.set_run(place, unit, length);
+            self.valid[self.host.block as usize] += length;
+            self.host.next += length;
+            self.flash_units += u64::from(length);
+            (unit, count) = (unit + length, count - length);
+        }
+    }
+
+    /// Freeze the current contents as the shared initial state of clones.
+    fn settle(&mut self) {
+        self.places.settle();
+        self.owners.settle();
+        self.held.settle();
+    }
+
+    /// Mark the groups from `first` to `end` (exclusive) as holding data.
+    fn hold(&mut self, first: u64, end: u64) {
+        if self.scale > 1 {
+            for_each_word(first, end, |word, bits| {
+                let held = self.held.get(word);
+                if held & bits != bits {
+                    self.held.set(word, held | bits);
+                }
+            });
+        }
+    }
+
+    fn begin(kind: &Kind) -> Self {
+        let Kind { units, row_units, spare_ratio, initial, .. } = *kind;
+        let all_units = units;
         let scale = units.div_ceil(SLICE_UNITS_MAX).max(1);
         let units = units.div_ceil(scale) as u32;
-        let block_units = (row_units / scale).max(BLOCK_UNITS_MIN).min(u64::from(units).max(1)) as u32;
+        let block_units =
+            (row_units / scale).max(BLOCK_UNITS_MIN).min(u64::from(units).max(1)) as u32;
         let flash = (f64::from(units) * (1.0 + spare_ratio) / f64::from(block_units)).ceil() as u32;
-        // At least one block more than the data fill, or nothing could ever be cleaned.
+        // At least one block more than the data need; otherwise no block could ever be cleaned.
         let blocks = flash.max(units.div_ceil(block_units) + 1 + OPEN_BLOCKS);
         let mut map = PageMap {
             scale,
             units,
+            all_units,
             block_units,
+            held: Table::new(0, if scale > 1 { units.div_ceil(BITS) as usize } else { 0 }),
             places: Table::new(NOWHERE, units as usize),
             owners: Table::new(NOWHERE, (blocks * block_units) as usize),
             valid: vec![0; blocks as usize],
@@ -109,6 +220,7 @@ impl PageMap {
             host_units: 0,
             flash_units: 0,
             cleaned: None,
+            untouched: true,
             beginning: None,
         };
         map.is_free[0] = false;
@@ -116,26 +228,29 @@ impl PageMap {
         match initial {
             InitialState::Fresh => {}
             InitialState::Filled { fill } => {
-                for unit in 0..(f64::from(map.units) * fill) as u32 {
-                    map.write_unit(unit);
-                }
+                let filled = (f64::from(map.units) * fill) as u32;
+                map.write_run(0, filled);
+                map.hold(0, u64::from(filled));
             }
-            InitialState::Steady { fill } => map.age((f64::from(map.units) * fill) as u32),
+            InitialState::Steady { fill } => {
+                let mapped = (f64::from(map.units) * fill) as u32;
+                map.age(mapped);
+                map.hold(0, u64::from(mapped));
+            }
         }
         map.host_units = 0;
         map.flash_units = 0;
         map.cleaned = None;
-        map.places.settle();
-        map.owners.settle();
+        map.settle();
         map
     }
 
-    /// Lays `mapped` units out as a long time of random overwrites leaves them: all blocks but the open ones
-    /// hold data, the older the less of it is valid.
+    /// Place `mapped` units as after a long time of random overwrites: all blocks except the open
+    /// ones hold data, and older blocks have fewer valid units.
     fn age(&mut self, mapped: u32) {
         let full = self.valid.len() as u32 - OPEN_BLOCKS;
         let spare_ratio = f64::from(full * self.block_units) / f64::from(mapped.max(1)) - 1.0;
-        // An order in which no run of units stays together.
+        // An order that separates consecutive units.
         let step = coprime_near(u64::from(mapped), 0.618);
         let mut unit = 0u64;
         let mut placed = 0u32;
@@ -157,14 +272,14 @@ impl PageMap {
             self.valid[block as usize] = count;
             placed += count;
         }
-        // Rounding may leave a few: they are written like any other.
+        // Rounding can leave a few units, which are written normally.
         for _ in placed..mapped {
             self.write_unit(unit as u32);
             unit = (unit + step) % u64::from(mapped);
         }
     }
 
-    /// The unit of the slice that stands for a unit of the drive, if that one is followed.
+    /// Return the unit of the slice for a unit of the drive, if that unit is modelled.
     #[inline]
     fn followed(&self, unit: u64) -> Option<u32> {
         if self.scale == 1 {
@@ -176,39 +291,55 @@ impl PageMap {
         }
     }
 
-    /// Where a unit lies, as a number that goes up along the stripes; none if it was never written.
+    /// Return the place of a unit, numbered along the stripes; `None` if it holds no data.
     #[inline]
     pub fn place(&self, unit: u64) -> Option<u64> {
         if self.scale == 1 {
             let place = self.places.get(unit as u32);
             (place != NOWHERE).then_some(u64::from(place))
         } else {
-            // Only a slice is known: the stripe is taken as the one of data written in order.
-            (self.places.get((unit / self.scale) as u32) != NOWHERE).then_some(unit)
+            // Only the slice has places: assume the stripe of data written in order.
+            let group = (unit / self.scale) as u32;
+            let held = self.held.get(group / BITS) >> (group % BITS) & 1;
+            (held == 1).then_some(unit)
         }
     }
 
-    /// Writes a unit of the drive.
+    /// Write a unit of the drive.
     #[inline]
     pub fn write(&mut self, unit: u64) {
+        self.untouched = false;
+        let group = unit / self.scale;
+        self.hold(group, group + 1);
         if let Some(unit) = self.followed(unit) {
             self.host_units += 1;
             self.write_unit(unit);
         }
     }
 
-    /// Units of a block of the slice: the host writes that many between one cleaning and the next.
+    /// Return the units per block of the slice, which is how many units the host writes between
+    /// cleanings.
     pub fn block_units(&self) -> u64 {
         u64::from(self.block_units)
     }
 
-    /// Takes what the last cleaning cost.
+    /// Take the cost of the last cleaning.
     #[inline]
     pub fn take_cleaned(&mut self) -> Option<Cleaned> {
         self.cleaned.take()
     }
 
     pub fn discard(&mut self, first: u64, end: u64) {
+        self.untouched = false;
+        if self.scale > 1 {
+            let last = if end >= self.all_units { u64::from(self.units) } else { end / self.scale };
+            for_each_word(first.div_ceil(self.scale), last, |word, bits| {
+                let held = self.held.get(word);
+                if held & bits != 0 {
+                    self.held.set(word, held & !bits);
+                }
+            });
+        }
         let (first, end) = (first.div_ceil(self.scale), end.div_ceil(self.scale));
         for unit in first..end.min(u64::from(self.units)) {
             if self.places.get(unit as u32) != NOWHERE {
@@ -249,14 +380,14 @@ impl PageMap {
         self.flash_units += 1;
     }
 
-    /// A free block; there always is one, for cleaning stops only when there are two.
+    /// Return a free block. There is always one, because cleaning stops only at two free blocks.
     fn open(&mut self) -> Open {
         let block = self.free.pop_front().unwrap_or(self.host.block);
         self.is_free[block as usize] = false;
         Open { block, next: 0 }
     }
 
-    /// Cleans the blocks with the fewest valid units until two are free.
+    /// Clean the blocks with the fewest valid units until two are free.
     fn clean(&mut self) {
         while self.free.len() < 2 {
             let mut victim = NOWHERE;
@@ -298,12 +429,12 @@ impl PageMap {
         }
     }
 
-    /// Units written to flash and units written by the host, on the slice, since the start.
+    /// Return the units of the slice written to flash and by the host since the start.
     pub fn written(&self) -> (u64, u64) {
         (self.flash_units, self.host_units)
     }
 
-    /// Erases of each block of the slice.
+    /// Return the erase count of each block of the slice.
     pub fn erases(&self) -> &[u32] {
         &self.erases
     }
@@ -313,7 +444,20 @@ impl PageMap {
     }
 }
 
-/// A number without common divisor with `n`, near that share of it.
+/// Call `each(word, bits)` for the words of a bitmap that contain the bits from `first` to `end`
+/// (exclusive).
+#[inline]
+fn for_each_word(first: u64, end: u64, mut each: impl FnMut(u32, u32)) {
+    let (mut bit, end) = (first as u32, end as u32);
+    while bit < end {
+        let (word, from) = (bit / BITS, bit % BITS);
+        let count = (BITS - from).min(end - bit);
+        each(word, (u32::MAX >> (BITS - count)) << from);
+        bit += count;
+    }
+}
+
+/// Return a number coprime to `n`, near the fraction `share` of it.
 fn coprime_near(n: u64, share: f64) -> u64 {
     let gcd = |mut a: u64, mut b: u64| {
         while b != 0 {
@@ -351,9 +495,15 @@ mod tests {
         for spare_ratio in [0.07, 0.1, 0.2, 0.28, 0.5, 1.0] {
             let expected = write_amplification(spare_ratio);
             let fresh = amplification(spare_ratio, InitialState::Filled { fill: 1.0 }, 4, 4);
-            assert!((fresh / expected - 1.0).abs() < 0.02, "r = {spare_ratio}: {fresh}, theory {expected}");
+            assert!(
+                (fresh / expected - 1.0).abs() < 0.02,
+                "r = {spare_ratio}: {fresh}, theory {expected}"
+            );
             let steady = amplification(spare_ratio, InitialState::Steady { fill: 1.0 }, 0, 2);
-            assert!((steady / expected - 1.0).abs() < 0.02, "r = {spare_ratio}: {steady}, theory {expected}");
+            assert!(
+                (steady / expected - 1.0).abs() < 0.02,
+                "r = {spare_ratio}: {steady}, theory {expected}"
+            );
         }
     }
 
@@ -363,11 +513,12 @@ mod tests {
         let made = || PageMap::new(units, 512, 0.09, InitialState::Steady { fill: 0.7 });
         let untouched = made();
         let mut written = made();
-        let mut alone = PageMap::begin(Kind {
+        let mut alone = PageMap::begin(&Kind {
             units,
             row_units: 512,
             spare_ratio: 0.09,
             initial: InitialState::Steady { fill: 0.7 },
+            preloaded: Arc::default(),
         });
         for unit in 0..60 {
             written.write(unit);
@@ -415,7 +566,7 @@ mod tests {
         let mut random = Stream::new(9, "writes");
         (0..4 * units).for_each(|_| map.write(random.below(units / 2)));
         let (flash, host) = map.written();
-        // The other half is spare now: r = 1.14.
+        // The other half is spare space: r = 1.14.
         assert!((flash as f64 / host as f64) < 1.4, "{flash} {host}");
         assert!(map.place(units - 1).is_none());
     }

@@ -1,11 +1,11 @@
-//! What describes a solid state drive.
+//! Specification of a solid-state drive.
 
 use serde::{Deserialize, Serialize};
 
 use crate::request::SECTOR_BYTES;
 use crate::spec::{refuse, within, within_int, Price, Sheet, Sources, SpecError};
 
-/// A solid state drive.
+/// A solid-state drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SsdSpec {
@@ -16,23 +16,23 @@ pub struct SsdSpec {
     pub price: Option<Price>,
     pub capacity_bytes: u64,
     pub link_bytes_per_s: f64,
-    /// Whether the link carries both directions at once (PCIe) or one (SATA).
+    /// The link is full duplex (PCIe) or half duplex (SATA).
     #[serde(default)]
     pub link_duplex: bool,
-    /// Commands the drive holds.
+    /// Commands that the drive can hold.
     #[serde(default = "queue_depth")]
     pub queue_depth: u32,
     pub controller: ControllerSpec,
     pub flash: FlashSpec,
     #[serde(default)]
     pub mapping: MappingSpec,
-    /// Flash beyond the capacity, over the capacity.
+    /// Flash beyond the capacity, divided by the capacity.
     #[serde(default = "spare_ratio")]
     pub spare_ratio: f64,
-    /// Memory for writes that are acknowledged before they are in flash.
+    /// Write buffer, whose writes are acknowledged before they are in flash.
     #[serde(default = "write_buffer")]
     pub write_buffer_bytes: u64,
-    /// Whether capacitors save the write buffer when power is lost: a flush then need not wait.
+    /// Capacitors protect the write buffer at a power loss, so a flush completes at once.
     #[serde(default)]
     pub write_buffer_protected: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,14 +51,14 @@ pub struct SsdSpec {
     pub source: Sources,
 }
 
-/// The controller: what a command costs whatever it moves.
+/// The controller: costs per command, independent of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerSpec {
-    /// Time a command takes through the controller, beside others.
+    /// Latency of a command in the controller, which overlaps with that of other commands.
     pub read_overhead_us: f64,
     pub write_overhead_us: f64,
-    /// Commands a second that the controller can take, one after the other.
+    /// Commands per second that the controller can process, one at a time.
     pub read_iops_max: f64,
     pub write_iops_max: f64,
 }
@@ -69,7 +69,7 @@ pub struct ControllerSpec {
 pub struct FlashSpec {
     pub channels: u32,
     pub dies_per_channel: u32,
-    /// Planes that a die reads or programs at once.
+    /// Planes that a die reads or programs in parallel.
     #[serde(default = "one")]
     pub planes: u32,
     pub page_bytes: u32,
@@ -80,19 +80,20 @@ pub struct FlashSpec {
     pub channel_bytes_per_s: f64,
 }
 
-/// How addresses are translated.
+/// Address translation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ftl", rename_all = "snake_case", deny_unknown_fields)]
 pub enum MappingSpec {
-    /// Each unit lies anywhere; garbage collection takes the block with the fewest valid units. A write
-    /// smaller than a unit reads and writes the whole unit.
+    /// Units can be anywhere; garbage collection takes the block with the fewest valid units. A
+    /// write smaller than a unit reads and writes the whole unit.
     Page { unit_bytes: u32 },
-    /// Blocks lie as wholes, striped over all dies; a few log blocks take writes, each for one block, and
-    /// are merged with it when they are needed for another (the low-end controllers of about 2008 to 2010).
+    /// Blocks are mapped as a whole, striped over all dies. A few log blocks take writes, each for
+    /// one block, and are merged with it when another block needs the log block (low-end
+    /// controllers of about 2008 to 2010).
     LogBlock { unit_bytes: u32, block_bytes: u64, log_blocks: u32 },
 }
 
-/// Part of the flash used at one bit a cell, for writes that come in bursts.
+/// Part of the flash used with one bit per cell, for bursts of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlcCacheSpec {
@@ -100,44 +101,44 @@ pub struct SlcCacheSpec {
     pub program_us: f64,
 }
 
-/// What a read does that finds its die programming or erasing.
+/// Priority of a read whose die is programming or erasing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ReadPriority {
-    /// It waits for everything queued before it.
+    /// Wait for everything queued earlier.
     Fifo,
-    /// It waits for the operation in progress and passes the rest.
+    /// Wait for the operation in progress, and go before queued ones.
     #[default]
     BetweenOperations,
-    /// It interrupts the operation in progress.
+    /// Suspend the operation in progress.
     Suspend { suspend_us: f64 },
 }
 
-/// When the work of garbage collection is done.
+/// When garbage collection is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GarbageCollection {
-    /// A little with every program, and the rest in idle time.
+    /// A part with every program, and the rest in idle time.
     #[default]
     Incremental,
-    /// A whole block at once when free blocks run out: everything waits.
+    /// A whole block at once when free blocks run out; all requests wait.
     Blocking,
 }
 
-/// What the drive has behind it.
+/// State of the drive before the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case", deny_unknown_fields)]
 pub enum InitialState {
-    /// Never written, or wholly trimmed.
+    /// Never written, or completely trimmed.
     #[default]
     Fresh,
-    /// That share of the capacity was written once, in order.
+    /// This share of the capacity was written once, in order.
     Filled { fill: f64 },
-    /// That share has been overwritten at random for long.
+    /// This share was overwritten randomly for a long time.
     Steady { fill: f64 },
 }
 
-/// Watts; reading and writing are totals of the drive at work.
+/// Power in watts; read and write are totals of the active drive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SsdPowerSpec {
@@ -165,7 +166,7 @@ impl Default for MappingSpec {
     }
 }
 
-/// A SATA drive of 2.5 inch.
+/// A 2.5-inch SATA drive.
 impl Default for SsdPowerSpec {
     fn default() -> Self {
         SsdPowerSpec { idle_w: 0.5, read_w: 2.0, write_w: 2.5 }
@@ -175,7 +176,9 @@ impl Default for SsdPowerSpec {
 impl SsdSpec {
     pub fn unit_bytes(&self) -> u32 {
         match self.mapping {
-            MappingSpec::Page { unit_bytes } | MappingSpec::LogBlock { unit_bytes, .. } => unit_bytes,
+            MappingSpec::Page { unit_bytes } | MappingSpec::LogBlock { unit_bytes, .. } => {
+                unit_bytes
+            }
         }
     }
 
@@ -183,7 +186,7 @@ impl SsdSpec {
         self.flash.channels * self.flash.dies_per_channel
     }
 
-    /// Checks every field, and what must hold between them.
+    /// Check every field and their combinations.
     pub fn check(&self) -> Result<(), SpecError> {
         if self.name.is_empty() {
             return refuse("name", "\"\"", "a name");
@@ -232,13 +235,22 @@ impl SsdSpec {
         within("flash.channel_bytes_per_s", f.channel_bytes_per_s, 1e5, 1e12)?;
         let die_page = f.planes * f.page_bytes;
         let unit = self.unit_bytes();
-        if u64::from(unit) < SECTOR_BYTES || !unit.is_power_of_two() || !die_page.is_multiple_of(unit) {
-            let allowed = format!("a power of two from 512 on that divides planes x page_bytes = {die_page}");
+        if u64::from(unit) < SECTOR_BYTES
+            || !unit.is_power_of_two()
+            || !die_page.is_multiple_of(unit)
+        {
+            let allowed =
+                format!("a power of two from 512 on that divides planes x page_bytes = {die_page}");
             return refuse("mapping.unit_bytes", unit, &allowed);
         }
         if let MappingSpec::LogBlock { block_bytes, log_blocks, .. } = self.mapping {
             within_int("mapping.log_blocks", u64::from(log_blocks), 1, 4096)?;
-            within_int("mapping.block_bytes", block_bytes, u64::from(die_page), self.capacity_bytes)?;
+            within_int(
+                "mapping.block_bytes",
+                block_bytes,
+                u64::from(die_page),
+                self.capacity_bytes,
+            )?;
             if !block_bytes.is_multiple_of(u64::from(die_page)) {
                 let allowed = format!("a multiple of planes x page_bytes = {die_page}");
                 return refuse("mapping.block_bytes", block_bytes, &allowed);

@@ -1,12 +1,13 @@
-//! Tables of numbers that begin alike in many drives: what none of them writes is kept once for all.
+//! Tables with shared initial contents: drives share every chunk that they have not written.
 
 use std::sync::Arc;
 
-/// Small enough that a few writes copy little, large enough that a drive in use soon has all of it and asks for no more memory.
+/// Small enough that a few writes copy little, large enough that a busy drive soon owns all chunks
+/// and allocates no more.
 const CHUNK_SHIFT: u32 = 14;
 const CHUNK: usize = 1 << CHUNK_SHIFT;
 
-/// A table that is copied chunk by chunk as it is written.
+/// A copy-on-write table with copies per chunk.
 #[derive(Clone)]
 pub struct Table {
     first: Arc<[u32]>,
@@ -14,7 +15,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// `length` times that value.
+    /// Create a table with `length` entries of `value`.
     pub fn new(value: u32, length: usize) -> Self {
         let chunks = length.div_ceil(CHUNK);
         Table { first: vec![value; chunks * CHUNK].into(), own: vec![None; chunks] }
@@ -32,12 +33,29 @@ impl Table {
     pub fn set(&mut self, index: u32, value: u32) {
         let number = (index >> CHUNK_SHIFT) as usize;
         let first = &self.first;
-        let chunk =
-            self.own[number].get_or_insert_with(|| first[number * CHUNK..(number + 1) * CHUNK].into());
+        let chunk = self.own[number]
+            .get_or_insert_with(|| first[number * CHUNK..(number + 1) * CHUNK].into());
         chunk[index as usize % CHUNK] = value;
     }
 
-    /// What is in it now is what clones of it begin with, and share.
+    /// Write `value`, `value + 1` … to `count` consecutive entries.
+    pub fn set_run(&mut self, index: u32, value: u32, count: u32) {
+        let (mut at, mut next, end) = (index as usize, value, (index + count) as usize);
+        while at < end {
+            let number = at / CHUNK;
+            let until = end.min((number + 1) * CHUNK);
+            let first = &self.first;
+            let chunk = self.own[number]
+                .get_or_insert_with(|| first[number * CHUNK..(number + 1) * CHUNK].into());
+            for place in &mut chunk[at % CHUNK..at % CHUNK + (until - at)] {
+                *place = next;
+                next = next.wrapping_add(1);
+            }
+            at = until;
+        }
+    }
+
+    /// Freeze the current contents as the shared initial state of clones.
     pub fn settle(&mut self) {
         let mut whole = self.first.to_vec();
         for (number, chunk) in self.own.iter_mut().enumerate() {
@@ -48,7 +66,7 @@ impl Table {
         self.first = whole.into();
     }
 
-    /// Bytes that it has for itself.
+    /// Return the bytes that are not shared.
     #[cfg(test)]
     pub fn own_bytes(&self) -> usize {
         self.own.iter().flatten().count() * CHUNK * std::mem::size_of::<u32>()
@@ -70,8 +88,14 @@ mod tests {
             let mut plain = vec![7; length];
             let mut table = Table::new(7, length);
             for (index, value) in before {
-                plain[index.index(length)] = value;
-                table.set(index.index(length) as u32, value);
+                let index = index.index(length);
+                plain[index] = value;
+                table.set(index as u32, value);
+                let count = (length - index).min(value as usize % 40_000);
+                for (offset, place) in plain[index..index + count].iter_mut().enumerate() {
+                    *place = value.wrapping_add(offset as u32);
+                }
+                table.set_run(index as u32, value, count as u32);
             }
             table.settle();
             let other = table.clone();

@@ -1,20 +1,25 @@
-//! From a volume's description to the block layer that its I/O goes through.
+//! Builds the block layer of a volume.
 
 use headrace_model::ideal::IdealDrive;
+use headrace_model::request::Queue;
 use headrace_model::scheduler::{BlockQueue, QueueSpec};
 use headrace_model::spec::{DriveSpec, SpecError};
 use headrace_model::storage::Storage;
 use headrace_model::stream::name_hash;
 use headrace_model::virtualisation::{VirtualDisk, VirtualDiskSpec};
-use headrace_model::Device;
 
 use crate::scenario::{HostSpec, Scenario, ScenarioError, VolumeSpec};
 
 fn at(path: &str, error: SpecError) -> ScenarioError {
-    ScenarioError { path: format!("{path}.{}", error.field), given: error.given, allowed: error.allowed }
+    ScenarioError {
+        path: format!("{path}.{}", error.field),
+        given: error.given,
+        allowed: error.allowed,
+    }
 }
 
-/// The block layer of a volume: its drive, with what virtualisation and faults put around it, and the queues.
+/// Return the block layer of a volume: its drive, wrapped for virtualisation and faults, and the
+/// queues.
 pub(super) fn block_layer(
     scenario: &Scenario,
     host: &HostSpec,
@@ -30,7 +35,7 @@ pub(super) fn block_layer(
     };
     let seed = scenario.seed ^ name_hash(&format!("{host_name}/{}", volume.name));
     let mut members = 1;
-    let (mut device, depth): (Box<dyn Device + Send>, u32) = match (&volume.storage, &volume.ideal) {
+    let (device, depth): (Box<dyn Queue + Send>, u32) = match (&volume.storage, &volume.ideal) {
         (Some(spec), _) => {
             let depth = spec.drives.first().map_or(1, DriveSpec::queue_depth);
             let storage = Storage::build_queued(spec, seed, Some(&queue_spec(depth)))
@@ -50,9 +55,9 @@ pub(super) fn block_layer(
             write_bytes_per_s: machine.write_bytes_per_s,
             write_through: machine.write_through,
         };
-        // The guest has a queue of its own over what the hypervisor shows it.
-        device = Box::new(VirtualDisk::new(device, spec));
-        return Ok(BlockQueue::new(device, &queue_spec(depth.saturating_mul(members))));
+        // The guest has its own queue above the hypervisor's device.
+        let disk = Box::new(VirtualDisk::new(device, spec));
+        return Ok(BlockQueue::new(disk, &queue_spec(depth.saturating_mul(members))));
     }
     Ok(if members > 1 {
         BlockQueue::passing_on(device, volume.nr_requests.saturating_mul(members))

@@ -1,6 +1,7 @@
-//! The files that are there before anything runs, on volumes and services, and caches that hold them already.
+//! Creates the files that exist before the run, on volumes and services, and warms the caches.
 
 use headrace_model::pagecache::PageCache;
+use headrace_model::Medium;
 
 use crate::feed::SetFiles;
 use crate::scenario::{CacheState, Place, ScenarioError, Share};
@@ -13,7 +14,8 @@ impl World<'_> {
         hosts.dedup();
         let all = self.hosts.len();
         for (number, set) in self.scenario.files.iter().enumerate() {
-            let mut files = SetFiles { mount: vec![NONE; all], service: NONE, ..SetFiles::default() };
+            let mut files =
+                SetFiles { mount: vec![NONE; all], service: NONE, ..SetFiles::default() };
             let full = |given: u64| {
                 let path = format!("files[{number}].bytes");
                 ScenarioError::new(
@@ -27,7 +29,8 @@ impl World<'_> {
                     files.local = vec![Vec::new(); all];
                     files.turn = vec![0; all];
                     for &host in &hosts {
-                        let volume = self.volumes.iter().position(|v| v.host == host && v.name == *name);
+                        let volume =
+                            self.volumes.iter().position(|v| v.host == host && v.name == *name);
                         let volume = volume.expect("checked: each node has the volume");
                         let mount = self.volumes[volume].mount;
                         files.mount[host as usize] = mount;
@@ -66,13 +69,18 @@ impl World<'_> {
             }
             self.feeder.sets.push(files);
         }
+        // Formatting and copying are complete before the run: their data is on the drives.
+        for volume in &mut self.volumes {
+            volume.queue.preload(&volume.fs.stored());
+        }
         if self.scenario.cache == CacheState::Warm {
             self.warm_caches();
         }
         Ok(())
     }
 
-    /// Fills the caches with the files, in order, as far as they go: of the nodes for local files, of servers for theirs.
+    /// Fill the caches with the files, in order, as far as they fit: node caches with local files,
+    /// server caches with the servers' files.
     fn warm_caches(&mut self) {
         for index in 0..self.instances.len() as u32 {
             let i = &self.instances[index];

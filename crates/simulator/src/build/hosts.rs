@@ -1,4 +1,4 @@
-//! Hosts as a scenario describes them: cores, page cache and network port, and their volumes with a mount each.
+//! Builds hosts: cores, page cache and network port, and their volumes with one mount each.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use headrace_model::filesystem::Filesystem;
 use headrace_model::link::Port;
 use headrace_model::pagecache::{PageCache, PAGE_BYTES};
 use headrace_model::stream::name_hash;
-use headrace_model::Device;
+use headrace_model::Medium;
 
 use super::block_layer::block_layer;
 use crate::cpu::Cpu;
@@ -23,7 +23,8 @@ fn host_name(spec: &HostSpec, number: u32) -> String {
     }
 }
 
-/// What one flow of a host may reach: its port's limit, and what its buffers can hold on their way.
+/// Return the limits of a host's port and of one flow: the configured rates, and what the buffers
+/// allow in flight.
 pub(crate) fn port(spec: &HostSpec) -> Port {
     let p = &spec.network;
     let round_trip_s = 4.0 * p.latency_ns as f64 * 1e-9;
@@ -36,7 +37,7 @@ pub(crate) fn port(spec: &HostSpec) -> Port {
         }
     };
     Port {
-        // Packets of 1500 bytes that may be on their way at once bound the host, the socket buffer one flow.
+        // Packets of 1500 bytes in flight limit the host; the socket buffer limits one flow.
         send_bytes_per_s: p.rate_bytes_per_s.min(buffered(p.transmit_queue_packets * 1500)),
         receive_bytes_per_s: p.rate_bytes_per_s,
         flow_bytes_per_s: positive(p.flow_bytes_per_s).min(buffered(p.socket_buffer_bytes)),
@@ -65,8 +66,9 @@ impl World<'_> {
         let cache = PageCache::new(cache_bytes);
         let (background_pages, dirty_limit_pages) =
             spec.writeback.limits_pages(cache_bytes, spec.memory_bytes, mapped_bytes);
-        let (factor, extra_latency) =
-            spec.virtualisation.map_or((1.0, 0), |machine| (machine.cpu_factor, machine.network_ns));
+        let (factor, extra_latency) = spec
+            .virtualisation
+            .map_or((1.0, 0), |machine| (machine.cpu_factor, machine.network_ns));
         self.hosts.push(Host {
             name: name.clone(),
             is_node,
@@ -132,7 +134,7 @@ impl World<'_> {
         });
         let metadata = self.new_instance(mount, NONE, 0);
         self.instances[metadata].is_metadata = true;
-        // Metadata blocks have numbers of their own, far fewer than this.
+        // Metadata blocks are numbered separately; there are far fewer than this.
         self.instances[metadata].bytes = u64::from(u32::MAX) * PAGE_BYTES;
         self.volumes[index as usize].metadata = metadata;
         Ok(())

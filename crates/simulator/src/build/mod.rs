@@ -1,6 +1,7 @@
-//! From a scenario to a world that is ready to run.
+//! Builds the world of a scenario.
 //!
-//! First hosts with their volumes (`hosts`, `block_layer`), then `services` on these, slots, and `files` on both.
+//! First hosts with their volumes (`hosts`, `block_layer`), then `services` on these, job slots,
+//! and `files` on both.
 
 mod block_layer;
 mod files;
@@ -21,7 +22,7 @@ use crate::world::{Event, Host, Slab, World, NONE};
 pub(crate) use hosts::port;
 
 impl<'a> World<'a> {
-    /// Builds everything; nothing has happened yet.
+    /// Build the initial state.
     pub fn build(scenario: &'a Scenario) -> Result<Self, ScenarioError> {
         let specs: Vec<(bool, usize, &HostSpec)> = scenario
             .nodes
@@ -72,7 +73,11 @@ impl<'a> World<'a> {
             let number = number as u32;
             world.events.schedule(fault.at_ns, 0, Event::Fault { number, ends: false });
             if fault.for_ns > 0 {
-                world.events.schedule(fault.at_ns + fault.for_ns, 0, Event::Fault { number, ends: true });
+                world.events.schedule(
+                    fault.at_ns + fault.for_ns,
+                    0,
+                    Event::Fault { number, ends: true },
+                );
             }
         }
         world.release_jobs();
@@ -84,7 +89,7 @@ impl<'a> World<'a> {
         run.nodes.is_empty() || run.nodes.contains(&spec.name)
     }
 
-    /// Hosts that a name stands for.
+    /// Return the hosts with this name (without index).
     pub(super) fn hosts_named(&self, name: &str) -> Vec<u32> {
         let plain = |host: &Host| host.name.split('[').next() == Some(name);
         (0..self.hosts.len() as u32).filter(|&h| plain(&self.hosts[h as usize])).collect()
@@ -105,10 +110,11 @@ impl<'a> World<'a> {
 
     fn compile(&mut self) -> Result<(), ScenarioError> {
         let run = &self.scenario.run;
-        let number = self.scenario.profiles.iter().position(|p| p.name == run.profile).unwrap_or_default();
+        let number =
+            self.scenario.profiles.iter().position(|p| p.name == run.profile).unwrap_or_default();
         let packets = run.feed != Feed::Files;
         if packets {
-            // Ask, work, ask again, until the master has nothing left.
+            // Request a packet, process it, repeat until the master has no more.
             self.program.push(Instruction::Loop { times: u64::MAX, end: 0 });
             self.program.push(Instruction::Packet);
         }

@@ -1,4 +1,4 @@
-//! Services as a scenario describes them: their data servers on the hosts' volumes, and a mount on every host.
+//! Builds services: their data servers on the hosts' volumes, and a mount on every host.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -13,12 +13,13 @@ impl World<'_> {
     pub(super) fn add_services(&mut self) {
         for (number, spec) in self.scenario.services.iter().enumerate() {
             let mut settled = spec.tuning.settle(spec.kind);
-            // A client's cache sends each page to one server; copies are made from there.
+            // A client's cache sends each page to one server; that server makes the copies.
             settled.replica_pipeline |= settled.write_back;
             let mut targets = Vec::new();
             for target in &spec.targets {
                 for host in self.hosts_named(&target.host) {
-                    let volume = self.volumes.iter().find(|v| v.host == host && v.name == target.volume);
+                    let volume =
+                        self.volumes.iter().find(|v| v.host == host && v.name == target.volume);
                     let mount = volume.map(|v| v.mount).expect("checked: the host has that volume");
                     targets.push(Target {
                         host,
@@ -61,7 +62,8 @@ impl World<'_> {
             };
             let limit = s.requests_in_flight.saturating_mul(count).max(1);
             for host in 0..self.hosts.len() as u32 {
-                let mount = self.add_mount(host, Backend::Service(number as u32), read_ahead, limit);
+                let mount =
+                    self.add_mount(host, Backend::Service(number as u32), read_ahead, limit);
                 self.mounts[mount as usize].exact = exact;
             }
         }

@@ -1,5 +1,6 @@
-//! What a client's reads, writes and syncs need of a service: pages of its cache, and past it as much as the window of
-//! writes allows, waited for or not (write-behind); then that servers bring it to their drives.
+//! Client side of reads, writes and syncs on a service: pages of the client's cache, I/O that
+//! bypasses it within the write window, synchronous or write-behind, and commits to the servers'
+//! drives.
 
 use headrace_model::pagecache::{PageCache, PAGE_BYTES};
 
@@ -11,7 +12,7 @@ use crate::storage::page_of;
 use crate::world::{Io, IoKind, OpKind, World, NONE};
 
 impl World<'_> {
-    /// Sends for the missing pages of an operation's window.
+    /// Request the missing pages of an operation's window.
     pub fn submit_remote(&mut self, index: u32, service: u32) {
         let op = self.ops[index];
         let (mut from, to) = (op.submit_from, op.submit_to);
@@ -31,7 +32,8 @@ impl World<'_> {
             let piece = s.layout.locate(offset, s.replicas);
             let most = page_of(s.settled.read_request_bytes.min(piece.in_row)).max(1);
             let pages = PageCache::piece(from, (until - from).min(most));
-            let bytes = (u64::from(pages) * PAGE_BYTES).min(file_bytes.saturating_sub(offset)).max(1);
+            let bytes =
+                (u64::from(pages) * PAGE_BYTES).min(file_bytes.saturating_sub(offset)).max(1);
             let io = self.ios.insert(Io {
                 kind: IoKind::Fill { extent: NONE },
                 instance: op.instance,
@@ -45,8 +47,9 @@ impl World<'_> {
         }
     }
 
-    /// A read or write past the client's cache: all pieces at once, as far as the channels and the window allow. With
-    /// write-behind a write is done when all of it is within the window, and closing the file waits for the rest.
+    /// Read or write, bypassing the client's cache: send all pieces at once, as far as the channels
+    /// and the window allow. With write-behind a write is done when all of it fits in the window,
+    /// and closing the file waits for the rest.
     pub fn run_direct_remote(&mut self, index: u32, service: u32) -> bool {
         let op = self.ops[index];
         let instance = &self.instances[op.instance];
@@ -79,13 +82,16 @@ impl World<'_> {
             if behind {
                 let under_way = self.instances[op.instance].behind_bytes;
                 if under_way > 0
-                    && under_way + bytes * u64::from(copies) > window.saturating_mul(u64::from(copies))
+                    && under_way + bytes * u64::from(copies)
+                        > window.saturating_mul(u64::from(copies))
                 {
                     self.wait_for_window(index);
                     break;
                 }
-            // Replicated writes count once: the window is the caller's.
-            } else if write && o.outstanding > 0 && u64::from(o.outstanding) * largest >= window.max(largest)
+            // Replicated writes count once: the window limits the caller's bytes.
+            } else if write
+                && o.outstanding > 0
+                && u64::from(o.outstanding) * largest >= window.max(largest)
             {
                 break;
             }
@@ -99,7 +105,8 @@ impl World<'_> {
         at >= end && o.outstanding == 0
     }
 
-    /// A call to a striped file goes to all servers at once, to each for what lies in a row there.
+    /// Send a call on a striped file to all servers at once, to each the contiguous range in its
+    /// object.
     fn run_on_all_targets(&mut self, index: u32, service: u32, targets: u32, largest: u64) -> bool {
         let op = self.ops[index];
         let o = &mut self.ops[index];
@@ -110,14 +117,16 @@ impl World<'_> {
         let layout = s.layout;
         let copies = s.copies(op.kind == OpKind::DirectWrite);
         for part in 0..targets {
-            let Some((mut offset, mut left)) = layout.in_object(op.offset, op.offset + op.length, part)
+            let Some((mut offset, mut left)) =
+                layout.in_object(op.offset, op.offset + op.length, part)
             else {
                 continue;
             };
             while left > 0 {
                 let bytes = left.min(largest);
                 let piece = Piece { part, offset, in_row: left };
-                let asked = Asked { service, file, piece, bytes, client: host, io: NONE, job: op.job };
+                let asked =
+                    Asked { service, file, piece, bytes, client: host, io: NONE, job: op.job };
                 self.send_copies(index, asked, copies, false);
                 (offset, left) = (offset + bytes, left - bytes);
             }
@@ -125,8 +134,8 @@ impl World<'_> {
         self.ops[index].outstanding == 0
     }
 
-    /// A piece of a read, or a piece of a write in so many copies, each an I/O that the operation waits for, or that
-    /// nobody does (`behind`).
+    /// Send a piece of a read, or `copies` copies of a piece of a write. Each is an I/O that the
+    /// operation waits for, or with `behind` does not wait for.
     fn send_copies(&mut self, index: u32, asked: Asked, copies: u32, behind: bool) {
         let op = self.ops[index];
         for copy in 0..copies {
@@ -134,8 +143,11 @@ impl World<'_> {
                 self.instances[op.instance].writes += 1;
                 self.instances[op.instance].behind_bytes += asked.bytes;
             }
-            let kind =
-                if behind { IoKind::Behind { bytes: asked.bytes } } else { IoKind::Through { op: index } };
+            let kind = if behind {
+                IoKind::Behind { bytes: asked.bytes }
+            } else {
+                IoKind::Through { op: index }
+            };
             let asked = Asked { io: self.start_io(index, kind), ..asked };
             match op.kind {
                 OpKind::DirectWrite => self.send_write_piece(asked, copy),
@@ -144,7 +156,7 @@ impl World<'_> {
         }
     }
 
-    /// An I/O of an operation past the cache.
+    /// Create an I/O of an operation that bypasses the page cache.
     fn start_io(&mut self, index: u32, kind: IoKind) -> u32 {
         let instance = self.ops[index].instance;
         self.instances[instance].ios += 1;
@@ -154,7 +166,7 @@ impl World<'_> {
         self.ios.insert(Io { kind, instance, waiters: NONE })
     }
 
-    /// A write waits until more of the file's earlier writes are answered.
+    /// Queue a write until enough of the file's earlier writes are acknowledged.
     fn wait_for_window(&mut self, index: u32) {
         let instance = self.ops[index].instance;
         let mut last = self.instances[instance].behind_waiter;
@@ -168,7 +180,7 @@ impl World<'_> {
         self.ops[last].next = index;
     }
 
-    /// A write that nobody waited for is answered.
+    /// Complete a write-behind I/O.
     pub(crate) fn behind_done(&mut self, instance: u32, bytes: u64) {
         let i = &mut self.instances[instance];
         i.ios -= 1;
@@ -185,8 +197,8 @@ impl World<'_> {
         self.bury(instance);
     }
 
-    /// Asks the servers to bring what was written of a file to their drives, where the service does so. True when nobody
-    /// has to be asked.
+    /// Request that the servers flush the written data of a file to their drives, if the service
+    /// requires it. Return true if there is nothing to wait for.
     pub(crate) fn commit_remote(&mut self, index: u32, service: u32) -> bool {
         let op = self.ops[index];
         let s = &self.services[service as usize];

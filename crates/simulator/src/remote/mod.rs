@@ -1,7 +1,9 @@
-//! Requests to file services: from the client's need over the network to a server's threads, cores and drive, and back.
+//! Requests to file services: from the client over the network to a server's threads, cores and
+//! drive, and back.
 //!
-//! `client_io` is what a client's reads, writes and syncs need, `requests` makes requests of it to the servers that have
-//! it, `transport` is their way there and back. What happens at the server is `serving`.
+//! `client_io` determines what a client's reads, writes and syncs need; `requests` turns that into
+//! requests to the responsible servers; `transport` moves requests and replies. The server side is
+//! in `serving`.
 
 mod client_io;
 mod requests;
@@ -16,7 +18,8 @@ use headrace_model::Nanos;
 use crate::layout::{mixed, Layout, ServiceFile};
 use crate::outcome::ServiceOutcome;
 
-/// Process numbers of server threads, as the schedulers under them see them: behind those of jobs.
+/// The first process number of server threads as the I/O schedulers see them; lower numbers belong
+/// to jobs.
 pub(crate) const FIRST_SERVER_PROCESS: u32 = 4096;
 
 /// A data server of a service.
@@ -24,20 +27,20 @@ pub(crate) const FIRST_SERVER_PROCESS: u32 = 4096;
 pub(crate) struct Target {
     pub host: u32,
     pub mount: u32,
-    /// Threads that are free, and requests that wait for one.
+    /// Free threads, and requests that wait for one.
     pub free_threads: Vec<u32>,
     pub waiting: VecDeque<u32>,
     pub stored_bytes: u64,
 }
 
-/// Requests that one client has on their way to one target.
+/// Requests in flight from one client to one target.
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
     pub in_flight: u32,
     pub waiting: VecDeque<u32>,
 }
 
-/// A file service at work.
+/// The state of a file service.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub settled: crate::scenario::SettledTuning,
@@ -47,13 +50,13 @@ pub(crate) struct Service {
     pub files: Vec<ServiceFile>,
     pub free_files: Vec<u32>,
     pub made: u64,
-    /// By client host x target.
+    /// Indexed by client host × targets + target.
     pub channels: Vec<Channel>,
-    /// When each thread of each metadata server is free.
+    /// For each metadata server, the times at which its threads become free.
     pub metadata: Vec<BinaryHeap<Reverse<Nanos>>>,
-    /// Requests that wait for a server to come back.
+    /// Requests that wait for a failed server to return.
     pub parked: Vec<u32>,
-    /// Targets that clients know to be down.
+    /// Targets that clients consider down.
     pub suspected: Vec<bool>,
     pub totals: ServiceTotals,
 }
@@ -75,12 +78,13 @@ impl Service {
         let number = self.made;
         self.made += 1;
         let targets = self.targets.len() as u64;
-        // A hash of the name (GlusterFS, XRootD's spread), or turns (striped files).
+        // Chosen by a hash of the name (GlusterFS, XRootD), or round-robin (striped files).
         let first = match self.layout {
             Layout::Striped { .. } => number % targets,
             _ => mixed(number) % targets,
         };
-        let file = ServiceFile { bytes, first: first as u32, number, parts: Vec::new(), live: true };
+        let file =
+            ServiceFile { bytes, first: first as u32, number, parts: Vec::new(), live: true };
         match self.free_files.pop() {
             Some(index) => {
                 self.files[index as usize] = file;
@@ -93,7 +97,8 @@ impl Service {
         }
     }
 
-    /// How many copies of a piece a client sends: of writes one for each replica, unless they go on from server to server.
+    /// Return the number of copies that a client sends: for writes one per replica, unless servers
+    /// forward them (pipeline).
     pub fn copies(&self, write: bool) -> u32 {
         if write && !self.settled.replica_pipeline {
             self.replicas
@@ -102,7 +107,7 @@ impl Service {
         }
     }
 
-    /// The largest write at `offset`, and the bytes that lie in a row there.
+    /// Return the maximum write size, and the number of contiguous bytes at `offset`.
     pub fn write_piece(&self, _file: u32, offset: u64) -> (u64, u64) {
         (self.settled.write_request_bytes, self.layout.locate(offset, self.replicas).in_row)
     }
@@ -112,23 +117,23 @@ impl Service {
 pub(crate) enum RpcKind {
     Read,
     Write,
-    /// What was written goes to the server's drive.
+    /// Flush written data to the server's drive.
     Commit,
 }
 
-/// Where a request is on its way.
+/// The current stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Data of a write leaves the client.
+    /// The data of a write is being sent by the client.
     Sending,
-    /// On the way to the server.
+    /// In transit to the server.
     Arriving,
-    /// On the server's cores, then on its volume.
+    /// Using the server's cores, then its volume.
     Working,
     Storing,
-    /// Data of a read leaves the server.
+    /// The data of a read is being sent by the server.
     Returning,
-    /// On the way back.
+    /// The reply is in transit to the client.
     Delivering,
     /// Waits until the client tries another server.
     TimedOut,
@@ -141,18 +146,19 @@ pub(crate) struct Rpc {
     pub stage: Stage,
     pub service: u32,
     pub target: u32,
-    /// Which replica of the part, counted from the part's first.
+    /// The part of the first replica, and the number of the replica used.
     pub part: u32,
     pub replica: u32,
     pub file: u32,
     pub client: u32,
     pub offset: u64,
     pub bytes: u64,
-    /// The client's I/O that it is for; `NONE` when it comes from another server.
+    /// The client's I/O that it belongs to; `NONE` if it was sent by another server.
     pub io: u32,
     /// The request that forwarded this one.
     pub upstream: u32,
-    /// What has to be done before the answer: own storage, and the next replica's.
+    /// Number of completions that the reply waits for: the server's own storage and the next
+    /// replica.
     pub pending: u8,
     pub thread: u32,
     pub job: u32,

@@ -1,4 +1,5 @@
-//! Reads and writes of a client become requests, each to the server that has the piece, or to one of its replicas.
+//! Turns reads and writes of a client into requests, each to the server that stores the piece, or
+//! to one of its replicas.
 
 use headrace_model::pagecache::PAGE_BYTES;
 
@@ -6,7 +7,7 @@ use super::{Rpc, RpcKind, Stage};
 use crate::layout::{mixed, Piece, ServiceFile};
 use crate::world::{World, NONE};
 
-/// What a client asks a service for, and for which I/O of which job.
+/// A client's request to a service, and the I/O and job that it belongs to.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub service: u32,
@@ -19,7 +20,7 @@ pub(super) struct Asked {
 }
 
 impl World<'_> {
-    /// Write-back of pages of a client's cache.
+    /// Send write-back of pages of a client's cache.
     pub fn send_write(&mut self, service: u32, instance: u32, page: u32, pages: u32, io: u32) {
         let i = &self.instances[instance];
         let (file, host, size) = (i.file, self.mounts[i.mount as usize].host, i.bytes);
@@ -27,7 +28,10 @@ impl World<'_> {
         let bytes = (u64::from(pages) * PAGE_BYTES).min(size.saturating_sub(offset)).max(1);
         let s = &self.services[service as usize];
         let piece = s.layout.locate(offset, s.replicas);
-        self.send_write_piece(Asked { service, file, piece, bytes, client: host, io, job: NONE }, 0);
+        self.send_write_piece(
+            Asked { service, file, piece, bytes, client: host, io, job: NONE },
+            0,
+        );
     }
 
     pub(super) fn send_read(&mut self, asked: Asked) {
@@ -47,10 +51,16 @@ impl World<'_> {
     pub(super) fn send_write_piece(&mut self, asked: Asked, replica: u32) {
         let Asked { service, piece, client, .. } = asked;
         let s = &self.services[service as usize];
-        let near = s.settled.local_reads.then(|| s.targets.iter().position(|t| t.host == client)).flatten();
+        let near = s
+            .settled
+            .local_reads
+            .then(|| s.targets.iter().position(|t| t.host == client))
+            .flatten();
         let f = &s.files[asked.file as usize];
         let target = match f.parts.get((piece.part + replica) as usize) {
-            Some(&instance) if instance != NONE => self.part_target(service, f, piece.part + replica),
+            Some(&instance) if instance != NONE => {
+                self.part_target(service, f, piece.part + replica)
+            }
             _ => {
                 let near = near.map(|t| t as u32);
                 s.layout.target(f, piece.part + replica, s.replicas, s.targets.len() as u32, near)
@@ -62,7 +72,7 @@ impl World<'_> {
         self.send(RpcKind::Write, asked, replica, target);
     }
 
-    /// A client's request sets out for a data server.
+    /// Send a client's request to a data server.
     pub(super) fn send(&mut self, kind: RpcKind, asked: Asked, replica: u32, target: u32) {
         let Asked { service, file, piece, bytes, client, io, job } = asked;
         let rpc = Rpc {
@@ -89,7 +99,7 @@ impl World<'_> {
         self.enqueue(rpc);
     }
 
-    /// The client's CPU time for a request goes to the job that needs it.
+    /// Charge the client's CPU time of a request to its job.
     fn charge_client(&mut self, service: u32, job: u32) {
         self.counters.service_requests += 1;
         if job != NONE {
@@ -98,7 +108,8 @@ impl World<'_> {
         }
     }
 
-    /// Where a client on `host` reads a piece: the replica on its own host, or one of those that answer.
+    /// Return the replica of a piece that a client on `host` reads: the one on its own host, else
+    /// one whose server responds.
     fn choose_replica(&self, service: u32, file: u32, piece: Piece, host: u32) -> u32 {
         let s = &self.services[service as usize];
         if s.replicas == 1 {
@@ -112,7 +123,8 @@ impl World<'_> {
                 return own;
             }
         }
-        let first = (mixed(u64::from(host) ^ f.number.rotate_left(20)) % u64::from(s.replicas)) as u32;
+        let first =
+            (mixed(u64::from(host) ^ f.number.rotate_left(20)) % u64::from(s.replicas)) as u32;
         let order = (0..s.replicas).map(|step| (first + step) % s.replicas);
         order.clone().find(|&r| !s.suspected[target(r) as usize]).unwrap_or(first)
     }

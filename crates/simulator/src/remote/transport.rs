@@ -1,4 +1,5 @@
-//! The way of a request: a slot of its client's channel to the server, the network, and the answer's way back.
+//! Transport of a request: a slot of the client's channel to the server, the network, and the
+//! reply.
 
 use super::{Channel, RpcKind, Stage};
 use crate::world::{Event, World, NONE};
@@ -14,8 +15,9 @@ impl World<'_> {
         &mut s.channels[index]
     }
 
-    /// A client's request waits for a slot of its channel. A server that passes a replica on does not: each pipeline is a
-    /// connection and a thread of its own, and a bound shared among pipelines that cross would let them wait for each other.
+    /// Queue a client's request for a slot of its channel. A server that forwards a replica does
+    /// not wait: each pipeline has its own connection and thread, and a limit shared by crossing
+    /// pipelines would deadlock.
     pub(crate) fn enqueue(&mut self, rpc: u32) {
         if self.rpcs[rpc].upstream != NONE {
             self.depart(rpc);
@@ -43,7 +45,7 @@ impl World<'_> {
         }
     }
 
-    /// One way between two hosts.
+    /// Return the one-way latency between two hosts.
     pub(crate) fn latency(&self, from: u32, to: u32) -> u64 {
         if from == to {
             // Loopback.
@@ -67,12 +69,13 @@ impl World<'_> {
     fn travel(&mut self, rpc: u32) {
         let r = self.rpcs[rpc];
         let s = &self.services[r.service as usize];
-        let delay = self.latency(r.client, s.targets[r.target as usize].host) + s.settled.client_delay_ns;
+        let delay =
+            self.latency(r.client, s.targets[r.target as usize].host) + s.settled.client_delay_ns;
         self.rpcs[rpc].stage = Stage::Arriving;
         self.events.schedule(self.now + delay, 1, Event::Rpc(rpc));
     }
 
-    /// The data of a request has left its sender.
+    /// Continue a request whose data was sent completely.
     pub fn rpc_sent(&mut self, rpc: u32) {
         match self.rpcs[rpc].stage {
             Stage::Sending => self.travel(rpc),
@@ -88,7 +91,7 @@ impl World<'_> {
         self.events.schedule(time, 1, Event::Rpc(rpc));
     }
 
-    /// A request has arrived at its next stage.
+    /// Continue a request at its next stage.
     pub fn rpc_stage(&mut self, rpc: u32) {
         match self.rpcs[rpc].stage {
             Stage::Arriving => self.arrive(rpc),

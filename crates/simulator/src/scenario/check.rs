@@ -1,4 +1,4 @@
-//! What makes no sense is refused before anything is built.
+//! Validation of a scenario before the models are built.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,11 @@ fn unique<'a>(path: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Sc
     for (number, name) in names.enumerate() {
         if !seen.insert(name) {
             let path = format!("{path}[{number}].name");
-            return Err(ScenarioError::new(path, format!("\"{name}\""), "a name that is not taken yet"));
+            return Err(ScenarioError::new(
+                path,
+                format!("\"{name}\""),
+                "a name that is not taken yet",
+            ));
         }
     }
     Ok(())
@@ -62,10 +66,17 @@ fn host(path: &str, host: &HostSpec) -> Result<(), ScenarioError> {
     at_least_one(format!("{path}.sharing.timeslice_ns"), host.sharing.timeslice_ns)?;
     if !(0.0..1.0).contains(&host.sharing.busy_core_slowdown) {
         let path = format!("{path}.sharing.busy_core_slowdown");
-        return Err(ScenarioError::new(path, host.sharing.busy_core_slowdown, "0 or more, below 1"));
+        return Err(ScenarioError::new(
+            path,
+            host.sharing.busy_core_slowdown,
+            "0 or more, below 1",
+        ));
     }
     fraction(format!("{path}.writeback.dirty_ratio"), host.writeback.dirty_ratio)?;
-    fraction(format!("{path}.writeback.dirty_background_ratio"), host.writeback.dirty_background_ratio)?;
+    fraction(
+        format!("{path}.writeback.dirty_background_ratio"),
+        host.writeback.dirty_background_ratio,
+    )?;
     if host.memory_bytes <= host.memory_reserved_bytes {
         let allowed = format!("more than memory_reserved_bytes ({})", host.memory_reserved_bytes);
         return Err(ScenarioError::new(format!("{path}.memory_bytes"), host.memory_bytes, allowed));
@@ -86,16 +97,19 @@ fn host(path: &str, host: &HostSpec) -> Result<(), ScenarioError> {
         }
         fraction(format!("{path}.filesystem.used_fraction"), volume.filesystem.used_fraction)?;
         fraction(format!("{path}.filesystem.start_fraction"), volume.filesystem.start_fraction)?;
-        at_least_one(format!("{path}.filesystem.directories"), u64::from(volume.filesystem.directories))?;
+        at_least_one(
+            format!("{path}.filesystem.directories"),
+            u64::from(volume.filesystem.directories),
+        )?;
     }
     Ok(())
 }
 
 impl Scenario {
-    /// Checks what can be checked without building the models.
+    /// Check what can be checked without building the models.
     ///
     /// # Errors
-    /// The first fault found.
+    /// The first problem found.
     pub fn check(&self) -> Result<(), ScenarioError> {
         at_least_one("nodes".into(), self.nodes.len() as u64)?;
         let hosts = || self.nodes.iter().chain(&self.servers);
@@ -154,10 +168,15 @@ impl Scenario {
             ] {
                 at_least_one(format!("{path}.tuning.{field}"), value)?;
             }
-            // A default (HDFS: 3 replicas) shrinks to what is there; what was asked for does not.
+            // A default (HDFS: 3 replicas) is reduced to the number of targets; an explicit value
+            // is not.
             if service.tuning.replicas.is_some_and(|r| u64::from(r) > targets) {
                 let allowed = format!("at most one a target ({targets})");
-                return Err(ScenarioError::new(format!("{path}.tuning.replicas"), tuning.replicas, allowed));
+                return Err(ScenarioError::new(
+                    format!("{path}.tuning.replicas"),
+                    tuning.replicas,
+                    allowed,
+                ));
             }
         }
         Ok(())
@@ -169,14 +188,21 @@ impl Scenario {
             let path = format!("files[{number}]");
             at_least_one(format!("{path}.count"), u64::from(set.count))?;
             match &set.on {
-                Place::Service(name) => known(format!("{path}.on.service"), name, services.clone())?,
+                Place::Service(name) => {
+                    known(format!("{path}.on.service"), name, services.clone())?
+                }
                 Place::Volume(name) => {
-                    let volumes = self.nodes.iter().flat_map(|h| h.volumes.iter().map(|v| v.name.as_str()));
+                    let volumes =
+                        self.nodes.iter().flat_map(|h| h.volumes.iter().map(|v| v.name.as_str()));
                     known(format!("{path}.on.volume"), name, volumes)?;
                 }
             }
             if set.share == Share::New && set.bytes > 0 {
-                return Err(ScenarioError::new(format!("{path}.bytes"), set.bytes, "0 for a new file"));
+                return Err(ScenarioError::new(
+                    format!("{path}.bytes"),
+                    set.bytes,
+                    "0 for a new file",
+                ));
             }
             if set.share != Share::New && set.bytes == 0 {
                 return Err(ScenarioError::new(format!("{path}.bytes"), 0, "1 or more"));
@@ -189,17 +215,27 @@ impl Scenario {
         let run = &self.run;
         known("run.profile".into(), &run.profile, self.profiles.iter().map(|p| p.name.as_str()))?;
         for (number, name) in run.nodes.iter().enumerate() {
-            known(format!("run.nodes[{number}]"), name, self.nodes.iter().map(|h| h.name.as_str()))?;
+            known(
+                format!("run.nodes[{number}]"),
+                name,
+                self.nodes.iter().map(|h| h.name.as_str()),
+            )?;
         }
         at_least_one("run.slots_per_node".into(), u64::from(run.slots_per_node))?;
         fraction("run.cpu_spread".into(), run.cpu_spread)?;
         fraction("run.cpu_variation".into(), run.cpu_variation)?;
         match run.load {
             Load::Batch { jobs } => at_least_one("run.load.jobs".into(), jobs)?,
-            Load::Sustained { duration_ns } => at_least_one("run.load.duration_ns".into(), duration_ns)?,
+            Load::Sustained { duration_ns } => {
+                at_least_one("run.load.duration_ns".into(), duration_ns)?
+            }
         }
         if let Feed::Packets(packets) = &run.feed {
-            known("run.feed.file".into(), &packets.file, self.files.iter().map(|f| f.name.as_str()))?;
+            known(
+                "run.feed.file".into(),
+                &packets.file,
+                self.files.iter().map(|f| f.name.as_str()),
+            )?;
             at_least_one("run.feed.events_per_file".into(), packets.events_per_file)?;
             at_least_one("run.feed.first_events".into(), packets.first_events)?;
             at_least_one("run.feed.min_events".into(), packets.min_events)?;
@@ -209,13 +245,15 @@ impl Scenario {
             }
         }
         let profile = self.profiles.iter().position(|p| p.name == run.profile).unwrap_or_default();
-        let nodes = self.nodes.iter().filter(|n| run.nodes.is_empty() || run.nodes.contains(&n.name));
+        let nodes =
+            self.nodes.iter().filter(|n| run.nodes.is_empty() || run.nodes.contains(&n.name));
         for node in nodes {
             let jobs = u64::from(run.slots_per_node) * self.profiles[profile].memory_bytes;
             if jobs + node.memory_reserved_bytes >= node.memory_bytes {
                 let allowed = format!(
                     "less than {} so that {} slots fit into node \"{}\" and leave some page cache",
-                    (node.memory_bytes - node.memory_reserved_bytes) / u64::from(run.slots_per_node),
+                    (node.memory_bytes - node.memory_reserved_bytes)
+                        / u64::from(run.slots_per_node),
                     run.slots_per_node,
                     node.name
                 );

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::cpu::SharingSpec;
 
-/// A machine, or `count` equal ones named `name[0]`, `name[1]` …
+/// A machine, or `count` identical ones named `name[0]`, `name[1]` …
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
@@ -25,18 +25,18 @@ pub struct HostSpec {
     #[serde(default)]
     pub sharing: SharingSpec,
     pub memory_bytes: u64,
-    /// Kept by the system, neither for jobs nor for the page cache.
+    /// Memory used by the system, available neither to jobs nor to the page cache.
     #[serde(default = "reserved")]
     pub memory_reserved_bytes: u64,
-    /// CPU time of a read or write call, beside copying.
+    /// CPU time of a read or write call, excluding the copy.
     #[serde(default = "call")]
     pub call_ns: u64,
-    /// CPU time of making and of removing a file or directory on a volume, beside `call_ns`.
+    /// CPU time to create and to remove a file or directory on a volume, in addition to `call_ns`.
     #[serde(default)]
     pub create_ns: u64,
     #[serde(default)]
     pub remove_ns: u64,
-    /// Rate at which data is copied between page cache and job.
+    /// Copy rate between page cache and job.
     #[serde(default = "copy")]
     pub copy_bytes_per_s: f64,
     #[serde(default)]
@@ -47,25 +47,28 @@ pub struct HostSpec {
     pub network: NetworkPort,
     #[serde(default)]
     pub power: MachinePower,
-    /// The host is a virtual machine: what that costs.
+    /// Overheads of virtualisation, if the host is a virtual machine.
     #[serde(default)]
     pub virtualisation: Option<VirtualisationSpec>,
     #[serde(default)]
     pub volumes: Vec<VolumeSpec>,
 }
 
-/// A host's way into the network: full duplex, into a switch that does not block.
+/// A host's network port: full duplex, connected to a non-blocking switch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkPort {
     pub rate_bytes_per_s: f64,
-    /// One way, host to switch and on: half a round trip between two hosts of equal latency is twice this.
+    /// One-way latency of this host's side. Half a round trip between two hosts of equal latency is
+    /// twice this value.
     pub latency_ns: u64,
-    /// What one flow may reach at most, below the port's rate where ports are bonded; 0 for no limit.
+    /// Maximum rate of one flow, below the port's rate if ports are bonded; 0: no limit.
     pub flow_bytes_per_s: f64,
-    /// Socket buffer: bounds what one flow has in flight, so its rate is at most this over the round trip; 0: no limit.
+    /// Socket buffer: limits the bytes of one flow in flight, so its rate is at most this size
+    /// divided by the round-trip time; 0: no limit.
     pub socket_buffer_bytes: u64,
-    /// Packets that may wait to be sent (txqueuelen): bounds what the host has in flight; 0: no limit.
+    /// Packets that may wait to be sent (txqueuelen): limits the host's bytes in flight; 0: no
+    /// limit.
     pub transmit_queue_packets: u64,
 }
 
@@ -81,20 +84,21 @@ impl Default for NetworkPort {
     }
 }
 
-/// What a virtual machine adds to its host's work.
+/// Overheads of a virtual machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VirtualisationSpec {
-    /// Time of each disk request on its way through the hypervisor, one at a time.
+    /// Time that each disk request spends in the hypervisor, one request at a time.
     pub disk_request_ns: u64,
-    /// The hypervisor's own write path: the largest write it passes on, and its rate; 0 for no limit.
+    /// The hypervisor's write path: largest write that it passes on, and its rate; 0: no limit.
     pub write_request_bytes: u64,
     pub write_bytes_per_s: f64,
-    /// Writes reach the drive one after another, each on stable storage before the next (cache=writethrough).
+    /// Writes reach the drive one at a time, each on stable storage before the next
+    /// (cache=writethrough).
     pub write_through: bool,
     /// Added to the latency of every network message.
     pub network_ns: u64,
-    /// Share of the CPU's speed that is left.
+    /// Fraction of the CPU's speed that remains.
     pub cpu_factor: f64,
 }
 
@@ -111,34 +115,35 @@ impl Default for VirtualisationSpec {
     }
 }
 
-/// Storage of a host: exactly one of `storage` and `ideal`, with what the kernel puts over it.
+/// Storage of a host: exactly one of `storage` and `ideal`, and the kernel layers above it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSpec {
     pub name: String,
-    /// A drive of the catalog or a RAID of them, faults included:
+    /// A drive of the catalog or a RAID of drives, including faults:
     /// `{"drives": [{"kind": "hdd", …}], "raid": {"level": 5, "drives": 4}}`.
     #[serde(default)]
     pub storage: Option<StorageSpec>,
-    /// A drive that is only a service time and a rate.
+    /// A drive described only by a service time and a rate.
     #[serde(default)]
     pub ideal: Option<IdealSpec>,
     pub filesystem: FilesystemSpec,
-    /// A scheduler's name, or `{"kind": "cfq", "slice_idle_ns": 0}` with its tunables.
+    /// A scheduler's name, or an object with its tunables: `{"kind": "cfq", "slice_idle_ns": 0}`.
     #[serde(default = "noop", deserialize_with = "scheduler")]
     pub scheduler: SchedulerSpec,
     #[serde(default = "read_ahead")]
     pub read_ahead_bytes: u64,
-    /// Kernels from 4.10 on fetch what one read call asks for in requests of up to this size (max_sectors_kb), however
-    /// small the read-ahead is; 0: as before, in windows no larger than the read-ahead.
+    /// Kernels since 4.10 fetch the bytes of one read call in requests of up to this size
+    /// (max_sectors_kb), even if the read-ahead is smaller; 0: as in earlier kernels, in windows no
+    /// larger than the read-ahead.
     #[serde(default)]
     pub large_read_bytes: u64,
     #[serde(default = "nr_requests")]
     pub nr_requests: u32,
-    /// Requests the drive gets at once; the drive's own queue depth where not given.
+    /// Requests that the drive receives at once; default: the drive's own queue depth.
     #[serde(default)]
     pub queue_depth: Option<u32>,
-    /// Largest request that merging makes (max_sectors_kb).
+    /// Largest request that merging produces (max_sectors_kb).
     #[serde(default = "max_request")]
     pub max_request_bytes: u64,
 }

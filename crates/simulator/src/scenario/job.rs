@@ -2,27 +2,28 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where files are.
+/// Location of files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Place {
-    /// On the volume of that name of the node where the job runs.
+    /// On the volume of that name on the node that runs the job.
     Volume(String),
     /// In a file service.
     Service(String),
 }
 
-/// Which file of a set a job gets.
+/// How files of a set are assigned to jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
-    /// The next one in turn, for each job its own (again the first after the last). Turns are counted a node for local
-    /// files, over the whole site for files of a service.
+    /// Each job gets the next file (after the last, the first again). Files are counted per node
+    /// for local files, over all nodes for files of a service.
     #[default]
     Each,
-    /// All jobs the same: the first, or the one that a packet names.
+    /// All jobs use the same file: the first, or the one that a packet names.
     Shared,
-    /// A new, empty file that the job makes; it is deleted when the job ends, unless `keep`.
+    /// A new, empty file that the job creates; it is deleted when the job ends, unless `keep` is
+    /// set.
     New,
 }
 
@@ -32,15 +33,15 @@ pub enum Share {
 pub struct FileSetSpec {
     pub name: String,
     pub on: Place,
-    /// Size of each (0 for `new` ones).
+    /// Size of each file (0 for `new` files).
     #[serde(default)]
     pub bytes: u64,
-    /// How many: on each node for local files, in all for files of a service.
+    /// Number of files: per node for local files, in total for files of a service.
     #[serde(default = "one")]
     pub count: u32,
     #[serde(default)]
     pub share: Share,
-    /// A `new` file stays when its job ends.
+    /// Keep a `new` file when its job ends.
     #[serde(default)]
     pub keep: bool,
 }
@@ -52,36 +53,35 @@ pub enum Access {
     /// `read` and `write` through the page cache.
     #[default]
     Buffered,
-    /// Mapped: page faults, with read-around.
+    /// Memory-mapped: page faults, with read-around.
     Mapped,
-    /// O_DIRECT: past the page cache.
+    /// O_DIRECT: bypasses the page cache.
     Direct,
 }
 
-/// In which order a pattern visits its span.
+/// The order in which a pattern accesses its span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Order {
-    /// One behind the other.
+    /// Consecutive.
     #[default]
     Sequential,
-    /// Each `stride_bytes` behind the start of the one before (wrapping around in the span).
+    /// Each access starts `stride_bytes` after the start of the previous one (modulo the span).
     Strided { stride_bytes: u64 },
-    /// Anywhere in the span, aligned to the length.
+    /// Uniformly random in the span, aligned to the length.
     Random,
-    /// Every piece of the span once, in an order without locality.
+    /// Every block of the span once, in an order without locality.
     Permuted,
-    /// Every piece of the span once, in random order (the same for every job).
+    /// Every block of the span once, in random order (the same for every job).
     Shuffled,
-    /// Forward in windows of `window_bytes`, anywhere within each: clusters of a tree, branch by branch. As many reads a
-    /// window as its share of the count.
+    /// Forward in windows of `window_bytes`, random within each window: the clusters of a tree,
+    /// read branch by branch. The reads are divided evenly among the windows.
     Clustered { window_bytes: u64 },
-    /// Forward, each read behind the one before after a gap whose mean makes the reads fill the span; gaps are
-    /// exponential.
+    /// Forward with exponentially distributed gaps; the mean gap makes the reads fill the span.
     Scattered,
 }
 
-/// What a pattern does at each place.
+/// The operation of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PatternOp {
@@ -90,11 +90,12 @@ pub enum PatternOp {
     Write,
 }
 
-/// One step of a job. Sizes and offsets are bytes, `cpu_ns` is work on an idle core of speed 1.
+/// One step of a job. Sizes and offsets are in bytes; `cpu_ns` is CPU time on an idle core of
+/// speed 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Step {
-    /// Work on a core.
+    /// Use a core.
     Compute {
         cpu_ns: u64,
     },
@@ -102,22 +103,22 @@ pub enum Step {
     Wait {
         wait_ns: u64,
     },
-    /// Opens a file: metadata is read (locally), or the metadata server is asked.
+    /// Open a file: reads its metadata (local file) or sends a request to the metadata server.
     Open {
         file: String,
     },
-    /// Closes it; with a service that promises close-to-open consistency, what was written is sent first.
+    /// Close the file. A service with close-to-open consistency sends the written data first.
     Close {
         file: String,
     },
     Stat {
         file: String,
     },
-    /// Makes the job's `new` file.
+    /// Create the job's `new` file.
     Create {
         file: String,
     },
-    /// Deletes the job's `new` file (of `take`: the staged one).
+    /// Delete the job's `new` file (after `take`: the staged file).
     Delete {
         file: String,
     },
@@ -128,12 +129,13 @@ pub enum Step {
         #[serde(default)]
         access: Access,
     },
-    /// Several ranges (offset, length) with one request where the service can, else one after the other.
+    /// Read several ranges (offset, length): in one request if the service supports it, else one
+    /// after another.
     ReadVector {
         file: String,
         ranges_bytes: Vec<(u64, u64)>,
     },
-    /// Without an offset: at the end of the file.
+    /// Without an offset: append.
     Write {
         file: String,
         #[serde(default)]
@@ -145,7 +147,7 @@ pub enum Step {
     Fsync {
         file: String,
     },
-    /// `count` times: `cpu_ns` of work, then a read or write of `length_bytes` somewhere in the span.
+    /// Repeat `count` times: compute for `cpu_ns`, then read or write `length_bytes` in the span.
     Pattern {
         file: String,
         #[serde(default)]
@@ -156,84 +158,87 @@ pub enum Step {
         order: Order,
         #[serde(default)]
         cpu_ns: u64,
-        /// Where the span starts.
+        /// Start of the span.
         #[serde(default)]
         offset_bytes: u64,
-        /// How long it is; 0: to the end of the file (for writes: as long as count x length).
+        /// Length of the span; 0: to the end of the file (for writes: count × length).
         #[serde(default)]
         span_bytes: u64,
-        /// Each job visits one part of so many of the span, the next one the part behind it: samples of long jobs.
+        /// Divide the span into this many parts; each job accesses one part, the next job the next
+        /// part. Used to sample long jobs.
         #[serde(default = "one")]
         parts: u32,
         #[serde(default)]
         access: Access,
-        /// Ranges gathered into one vectored read (TTreeCache); 1: none.
+        /// Ranges combined into one vectored read (TTreeCache); 1: no vectored reads.
         #[serde(default = "one")]
         vector: u32,
-        /// Events that each step stands for.
+        /// Events that each repetition represents.
         #[serde(default)]
         events: u64,
-        /// Bytes each step's data has when uncompressed.
+        /// Uncompressed size of the data of each repetition.
         #[serde(default)]
         uncompressed_bytes: u64,
     },
-    /// Reads events of a file laid out in clusters: for every cluster, `reads` reads of `read_bytes` spread over the
-    /// cluster's bytes, and the work of its events between them. In a run fed by packets the events are the packet's;
-    /// else they are the whole file.
+    /// Read events of a file organised in clusters: `reads_per_cluster` reads of `read_bytes`
+    /// spread over each cluster's bytes, with the CPU work of its events between them. If the run
+    /// is fed by packets, the events are the packet's; otherwise all events of the file.
     Events {
         file: String,
-        /// Events of a whole file.
+        /// Events in the whole file.
         events: u64,
         events_per_cluster: u64,
         reads_per_cluster: u32,
         read_bytes: u64,
         cpu_ns_per_event: u64,
-        /// Ranges gathered into one vectored read; 1: none.
+        /// Ranges combined into one vectored read; 1: no vectored reads.
         #[serde(default = "one")]
         vector: u32,
         #[serde(default)]
         uncompressed_bytes_per_event: u64,
-        /// Share of the clusters that is skipped, evenly.
+        /// Fraction of the clusters that is skipped, evenly distributed.
         #[serde(default)]
         skip_fraction: f64,
-        /// The reads of a cluster come in an order without locality: baskets lie as they filled up, and are asked for as the
-        /// branches need them.
+        /// Read each cluster in an order without locality: baskets are stored in the order in which
+        /// they filled up and are read in the order in which the branches need them.
         #[serde(default)]
         unordered: bool,
         #[serde(default)]
         access: Access,
     },
-    /// Reads or writes at given places, one after the other: a recorded or laid-out run of them, in compact form.
+    /// Reads or writes at given positions, one after another: a recorded or computed sequence in
+    /// compact form.
     Sequence {
         file: String,
         #[serde(default)]
         op: PatternOp,
-        /// (offset, length) of each.
+        /// (offset, length) of each access.
         ranges_bytes: Vec<(u64, u64)>,
-        /// Work before each; none where the list is empty.
+        /// CPU work before each access; none if the list is empty.
         #[serde(default)]
         cpu_ns: Vec<u64>,
-        /// Sleep before each (after the work); none where the list is empty.
+        /// Sleep before each access (after the CPU work); none if the list is empty.
         #[serde(default)]
         wait_ns: Vec<u64>,
-        /// Work after the last.
+        /// CPU work after the last access.
         #[serde(default)]
         cpu_after_ns: u64,
         #[serde(default)]
         access: Access,
-        /// Events that the whole step stands for, and bytes that their data has when uncompressed.
+        /// Events that the whole step represents, and the uncompressed size of their data.
         #[serde(default)]
         events: u64,
         #[serde(default)]
         uncompressed_bytes: u64,
-        /// In a run fed by packets the step is taken only when this event is among the packet's.
+        /// If the run is fed by packets, execute the step only if the packet contains this event.
         #[serde(default)]
         first_event: Option<u64>,
     },
-    /// Requests of equal size, several in flight at once, by fio's words: one thread reaps, works for `cpu_ns`, submits.
+    /// Requests of equal size with several in flight, as in fio: one thread reaps a completion,
+    /// computes for `cpu_ns`, submits.
     Requests {
         file: String,
-        /// Requests in all; 0: until the duration is over.
+        /// Total number of requests; 0: until the duration is over.
         #[serde(default)]
         count: u64,
         #[serde(default)]
@@ -243,12 +248,13 @@ pub enum Step {
         order: Order,
         #[serde(default = "one")]
         in_flight: u32,
-        /// Share of reads; the rest are writes, drawn one by one.
+        /// Fraction of reads; each request is drawn at random, the others are writes.
         #[serde(default = "all")]
         read_fraction: f64,
         #[serde(default)]
         cpu_ns: u64,
-        /// How much of the file, from its start; 0: all of it (needed for writes to a `new` file).
+        /// Length of the accessed region, from the start of the file; 0: the whole file (required
+        /// for writes to a `new` file).
         #[serde(default)]
         span_bytes: u64,
         #[serde(default)]
@@ -258,8 +264,9 @@ pub enum Step {
         times: u64,
         steps: Vec<Step>,
     },
-    /// Copies the next file of set `from` into a new file of set `to` (a `new` set), `chunk_bytes` at a time; in the
-    /// background the job goes on. A node's pCache, where there is one, is asked first.
+    /// Copy the next file of set `from` to a new file of set `to` (a `new` set), `chunk_bytes` at a
+    /// time. With `background` the job continues meanwhile. The node's pCache, if there is one, is
+    /// searched first.
     Stage {
         from: String,
         to: String,
@@ -268,30 +275,31 @@ pub enum Step {
         #[serde(default)]
         background: bool,
     },
-    /// Waits for the oldest file staged to set `to` and makes it the job's file of that set.
+    /// Wait for the oldest file staged to set `to` and make it the job's file of that set.
     Take {
         file: String,
     },
 }
 
-/// What a job is.
+/// The work of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileSpec {
     pub name: String,
-    /// Memory of one job: what jobs have, the page cache has not.
+    /// Memory of one job; it reduces the page cache.
     #[serde(default)]
     pub memory_bytes: u64,
     pub steps: Vec<Step>,
 }
 
-/// How long there is work.
+/// Amount or duration of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Load {
-    /// That many jobs in all.
+    /// Fixed number of jobs.
     Batch { jobs: u64 },
-    /// Slots are refilled until the time is over; jobs that run then are ended there and marked.
+    /// Refill the slots until the duration is over. Jobs that still run then are ended and marked
+    /// as unfinished.
     Sustained { duration_ns: u64 },
 }
 
@@ -299,57 +307,60 @@ pub enum Load {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Feed {
-    /// By the file sets alone.
+    /// From the file sets alone.
     #[default]
     Files,
-    /// A master hands packets of events to workers as they ask (PROOF).
+    /// A master gives packets of events to workers on request (PROOF).
     Packets(PacketSpec),
 }
 
-/// Packets of events. `run.load` is ignored: there is one worker a slot, and the run ends with the last packet.
+/// Packets of events. `run.load` is ignored: there is one worker per slot, and the run ends with
+/// the last packet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PacketSpec {
-    /// The set whose files hold the events. Local files are handed to workers of their node while there are any.
+    /// The file set that holds the events. Local files go to workers of their node as long as there
+    /// are any.
     pub file: String,
     pub events_per_file: u64,
-    /// Events handed out in all; 0: all of all files.
+    /// Total number of events; 0: all events of all files.
     #[serde(default)]
     pub events: u64,
-    /// The first packet of each worker.
+    /// Size of the first packet of each worker.
     pub first_events: u64,
-    /// Later packets are as large as the worker needs this long for, by its rate so far …
+    /// Later packets contain the events that the worker processes in this time at its rate so far …
     pub target_ns: u64,
     /// … within these limits.
     pub min_events: u64,
     pub max_events: u64,
-    /// Time of the master for a request (one at a time), and of a request on its way to it and back.
+    /// Time of the master per request (one at a time), and round-trip time of a request to it.
     #[serde(default)]
     pub master_ns: u64,
     #[serde(default)]
     pub round_trip_ns: u64,
-    /// Whether a worker whose node has no packets left gets others' (over the network; the set must be in a service).
+    /// Whether a worker whose node has no packets left gets packets of other nodes (over the
+    /// network; the set must be in a service).
     #[serde(default)]
     pub steal: bool,
 }
 
-/// Which node a job goes to.
+/// How jobs are assigned to nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assign {
-    /// Wherever a slot is free first.
+    /// To the first free slot.
     #[default]
     Pull,
-    /// In turn, node by node, whatever their speed: nodes then share nothing but services.
+    /// Round-robin over the nodes, independent of their speed: nodes then share only services.
     Static,
 }
 
-/// The run.
+/// Settings of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
     pub profile: String,
-    /// Names of the nodes used; all where none is given.
+    /// Names of the nodes used; empty: all nodes.
     #[serde(default)]
     pub nodes: Vec<String>,
     pub slots_per_node: u32,
@@ -358,25 +369,27 @@ pub struct RunSpec {
     pub feed: Feed,
     #[serde(default)]
     pub assign: Assign,
-    /// The first jobs start at random within this time, so that they do not march in step.
+    /// The first jobs start at random times within this interval, which avoids synchronised jobs.
     #[serde(default)]
     pub stagger_ns: u64,
-    /// Time between the end of a job and the start of the next in its slot.
+    /// Time between the end of a job and the start of the next one in its slot.
     #[serde(default)]
     pub dispatch_ns: u64,
-    /// CPU work of each job is multiplied by a factor drawn evenly from 1 - spread to 1 + spread.
+    /// Multiply the CPU work of each job by a factor drawn uniformly from 1 - spread to 1 + spread.
     #[serde(default)]
     pub cpu_spread: f64,
-    /// Each piece of CPU work is drawn: 0 as given, 1 exponentially distributed, between: a mixture.
+    /// Random variation of each piece of CPU work: 0: as given; 1: exponentially distributed;
+    /// between: a mixture.
     #[serde(default)]
     pub cpu_variation: f64,
-    /// Space of a node for staged files that other jobs may want (pCache); 0: no pCache.
+    /// Space per node for staged files that other jobs may reuse (pCache); 0: no pCache.
     #[serde(default)]
     pub pcache_bytes: u64,
-    /// The run is broken off here; 0: never.
+    /// Abort the run at this time; 0: never.
     #[serde(default)]
     pub timeout_ns: u64,
-    /// A job whose read or write fails ends there, as one does that takes an I/O error for what it is; else it goes on.
+    /// End a job at its first failed read or write, like a program that treats I/O errors as fatal;
+    /// otherwise it continues.
     #[serde(default)]
     pub fail_on_error: bool,
 }

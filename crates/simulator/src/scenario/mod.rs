@@ -1,4 +1,4 @@
-//! What is simulated: a scenario, read from JSON.
+//! The description of a simulation: a scenario, read from JSON.
 //!
 //! # A scenario by example
 //!
@@ -30,20 +30,23 @@
 //! assert_eq!(outcome.jobs.len(), 12);
 //! ```
 //!
-//! Units stand last in every name. Unknown fields are refused. What is left out has the default that its field's
-//! documentation gives. An error names the place ("nodes[0].volumes[0].scheduler"), what was given and what is allowed.
+//! Each name ends with its unit. Unknown fields are errors. Omitted fields have the default in
+//! their documentation. An error contains the path ("nodes[0].volumes[0].scheduler"), the given
+//! value and the allowed values.
 //!
-//! # The parts
+//! # Components
 //!
-//! * [`HostSpec`]: a machine, or `count` equal ones. `nodes` have job slots, `servers` have none. A host has cores,
-//!   memory (the rest of it is page cache), a network port, and volumes.
+//! * [`HostSpec`]: a machine, or `count` identical ones. `nodes` have job slots, `servers` have
+//!   none. A host has cores, memory (the part that jobs do not use is page cache), a network port,
+//!   and volumes.
 //! * [`VolumeSpec`]: a drive, a RAID or an ideal drive, with filesystem, scheduler and read-ahead.
-//! * [`ServiceSpec`]: a file service (NFS, GlusterFS, Lustre, HDFS, OrangeFS, BlueArc, XRootD) over volumes of hosts.
-//! * [`FileSetSpec`]: files, and where they are: on the local volume of each node, or in a service.
-//! * [`ProfileSpec`]: what a job does, step by step ([`Step`]).
-//! * [`RunSpec`]: how many jobs, in how many slots, fed how.
-//! * [`FaultSpec`]: what goes wrong when.
-//! * [`ObserveSpec`]: which series are recorded.
+//! * [`ServiceSpec`]: a file service (NFS, GlusterFS, Lustre, HDFS, OrangeFS, BlueArc, XRootD) on
+//!   volumes of hosts.
+//! * [`FileSetSpec`]: files and their location: the local volume of each node, or a service.
+//! * [`ProfileSpec`]: the steps of a job ([`Step`]).
+//! * [`RunSpec`]: number of jobs, slots, and how jobs get their input.
+//! * [`FaultSpec`]: faults and their times.
+//! * [`ObserveSpec`]: which time series are recorded.
 
 mod check;
 mod host;
@@ -57,27 +60,28 @@ use serde::{Deserialize, Serialize};
 
 pub use host::{HostSpec, NetworkPort, VirtualisationSpec, VolumeSpec};
 pub use job::{
-    Access, Assign, Feed, FileSetSpec, Load, Order, PacketSpec, PatternOp, Place, ProfileSpec, RunSpec,
-    Share, Step,
+    Access, Assign, Feed, FileSetSpec, Load, Order, PacketSpec, PatternOp, Place, ProfileSpec,
+    RunSpec, Share, Step,
 };
 pub(crate) use service::SettledTuning;
 pub use service::{ClientReadAhead, Commit, ServiceKind, ServiceSpec, TargetSpec, Tuning};
 
-/// Everything that a simulation depends on. Equal scenarios give equal outcomes, byte by byte.
+/// All inputs of a simulation. Equal scenarios give byte-identical outcomes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// For the reader only.
+    /// For documentation only.
     #[serde(default)]
     pub name: String,
     #[serde(default)]
     pub seed: u64,
-    /// Whether the caches hold the files when the run starts (as far as they fit), or nothing.
+    /// Whether the page caches hold the files when the run starts (as far as they fit) or are
+    /// empty.
     #[serde(default)]
     pub cache: CacheState,
     /// Machines with job slots.
     pub nodes: Vec<HostSpec>,
-    /// Machines without.
+    /// Machines without job slots.
     #[serde(default)]
     pub servers: Vec<HostSpec>,
     #[serde(default)]
@@ -93,7 +97,7 @@ pub struct Scenario {
     pub observe: ObserveSpec,
 }
 
-/// What the page caches hold at the start.
+/// Contents of the page caches at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheState {
@@ -102,36 +106,37 @@ pub enum CacheState {
     Warm,
 }
 
-/// A misbehaviour of a host at a time: it starts at `at_ns` and ends after `for_ns` (0: never). Those of drives are
-/// given with the drive (`storage.faults`).
+/// A fault of a host: it starts at `at_ns` and lasts `for_ns` (0: until the end). Faults of drives
+/// are given with the drive (`storage.faults`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultSpec {
     pub at_ns: u64,
     #[serde(default)]
     pub for_ns: u64,
-    /// The host it happens on ("worker[2]"; "worker" means its first).
+    /// The affected host ("worker[2]"; "worker" means its first).
     pub host: String,
     pub what: FaultKind,
 }
 
-/// What goes wrong.
+/// Types of host faults.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FaultKind {
-    /// The port runs at that share of its rate.
+    /// The network port runs at this fraction of its rate.
     LinkSlow { factor: f64 },
-    /// The host's file services do not answer; clients go to a replica where there is one, or wait for its return.
+    /// The host's file services do not answer; clients use another replica if there is one, or wait
+    /// until the server returns.
     ServerDown,
 }
 
-/// What is recorded beside totals.
+/// What is recorded in addition to totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObserveSpec {
     /// Interval of the drives' series; 0 records none.
     pub series_interval_ns: u64,
-    /// Whether the outcome lists latency histograms.
+    /// Whether the outcome contains latency histograms.
     pub histograms: bool,
 }
 
@@ -141,7 +146,7 @@ impl Default for ObserveSpec {
     }
 }
 
-/// What is wrong with a scenario: where, what was given, what is allowed.
+/// A problem in a scenario: path, given value, allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
     pub path: String,
@@ -158,32 +163,37 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 impl ScenarioError {
-    pub(crate) fn new(path: impl Into<String>, given: impl fmt::Display, allowed: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        path: impl Into<String>,
+        given: impl fmt::Display,
+        allowed: impl Into<String>,
+    ) -> Self {
         ScenarioError { path: path.into(), given: given.to_string(), allowed: allowed.into() }
     }
 }
 
 impl Scenario {
-    /// Reads a scenario and checks what can be checked without running it.
+    /// Read a scenario from JSON and check what can be checked without a run.
     ///
     /// # Errors
-    /// The first fault found, with its place.
+    /// The first problem found, with its path.
     pub fn from_json(text: &str) -> Result<Self, ScenarioError> {
         let mut reader = serde_json::Deserializer::from_str(text);
-        let scenario: Scenario = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-            let message = error.inner().to_string();
-            let (given, allowed) = match message.split_once(", expected ") {
-                Some((given, allowed)) => (given.to_owned(), allowed.to_owned()),
-                None => (message, "a value of that field's form".to_owned()),
-            };
-            ScenarioError::new(error.path().to_string(), given, allowed)
-        })?;
+        let scenario: Scenario =
+            serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+                let message = error.inner().to_string();
+                let (given, allowed) = match message.split_once(", expected ") {
+                    Some((given, allowed)) => (given.to_owned(), allowed.to_owned()),
+                    None => (message, "a value of that field's form".to_owned()),
+                };
+                ScenarioError::new(error.path().to_string(), given, allowed)
+            })?;
         reader.end().map_err(|error| ScenarioError::new("(end)", error, "one JSON document"))?;
         scenario.check()?;
         Ok(scenario)
     }
 
-    /// The scenario as JSON, defaults written out.
+    /// Return the scenario as JSON with all defaults included.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a scenario holds nothing that JSON cannot")
     }

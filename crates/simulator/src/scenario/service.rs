@@ -1,33 +1,36 @@
-//! File services over the network, and what their kinds differ in.
+//! Network file services and the parameters in which their types differ.
 //!
-//! One mechanism serves all: a client with or without a page cache cuts what it needs into requests; a layout says
-//! which data server has which bytes; a data server has threads, a CPU cost a request, and a volume with page cache,
-//! filesystem, scheduler and drive of its own; metadata servers answer opens and the like. A kind is a set of defaults
-//! for [`Tuning`] and a layout.
+//! One mechanism serves all of them. A client with or without a page cache splits its reads and
+//! writes into requests. A layout maps bytes to data servers. A data server has threads, a CPU cost
+//! per request, and a volume with its own page cache, filesystem, scheduler and drive. Metadata
+//! servers process opens and other metadata operations. A service type is a layout and a set of
+//! defaults for [`Tuning`].
 
 use serde::{Deserialize, Serialize};
 
-/// Which service.
+/// Type of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceKind {
-    /// One server, all files on it.
+    /// One server that stores all files.
     Nfs,
-    /// NFS from a filer with hardware acceleration: cheap requests, more of them at once.
+    /// NFS from a filer with hardware acceleration: cheaper requests, more of them in parallel.
     Bluearc,
-    /// Whole files on bricks by a hash of their name; FUSE on the client.
+    /// Whole files, distributed over bricks by a hash of the name; FUSE on the client.
     Glusterfs,
-    /// Files striped over object storage targets, a metadata server, a client with a read-ahead of its own.
+    /// Files striped over object storage targets, a metadata server, a client with its own
+    /// read-ahead.
     Lustre,
-    /// Blocks on data nodes, near the client where possible; a name node; a replication pipeline on writes.
+    /// Blocks on data nodes, near the client if possible; a name node; writes through a replication
+    /// pipeline.
     Hdfs,
-    /// Files striped over all servers, no cache on the client, several metadata servers.
+    /// Files striped over all servers, no client cache, several metadata servers.
     Orangefs,
-    /// Whole files on data servers, found through a redirector; vectored reads; no cache on the client.
+    /// Whole files on data servers, located through a redirector; vectored reads; no client cache.
     Xrootd,
 }
 
-/// A volume of a host (all hosts of that name) that the service stores on.
+/// A volume of a host (of all hosts of that name) on which the service stores data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetSpec {
@@ -41,24 +44,24 @@ pub struct TargetSpec {
 pub struct ServiceSpec {
     pub name: String,
     pub kind: ServiceKind,
-    /// Where the data lies, in order.
+    /// Storage targets in order.
     pub targets: Vec<TargetSpec>,
-    /// What differs from the kind's defaults.
+    /// Parameters that differ from the type's defaults.
     #[serde(default)]
     pub tuning: Tuning,
 }
 
-/// What a client reads beyond what is asked.
+/// Read-ahead of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ClientReadAhead {
     None,
-    /// The kernel's on-demand read-ahead with that limit.
+    /// The kernel's on-demand read-ahead with this limit.
     Kernel {
         bytes: u64,
     },
-    /// Lustre's: reads that lie within `gap_pages` of the last one count as sequential, and the window grows by
-    /// `step_bytes` with each until `max_bytes`.
+    /// Lustre's read-ahead: reads within `gap_pages` of the previous one count as sequential; each
+    /// of them grows the window by `step_bytes` up to `max_bytes`.
     Lustre {
         step_bytes: u64,
         max_bytes: u64,
@@ -66,77 +69,83 @@ pub enum ClientReadAhead {
     },
 }
 
-/// When a client asks the servers to bring what was written of a file to their drives.
+/// When a client requests that the servers write a file's data to their drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Commit {
-    /// The servers' memory is trusted (a filer's NVRAM, HDFS before `hsync`).
+    /// Never: the servers' memory is considered safe (a filer's NVRAM, HDFS before `hsync`).
     Never,
-    /// When a program asks for it (`fsync`).
+    /// On `fsync`.
     Sync,
-    /// When a file is closed too (NFS: COMMIT).
+    /// On `fsync` and when a file is closed (NFS: COMMIT).
     Close,
 }
 
-/// The parameters of a service. A field that is not given has the default of the kind (see [`Tuning::of`]).
+/// Parameters of a service. A field that is not given has the default of the type (see
+/// [`Tuning::of`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tuning {
-    /// Largest read and write request (rsize, wsize, RPC size, packet).
+    /// Maximum size of a read and of a write request (rsize, wsize, RPC size, packet).
     pub read_request_bytes: Option<u64>,
     pub write_request_bytes: Option<u64>,
     /// Whether the client's page cache holds the service's data.
     pub client_cache: Option<bool>,
     pub client_read_ahead: Option<ClientReadAhead>,
-    /// Buffer of the client's library, one an open file, for services whose data the page cache does not hold: a read
-    /// that leaves it fills it from there on (RFIO, 128 kB). 0: what is read is what is asked for.
+    /// Buffer of the client library, one per open file, for services whose data is not in the page
+    /// cache: a read outside the buffer refills it from that offset (RFIO, 128 kB). 0: exactly the
+    /// requested bytes are read.
     pub client_buffer_bytes: Option<u64>,
     /// CPU time of a request on the client (FUSE crossings, checksums), charged to the job.
     pub client_request_ns: Option<u64>,
-    /// Delay of a request on the client that is not CPU time.
+    /// Delay of a request on the client that does not use the CPU.
     pub client_delay_ns: Option<u64>,
-    /// Requests one client may have under way to one data server (slot table, max_rpcs_in_flight).
+    /// Requests that one client may have in flight to one data server (slot table,
+    /// max_rpcs_in_flight).
     pub requests_in_flight: Option<u32>,
-    /// Threads of a data server (nfsd): requests beyond them wait.
+    /// Threads of a data server (nfsd): further requests wait.
     pub server_threads: Option<u32>,
-    /// CPU time of a request, and of each byte, on a data server.
+    /// CPU time per request, and per byte, on a data server.
     pub server_request_ns: Option<u64>,
     pub server_byte_ns: Option<f64>,
-    /// Whether the data server reads ahead in its volume, and through its page cache at all.
+    /// Whether the data server uses its page cache, with read-ahead on its volume.
     pub server_cache: Option<bool>,
-    /// Bytes a stripe, and targets a file is striped over (0: all).
+    /// Bytes per stripe, and number of targets that a file is striped over (0: all).
     pub stripe_bytes: Option<u64>,
     pub stripe_targets: Option<u32>,
     /// Block size of a service that places blocks (HDFS).
     pub block_bytes: Option<u64>,
     pub replicas: Option<u32>,
-    /// Whether replicas are written one through the other (HDFS) or by the client to all (GlusterFS).
+    /// Whether replicas are written as a pipeline (HDFS) or by the client to every server
+    /// (GlusterFS).
     pub replica_pipeline: Option<bool>,
-    /// A client that is a data server uses its own disk without the network.
+    /// A client that is also a data server accesses its own disk without the network.
     pub local_reads: Option<bool>,
     /// A write call returns when the data is in the client's cache (true) or at the server (false).
     pub write_back: Option<bool>,
-    /// Bytes a file may have on their way to the servers when `write_back` is false.
+    /// Bytes per file that may be in flight to the servers if `write_back` is false.
     pub write_window_bytes: Option<u64>,
-    /// A write call returns when its data is within the window, and closing waits for the servers (true); or each call
-    /// waits for them (false).
+    /// A write call returns when its data fits in the window, and closing waits for the servers
+    /// (true); or each call waits for the servers (false).
     pub write_behind: Option<bool>,
-    /// The server answers a write when it is on its drive, not in its cache.
+    /// The server acknowledges a write when it is on its drive, not when it is in its cache.
     pub server_sync: Option<bool>,
-    /// When the servers bring a file to their drives, which a write through their caches does not wait for.
+    /// When the servers flush a file to their drives; a write through their caches does not wait
+    /// for that.
     pub commit: Option<Commit>,
-    /// Metadata servers, threads of each, and the time of one operation (open, create, stat, delete).
+    /// Number of metadata servers, threads of each, and the time of one operation (open, create,
+    /// stat, delete).
     pub metadata_servers: Option<u32>,
     pub metadata_threads: Option<u32>,
     pub metadata_read_ns: Option<u64>,
     pub metadata_write_ns: Option<u64>,
-    /// Round trips that opening a file takes.
+    /// Round trips required to open a file.
     pub open_round_trips: Option<u32>,
-    /// Time a client waits before it gives up on a server that does not answer.
+    /// Time after which a client gives up on a server that does not answer.
     pub timeout_ns: Option<u64>,
 }
 
-/// The same with every field decided.
+/// [`Tuning`] with every field set.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SettledTuning {
     pub read_request_bytes: u64,
@@ -174,11 +183,12 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 impl Tuning {
-    /// The defaults of a kind. Sizes, windows and counts are those of the software (NFS: rsize = wsize = 64 KiB over a
-    /// 1 GbE filer of 2010, 16 slots, 8 nfsd, read-ahead of 15 rsize; GlusterFS 3: 128 KiB FUSE requests; Lustre 1.8: 1 MiB
-    /// RPCs, 8 in flight, 40 MiB read-ahead; HDFS: 64 MiB blocks, 3 replicas, 64 KiB packets of which 80 are in
-    /// flight; OrangeFS 2.8: 64 KiB stripes, 256 KiB flow buffers; XRootD 3: whole reads). CPU times a request are assumptions
-    /// of tens of microseconds, to be measured or fitted.
+    /// Return the defaults of a type. Sizes, windows and counts are those of the software (NFS:
+    /// rsize = wsize = 64 KiB over a 1 GbE filer of 2010, 16 slots, 8 nfsd, read-ahead of 15 rsize;
+    /// GlusterFS 3: 128 KiB FUSE requests; Lustre 1.8: 1 MiB RPCs, 8 in flight, 40 MiB read-ahead;
+    /// HDFS: 64 MiB blocks, 3 replicas, 64 KiB packets of which 80 are in flight; OrangeFS 2.8: 64
+    /// KiB stripes, 256 KiB flow buffers; XRootD 3: whole reads). CPU times per request are
+    /// assumptions of tens of microseconds, to be measured or fitted.
     pub fn of(kind: ServiceKind) -> Tuning {
         let base = Tuning {
             read_request_bytes: Some(64 * KIB),
@@ -287,7 +297,8 @@ impl Tuning {
                 client_read_ahead: Some(ClientReadAhead::None),
                 client_request_ns: Some(30_000),
                 client_delay_ns: Some(50_000),
-                // A call goes to all servers at once, with 8 buffers of 256 KiB for each (FlowBuffersPerFlow).
+                // A call is sent to all servers at once, with 8 buffers of 256 KiB for each
+                // (FlowBuffersPerFlow).
                 requests_in_flight: Some(8),
                 server_threads: Some(32),
                 stripe_bytes: Some(64 * KIB),
@@ -318,12 +329,14 @@ impl Tuning {
         }
     }
 
-    /// Every field decided: given here, or else the kind's default.
+    /// Return all parameters: the given value, else the type's default.
     pub(crate) fn settle(&self, kind: ServiceKind) -> SettledTuning {
         let d = Tuning::of(kind);
         macro_rules! settle {
             ($($field:ident),* $(,)?) => {
-                SettledTuning { $($field: self.$field.or(d.$field).expect("every kind has every default")),* }
+                SettledTuning {
+                    $($field: self.$field.or(d.$field).expect("every kind has every default")),*
+                }
             };
         }
         settle!(

@@ -1,4 +1,4 @@
-//! Reads and writes through the page cache: what read-ahead fetches, what is found, and writers that must wait.
+//! Reads and writes through the page cache: read-ahead, cache hits, and throttled writers.
 
 use headrace_model::pagecache::readahead::{ReadAheadRules, Window};
 use headrace_model::pagecache::PageState;
@@ -8,11 +8,13 @@ use crate::scenario::ClientReadAhead;
 use crate::world::{Backend, World, NONE};
 
 impl World<'_> {
-    /// What a client reads ahead by itself, whether or not pages are missing.
+    /// Start the client's own read-ahead, which does not depend on missing pages.
     pub(super) fn before_read(&mut self, index: u32) {
         let op = self.ops[index];
         let instance = &self.instances[op.instance];
-        let Backend::Service(service) = self.mounts[instance.mount as usize].backend else { return };
+        let Backend::Service(service) = self.mounts[instance.mount as usize].backend else {
+            return;
+        };
         let ClientReadAhead::Lustre { step_bytes, max_bytes, gap_pages } =
             self.services[service as usize].settled.client_read_ahead
         else {
@@ -30,7 +32,8 @@ impl World<'_> {
 
     pub(super) fn run_read(&mut self, index: u32) -> bool {
         loop {
-            if self.ops[index].submit_from < self.ops[index].submit_to && !self.submit_range(index) {
+            if self.ops[index].submit_from < self.ops[index].submit_to && !self.submit_range(index)
+            {
                 return false;
             }
             let op = self.ops[index];
@@ -47,22 +50,27 @@ impl World<'_> {
             let wanted = op.end - op.cursor.min(op.end);
             let max = match mount.read_ahead_pages {
                 _ if instance.is_metadata => 0,
-                limit if wanted > limit && limit > 0 => limit.max(wanted.min(mount.large_read_pages)),
+                limit if wanted > limit && limit > 0 => {
+                    limit.max(wanted.min(mount.large_read_pages))
+                }
                 limit => limit,
             };
             let file_end = page_end(instance.bytes);
-            let two_windows = self.hosts[mount.host as usize].read_ahead == ReadAheadRules::TwoWindows
+            let two_windows = self.hosts[mount.host as usize].read_ahead
+                == ReadAheadRules::TwoWindows
                 && !(exact || op.mapped || instance.is_metadata);
             let cache = &mut self.hosts[mount.host as usize].cache;
             if two_windows && op.cursor == op.ask_at {
                 let o = &mut self.ops[index];
-                let ahead = o.read_ahead.windows.reach(op.cursor, op.end - op.cursor, max, |from, to| {
-                    cache.next_missing(file, from, to.min(file_end)) < to.min(file_end)
-                });
+                let ahead =
+                    o.read_ahead.windows.reach(op.cursor, op.end - op.cursor, max, |from, to| {
+                        cache.next_missing(file, from, to.min(file_end)) < to.min(file_end)
+                    });
                 o.ask_at = ahead.next;
                 let end = ahead.end.min(file_end);
                 if cache.next_missing(file, ahead.start, end) < end {
-                    let needed = cache.missing_pages(file, op.cursor.max(ahead.start), end.min(op.end));
+                    let needed =
+                        cache.missing_pages(file, op.cursor.max(ahead.start), end.min(op.end));
                     cache.counters.missed_pages += u64::from(needed);
                     o.missed += needed;
                     (o.submit_from, o.submit_to) = (ahead.start, end);
@@ -82,7 +90,8 @@ impl World<'_> {
                     let history = |most| cache.cached_before(file, op.cursor, most);
                     o.read_ahead.missing(op.cursor, op.end - op.cursor, max, history)
                 };
-                let needed = (window.start + window.pages).min(op.end).saturating_sub(op.cursor).max(1);
+                let needed =
+                    (window.start + window.pages).min(op.end).saturating_sub(op.cursor).max(1);
                 cache.counters.missed_pages += u64::from(needed);
                 o.missed += needed;
                 self.set_window(index, window, file_end);
@@ -91,9 +100,12 @@ impl World<'_> {
             let extent = *cache.extent(found);
             if extent.mark == op.cursor {
                 cache.clear_mark(found);
-                let missing = cache.next_missing(file, op.cursor + 1, op.cursor.saturating_add(max + 1));
+                let missing =
+                    cache.next_missing(file, op.cursor + 1, op.cursor.saturating_add(max + 1));
                 let o = &mut self.ops[index];
-                if let Some(window) = o.read_ahead.marked(op.cursor, op.end - op.cursor, max, missing) {
+                if let Some(window) =
+                    o.read_ahead.marked(op.cursor, op.end - op.cursor, max, missing)
+                {
                     self.set_window(index, window, file_end);
                 }
                 continue;
@@ -124,7 +136,7 @@ impl World<'_> {
 
     fn set_window(&mut self, index: u32, window: Window, file_end: u32) {
         let o = &mut self.ops[index];
-        // A window that lies wholly behind the file's end reads nothing.
+        // A window entirely beyond the end of the file reads nothing.
         o.submit_from = window.start.min(file_end.max(o.cursor + 1));
         o.submit_to = (window.start + window.pages).min(file_end.max(o.cursor + 1));
         o.mark = window.mark.unwrap_or(NONE);
@@ -134,7 +146,8 @@ impl World<'_> {
         }
     }
 
-    /// Starts to read what is missing of an operation's window. False when it has to wait for metadata first.
+    /// Start to read the missing pages of an operation's window. Return false if metadata must be
+    /// read first.
     fn submit_range(&mut self, index: u32) -> bool {
         let mount = self.instances[self.ops[index].instance].mount;
         match self.mounts[mount as usize].backend {
@@ -177,7 +190,7 @@ impl World<'_> {
         }
         let h = &mut self.hosts[host];
         if h.cache.dirty_pages() + h.cache.writeback_pages() > h.dirty_limit_pages {
-            // balance_dirty_pages: the writer waits until the drive has caught up.
+            // balance_dirty_pages: the writer waits until enough dirty data has been written.
             h.throttled.push_back(index);
             return false;
         }

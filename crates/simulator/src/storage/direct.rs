@@ -1,4 +1,5 @@
-//! Reads and writes past the page cache (O_DIRECT): straight to a local volume's drive, or to a service's servers.
+//! Reads and writes that bypass the page cache (O_DIRECT), to a local volume's drive or a service's
+//! servers.
 
 use headrace_model::pagecache::PAGE_BYTES;
 use headrace_model::Op as DriveOp;

@@ -1,4 +1,4 @@
-//! Files on mounts, from their making until the last I/O of a deleted one is done.
+//! Files on mounts, from creation until the last I/O of a deleted file completes.
 
 use headrace_model::pagecache::readahead::ReadAhead;
 
@@ -41,11 +41,12 @@ impl World<'_> {
         }
     }
 
-    /// Deletes a file of a mount; it goes when its last I/O is done.
+    /// Delete a file of a mount; it is removed when its last I/O completes.
     pub fn doom(&mut self, instance: u32) {
         self.instances[instance].doomed = true;
-        if self.instances[instance].opened == 0 && self.instances[instance].sync_waiters.is_empty() {
-            // Truncated: what is dirty is not worth writing any more.
+        if self.instances[instance].opened == 0 && self.instances[instance].sync_waiters.is_empty()
+        {
+            // Truncated: its dirty pages need not be written.
             self.undirty(instance);
         }
         self.bury(instance);

@@ -1,7 +1,8 @@
-//! Reads, writes and syncs under way, from their start to the end of their last I/O.
+//! Reads, writes and syncs, from their start to the end of their last I/O.
 //!
-//! `buffered` leads them through the page cache, `direct` past it; `volume` submits to a local drive what they need of it,
-//! `remote` asks a service. `instances` are the files that they go to.
+//! `buffered` implements I/O through the page cache, `direct` I/O that bypasses it. `volume`
+//! submits I/O to a local drive, `remote` sends requests to a service. `instances` manages the
+//! files.
 
 mod buffered;
 mod direct;
@@ -13,19 +14,20 @@ use headrace_model::pagecache::PAGE_BYTES;
 
 use crate::world::{Io, IoKind, Op, OpKind, Parent, World, NONE};
 
-/// The process number of writers that nobody waits for (the flusher).
+/// The process number of asynchronous writeback (the flusher).
 pub(crate) const FLUSHER: u32 = 0;
 
 pub(crate) fn page_of(byte: u64) -> u32 {
     (byte / PAGE_BYTES) as u32
 }
 
-/// The page after the last one that holds a byte of what ends at `byte`.
+/// Return the number of the first page at or after `byte`: the exclusive end of the range that ends
+/// there.
 pub(crate) fn page_end(byte: u64) -> u32 {
     byte.div_ceil(PAGE_BYTES) as u32
 }
 
-/// What an operation is asked to do.
+/// The parameters of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub kind: OpKind,
@@ -40,7 +42,8 @@ pub(crate) struct Wanted {
 }
 
 impl World<'_> {
-    /// Starts an operation. `None` when it was done at once; else it tells its parent when it is.
+    /// Start an operation. Return `Err(op)` if it completed at once, else `Ok` with its index; its
+    /// parent is then notified on completion.
     pub fn start_op(&mut self, wanted: Wanted) -> Result<u32, Op> {
         let op = Op {
             kind: wanted.kind,
@@ -84,7 +87,7 @@ impl World<'_> {
         op
     }
 
-    /// Goes on with an operation that waited, and with whoever waits for it if it is done.
+    /// Continue an operation that waited; if it is done, continue its parent.
     pub fn resume_op(&mut self, index: u32) {
         if self.run_op(index) {
             let op = self.take_op(index);
@@ -95,7 +98,7 @@ impl World<'_> {
         }
     }
 
-    /// True when it is done.
+    /// Return true if the operation is done.
     fn run_op(&mut self, index: u32) -> bool {
         match self.ops[index].kind {
             OpKind::Read => self.run_read(index),
@@ -111,7 +114,7 @@ impl World<'_> {
         self.ios[io].waiters = index;
     }
 
-    /// An I/O is done: pages become clean, and whoever waited goes on.
+    /// Complete an I/O: update its pages and continue the operations that waited for it.
     pub fn io_done(&mut self, io: u32, failed: bool) {
         let Io { kind, instance, waiters } = self.ios[io];
         self.ios.remove(io);
@@ -141,7 +144,8 @@ impl World<'_> {
                 o.failed |= failed;
                 o.outstanding -= 1;
                 self.instances[instance].uncommitted |= o.kind == OpKind::DirectWrite;
-                // In stage 0 a block of metadata is waited for besides: that I/O lets it go on.
+                // In stage 0 the operation also waits for a metadata block; the I/O of that block
+                // resumes it.
                 if o.stage > 0 && (o.outstanding == 0 || matches!(o.kind, OpKind::DirectWrite)) {
                     self.resume_op(op);
                 }

@@ -1,4 +1,5 @@
-//! A local volume's I/O on its way to the block queue: missing pages, and first the metadata that says where they lie.
+//! I/O of a local volume on its way to the block queue: missing pages, preceded by the metadata
+//! blocks that map them.
 
 use headrace_model::pagecache::{PageCache, PageState, PAGE_BYTES};
 use headrace_model::scheduler::SubmittedIo;
@@ -11,7 +12,8 @@ impl World<'_> {
         loop {
             let op = self.ops[index];
             let instance = &self.instances[op.instance];
-            let (file, fs_file, is_metadata) = (instance.cache_file, instance.file, instance.is_metadata);
+            let (file, fs_file, is_metadata) =
+                (instance.cache_file, instance.file, instance.is_metadata);
             let v = &self.volumes[volume as usize];
             let host = v.host as usize;
             let from = self.hosts[host].cache.next_missing(file, op.submit_from, op.submit_to);
@@ -36,8 +38,9 @@ impl World<'_> {
                         return false;
                     }
                 }
-                let Some((sector, in_row)) = self.volumes[volume as usize].fs.locate(fs_file, from) else {
-                    // A hole: zeroes, without a drive.
+                let Some((sector, in_row)) = self.volumes[volume as usize].fs.locate(fs_file, from)
+                else {
+                    // A hole: zeroes, without drive I/O.
                     let cache = &mut self.hosts[host].cache;
                     let extent = cache.start_reading(file, from, PageCache::piece(from, 1), NONE);
                     cache.finish_reading(extent);
@@ -91,7 +94,8 @@ impl World<'_> {
         self.volumes[volume as usize].queue.submit_io(now, SubmittedIo { request, process, sync });
     }
 
-    /// Is a metadata block in memory? If not it is being read now, and the operation waits for it.
+    /// Return whether a metadata block is in memory. If not, start to read it; the operation waits
+    /// for it.
     pub(super) fn metadata_present(&mut self, index: u32, volume: u32, block: u32) -> bool {
         let v = &self.volumes[volume as usize];
         let (instance, host) = (v.metadata, v.host as usize);
@@ -106,7 +110,8 @@ impl World<'_> {
             return true;
         }
         let op = self.ops[index];
-        let io = self.ios.insert(Io { kind: IoKind::Fill { extent: NONE }, instance, waiters: NONE });
+        let io =
+            self.ios.insert(Io { kind: IoKind::Fill { extent: NONE }, instance, waiters: NONE });
         let extent = self.hosts[host].cache.start_reading(file, block, 1, io);
         self.ios[io].kind = IoKind::Fill { extent };
         self.instances[instance].ios += 1;

@@ -1,4 +1,4 @@
-//! Hosts with their cores and page cache, their volumes and mounts, and the files on these.
+//! Hosts with their cores and page cache, volumes, mounts and open files.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::queue::Handle;
 pub(crate) struct Host {
     pub name: String,
     pub is_node: bool,
-    /// Its description: in `nodes`, or in `servers`.
+    /// Index of its specification in `nodes` or `servers`.
     pub spec: u32,
     pub cpu: Cpu,
     pub cpu_timer: Option<Handle>,
@@ -31,7 +31,7 @@ pub(crate) struct Host {
     pub background_pages: u64,
     pub dirty_expire_ns: u64,
     pub dirty_writeback_ns: u64,
-    /// Writers that wait until less is dirty.
+    /// Writers throttled until the amount of dirty data falls.
     pub throttled: VecDeque<u32>,
     pub read_ahead: ReadAheadRules,
     pub mounts: Vec<u32>,
@@ -47,7 +47,7 @@ pub(crate) struct Volume {
     pub timer: Option<Handle>,
     pub fs: Filesystem,
     pub mount: u32,
-    /// The instance whose pages are the metadata blocks.
+    /// The instance whose pages are the filesystem's metadata blocks.
     pub metadata: u32,
     pub max_bio_pages: u32,
     pub journal: Journal,
@@ -60,19 +60,19 @@ pub(crate) enum Backend {
     Service(u32),
 }
 
-/// A filesystem as one host sees it: a local volume, or a service.
+/// A filesystem as one host sees it: a local volume or a service.
 #[derive(Debug)]
 pub(crate) struct Mount {
     pub host: u32,
     pub backend: Backend,
     pub read_ahead_pages: u32,
-    /// What one read may fetch at once beyond the read-ahead's limit.
+    /// Pages that one read call may fetch at once beyond the read-ahead limit.
     pub large_read_pages: u32,
-    /// No read-ahead of the kernel's: what is asked for is fetched, no more and no less.
+    /// No kernel read-ahead: exactly the requested pages are fetched.
     pub exact: bool,
-    /// Instances with dirty pages, in the order of their first.
+    /// Instances with dirty pages, ordered by when they first became dirty.
     pub dirty: VecDeque<u32>,
-    /// Instances that someone waits for.
+    /// Instances whose writeback an operation waits for.
     pub urgent: VecDeque<u32>,
     pub writing: u32,
     pub writing_limit: u32,
@@ -90,9 +90,9 @@ pub(crate) struct Instance {
     pub bytes: u64,
     pub is_metadata: bool,
     pub opened: u32,
-    /// I/Os under way.
+    /// I/Os in progress.
     pub ios: u32,
-    /// Deleted: goes when the last I/O is done.
+    /// Deleted: removed when its last I/O completes.
     pub doomed: bool,
     pub dirty_since: Nanos,
     pub in_dirty_list: bool,
@@ -100,12 +100,12 @@ pub(crate) struct Instance {
     /// Counted among the files that a journal commit waits for.
     pub ordered: bool,
     pub flush_cursor: u32,
-    /// Write I/Os under way, and operations that wait until all is written.
+    /// Write I/Os in progress, and operations that wait for all of them.
     pub writes: u32,
     pub sync_waiters: Vec<u32>,
-    /// Servers have written pages that nobody has asked them to bring to their drives.
+    /// The servers hold written pages for which no commit to their drives was requested yet.
     pub uncommitted: bool,
-    /// Bytes of write-behind on their way, and the first of the writes that wait for its window.
+    /// Write-behind bytes in flight, and the first of the writes that wait for space in the window.
     pub behind_bytes: u64,
     pub behind_waiter: u32,
     pub read_ahead: ReadAhead,

@@ -1,23 +1,25 @@
-//! What is under way: operations that a process or request waits for, and the I/Os of these, of flushers and of journals.
+//! Operations that a process or request waits for, and the I/Os of operations, flushers and
+//! journals.
 
 use headrace_model::pagecache::readahead::ReadAhead;
 
-/// What an I/O is for.
+/// The purpose of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IoKind {
     /// Fills an extent of the page cache.
     Fill {
         extent: u32,
     },
-    /// Writes one.
+    /// Writes an extent of the page cache to storage.
     Writeback {
         extent: u32,
     },
-    /// Part of an operation that goes past the cache.
+    /// Part of an operation that bypasses the page cache.
     Through {
         op: u32,
     },
-    /// A write past the cache that has been answered to its caller (write-behind).
+    /// A write that bypasses the page cache and was already acknowledged to its caller
+    /// (write-behind).
     Behind {
         bytes: u64,
     },
@@ -30,7 +32,7 @@ pub(crate) enum IoKind {
 pub(crate) struct Io {
     pub kind: IoKind,
     pub instance: u32,
-    /// First of the operations that wait for it.
+    /// The first of the operations that wait for it (a linked list).
     pub waiters: u32,
 }
 
@@ -45,22 +47,22 @@ pub(crate) enum OpKind {
     /// Through the page cache.
     Read,
     Write,
-    /// Past it: O_DIRECT, or a service without a client cache.
+    /// Bypasses the page cache: O_DIRECT, or a service without a client cache.
     DirectRead,
     DirectWrite,
-    /// What `fsync` waits for, and what `close` waits for.
+    /// The waits of `fsync` and of `close`.
     Sync,
     Close,
 }
 
-/// A read, write or sync under way.
+/// A read, write or sync in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     pub kind: OpKind,
     pub parent: Parent,
     pub instance: u32,
     pub process: u32,
-    /// The job that its bytes count for; `NONE` for nobody's.
+    /// The job that its bytes are charged to; `NONE` if no job.
     pub job: u32,
     pub mapped: bool,
     pub failed: bool,
@@ -70,13 +72,13 @@ pub(crate) struct Op {
     pub submit_from: u32,
     pub submit_to: u32,
     pub mark: u32,
-    /// The page at which two-window read-ahead is asked next.
+    /// The page at which two-window read-ahead is next invoked.
     pub ask_at: u32,
     pub missed: u32,
     pub offset: u64,
     pub length: u64,
     pub read_ahead: ReadAhead,
     pub outstanding: u32,
-    /// The next that waits for the same I/O.
+    /// The next operation that waits for the same I/O.
     pub next: u32,
 }

@@ -1,7 +1,8 @@
-//! The state of a simulation, and the loop that takes event after event.
+//! The state of a simulation and its event loop.
 //!
-//! `hosts` are the machines with their volumes and mounts, `io` what is under way between them, both in slots of `slab`;
-//! `timers` brings cores, drives and network into the event queue, `series` records drives as time passes.
+//! `hosts` defines machines with their volumes and mounts; `io` defines operations and I/Os in
+//! progress. Both are stored in slots of `slab`. `timers` schedules the events of cores, drives and
+//! the network, `series` records time series of drives.
 
 mod hosts;
 mod io;
@@ -30,31 +31,31 @@ pub(crate) use io::{Io, IoKind, Op, OpKind, Parent};
 pub(crate) use series::Sampler;
 pub(crate) use slab::Slab;
 
-/// No index.
+/// Invalid index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What can happen. Small and `Copy`: the queue holds it by value.
+/// Event types. Small and `Copy`: the queue stores them by value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A task on that host has done its work.
+    /// A task on that host finished its CPU work.
     Cpu(u32),
-    /// The drive of that volume has something to do.
+    /// The block queue of that volume must be processed.
     Drive(u32),
-    /// A flow is done.
+    /// A network flow completed.
     Network,
-    /// A task's pause, or answer of a metadata server or master, is over.
+    /// A task's sleep, or its wait for a metadata server or master, is over.
     Timer(u32),
     /// A request to a service arrives at its next stage.
     Rpc(u32),
     /// The flusher of that mount looks for old dirty pages.
     Flusher(u32),
-    /// The journal of that volume commits.
+    /// The journal of that volume starts a commit.
     Commit(u32),
     /// A slot may start its next job.
     Slot(u32),
-    /// A fault of the list begins, or ends.
+    /// A fault of the list starts or ends.
     Fault { number: u32, ends: bool },
-    /// A sustained load, or the time given to the run, is over.
+    /// The duration of a sustained load, or the timeout of the run, is reached.
     End,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct World<'a> {
     pub network_timer: Option<Handle>,
     /// Client instance of a service's file on a mount.
     pub client_instances: HashMap<(u32, u32), u32>,
-    /// Lustre's read-ahead, by instance, where a service uses it.
+    /// Lustre read-ahead state by instance, for services that use it.
     pub lustre: HashMap<u32, LustreReadAhead>,
     pub program: Vec<Instruction>,
     pub feeder: Feeder,
@@ -86,8 +87,9 @@ pub(crate) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// Runs until nothing is left to do, the time is over, or `cancel` is set. `progress` hears of simulated time and
-    /// jobs done now and then. True when it ran to its end.
+    /// Process events until none is left, the end is reached, or `cancel` is set. Call `progress`
+    /// every 16384 events with the simulated time and the number of finished jobs. Return false if
+    /// cancelled.
     pub fn run(&mut self, cancel: &AtomicBool, progress: &mut dyn FnMut(Nanos, u64)) -> bool {
         let mut count = 0u64;
         while let Some((time, event)) = self.events.pop() {

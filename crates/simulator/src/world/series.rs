@@ -1,12 +1,12 @@
-//! What a drive did interval by interval, recorded while time passes.
+//! Time series of drives.
 
-use headrace_model::scheduler::QueueCounters;
+use headrace_model::scheduler::{LatencySum, QueueCounters};
 use headrace_model::Nanos;
 
 use super::World;
 use crate::outcome::DriveSeries;
 
-/// Records a drive's series, interval by interval.
+/// Records one drive's series.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     pub interval_ns: u64,
@@ -25,7 +25,7 @@ impl Sampler {
         }
     }
 
-    /// Adds one interval of `span_ns`.
+    /// Append one interval of `span_ns`.
     pub fn close(&mut self, counters: &QueueCounters, span_ns: u64) {
         let (now, was, s) = (counters, &self.before, &mut self.series);
         let span = span_ns.max(1) as f64;
@@ -35,15 +35,23 @@ impl Sampler {
         s.writes.push((now.writes - was.writes) as u32);
         s.busy.push(((now.busy_ns - was.busy_ns) as f64 / span) as f32);
         s.inside.push(((now.inside_ns - was.inside_ns) as f64 / span) as f32);
-        let completed = now.completed - was.completed;
-        let latency = (now.latency_ns - was.latency_ns) as f64;
-        s.latency_ns.push(if completed > 0 { (latency / completed as f64) as f32 } else { 0.0 });
+        s.read_latency_ns.push(mean_ns(&now.read_latency, &was.read_latency));
+        s.write_latency_ns.push(mean_ns(&now.write_latency, &was.write_latency));
         self.before = *now;
     }
 }
 
+/// Return the mean latency of the requests completed between `was` and `now`, 0 if there were none.
+fn mean_ns(now: &LatencySum, was: &LatencySum) -> f32 {
+    let requests = now.requests - was.requests;
+    if requests == 0 {
+        return 0.0;
+    }
+    ((now.total_ns - was.total_ns) as f64 / requests as f64) as f32
+}
+
 impl World<'_> {
-    /// Closes the intervals of a volume's series that are over.
+    /// Close every elapsed interval of a volume's series.
     pub fn sample(&mut self, volume: u32) {
         let v = &mut self.volumes[volume as usize];
         let Some(sampler) = &mut v.series else { return };

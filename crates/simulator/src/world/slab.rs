@@ -1,8 +1,8 @@
-//! Values in slots, numbered: what comes and goes by the million while a simulation runs.
+//! Slab allocator for the short-lived objects of a simulation, addressed by index.
 
 use std::ops::{Index, IndexMut};
 
-/// Values in slots that are used again; nothing is allocated once it has grown to its size.
+/// Values in reusable slots; allocates only while it grows.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     items: Vec<T>,

@@ -1,21 +1,21 @@
-//! The cores of a host, a volume's drive and the network have one event each: when the next of their work is done.
+//! Each host's cores, each volume's drive and the network have one event: their next completion.
 
 use headrace_model::request::{Device, Status};
 
 use super::{Event, World};
 
-/// Who is running on a core: a job's process, or a server's work for a request.
+/// Set in the identifier of work on a core that serves a request; clear for a job's process.
 const RPC_BIT: u32 = 1 << 31;
 
 impl World<'_> {
-    /// Starts work on a host's cores for a job's process.
+    /// Start work of a job's process on a host's cores.
     pub fn start_task_work(&mut self, host: u32, task: u32, cpu_ns: u64) {
         let now = self.now;
         self.hosts[host as usize].cpu.start(now, task, cpu_ns);
         self.set_cpu_timer(host);
     }
 
-    /// Starts work on a host's cores for a request that it serves.
+    /// Start work for a request on the cores of the host that serves it.
     pub fn start_rpc_work(&mut self, host: u32, rpc: u32, cpu_ns: u64) {
         let now = self.now;
         self.hosts[host as usize].cpu.start(now, rpc | RPC_BIT, cpu_ns);
@@ -30,7 +30,9 @@ impl World<'_> {
                     self.events.reschedule(timer, time);
                 }
             }
-            (Some(time), None) => h.cpu_timer = Some(self.events.schedule(time, 1, Event::Cpu(host))),
+            (Some(time), None) => {
+                h.cpu_timer = Some(self.events.schedule(time, 1, Event::Cpu(host)))
+            }
             (None, Some(timer)) => {
                 self.events.cancel(timer);
                 h.cpu_timer = None;
@@ -51,7 +53,7 @@ impl World<'_> {
         }
     }
 
-    /// Sets the event of a volume's drive to what it waits for next.
+    /// Schedule the event of a volume's drive at the queue's next wake time.
     pub fn set_drive_timer(&mut self, volume: u32) {
         let v = &mut self.volumes[volume as usize];
         match (v.queue.next_wake(), v.timer) {
@@ -84,7 +86,7 @@ impl World<'_> {
         self.set_drive_timer(volume);
     }
 
-    /// Sends bytes from one host to another; the request goes on when the last has left.
+    /// Send bytes from one host to another; the request continues when the last byte was sent.
     pub fn start_flow(&mut self, from: u32, to: u32, bytes: u64, rpc: u32) {
         self.hosts[from as usize].sent_bytes += bytes;
         self.hosts[to as usize].received_bytes += bytes;
@@ -102,7 +104,8 @@ impl World<'_> {
                 }
             }
             (Some(time), None) => {
-                self.network_timer = Some(self.events.schedule(time.max(self.now), 0, Event::Network));
+                self.network_timer =
+                    Some(self.events.schedule(time.max(self.now), 0, Event::Network));
             }
             (None, Some(timer)) => {
                 self.events.cancel(timer);

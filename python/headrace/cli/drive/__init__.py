@@ -1,4 +1,4 @@
-"""`headrace drive …`: the drives of the catalog by themselves, in virtual time or as block devices of this machine."""
+"""`headrace drive …`: drives of the catalog, in virtual time or as emulated block devices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import typer
 from headrace.cli.drive import emulated, modelled
 
 app = typer.Typer(
-    help="Drives of the catalog by themselves: list, show, run, replay, fit; attach, attached, detach as block devices.",
+    help="Drives of the catalog by themselves: list, show, run, replay, fit; attach, attached, "
+    "detach as block devices.",
     no_args_is_help=True,
 )
 for _part in (modelled.app, emulated.app):

@@ -1,4 +1,4 @@
-"""`headrace drive …` as block devices of this machine: attach, attached, detach."""
+"""`headrace drive …` for emulated drives (block devices): attach, attached, detach."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from headrace.cli._console import err, out
 from headrace.cli.drive.modelled import Drive, Json
 from headrace.errors import Fault, HeadraceError, MissingError, StudyError
+from headrace.report.text_table import TextTable
 from headrace.units import format_bytes, format_seconds, parse_bytes
 
 app = typer.Typer()
@@ -34,14 +34,16 @@ def _wrong(option: str, given: str, problem: str, allowed: str = "") -> StudyErr
 def _storage(
     drive: str, level: int | None, drives: int | None, chunk: int | None
 ) -> tuple[dict[str, Any], int]:
-    """The storage, and its capacity in bytes."""
+    """Return the storage and its capacity in bytes."""
     from headrace.catalog import entry
 
     table = entry("drives", drive).table
     capacity = int(table["capacity_bytes"])
     if level is None:
         if drives is not None or chunk is not None:
-            raise _wrong("--drives", "", "several drives are a RAID", "--raid 0, 1, 5, 6 or 10 with it")
+            raise _wrong(
+                "--drives", "", "several drives are a RAID", "--raid 0, 1, 5, 6 or 10 with it"
+            )
         return {"drives": [table]}, capacity
     least = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}
     if level not in least:
@@ -65,31 +67,41 @@ def attach(
     size: Annotated[
         str | None,
         typer.Option(
-            help="bytes of the device, from the front of the drive: 4GiB; the whole drive when not given"
+            help="bytes of the device, from the front of the drive: 4GiB; the whole drive when "
+            "not given"
         ),
     ] = None,
-    raid: Annotated[int | None, typer.Option(help="several such drives as one: level 0, 1, 5, 6, 10")] = None,
+    raid: Annotated[
+        int | None, typer.Option(help="several such drives as one: level 0, 1, 5, 6, 10")
+    ] = None,
     drives: Annotated[
-        int | None, typer.Option(help="how many drives the RAID has; as few as it can when not given")
+        int | None,
+        typer.Option(help="how many drives the RAID has; as few as it can when not given"),
     ] = None,
     chunk: Annotated[
         str | None,
-        typer.Option(help="bytes on one drive of the RAID before the next takes over; 64KiB when not given"),
+        typer.Option(
+            help="bytes on one drive of the RAID before the next takes over; 64KiB when not given"
+        ),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
-            help="data that it may hold in memory; a write beyond fails. Its whole size when not given"
+            help="data that it may hold in memory; a write beyond fails. Its whole size when not "
+            "given"
         ),
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="I/O scheduler; what Linux gives such a drive when not given")
     ] = None,
     queue_depth: Annotated[
-        int | None, typer.Option(min=4, max=128, help="requests at once; the drive's own when not given")
+        int | None,
+        typer.Option(min=4, max=128, help="requests at once; the drive's own when not given"),
     ] = None,
     read_ahead: Annotated[str | None, typer.Option(help="read-ahead: 128KiB")] = None,
-    seed: Annotated[int, typer.Option(help="where platters stand at the start, and chance in faults")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="where platters stand at the start, and chance in faults")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Make a drive of the catalog a block device of this machine, until it is detached. What is on it lies in memory."""
@@ -104,7 +116,9 @@ def attach(
     if scheduler is not None:
         offered = block_queue.schedulers("loop0")
         if offered and scheduler not in offered:
-            raise _wrong("--scheduler", scheduler, "this kernel has no such scheduler", ", ".join(offered))
+            raise _wrong(
+                "--scheduler", scheduler, "this kernel has no such scheduler", ", ".join(offered)
+            )
         shape = dataclasses.replace(shape, scheduler=scheduler)
     if queue_depth is not None:
         shape = dataclasses.replace(shape, depth=queue_depth)
@@ -120,7 +134,9 @@ def attach(
         )
     if wanted is None and held is None and capacity > limits().data_bytes:
         held = limits().data_bytes // 2
-    made = attach_lasting(storage, wanted or capacity, seed=seed, queue=shape, data_limit_bytes=held)
+    made = attach_lasting(
+        storage, wanted or capacity, seed=seed, queue=shape, data_limit_bytes=held
+    )
     facts: dict[str, Any] = {
         "device": str(made.device),
         "size_bytes": made.size_bytes,
@@ -136,10 +152,12 @@ def attach(
     typer.echo(made.device)
     if made.data_limit_bytes < made.size_bytes:
         err.print(
-            f"{format_bytes(made.size_bytes)}; holds {format_bytes(made.data_limit_bytes)} of data in memory at most: a write beyond fails"
+            f"{format_bytes(made.size_bytes)}; holds {format_bytes(made.data_limit_bytes)} of "
+            f"data in memory at most: a write beyond fails"
         )
     err.print(
-        f"takes {format_bytes(made.memory_bytes)} of memory at most; its floor of {format_seconds(made.floor_ns * 1e-9)} "
+        f"takes {format_bytes(made.memory_bytes)} of memory at most; its floor of "
+        f"{format_seconds(made.floor_ns * 1e-9)} "
         f"is subtracted; headrace drive detach {made.device} takes it away",
         style="dim",
     )
@@ -168,7 +186,11 @@ def attached(as_json: Json = False) -> None:
     if not found:
         out.print("no emulated drive is attached")
         return
-    table = Table("device", "drive", "size", "data", "requests", "late p50", "p99", "p99.9", "past bound")
+    table = TextTable()
+    table.add_column("device", fold=True)
+    table.add_column("drive", fold=True)
+    for heading in ("size", "data", "requests", "late p50", "p99", "p99.9", "past bound"):
+        table.add_column(heading, justify="right")
     for one in found:
         name = one.drives[0] if one.drives else "(none)"
         row = [
@@ -182,7 +204,11 @@ def attached(as_json: Json = False) -> None:
         late = report.lateness_ns
         times = [format_seconds(value * 1e-9) for value in (late.p50, late.p99, late.p999)]
         table.add_row(
-            *row, format_bytes(report.data_bytes), f"{report.requests:,}", *times, f"{report.late_share:.2%}"
+            *row,
+            format_bytes(report.data_bytes),
+            f"{report.requests:,}",
+            *times,
+            f"{report.late_share:.2%}",
         )
     out.print(table)
 
@@ -190,7 +216,9 @@ def attached(as_json: Json = False) -> None:
 @app.command("detach")
 def detach(
     device: Annotated[Path | None, typer.Argument(help="such as /dev/loop3")] = None,
-    every: Annotated[bool, typer.Option("--all", help="every one that `drive attach` made")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="every one that `drive attach` made")
+    ] = False,
 ) -> None:
     """Take an emulated drive away, with what lies on it. One that is in use stays."""
     from headrace.system.emulator import running
@@ -198,7 +226,9 @@ def detach(
 
     found = running()
     if every == (device is not None):
-        raise _wrong("DEVICE", "", "name a device, or --all", ", ".join(str(one.device) for one in found))
+        raise _wrong(
+            "DEVICE", "", "name a device, or --all", ", ".join(str(one.device) for one in found)
+        )
     if every:
         chosen = [one for one in found if not belongs_to_run(one)]
     else:

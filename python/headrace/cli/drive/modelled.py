@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from headrace.cli._console import err, out
 from headrace.errors import Fault, StudyError
+from headrace.report.text_table import TextTable
 from headrace.units import format_bytes, format_bytes_per_s
 
 app = typer.Typer()
@@ -35,10 +35,12 @@ def list_drives(as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
         return
-    table = Table("name", "kind", "rpm", "capacity", "about")
+    table = TextTable("name", "kind", "rpm", "capacity", "about")
     for row in rows:
         rpm = f"{row['rpm']:.0f}" if row["rpm"] else ""
-        table.add_row(row["name"], row["kind"], rpm, format_bytes(row["capacity_bytes"]), row["about"])
+        table.add_row(
+            row["name"], row["kind"], rpm, format_bytes(row["capacity_bytes"]), row["about"]
+        )
     out.print(table)
 
 
@@ -63,13 +65,16 @@ def show(drive: Drive, as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps({**_facts(found), "table": found.table}, indent=1))
         return
-    table = Table("field", "value", "source or reason", title=f"{found.name}: {found.table.get('about', '')}")
+    about = f"{found.name}: {found.table.get('about', '')}"
+    table = TextTable("field", "value", "source or reason", title=about)
     for path, value in _leaves(found.written):
         table.add_row(".".join(path), str(value), _source_of(path, found.source))
     out.print(table)
 
 
-def _leaves(table: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+def _leaves(
+    table: dict[str, Any], prefix: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], Any]]:
     found: list[tuple[tuple[str, ...], Any]] = []
     for key, value in table.items():
         path = (*prefix, str(key))
@@ -104,9 +109,15 @@ def run(
         str | None, typer.Option(help="bytes of the region; the rest of the drive when not given")
     ] = None,
     rwmixread: Annotated[int, typer.Option(help="percent reads of a mixed load")] = 50,
-    fsync: Annotated[int, typer.Option(help="a flush after this many writes of a job; 0: never")] = 0,
+    fsync: Annotated[
+        int, typer.Option(help="a flush after this many writes of a job; 0: never")
+    ] = 0,
     number_ios: Annotated[int | None, typer.Option(help="end after this many requests")] = None,
     randseed: Annotated[int, typer.Option(help="seed of random offsets")] = 0,
+    empty: Annotated[
+        bool,
+        typer.Option("--empty", help="what is read holds no data but what the drive's table says"),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a drive under a load, with fio's words and meanings, in virtual time."""
@@ -115,7 +126,9 @@ def run(
     from headrace.drives.fio import RW
 
     if rw not in RW:
-        raise StudyError([Fault(Path("command line"), 0, "--rw", f'"{rw}"', "not a load", ", ".join(RW))])
+        raise StudyError(
+            [Fault(Path("command line"), 0, "--rw", f'"{rw}"', "not a load", ", ".join(RW))]
+        )
     found = entry("drives", drive)
     load = Load(
         rw=rw,
@@ -131,24 +144,29 @@ def run(
         fsync=fsync,
         number_ios=number_ios,
         seed=randseed,
+        empty=empty,
     )
     result = run_drive(found.table, load, found.file)
     if as_json:
         typer.echo(json.dumps({"drive": found.name, "provenance": "simulated", **result}, indent=1))
         return
-    table = Table(
-        "", "IOPS", "rate", "latency mean", "p50", "p99", "p99.9", "max", title=f"{found.name} (simulated)"
-    )
+    table = TextTable("", title=f"{found.name} (simulated)")
+    for heading in ("IOPS", "rate", "latency mean", "p50", "p99", "p99.9", "max"):
+        table.add_column(heading, justify="right")
     for direction in ("read", "write"):
         part = result[direction]
         if part["requests"]:
             times = [
-                f"{part[f'latency_ns_{at}'] / 1e6:.3f} ms" for at in ("mean", "p50", "p99", "p999", "max")
+                f"{part[f'latency_ns_{at}'] / 1e6:.3f} ms"
+                for at in ("mean", "p50", "p99", "p999", "max")
             ]
-            table.add_row(direction, f"{part['iops']:,.1f}", format_bytes_per_s(part["bytes_per_s"]), *times)
+            table.add_row(
+                direction, f"{part['iops']:,.1f}", format_bytes_per_s(part["bytes_per_s"]), *times
+            )
     out.print(table)
     out.print(
-        f"{result['power_w_mean']:.2f} W mean, {result['energy_j']:.1f} J over {result['elapsed_s']:g} s (modelled)"
+        f"{result['power_w_mean']:.2f} W mean, {result['energy_j']:.1f} J over "
+        f"{result['elapsed_s']:g} s (modelled)"
     )
 
 
@@ -156,13 +174,17 @@ def run(
 def replay(
     drive: Drive,
     trace: Annotated[
-        Path, typer.Argument(help="any trace that `headrace trace show` reads, such as fio iolog or CSV")
+        Path,
+        typer.Argument(help="any trace that `headrace trace show` reads, such as fio iolog or CSV"),
     ],
-    output: Annotated[Path, typer.Option("--out", help="CSV with the response time of every request")],
+    output: Annotated[
+        Path, typer.Option("--out", help="CSV with the response time of every request")
+    ],
     closed: Annotated[
         bool,
         typer.Option(
-            "--closed/--open", help="closed: each request when the one before is done; open: at its time"
+            "--closed/--open",
+            help="closed: each request when the one before is done; open: at its time",
         ),
     ] = False,
     iodepth: Annotated[int, typer.Option(min=1, help="closed: requests in flight")] = 1,
@@ -180,7 +202,9 @@ def replay(
     try:
         given.write(output, response_ns)
     except OSError as error:
-        raise StudyError([Fault(output, 0, "--out", "", f"cannot be written: {error.strerror}")]) from None
+        raise StudyError(
+            [Fault(output, 0, "--out", "", f"cannot be written: {error.strerror}")]
+        ) from None
     summary: dict[str, Any] = {
         "drive": found.name,
         "provenance": "simulated",
@@ -194,8 +218,10 @@ def replay(
         typer.echo(json.dumps(summary, indent=1))
         return
     out.print(
-        f"{len(given):,} requests on {found.name} (simulated): mean {summary['response_ns_mean'] / 1e6:.3f} ms, "
-        f"median {summary['response_ns_p50'] / 1e6:.3f} ms, p99 {summary['response_ns_p99'] / 1e6:.3f} ms"
+        f"{len(given):,} requests on {found.name} (simulated): mean "
+        f"{summary['response_ns_mean'] / 1e6:.3f} ms, "
+        f"median {summary['response_ns_p50'] / 1e6:.3f} ms, p99 "
+        f"{summary['response_ns_p99'] / 1e6:.3f} ms"
     )
     err.print(f"written: {output}", style="dim")
 
@@ -246,7 +272,7 @@ def fit(
             )
         )
         return
-    parameters = Table("parameter", "before", "fitted", "standard error", "", title=found.name)
+    parameters = TextTable("parameter", "before", "fitted", "standard error", "", title=found.name)
     for each in made.parameters:
         error = "" if each.error is None else f"{each.error:.3g}"
         parameters.add_row(
@@ -257,7 +283,9 @@ def fit(
             each.why,
         )
     out.print(parameters)
-    left = Table("job", "quantity", "measured", "before", "fitted", "error", "error, not fitted to it")
+    left = TextTable("job", "quantity")
+    for heading in ("measured", "before", "fitted", "error", "error, not fitted to it"):
+        left.add_column(heading, justify="right")
     for each in made.residuals:
         crossed = "" if each.left_out is None else f"{each.left_out / each.measured - 1:+.1%}"
         left.add_row(
@@ -270,6 +298,8 @@ def fit(
             crossed,
         )
     out.print(left)
-    cross = "" if made.cross_error is None else f"; on results that took no part {made.cross_error:.1%}"
+    cross = (
+        "" if made.cross_error is None else f"; on results that took no part {made.cross_error:.1%}"
+    )
     out.print(f"root mean square error {made.rms_error:.1%}{cross}")
     err.print(f"written: {path}", style="dim")

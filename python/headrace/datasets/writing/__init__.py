@@ -1,7 +1,8 @@
-"""Writes tables of events as ROOT files whose every basket or page lies where the data set's options say.
+"""Write tables of events as ROOT files with controlled positions of every basket and page.
 
-uproot writes ROOT files too, one basket a branch a call, in the order of the calls. A laboratory for storage has to
-choose basket sizes, clusters and the place of every basket, so the baskets and pages are written here; everything
-else of the file (header, directory, metadata) is uproot's, by way of its writer's inner classes, in `rootfile.py`,
-`ttree.py` and `rntuple.py` alone. They are not part of uproot's public face: pyproject.toml holds uproot to one minor version.
+uproot can write ROOT files too, with one basket per branch and call, in the order of the calls. A
+storage benchmark must choose basket sizes, clusters and the position of every basket, so this
+package writes baskets and pages itself. The rest of the file (header, directory, metadata) is
+written by internal classes of uproot's writer, in `rootfile.py`, `ttree.py` and `rntuple.py` only.
+They are not part of uproot's public interface: pyproject.toml pins uproot to one minor version.
 """

@@ -1,7 +1,8 @@
-"""Codecs as ROOT uses them, at the level asked: uproot's, but for the two in which it differs from ROOT.
+"""Codecs as ROOT uses them: uproot's, except for two that differ from ROOT's.
 
-uproot's LZ4 has one level only (cramjam's encoder has no high-compression mode), and its LZMA takes the preset's
-dictionary of many MB for a basket of some kB, where ROOT takes a quarter of the basket (core/lzma/src/ZipLZMA.c).
+uproot's LZ4 has only one level (cramjam's encoder has no high-compression mode). Its LZMA uses the
+preset's dictionary of many MB for a basket of some kB, where ROOT uses a quarter of the basket
+(core/lzma/src/ZipLZMA.c).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SMALLEST_DICTIONARY_BYTES = 4096
 
 
 class _Lz4(uproot.compression.LZ4):
-    """LZ4, from level 4 on with the slower search that ROOT takes there (core/lz4/src/ZipLZ4.cxx)."""
+    """LZ4; from level 4 on with ROOT's slower search (core/lz4/src/ZipLZ4.cxx)."""
 
     @property
     def code_pair(self) -> tuple[int, int]:
@@ -30,7 +31,7 @@ class _Lz4(uproot.compression.LZ4):
         return uproot.const.kLZ4, int(self.level)
 
     def compress(self, data: bytes) -> bytes:
-        """One block, without header."""
+        """Return one compressed block, without header."""
         if self.level < 4:
             return lz4.block.compress(data, mode="default", store_size=False)
         return lz4.block.compress(
@@ -47,16 +48,21 @@ class _Lzma(uproot.compression.LZMA):
         return uproot.const.kLZMA, int(self.level)
 
     def compress(self, data: bytes) -> bytes:
-        """One block, without header."""
+        """Return one compressed block, without header."""
         dictionary = max(_SMALLEST_DICTIONARY_BYTES, len(data) // 4)
         encoder = {"id": lzma.FILTER_LZMA2, "preset": int(self.level), "dict_size": dictionary}
         return lzma.compress(data, format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC32, filters=[encoder])
 
 
 def compression_of(spec: DatasetSpec) -> Any:
-    """The codec of a data set as an object of uproot's; None at level 0."""
+    """Return a data set's codec as an uproot object; None at level 0."""
     level = USUAL_LEVELS[spec.codec] if spec.level is None else spec.level
     if level == 0:
         return None
-    kind: Any = {"zlib": uproot.compression.ZLIB, "lz4": _Lz4, "zstd": uproot.compression.ZSTD, "lzma": _Lzma}
+    kind: Any = {
+        "zlib": uproot.compression.ZLIB,
+        "lz4": _Lz4,
+        "zstd": uproot.compression.ZSTD,
+        "lzma": _Lzma,
+    }
     return kind[spec.codec](level)

@@ -1,4 +1,4 @@
-"""A ROOT file of events being written in a data set's format, codec, cluster and basket size."""
+"""Write a ROOT file of events in a data set's format, codec, cluster size and basket size."""
 
 from __future__ import annotations
 
@@ -18,28 +18,38 @@ from headrace.datasets.writing.ttree import TreeWriter
 TREE_NAME = "Events"
 
 CLUSTER_EVENTS = {"bench": 10_000, "nano": 5_000, "aod": 1_000}
-"""CMS flushes NanoAOD every 10 MB compressed (autoFlush of -10000000 in CMSSW's NanoAODOutputModule), ROOT every 30 MB
-unless told otherwise: what `nano` and `aod` come to. Smaller for `bench`, so that files of some 10 MB have several."""
+"""Default cluster sizes, in events.
+
+CMS flushes NanoAOD every 10 MB compressed (autoFlush of -10000000 in CMSSW's NanoAODOutputModule),
+ROOT every 30 MB by default; these give the values of `nano` and `aod`. `bench` has smaller
+clusters, so that files of about 10 MB have several.
+"""
 
 BASKET_BYTES = {"bench": 32_000, "nano": 64_000, "aod": 64_000}
-"""ROOT's default of 32 000 bytes for `bench`; for the others what TTree::OptimizeBaskets comes to (at most 256 000)."""
+"""Basket sizes: ROOT's default of 32 000 bytes for `bench`.
+
+For the others, about the result of TTree::OptimizeBaskets, whose maximum is 256 000.
+"""
 
 
 def cluster_events(spec: DatasetSpec) -> int:
-    """Events a cluster of this data set."""
+    """Return the events per cluster of this data set."""
     return spec.cluster_events or CLUSTER_EVENTS[spec.shape]
 
 
 def basket_bytes(spec: DatasetSpec) -> int:
-    """Uncompressed bytes a basket or page of this data set at most."""
+    """Return the maximum uncompressed size of a basket or page of this data set."""
     return spec.basket_size or BASKET_BYTES[spec.shape]
 
 
 class EventsFile:
-    """Opened as a context; its columns are those of the first table written."""
+    """A context manager; its columns are those of the first table written."""
 
     def __init__(self, path: Path, spec: DatasetSpec, number: int) -> None:
-        """File `number` of the data set `spec`; the number decides its identifier and where baskets are scattered to."""
+        """Prepare file `number` of the data set `spec`.
+
+        The number determines the file's identifier and the positions of scattered baskets.
+        """
         self._path = path
         self._spec = spec
         self._number = number
@@ -52,14 +62,17 @@ class EventsFile:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with self._stack:
             if kind is None and self._writer is not None:
                 self._writer.finish()
 
     def write(self, table: Table) -> None:
-        """Appends the events of a table as one cluster."""
+        """Append the events of a table as one cluster."""
         if self._writer is None:
             self._writer = self._new_writer(table)
         self._writer.write_cluster(table)
@@ -67,7 +80,9 @@ class EventsFile:
     def _new_writer(self, table: Table) -> TreeWriter | NtupleWriter:
         assert self._file is not None, "written to before it was entered"
         spec = self._spec
-        placement: Placement[Any] = Placement(spec.order, stream(spec.seed, "placement", self._number))
+        placement: Placement[Any] = Placement(
+            spec.order, stream(spec.seed, "placement", self._number)
+        )
         if spec.format == "ttree":
             return TreeWriter(
                 self._file, TREE_NAME, table, basket_bytes(spec), cluster_events(spec), placement

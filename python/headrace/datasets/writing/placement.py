@@ -1,9 +1,9 @@
-"""Where baskets and pages lie in a file: in reading order, or scattered as in files that were never put in order.
+"""Positions of baskets and pages in a file: in reading order, or scattered as in unsorted files.
 
-A file written by ROOT without clusters flushes each branch's basket when that basket is full. Small branches take
-thousands of events to fill one, so the baskets of the same events lie far from each other. `Placement` keeps each
-piece back for a random number of clusters and lets those that are due go in random order, which has the same effect
-and bounded memory.
+A file that ROOT writes without clusters flushes each branch's basket when that basket is full.
+Small branches need thousands of events to fill one, so the baskets of the same events are far
+apart. `Placement` delays each piece by a random number of clusters and writes those that are due in
+random order. This has the same effect with bounded memory.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 from headrace.datasets.spec import Order
 
 SCATTER_CLUSTERS = 12
-"""Clusters over which the pieces of one cluster are scattered, when the file has so many."""
+"""Clusters over which the pieces of one cluster are scattered, if the file has that many."""
 
 
 class Placed(Protocol):
-    """What can be placed."""
+    """A piece that can be placed."""
 
     @property
     def reading_order(self) -> tuple[int, int]:
-        """Sorts the pieces of a cluster into the order in which they are read."""
+        """Sort key of a cluster's pieces for the order in which they are read."""
         ...
 
 
@@ -31,7 +31,7 @@ Piece = TypeVar("Piece", bound=Placed)
 
 
 class Placement(Generic[Piece]):
-    """Takes the pieces of one cluster after another and gives those that are to be written next."""
+    """Accepts the pieces of one cluster after another and returns those to write next."""
 
     def __init__(self, order: Order, rng: np.random.Generator) -> None:
         self._order = order
@@ -39,17 +39,19 @@ class Placement(Generic[Piece]):
         self._waiting: list[list[Piece]] = [[] for _ in range(SCATTER_CLUSTERS)]
 
     def add(self, cluster: list[Piece]) -> list[Piece]:
-        """Takes a cluster's pieces; returns what is to be written now, in order of place."""
+        """Accept a cluster's pieces; return those to write now, in file order."""
         if self._order == "ordered":
             return sorted(cluster, key=lambda piece: piece.reading_order)
-        for piece, delay in zip(cluster, self._rng.integers(0, SCATTER_CLUSTERS, len(cluster)), strict=True):
+        for piece, delay in zip(
+            cluster, self._rng.integers(0, SCATTER_CLUSTERS, len(cluster)), strict=True
+        ):
             self._waiting[delay].append(piece)
         due = self._waiting.pop(0)
         self._waiting.append([])
         return self._shuffled(due)
 
     def rest(self) -> list[Piece]:
-        """What is left when there are no more clusters, in order of place."""
+        """Return the remaining pieces after the last cluster, in file order."""
         left = [piece for due in self._waiting for piece in due]
         self._waiting = [[] for _ in range(SCATTER_CLUSTERS)]
         return self._shuffled(left)

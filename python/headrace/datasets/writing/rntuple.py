@@ -1,8 +1,8 @@
-"""Writes an RNTuple: pages of chosen size and place, then page lists, footer and anchor, as ROOT does.
+"""Write an RNTuple as ROOT does: pages of chosen size and position, then the metadata.
 
-Format: ROOT's `tree/ntuple/doc/BinaryFormatSpecification.md`, version 1.0. Columns are encoded as ROOT does when it
-compresses: split into bytes of equal significance, offsets as differences, signed integers zigzag. Every page carries
-its checksum.
+Format: ROOT's `tree/ntuple/doc/BinaryFormatSpecification.md`, version 1.0. Columns are encoded as
+ROOT does when it compresses: split into bytes of equal significance, offsets as differences, signed
+integers zigzag. Every page has its checksum.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from headrace.datasets.writing.placement import Placement
 from headrace.datasets.writing.rootfile import RootFile
 
 _BLOB_BYTES = 1 << 28
-"""Pages written behind one key at most; a key's length is a signed 32-bit number."""
+"""Maximum size of the pages behind one key; a key's length is a signed 32-bit number."""
 _CHECKSUM = struct.Struct("<Q")
 _PAGE = struct.Struct("<iiQ")
-"""Page of a page list: minus the number of elements (minus: a checksum follows the page), and where it lies."""
+"""A page in a page list: minus the number of elements (minus: a checksum follows), position."""
 
 _PLAIN = {"int8": "int8", "uint8": "uint8", "bool": "bit"}
 _SPLIT = {
+    "int16": "splitint16",
+    "uint16": "splituint16",
+    "int64": "splitint64",
     "int32": "splitint32",
     "uint32": "splituint32",
     "uint64": "splituint64",
@@ -41,22 +44,22 @@ _SPLIT = {
 
 @dataclass
 class _Column:
-    """A column as it grows."""
+    """A column while it is written."""
 
     index: int
     encoding: str
     elements: int = 0
-    """In all clusters so far."""
+    """Number of elements in all clusters so far."""
 
 
 @dataclass
 class _Page:
     column: _Column
     first_element: int
-    """Within the cluster."""
+    """Number of its first element within the cluster."""
     elements: int
     data: bytes
-    """Dropped once written."""
+    """Encoded page; emptied after writing."""
     size: int
     place: int = 0
 
@@ -74,7 +77,7 @@ class _Cluster:
 
 
 class _PageRecord:
-    """A page in a page list, in the shape in which uproot's serialiser takes it."""
+    """A page in a page list, in the form that uproot's serialiser accepts."""
 
     def __init__(self, page: _Page) -> None:
         self._bytes = _PAGE.pack(-page.elements, page.size - _CHECKSUM.size, page.place)
@@ -84,7 +87,7 @@ class _PageRecord:
 
 
 class _Header(cascade_ntuple.NTuple_Header):  # pyright: ignore[reportUntypedBaseClass]
-    """uproot's header with the column types that ROOT takes for compressed data."""
+    """uproot's header with the column types that ROOT uses for compressed data."""
 
     def generate_field_col_records(self) -> None:
         super().generate_field_col_records()
@@ -92,36 +95,37 @@ class _Header(cascade_ntuple.NTuple_Header):  # pyright: ignore[reportUntypedBas
         sizes = uproot.const.rntuple_col_num_to_size_dict
         names = {code: name for name, code in codes.items()}
         for column in self._column_records:
-            split = {"index64": "splitindex64", "real32": "splitreal32", "real64": "splitreal64"}.get(
-                names[column.type_num], f"split{names[column.type_num]}"
-            )
+            split = {
+                "index64": "splitindex64",
+                "real32": "splitreal32",
+                "real64": "splitreal64",
+            }.get(names[column.type_num], f"split{names[column.type_num]}")
             if split in codes:
                 column.type_num = codes[split]
                 column.bits_on_disk = sizes[codes[split]]
 
 
 def encode(values: Array, encoding: str) -> bytes:
-    """A page's elements as they lie uncompressed, for the encodings of `_PLAIN`, `_SPLIT` and `splitindex64`."""
+    """Return a page's uncompressed elements, encoded as in `_PLAIN`, `_SPLIT` or `splitindex64`."""
     if encoding == "bit":
         return np.packbits(values.astype(np.uint8), bitorder="little").tobytes()
     if encoding in _PLAIN.values():
         return values.tobytes()
     if encoding == "splitindex64":
         values = np.diff(values.astype(np.int64), prepend=np.int64(0))
-    elif encoding == "splitint32":
-        wide = values.astype(np.int32)
-        values = (wide << 1) ^ (wide >> 31)
+    elif encoding.startswith("splitint"):
+        values = (values << 1) ^ (values >> (8 * values.itemsize - 1))
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     return little.view(np.uint8).reshape(len(little), little.itemsize).T.tobytes()
 
 
 class NtupleWriter:
-    """Writes one RNTuple into a ROOT file, cluster after cluster, then `finish`."""
+    """Writes one RNTuple to a ROOT file, cluster by cluster, then `finish`."""
 
     def __init__(
         self, file: RootFile, name: str, table: Table, page_bytes: int, placement: Placement[_Page]
     ) -> None:
-        """`table` shows the columns; its events are not written."""
+        """Take the columns from `table`; its events are not written."""
         self._file = file
         self._name = name
         self._page_bytes = page_bytes
@@ -146,7 +150,7 @@ class NtupleWriter:
         self._header: Any = _Header(None, name, "", form)
 
     def write_cluster(self, table: Table) -> None:
-        """Appends the events of `table` as one cluster."""
+        """Append the events of `table` as one cluster."""
         flat = [column for columns in self._columns.values() for column in columns]
         cluster = _Cluster(self._entries, table.events, [column.elements for column in flat])
         for name, values in table.scalars.items():
@@ -163,7 +167,7 @@ class NtupleWriter:
         self._put(self._placement.add([page for pages in cluster.pages for page in pages]))
 
     def finish(self) -> None:
-        """Writes what is still to be placed, the page lists, the footer and the anchor."""
+        """Write the delayed pages, the page lists, the footer and the anchor."""
         self._put(self._placement.rest())
         code = (self._file.compression or uproot.compression.ZLIB(0)).code
         header_bytes: bytes = self._header.serialize()
@@ -185,7 +189,9 @@ class NtupleWriter:
             ],
         ).serialize()
         place, stored = self._blob(lists)
-        link = cascade_ntuple.NTuple_EnvLink(len(lists), cascade_ntuple.NTuple_Locator(stored, place))
+        link = cascade_ntuple.NTuple_EnvLink(
+            len(lists), cascade_ntuple.NTuple_Locator(stored, place)
+        )
         footer: Any = cascade_ntuple.NTuple_Footer(None, self._header._checksum)
         footer.cluster_group_record_frames.append(
             cascade_ntuple.NTuple_ClusterGroupRecord(0, self._entries, len(self._clusters), link)
@@ -210,14 +216,16 @@ class NtupleWriter:
         pages: list[_Page] = []
         for start in range(0, len(values), step):
             run = values[start : start + step]
-            data = bytes(uproot.compression.compress(encode(run, column.encoding), self._file.compression))
+            data = bytes(
+                uproot.compression.compress(encode(run, column.encoding), self._file.compression)
+            )
             sealed = data + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(data))
             pages.append(_Page(column, start, len(run), sealed, len(sealed)))
         column.elements += len(values)
         return pages
 
     def _put(self, pages: list[_Page]) -> None:
-        """Writes pages one behind the other, some hundred MB behind one key."""
+        """Write pages one after the other, up to `_BLOB_BYTES` behind one key."""
         start = 0
         while start < len(pages):
             stop, size = start, 0
@@ -235,7 +243,7 @@ class NtupleWriter:
             start = stop
 
     def _reserve(self, size: int) -> int:
-        """Space for `size` bytes behind a key of its own; returns where they begin."""
+        """Reserve `size` bytes behind a new key; return their offset."""
         strings_bytes = 8  # "RBlob" and two empty strings, each with its length
         key_bytes = uproot.reading._key_format_big.size + strings_bytes  # pyright: ignore
         location = self._file.allocate(key_bytes + size)
@@ -244,7 +252,7 @@ class NtupleWriter:
         return location + key_bytes
 
     def _blob(self, data: bytes) -> tuple[int, int]:
-        """Writes an envelope, compressed; returns where it lies and its bytes in the file."""
+        """Write a compressed envelope; return its offset and its bytes in the file."""
         packed = bytes(uproot.compression.compress(data, self._file.compression))
         place = self._reserve(len(packed))
         self._file.write(place, packed)

@@ -1,6 +1,6 @@
-"""A ROOT file being written: header, directory and free list by uproot, with fixed times and identifiers.
+"""Write a ROOT file: header, directory and free list by uproot, with fixed times and identifiers.
 
-Equal specs must yield equal bytes, so the times and the UUID that ROOT files carry are constants here.
+Equal specs must produce equal bytes, so the times and the UUID of ROOT files are constants here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _fixed_code(moment: object) -> int:
 
 
 class RootFile:
-    """Space in a ROOT file, and what uproot's writer needs to put objects into its directory."""
+    """Space in a ROOT file, and the objects that uproot's writer needs to add to its directory."""
 
     def __init__(self, writable: Any, compression: Any) -> None:
         self.directory: Any = writable._cascading
@@ -36,7 +36,7 @@ class RootFile:
 
     @property
     def directory_location(self) -> int:
-        """Where the directory's key lies; every key in it says so."""
+        """Offset of the directory's key; every key in the directory contains it."""
         return int(self.directory.key.location)
 
     @property
@@ -45,15 +45,15 @@ class RootFile:
         return self.directory.freesegments
 
     def allocate(self, size: int) -> int:
-        """A contiguous space of `size` bytes; returns its offset."""
+        """Allocate `size` contiguous bytes; return their offset."""
         return int(self.free_segments.allocate(size, dry_run=False))
 
     def write(self, offset: int, data: bytes) -> None:
-        """Writes at an offset had from `allocate`."""
+        """Write at an offset returned by `allocate`."""
         self._sink.write(offset, data)
 
     def settle(self) -> None:
-        """Brings header and free list up to date with what was allocated."""
+        """Update header and free list with all allocations."""
         self.free_segments.write(self._sink)
         self._sink.set_file_length(self.free_segments.fileheader.end)
         self._sink.flush()
@@ -61,14 +61,14 @@ class RootFile:
     def add_object(
         self, class_name: str, name: str, title: str, data: bytes, size: int, big: bool | None
     ) -> Any:
-        """Writes an object, `size` bytes when uncompressed, and lists it in the directory. Returns uproot's key.
+        """Write an object of `size` uncompressed bytes, list it, and return uproot's key.
 
-        `big`: with 64-bit places; None where it lies beyond 2 GB only.
+        `big` means 64-bit offsets; None uses them only beyond 2 GB.
         """
         return self.directory.add_object(self._sink, class_name, name, title, data, size, big=big)
 
     def add_streamers(self, models: list[Any]) -> None:
-        """Lists these classes' layouts in the file, for readers that do not know them."""
+        """Store these classes' layouts in the file, for readers that do not know them."""
         raw = {
             (streamer[-2], streamer[-1]): streamer
             for model in models
@@ -81,15 +81,17 @@ class RootFile:
 
 @contextmanager
 def new_root_file(path: Path, spec: DatasetSpec, number: int) -> Generator[RootFile]:
-    """Creates the ROOT file `path`, file `number` of the data set, and closes it after."""
+    """Create the ROOT file `path`, file `number` of the data set, and close it afterwards."""
     compression = compression_of(spec)
     identity = uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{spec.key}/{number}")
     inner: Any = uproot
     real_code = inner._util.datetime_to_code
-    # uproot stamps every key with the present time and offers no way to say another.
+    # uproot stamps every key with the current time and has no option to change it.
     inner._util.datetime_to_code = _fixed_code
     try:
-        with uproot.recreate(path, compression=compression, uuid_function=lambda: identity) as writable:
+        with uproot.recreate(
+            path, compression=compression, uuid_function=lambda: identity
+        ) as writable:
             file = RootFile(writable, compression)
             yield file
             file.settle()

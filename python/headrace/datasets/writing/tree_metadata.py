@@ -1,8 +1,9 @@
-"""A TTree as it is streamed: its branches, their leaves, and where each branch's baskets lie.
+"""Serialise a TTree: its branches, their leaves, and the positions of each branch's baskets.
 
-Class versions TTree 20, TBranch 13, TLeaf 2, as ROOT 6 writes them; layout after ROOT's `io/doc/TFile/ttree.md` and the
-streamer information of these classes. uproot can write this too, in a time that grows with the square of the number
-of branches: four minutes for the four thousand of an AOD.
+Class versions are TTree 20, TBranch 13 and TLeaf 2, as ROOT 6 writes them; the layout follows
+ROOT's `io/doc/TFile/ttree.md` and the streamer information of these classes. uproot can write this
+too, but its time grows with the square of the number of branches: four minutes for the four
+thousand of an AOD.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ _MUST_CLEAN_UP = 1 << 3
 _BRANCH_BIT = 1 << 22
 """TBranch::kDoNotUseBufferMap."""
 _REFERENCE = 2
-"""A reference to an object is the place of its byte count behind the key's begin, and this (TBufferFile::kMapOffset)."""
+"""Offset added in object references (TBufferFile::kMapOffset).
+
+A reference is the position of the object's byte count relative to the key's start, plus this.
+"""
 _KEY_BYTES = 34
-"""A TKey with 64-bit places, without its three strings."""
+"""Size of a TKey with 64-bit offsets, without its three strings."""
 
 _IO_FEATURES = bytes.fromhex("40000007 0000 1aa12f10 00")
 _EMPTY_ARRAY = bytes.fromhex("40000015 0003 0001 00000000 03000000 00 00000000 00000000")
@@ -46,23 +50,23 @@ _LETTERS: dict[str, tuple[str, str]] = {
     "float32": ("F", ">ff"),
     "float64": ("D", ">dd"),
 }
-"""ROOT's letter of a type (small: unsigned) and how its leaf keeps the smallest and largest value."""
+"""ROOT's letter of a type (lower case: unsigned), and its leaf's format of minimum and maximum."""
 
 
 @dataclass
 class BranchFacts:
-    """What the tree says of one branch."""
+    """The tree's metadata of one branch."""
 
     name: str
     dtype: np.dtype[Any]
     counter: str | None
-    """The branch that says how many values each event has, or None for one."""
+    """The branch with the number of values of each event; None for one value per event."""
     is_counter: bool
     first_entries: list[int]
     """First event of each basket."""
     places: list[int]
     stored: list[int]
-    """Bytes a basket in the file."""
+    """Bytes of each basket in the file."""
     memory_bytes: int
     largest: int
     """Largest value of a counter."""
@@ -81,12 +85,12 @@ class _Buffer:
         self.data += raw
 
     def begin(self, version: int) -> int:
-        """An object's byte count, put in by `end`, and its version."""
+        """Write a placeholder for an object's byte count, which `end` fills in, and its version."""
         self.put("IH", 0, version)
         return len(self.data) - 6
 
     def begin_class(self, name: str) -> int:
-        """The same for an object behind a pointer, with the name of its class."""
+        """Do the same for an object behind a pointer, with the name of its class."""
         self.put("II", 0, _NEW_CLASS)
         self.data += name.encode() + b"\x00"
         return len(self.data) - 9 - len(name)
@@ -110,7 +114,10 @@ class _Buffer:
 def streamed_tree(
     name: str, branches: list[BranchFacts], entries: int, cluster_events: int, basket_size: int
 ) -> bytes:
-    """The tree's object, uncompressed, for a key with 64-bit places, class `TTree`, this name and no title."""
+    """Return the uncompressed tree object.
+
+    Its key has 64-bit offsets, class `TTree`, this name and no title.
+    """
     out = _Buffer()
     key_bytes = _KEY_BYTES + sum(1 + len(text) for text in ("TTree", name, ""))
     memory, stored = (
@@ -123,7 +130,8 @@ def streamed_tree(
     out.put("qqqqqd", entries, memory, stored, 0, stored, 1.0)
     # fTimerInterval, fScanField, fUpdate, fDefaultEntryOffsetLen, fNClusterRange
     out.put("iiiiI", 0, 25, 0, 1000, 0)
-    # fMaxEntries, fMaxEntryLoop, fMaxVirtualSize, fAutoSave, fAutoFlush (events a cluster), fEstimate
+    # fMaxEntries, fMaxEntryLoop, fMaxVirtualSize, fAutoSave, fAutoFlush (events per cluster),
+    # fEstimate
     out.put("qqqqqq", 10**12, 10**12, 0, -300_000_000, cluster_events, 1_000_000)
     out.put("BB", 0, 0)
     out.data += _IO_FEATURES
@@ -143,7 +151,12 @@ def streamed_tree(
 
 
 def _branch(
-    out: _Buffer, branch: BranchFacts, entries: int, basket_size: int, leaves: dict[str, int], key_bytes: int
+    out: _Buffer,
+    branch: BranchFacts,
+    entries: int,
+    basket_size: int,
+    leaves: dict[str, int],
+    key_bytes: int,
 ) -> None:
     letter, _ = _LETTERS[branch.dtype.name]
     dimension = f"[{branch.counter}]" if branch.counter else ""
@@ -152,7 +165,8 @@ def _branch(
     begun = out.begin(13)
     out.named(branch.name, f"{branch.name}{dimension}/{letter}", _BRANCH_BIT)
     out.data += _FILL
-    # A compression level of 0 makes ROOT look whether a basket is compressed; it then reads both kinds.
+    # With compression level 0, ROOT checks whether each basket is compressed, and so reads both
+    # kinds.
     out.put("iiiiq", 0, basket_size, 1000 if branch.counter else 0, count, entries)
     out.data += _IO_FEATURES
     out.put("iIiqqqq", 0, count + 1, 0, entries, 0, branch.memory_bytes, sum(branch.stored))

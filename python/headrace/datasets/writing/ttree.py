@@ -1,7 +1,8 @@
-"""Writes a TTree: baskets of chosen size and place, then the tree's metadata, as ROOT does.
+"""Write a TTree as ROOT does: baskets of chosen size and position, then the tree's metadata.
 
-On-disk formats: ROOT's `io/doc/TFile/ttree.md`, `tbasket.md` and, for the baskets of a branch with a counter, the
-offsets that TBasket::Streamer appends. Within a cluster a branch's basket is cut when it is full.
+On-disk formats: ROOT's `io/doc/TFile/ttree.md`, `tbasket.md` and, for the baskets of a branch with
+a counter, the offsets that TBasket::Streamer appends. Within a cluster, a branch starts a new
+basket when the current one is full.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from headrace.datasets.writing.rootfile import FIXED_DATIME, RootFile
 from headrace.datasets.writing.tree_metadata import BranchFacts, streamed_tree
 
 _KEY = struct.Struct(">ihiIhhqq")
-"""TKey with 64-bit places: fNbytes, fVersion, fObjlen, fDatime, fKeylen, fCycle, fSeekKey, fSeekPdir."""
+"""TKey with 64-bit offsets.
+
+Fields: fNbytes, fVersion, fObjlen, fDatime, fKeylen, fCycle, fSeekKey, fSeekPdir.
+"""
 _BASKET = struct.Struct(">Hiiii")
 """TBasket: version, fBufferSize, fNevBufSize, fNevBuf, fLast; a flag byte follows."""
 _COUNT = struct.Struct(">I")
@@ -38,11 +42,11 @@ _MODELS = [
 
 @dataclass
 class _Branch:
-    """A branch as it grows."""
+    """A branch while it is written."""
 
     index: int
     strings: bytes
-    """Class name, name and title as every basket's key has them."""
+    """Class name, name and title, as in every basket's key."""
     facts: BranchFacts
 
     @property
@@ -54,11 +58,11 @@ class _Branch:
 class _Basket:
     branch: _Branch
     number: int
-    """Of this branch."""
+    """Number of the basket within its branch."""
     first_entry: int
     entries: int
     tail: bytes
-    """Everything behind the key's fixed part."""
+    """Everything after the key's fixed part."""
     object_bytes: int
 
     @property
@@ -71,7 +75,10 @@ class _Basket:
 
 
 def cut_entries(sizes: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]]:
-    """Cuts entries of these sizes in bytes into runs of at most `most` bytes, at least one entry each: (start, stop)."""
+    """Divide entries of these sizes into runs (start, stop) of at most `most` bytes.
+
+    Each run has at least one entry.
+    """
     ends = np.cumsum(sizes)
     runs: list[tuple[int, int]] = []
     start, used = 0, 0
@@ -83,7 +90,7 @@ def cut_entries(sizes: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]
 
 
 class TreeWriter:
-    """Writes one tree into a ROOT file, cluster after cluster, then `finish`."""
+    """Writes one tree to a ROOT file, cluster by cluster, then `finish`."""
 
     def __init__(
         self,
@@ -94,7 +101,7 @@ class TreeWriter:
         cluster_events: int,
         placement: Placement[_Basket],
     ) -> None:
-        """`table` shows the columns; its events are not written."""
+        """Take the columns from `table`; its events are not written."""
         self._file = file
         self._name = name
         self._basket_size = basket_size
@@ -103,14 +110,16 @@ class TreeWriter:
         self._entries = 0
         self._branches: dict[str, _Branch] = {}
         for index, (column, dtype, collection) in enumerate(columns_of(table)):
-            strings = b"".join(uproot.serialization.string(text) for text in ("TBasket", column, name))
+            strings = b"".join(
+                uproot.serialization.string(text) for text in ("TBasket", column, name)
+            )
             counter = f"n{collection}" if collection else None
             is_counter = column.startswith("n") and column[1:] in table.counts
             facts = BranchFacts(column, dtype, counter, is_counter, [], [], [], 0, 0)
             self._branches[column] = _Branch(index, strings, facts)
 
     def write_cluster(self, table: Table) -> None:
-        """Appends the events of `table` as one cluster."""
+        """Append the events of `table` as one cluster."""
         baskets: list[_Basket] = []
         for column, values in table.scalars.items():
             baskets += self._flat(self._branches[column], values)
@@ -124,10 +133,12 @@ class TreeWriter:
         self._put(self._placement.add(baskets))
 
     def finish(self) -> None:
-        """Writes what is still to be placed, and the tree itself."""
+        """Write the delayed baskets, and the tree itself."""
         self._put(self._placement.rest())
         facts = [branch.facts for branch in self._branches.values()]
-        data = streamed_tree(self._name, facts, self._entries, self._cluster_events, self._basket_size)
+        data = streamed_tree(
+            self._name, facts, self._entries, self._cluster_events, self._basket_size
+        )
         packed = bytes(uproot.compression.compress(data, self._file.compression))
         self._file.add_object("TTree", self._name, "", packed, len(data), big=True)
         self._file.add_streamers(_MODELS)
@@ -141,7 +152,9 @@ class TreeWriter:
             for run in (data[start : start + step],)
         ]
 
-    def _jagged(self, branch: _Branch, values: Array, counts: npt.NDArray[np.int32]) -> list[_Basket]:
+    def _jagged(
+        self, branch: _Branch, values: Array, counts: npt.NDArray[np.int32]
+    ) -> list[_Basket]:
         data = values.astype(values.dtype.newbyteorder(">"))
         sizes = counts.astype(np.int64) * data.itemsize
         ends = np.concatenate([[0], np.cumsum(sizes)])
@@ -151,7 +164,9 @@ class TreeWriter:
             offsets = (ends[start : stop + 1] - ends[start] + branch.key_bytes).astype(">i4")
             payload = content + _COUNT.pack(len(offsets)) + offsets.tobytes()
             baskets.append(
-                self._basket(branch, start, stop - start, payload, len(offsets) + 1, int(offsets[-1]))
+                self._basket(
+                    branch, start, stop - start, payload, len(offsets) + 1, int(offsets[-1])
+                )
             )
         return baskets
 

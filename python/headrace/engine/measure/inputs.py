@@ -1,4 +1,7 @@
-"""What jobs are given: files that are laid out or put on the target before they start, and for each job its own, by the paths of its node."""
+"""Inputs of jobs: files put on the target before they start, and each job's share of them.
+
+Each job receives paths as its node sees them.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.datasets import DatasetSpec
-from headrace.engine.measure.placing import OURS, dataset_files, made_dataset
-from headrace.engine.measure.stage import Stage
+from headrace.datasets import Data, OwnFiles
+from headrace.engine.measure.placing import OURS, Placing
+from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.plan.trial import Trial
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
@@ -16,111 +19,169 @@ from headrace.workloads import JobInput, Workload
 
 
 @dataclass(frozen=True)
-class Laid:
+class DatasetLayout:
     """The files that jobs read, on the target."""
 
     files: list[str]
-    """As the first node has them."""
+    """Paths on the first node."""
     events: list[int]
-    """In each; none known for files that are no data set."""
+    """Events in each file; empty for files that are not a data set."""
     of_node: tuple[tuple[str, ...], ...] = ()
-    """Where each node has a drive of its own: those on it, as it has them."""
+    """If each node has its own drive: the files on it, with paths of that node."""
     copies: tuple[str, ...] = ()
-    """The same files on further nodes, where each has all of them."""
+    """If each node has all files: paths of the further nodes."""
 
     @property
     def everywhere(self) -> list[str]:
-        """All of them on all nodes."""
+        """All files on all nodes."""
         if self.of_node:
             return [file for files in self.of_node for file in files]
         return [*self.files, *self.copies]
 
 
-def lay_out(
-    stage: Stage, resolved: Resolved, workload: Workload, trial: Trial, directory: Path | None
-) -> Laid:
-    """Lays out or puts there what jobs read."""
-    spec = workload.dataset(stage.slots_max)
-    say, stop = stage.run.observer.phase, stage.run.stop
-    holding = stage.holding(workload)
+def prepare_files(
+    prepared: PreparedTarget,
+    resolved: Resolved,
+    workload: Workload,
+    trial: Trial,
+    directory: Path | None,
+) -> DatasetLayout:
+    """Ensure that the jobs' input files are on the target and undamaged; called before every trial.
+
+    Raises HeadraceError when they cannot be placed, InterruptedRunError when the run is stopped.
+    """
+    spec = workload.dataset(prepared.slots_max)
+    own = prepared.run.own_files
+    placing = Placing(prepared.run.cache_dir, prepared.run.observer.phase, prepared.run.stop, own)
+    holding = prepared.holding(workload)
     if spec is not None:
         directory = holding.location.directory
     run = resolved.run
     slots = run.slots * run.nodes
     if spec is None:
-        say(f"laying out files for {trial.workload}")
-    if directory is None:
-        if spec is not None:
-            made, events = made_dataset(spec, stage.run.cache_dir, say, stop)
-            folder = f"datasets/{spec.key}"
-        else:
-            made = [Path(file) for file in workload.lay_out(stage.work_dir / "laid-out", slots, trial.seed)]
-            events, folder = [], "laid-out"
-        held = stage.put.get(key := (holding.target.name, folder, *map(str, made)), [])
-        if made and not held:
-            with stage.nodes.links_open():
-                held = holding.target.upload(made, f"{OURS}/{folder}", stage.context, say)
-            stage.put[key] = held
-        stage.held = {each.url: each for each in held}
-        return Laid(list(stage.held), events)
-    with stage.nodes.links_open():
-        if holding.location.own_drives and run.nodes > 1:
-            return _on_own_drives(stage, run, workload, spec, trial.seed)
-        if spec is not None:
-            paths, events = dataset_files(spec, stage.run.cache_dir, directory, say, stop)
-            return Laid([str(path) for path in paths], events)
-        workload.check_room(directory / OURS, slots)
-        return Laid(workload.lay_out(directory / OURS, slots, trial.seed), [])
+        placing.say(f"laying out files for {trial.workload}")
+    try:
+        if directory is None:
+            return _by_url(prepared, placing, workload, spec, run, trial.seed)
+        with prepared.nodes.links_open():
+            if holding.location.own_drives and run.nodes > 1:
+                return _on_local_drives(prepared, placing, run, workload, spec, trial.seed)
+            if spec is not None:
+                paths, events = _placed(prepared, placing, run, spec, directory)
+                return DatasetLayout([str(path) for path in paths], events)
+            workload.check_room(directory / OURS, slots)
+            return DatasetLayout(workload.lay_out(directory / OURS, slots, trial.seed), [])
+    finally:
+        if resolved.faults:
+            # A fault may have damaged data: verify everything before the next trial.
+            prepared.verified.clear()
+            prepared.put.clear()
 
 
-def _on_own_drives(
-    stage: Stage, run: RunOptions, workload: Workload, spec: DatasetSpec | None, seed: int
-) -> Laid:
-    """On each node what its own slots read: its share of a data set, all of it where packets are handed out to any node."""
-    directories = stage.location.node_directories[: run.nodes]
+def _placed(
+    prepared: PreparedTarget,
+    placing: Placing,
+    run: RunOptions,
+    spec: Data,
+    directory: Path,
+    share: tuple[int, int] = (0, 1),
+) -> tuple[list[Path], list[int]]:
+    """Return a data set's files on the target, with events.
+
+    Contents are compared once per set-up of the target, or on request (`verify`).
+    """
+    if isinstance(spec, OwnFiles):
+        found = placing.in_place(spec, directory, events=run.feed == "packets")
+        if found is not None:
+            return found
+    place = placing.place_of(spec, directory)
+    thorough = run.verify or place not in prepared.verified
+    found = placing.placed(spec, directory, share, thorough=thorough)
+    prepared.verified.add(place)
+    return found
+
+
+def _by_url(
+    prepared: PreparedTarget,
+    placing: Placing,
+    workload: Workload,
+    spec: Data | None,
+    run: RunOptions,
+    seed: int,
+) -> DatasetLayout:
+    """Return files on a storage without a directory.
+
+    They are uploaded once per set-up of the target, after a trial with faults, and with `verify`.
+    """
+    target = prepared.holding(workload).target
+    if spec is not None:
+        made, events = placing.made(spec)
+        folder = f"datasets/{placing.key_of(spec)}"
+    else:
+        slots = run.slots * run.nodes
+        made = [
+            Path(file) for file in workload.lay_out(prepared.work_dir / "laid-out", slots, seed)
+        ]
+        events, folder = [], "laid-out"
+    held = prepared.put.get(key := (target.name, folder, *map(str, made)), [])
+    if made and (not held or run.verify):
+        with prepared.nodes.links_open():
+            held = target.upload(made, f"{OURS}/{folder}", prepared.context, placing.say)
+        prepared.put[key] = held
+    prepared.held = {each.url: each for each in held}
+    return DatasetLayout(list(prepared.held), events)
+
+
+def _on_local_drives(
+    prepared: PreparedTarget,
+    placing: Placing,
+    run: RunOptions,
+    workload: Workload,
+    spec: Data | None,
+    seed: int,
+) -> DatasetLayout:
+    """Return the files on each node's drive: its share of a data set, or all of it for packets."""
+    directories = prepared.location.node_directories[: run.nodes]
     if spec is None:
         of_node: list[tuple[str, ...]] = []
         for here in directories:
             workload.check_room(here / OURS, run.slots)
             of_node.append(tuple(workload.lay_out(here / OURS, run.slots, seed)))
-        return Laid(list(of_node[0]), [], tuple(of_node))
+        return DatasetLayout(list(of_node[0]), [], tuple(of_node))
+    shares = [(0, 1) if run.feed == "packets" else (node, run.nodes) for node in range(run.nodes)]
     put = [
-        dataset_files(
-            spec,
-            stage.run.cache_dir,
-            here,
-            stage.run.observer.phase,
-            stage.run.stop,
-            (0, 1) if run.feed == "packets" else (node, run.nodes),
-        )
-        for node, here in enumerate(directories)
+        _placed(prepared, placing, run, spec, here, share)
+        for here, share in zip(directories, shares, strict=True)
     ]
     names = [tuple(str(path) for path in paths) for paths, _ in put]
     if run.feed == "packets":
-        return Laid(list(names[0]), put[0][1], copies=tuple(file for files in names[1:] for file in files))
-    return Laid(list(names[0]), put[0][1], tuple(names))
+        copies = tuple(file for files in names[1:] for file in files)
+        return DatasetLayout(list(names[0]), put[0][1], copies=copies)
+    return DatasetLayout(list(names[0]), put[0][1], tuple(names))
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What each job is given, with the paths that its node has."""
+    """Builds the input of each job, with the paths of its node."""
 
-    stage: Stage
+    prepared: PreparedTarget
     workload: Workload
-    laid: Laid
+    layout: DatasetLayout
     scratch_root: Path
     meeting: Path
     url: str | None
     slots_per_node: int
     slots: int
+    released: int
+    """Jobs that start together: one per slot, or fewer if the run has fewer jobs."""
     seed: int
     keep: Path
     packets: bool
     given: Counter[int] = field(default_factory=Counter[int])
-    """Jobs that each node was given, where each has files of its own."""
+    """Number of jobs started on each node, where each node has its own files."""
 
     def __call__(self, job: int, slot: int) -> JobInput:
-        location = self.stage.location
+        location = self.prepared.location
         own = self.scratch_root / f"job-{job:04d}"
         node = slot // self.slots_per_node
         here = location.on_node(node)
@@ -136,27 +197,27 @@ class Inputs:
             seed=self.seed + job,
             keep=self.keep,
             job=job,
-            jobs=self.slots,
+            jobs=self.released,
             node=node,
             meeting=self.meeting,
             url=None if self.url is None else f"{self.url}/{own.name}",
         )
 
     def _files(self, job: int, node: int) -> tuple[str, ...]:
-        """Those of a job, as its node has them."""
-        if self.packets or not self.laid.files:
+        """Return the files of a job, with the paths of its node."""
+        if self.packets or not self.layout.files:
             return ()
-        if self.laid.of_node:
+        if self.layout.of_node:
             number = self.given[node]
             self.given[node] += 1
-            return self.workload.cut(list(self.laid.of_node[node]), number, self.slots_per_node)
-        holding = self.stage.holding(self.workload).location
-        given = self.workload.cut(self.laid.files, job, self.slots)
+            return self.workload.cut(list(self.layout.of_node[node]), number, self.slots_per_node)
+        holding = self.prepared.holding(self.workload).location
+        given = self.workload.cut(self.layout.files, job, self.slots)
         return tuple(moved(file, holding.directory, holding.on_node(node)) for file in given)
 
 
 def moved(file: str, first: Path | None, here: Path | None) -> str:
-    """A path on the first node's mount, as another node has it."""
+    """Return a path on the first node's mount as another node sees it."""
     if first is None or here is None or here == first or not Path(file).is_relative_to(first):
         return file
     return str(here / Path(file).relative_to(first))

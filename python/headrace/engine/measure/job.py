@@ -1,7 +1,8 @@
-"""What happens in a job process: told what to do, says that it is ready, waits for the release, runs, reports.
+"""The job process: receive an order, report ready, wait for the release, run, report the result.
 
-Conversation with the crew (pickled messages): in comes a JobOrder, out goes `ready`; in comes `go`; while packets are pulled `next` goes
-out and a packet or None comes in; at the end `done` with output and ledger goes out, or `failed` with the cause.
+Protocol with the job pool (pickled messages): JobOrder is received, `ready` is sent; `go` is
+received; with packets, `next` is sent and a packet or None is received, repeatedly; at the end
+`done` with output and ledger is sent, or `failed` with the cause.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.engine.measure.nursery import Channel
+from headrace.engine.measure.fork_server import Channel
 from headrace.errors import HeadraceError
 from headrace.workloads import JobInput, Packet
 
 
 @dataclass(frozen=True)
 class JobOrder:
-    """All that a job process needs to know."""
+    """Everything that a job process needs to know."""
 
     kind: str
     name: str
@@ -34,13 +35,13 @@ class JobOrder:
     network: bool
     log: Path
     namespace: str | None = None
-    """The network namespace of the node that it runs on."""
+    """Network namespace of its node."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """What it needs to reach the storage."""
+    """Variables it needs to reach the storage."""
 
 
 def serve(channel: Channel) -> int:
-    """Runs one job. Returns the exit code of the process."""
+    """Run one job. Return the exit code of the process."""
     from headrace import workloads
     from headrace.probes.ledger import LedgerMeter
     from headrace.system.children import ChildFailedError
@@ -93,7 +94,7 @@ def _pull(channel: Channel) -> Iterator[Packet]:
 
 
 def _redirect(log: Path) -> None:
-    """What the job prints belongs to its log, not to the user's terminal."""
+    """Redirect output of the job to its log, away from the user's terminal."""
     sys.stdout.flush()
     sys.stderr.flush()
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -1,4 +1,7 @@
-"""Targets that hold the input of a workload while another one is under test (`source` of `stage`): made with a whole plot, gone with it."""
+"""Targets that only hold the input of a workload (`source` of `stage`).
+
+Another target is under test. Sources are set up and torn down with the whole plot.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,28 @@ from headrace.plan.trial import Trial
 from headrace.study.model import Study
 from headrace.study.resolve import resolve
 from headrace.targets import Location, Target, TargetContext
+from headrace.targets.releasing import release_all
 
 
 @dataclass(frozen=True)
 class Source:
-    """A target that is there for its data alone."""
+    """A target that only supplies data."""
 
     target: Target
     location: Location
 
 
 def sources_of(study: Study, trials: Iterable[Trial]) -> dict[str, Target]:
-    """The targets that workloads of these trials read their input from, by name; those under test themselves are none."""
+    """Return the targets that workloads of these trials read input from, by name.
+
+    Targets under test are not included.
+    """
     found: dict[str, Target] = {}
     for trial in trials:
         resolved = resolve(study, trial.target, trial.workload, trial.levels)
-        workload = workload_room.kinds()[resolved.workload_kind](trial.workload, resolved.workload_options)
+        workload = workload_room.kinds()[resolved.workload_kind](
+            trial.workload, resolved.workload_options
+        )
         name = workload.source()
         if name is None or name == trial.target or name in found or name not in study.targets:
             continue
@@ -36,20 +45,25 @@ def sources_of(study: Study, trials: Iterable[Trial]) -> dict[str, Target]:
     return found
 
 
-def problems_of(study: Study, trials: Iterable[Trial], forced_devices: frozenset[str]) -> list[Problem]:
-    """What the sources lack here, and names that are no target."""
+def problems_of(
+    study: Study, trials: Iterable[Trial], forced_devices: frozenset[str]
+) -> list[Problem]:
+    """Return what the sources lack on this machine, and source names that are not targets."""
     trials = list(trials)
     problems: list[Problem] = []
     for trial in trials:
         resolved = resolve(study, trial.target, trial.workload, trial.levels)
-        workload = workload_room.kinds()[resolved.workload_kind](trial.workload, resolved.workload_options)
+        workload = workload_room.kinds()[resolved.workload_kind](
+            trial.workload, resolved.workload_options
+        )
         name = workload.source()
         if name is not None and name not in study.targets:
             problems.append(
                 Problem(
                     f'source = "{name}" is no target, so that jobs cannot read from it',
                     f"workload {trial.workload}",
-                    f'describe the storage as [target.{name}] (kind = "path", "nfs", "xrootd", …); a [site.server] alone is simulated',
+                    f'describe the storage as [target.{name}] (kind = "path", "nfs", "xrootd", '
+                    f"…); a [site.server] alone is simulated",
                 )
             )
     for target in sources_of(study, trials).values():
@@ -58,7 +72,7 @@ def problems_of(study: Study, trials: Iterable[Trial], forced_devices: frozenset
 
 
 def prepared(targets: dict[str, Target], context: TargetContext) -> dict[str, Source]:
-    """Brings them up. Raises HeadraceError, with all of them gone again."""
+    """Set up the sources. Raises HeadraceError after tearing down those already set up."""
     made: dict[str, Source] = {}
     try:
         for name, target in targets.items():
@@ -74,6 +88,11 @@ def prepared(targets: dict[str, Target], context: TargetContext) -> dict[str, So
 
 
 def released(sources: dict[str, Source], context: TargetContext) -> None:
-    """Takes them down, the last first."""
-    for source in reversed(list(sources.values())):
-        source.target.release(context)
+    """Tear down the sources in reverse order."""
+    release_all(
+        ", ".join(sources),
+        [
+            lambda target=source.target: target.release(context)
+            for source in reversed(list(sources.values()))
+        ],
+    )

@@ -1,388 +1,349 @@
-"""One measured trial, from a prepared target to a record: settings, cache, jobs, probes, validity."""
+"""One measured trial on a prepared target: set up step by step, run, torn down in reverse order."""
 
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headrace import probes as probe_room
-from headrace import workloads as workload_room
-from headrace.datasets import DatasetSpec
+from headrace.datasets import Data, OwnFiles
+from headrace.datasets.trees import first_cluster_events
 from headrace.datasets.writing.events_file import cluster_events
-from headrace.engine import base_record, parts_of
-from headrace.engine.measure import validity
-from headrace.engine.measure.crew import Crew, CrewResult, CrewTask, JobEnd
-from headrace.engine.measure.inputs import Inputs, lay_out, moved
+from headrace.engine import workload_of
+from headrace.engine.measure.caches import prepare_cache
+from headrace.engine.measure.drive_energy import attached_energy_j, energy_of
+from headrace.engine.measure.fault_injector import FaultInjector
+from headrace.engine.measure.inputs import DatasetLayout, Inputs, moved, prepare_files
+from headrace.engine.measure.interference import InterferenceWatch
+from headrace.engine.measure.job_pool import JobPool, PoolTask
+from headrace.engine.measure.outcome import ENDS_THE_RUN, Outcome, failure_of
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.placing import OURS
-from headrace.engine.measure.stage import Stage
-from headrace.engine.measure.striking import Striking
-from headrace.engine.measure.watching import Watching, emulator_reports, with_service
-from headrace.errors import HeadraceError, UnsupportedLevelError
+from headrace.engine.measure.prepared_target import PreparedTarget
+from headrace.engine.measure.sampler import Sampler, emulator_reports
+from headrace.engine.measure.teardown import TearDown
+from headrace.errors import HeadraceError, InterruptedRunError, UnsupportedLevelError
 from headrace.plan.trial import Trial
-from headrace.probes import Totals, Watch
-from headrace.probes.block import competing_io
-from headrace.probes.cpu import clients_saturated
-from headrace.records.store import PartialRecord
+from headrace.probes import Watch
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
-from headrace.system import page_cache
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
-from headrace.targets import Location, Setting
 from headrace.workloads import Workload
 
 
-@dataclass
-class _Outcome:
-    """What a trial leaves, before it is a record."""
+def run_trial(prepared: PreparedTarget, trial: Trial, resolved: Resolved, keep: Path) -> Outcome:
+    """Run the jobs of one trial and return its outcome, also for a failure.
 
-    settings: list[Setting]
-    crew: CrewResult
-    totals: dict[str, Totals]
-    series: dict[str, list[dict[str, Any]]]
-    resident_bytes: int | None
-    injected: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    emulators: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-
-
-def run_trial(stage: Stage, trial: Trial, resolved: Resolved, record: PartialRecord) -> dict[str, Any]:
-    """Runs the jobs of one trial and fills its record; returns trial.json. Raises HeadraceError when jobs could not be run."""
-    started = datetime.datetime.now(datetime.UTC)
+    Files in the directory `keep` are kept with the record. Everything that was set up is torn down;
+    failed steps are in `Outcome.teardown_errors`. Raises InterruptedRunError when the run is
+    stopped.
+    """
+    outcome = Outcome(datetime.datetime.now(datetime.UTC))
     begin = time.monotonic()
-    workload = workload_room.kinds()[resolved.workload_kind](trial.workload, resolved.workload_options)
-    outcome = _run(stage, trial, resolved, workload, record)
-    slots = resolved.run.slots
-    rows = [_job_row(trial, job, stage.location, job.slot // slots) for job in outcome.crew.jobs]
-    record.jobs(rows)
-    for kind, series in outcome.series.items():
-        record.series(kind, series)
-    good = [job for job in outcome.crew.jobs if job.output is not None]
-    status, cause, results = "done", None, {}
-    if not good:
-        status, cause = "failed", next((job.cause for job in outcome.crew.jobs if job.cause), "no job ended")
-    else:
-        results = workload.merge([job.output.results for job in good if job.output is not None])
-    values = {kind: totals.values for kind, totals in outcome.totals.items()}
-    # Where clients meet before their first request, links are idle until then.
-    span_s = results.get("span_s") or outcome.crew.last_done_s
-    full_links = validity.full_links(values.get("network"), stage.nodes.rates(), span_s)
-    reasons = _reasons(stage, resolved, workload, outcome, values, full_links)
-    return {
-        **base_record(stage.run, trial, "measure", stage.environment),
-        "provenance": stage.location.provenance,
-        "status": status,
-        "cause": cause,
-        **parts_of(trial, resolved),
-        "run": resolved.run.model_dump(mode="json"),
-        "started_utc": started.isoformat(timespec="milliseconds"),
-        "duration_s": time.monotonic() - begin,
-        "stonewall_s": outcome.crew.stonewall_s,
-        "last_done_s": outcome.crew.last_done_s,
-        "settings": [setting.as_dict() for setting in outcome.settings],
-        "settings_after": stage.target.read_settings(),
-        "location": {**stage.location.description, "devices": list(stage.location.device_names)},
-        "device": values.pop("block", None),
-        "cpu": values.pop("cpu", None),
-        "probes": values,
-        "full_links": full_links,
-        "results": results,
-        "validity": {"valid": status == "done" and not reasons, "reasons": reasons},
-        "faults": outcome.injected,
-        "emulators": outcome.emulators,
-        "clock": {"release_monotonic_s": outcome.crew.release_monotonic_s},
-    }
-
-
-def _run(
-    stage: Stage, trial: Trial, resolved: Resolved, workload: Workload, record: PartialRecord
-) -> _Outcome:
-    run, observer = resolved.run, stage.run.observer
-    directory = stage.location.directory
-    scratch_root = (directory or stage.work_dir) / OURS / "scratch"
-    scratch_roots = [scratch_root]
-    if stage.location.own_drives:
-        if run.nodes > 1 and (why_not := workload.why_not_on_own_drives()):
-            raise UnsupportedLevelError(f"workload {workload.name}: {why_not}")
-        scratch_roots = [here / OURS / "scratch" for here in stage.location.node_directories]
-    for each in scratch_roots:
-        shutil.rmtree(each, ignore_errors=True)
-        each.mkdir(parents=True)
-    meeting = stage.work_dir / "meeting"
-    shutil.rmtree(meeting, ignore_errors=True)
-    meeting.mkdir(parents=True)
-    laid = lay_out(stage, resolved, workload, trial, directory)
-    # Jobs that read a data set write beside it at most (a skim's output), on the node's own disk.
-    by_url = directory is None and workload.dataset(stage.slots_max) is None
-    folder = f"{OURS}/jobs-{trial.id}-{os.urandom(3).hex()}" if by_url else None
-    applied = stage.target.apply(resolved.target_options, stage.context)
-    if lacking := [setting for setting in applied if not setting.applied]:
-        # Never quietly another level: without all of them the jobs are not run.
-        raise UnsupportedLevelError(
-            "; ".join(f"{each.name} = {each.asked}: {each.reason}" for each in lacking)
-        )
-    limits = _memory_limits(stage, run)
-    watching = Watching(_probes(run), run.series_interval)
-    striking = Striking(resolved.faults, stage.location, stage.context.journal)
-    packets = _packetiser(stage, run, laid.files, laid.events, workload.dataset(stage.slots_max))
-    watched = False
-    slots = run.slots * run.nodes
     try:
-        if run.cache == "cold":
-            stage.target.drop_caches(stage.context)
-        resident = _prepare_cache(
-            run.cache, [Path(file) for file in laid.everywhere if "://" not in file], stage.location, observer
+        with TearDown(outcome.teardown_errors, outcome.unfinished) as teardown:
+            workload = workload_of(trial.workload, resolved)
+            _TrialRun(prepared, trial, resolved, workload, keep, outcome, teardown).run()
+    except ENDS_THE_RUN:
+        raise
+    except Exception as error:
+        if prepared.run.stop.is_set():  # an error while stopping
+            raise InterruptedRunError("stopped") from error
+        outcome.failure = failure_of(error)
+    outcome.duration_s = time.monotonic() - begin
+    return outcome
+
+
+@dataclass
+class _TrialRun:
+    """The steps of one trial. Each registers its tear-down before or as soon as it is needed."""
+
+    prepared: PreparedTarget
+    trial: Trial
+    resolved: Resolved
+    workload: Workload
+    keep: Path
+    outcome: Outcome
+    teardown: TearDown
+    _watch: InterferenceWatch | None = None
+
+    def run(self) -> None:
+        """Run every step in order. Raises the error of a step."""
+        scratch_root = self._make_scratch()
+        meeting = self._make_meeting()
+        layout = prepare_files(
+            self.prepared, self.resolved, self.workload, self.trial, self._directory
         )
-        observer.trial_started(trial, 0 if run.load == "sustained" else slots)
+        self._apply_settings()
+        limits = self._limit_memory()
+        self._prepare_cache(layout)
+        task = self._task(layout, scratch_root, meeting, limits)
+        self._run_jobs(task)
+        self.outcome.settings_after = self.prepared.target.read_settings()
+
+    # -- used by every step --
+
+    @property
+    def _run(self) -> RunOptions:
+        return self.resolved.run
+
+    @property
+    def _directory(self) -> Path | None:
+        return self.prepared.location.directory
+
+    @property
+    def _slots(self) -> int:
+        """Sum over all nodes."""
+        return self._run.slots * self._run.nodes
+
+    @property
+    def _released(self) -> int:
+        """Jobs that start together: one per slot, or fewer if the run has fewer jobs."""
+        return min(self._slots, self._run.jobs or self._slots)
+
+    # -- set-up --
+
+    def _make_scratch(self) -> Path:
+        """Create empty scratch directories; return that of the first node."""
+        location = self.prepared.location
+        roots = [(self._directory or self.prepared.work_dir) / OURS / "scratch"]
+        if location.own_drives:
+            if self._run.nodes > 1 and (why_not := self.workload.why_not_on_own_drives()):
+                raise UnsupportedLevelError(f"workload {self.workload.name}: {why_not}")
+            roots = [directory / OURS / "scratch" for directory in location.node_directories]
+        for root in roots:
+            self.teardown.later("removing scratch files", lambda root=root: _remove(root))
+            _remove(root)
+            root.mkdir(parents=True)
+        return roots[0]
+
+    def _make_meeting(self) -> Path:
+        """Create an empty directory for rendezvous files of the jobs; return it."""
+        meeting = self.prepared.work_dir / "meeting"
+        self.teardown.later("removing the meeting place", lambda: _remove(meeting))
+        _remove(meeting)
+        meeting.mkdir(parents=True)
+        return meeting
+
+    def _apply_settings(self) -> None:
+        """Apply the levels that are settings.
+
+        Raises UnsupportedLevelError unless all took effect: jobs never run at a level other than
+        requested.
+        """
+        applied = self.prepared.target.apply(self.resolved.target_options, self.prepared.context)
+        self.outcome.settings = applied
+        if lacking := [setting for setting in applied if not setting.applied]:
+            raise UnsupportedLevelError(
+                "; ".join(f"{each.name} = {each.asked}: {each.reason}" for each in lacking)
+            )
+
+    def _limit_memory(self) -> list[MemoryLimit]:
+        """Create one memory limit per node, if the run requests a limit."""
+        made: list[MemoryLimit] = []
+        if self._run.memory_limit is not None:
+            for _ in range(self._run.nodes):
+                limit = MemoryLimit(self.prepared.context.journal, self._run.memory_limit)
+                self.teardown.later("lifting the memory limit", limit.close)
+                made.append(limit)
+        return made
+
+    def _prepare_cache(self, layout: DatasetLayout) -> None:
+        if self._run.cache == "cold":
+            self.prepared.target.drop_caches(self.prepared.context)
+        self.outcome.resident_bytes = prepare_cache(
+            self._run.cache,
+            layout.everywhere,
+            self.prepared.location,
+            self.prepared.run.observer.phase,
+        )
+
+    # -- the jobs --
+
+    def _task(
+        self, layout: DatasetLayout, scratch_root: Path, meeting: Path, limits: list[MemoryLimit]
+    ) -> PoolTask:
+        """Return the task of the job pool."""
+        prepared, run, nodes = self.prepared, self._run, self.prepared.nodes
+        location, holding = prepared.location, prepared.holding(self.workload)
+        packets = self._packetiser(layout)
+        sustained = run.load == "sustained"
 
         def adopt(pid: int, slot: int) -> None:
-            stage.nodes.adopt(pid, slot // run.slots)
+            nodes.adopt(pid, slot // run.slots)
             if limits:
                 limits[slot // run.slots].add(pid)
-            if stage.location.emulated:
-                # Jobs that keep every CPU busy would hold up the kernel's own way to the emulated drive.
+            if location.emulated:
+                # Jobs that keep every CPU busy would delay the kernel's path to the emulated drive.
                 yield_to_kernel(pid)
 
-        def released(pids: list[int]) -> None:
-            nonlocal watched
-            watching.start(
-                Watch(
-                    stage.location.device_names,
-                    tuple(pids),
-                    directory,
-                    record.keep,
-                    stage.location.interfaces,
-                )
-            )
-            watched = True
-            for device in stage.location.emulated:
-                device.reset_report()
-            striking.start()
-
-        crew = Crew(
-            stage.nursery,
-            CrewTask(
-                kind=resolved.workload_kind,
-                name=trial.workload,
-                # Only what was written: a rule about a field that is given must not fire for its default.
-                options=resolved.workload_options.model_dump(mode="json", exclude_unset=True),
-                slots=slots,
-                network=(stage.holding(workload) if workload.reads_source() else stage).location.network,
-                make_input=Inputs(
-                    stage,
-                    workload,
-                    laid,
-                    scratch_root,
-                    meeting,
-                    None if folder is None else f"{stage.location.url}/{folder}",
-                    slots_per_node=run.slots,
-                    slots=slots,
-                    seed=trial.seed,
-                    keep=record.keep,
-                    packets=packets is not None,
-                ),
-                log_dir=record.keep,
-                timeout_s=run.timeout,
-                packets=packets,
-                duration_s=(run.duration or 30.0) if run.load == "sustained" and run.jobs is None else None,
-                jobs_total=run.jobs if run.load == "sustained" else None,
-                adopt=adopt,
-                environment={**stage.holding(workload).location.environment, **stage.location.environment},
-                home=lambda slot: stage.nodes.name(slot // run.slots),
-                here=lambda file, slot: moved(file, directory, stage.location.on_node(slot // run.slots)),
-                namespace=lambda slot: stage.nodes.namespace(slot // run.slots),
-                out_of_memory=lambda: sum(limit.killed() for limit in limits) + stage.nodes.out_of_memory(),
-                released=released,
-                progress=observer.jobs,
+        return PoolTask(
+            kind=self.resolved.workload_kind,
+            name=self.trial.workload,
+            # Only fields that were written: a rule about a given field must not apply to its
+            # default.
+            options=self.workload.options_for_jobs().model_dump(mode="json", exclude_unset=True),
+            slots=self._released,
+            network=(holding if self.workload.reads_source() else prepared).location.network,
+            make_input=self._inputs(layout, scratch_root, meeting, packets is not None),
+            log_dir=self.keep,
+            timeout_s=run.timeout,
+            packets=packets,
+            duration_s=(run.duration or 30.0) if sustained and run.jobs is None else None,
+            jobs_total=run.jobs if sustained else None,
+            adopt=adopt,
+            environment={**holding.location.environment, **location.environment},
+            home=lambda slot: nodes.name(slot // run.slots),
+            here=lambda file, slot: moved(
+                file, self._directory, location.on_node(slot // run.slots)
             ),
-            stage.run.stop.is_set,
-        ).run()
-    except BaseException:
-        if watched:
-            watching.finish()
-        raise
-    finally:
-        emulators = emulator_reports(stage.location)
-        injected = striking.finish()
-        for limit in limits:
-            limit.close()
-        for each in scratch_roots:
-            shutil.rmtree(each, ignore_errors=True)
-        shutil.rmtree(meeting, ignore_errors=True)
-        if folder is not None:
-            _clear(stage, folder)
-        _drop_empty_logs(record.keep)
-    series, totals = watching.finish()
-    return _Outcome(applied, crew, totals, series, resident, injected, emulators)
+            namespace=lambda slot: nodes.namespace(slot // run.slots),
+            out_of_memory=lambda: sum(limit.killed() for limit in limits) + nodes.out_of_memory(),
+            progress=self._progress,
+        )
+
+    def _inputs(
+        self, layout: DatasetLayout, scratch_root: Path, meeting: Path, packets: bool
+    ) -> Inputs:
+        folder = self._folder_by_url()
+        return Inputs(
+            self.prepared,
+            self.workload,
+            layout,
+            scratch_root,
+            meeting,
+            None if folder is None else f"{self.prepared.location.url}/{folder}",
+            slots_per_node=self._run.slots,
+            slots=self._slots,
+            released=self._released,
+            seed=self.trial.seed,
+            keep=self.keep,
+            packets=packets,
+        )
+
+    def _folder_by_url(self) -> str | None:
+        """Return the folder that jobs write to on a storage reached by URL; None for a directory.
+
+        Jobs that read a data set write at most an additional output (of a skim), on the node's own
+        disk.
+        """
+        if (
+            self._directory is not None
+            or self.workload.dataset(self.prepared.slots_max) is not None
+        ):
+            return None
+        folder = f"{OURS}/jobs-{self.trial.id}-{os.urandom(3).hex()}"
+        self.teardown.later("clearing the folder of the jobs", lambda: self._clear(folder))
+        return folder
+
+    def _clear(self, folder: str) -> None:
+        """Remove what jobs left on a storage reached by URL.
+
+        If the server does not answer, the files stay there.
+        """
+        try:
+            with self.prepared.nodes.links_open():
+                self.prepared.target.clear(folder, self.prepared.context)
+        except HeadraceError as error:
+            self.prepared.run.observer.phase(
+                f"{folder} stays on {self.prepared.target.name}: {error.message}"
+            )
+
+    def _packetiser(self, layout: DatasetLayout) -> Packetiser | None:
+        if self._run.feed != "packets":
+            return None
+        spec = self.workload.dataset(self.prepared.slots_max)
+        if spec is None:
+            raise HeadraceError("packets need a data set whose files and events are known")
+        held = [self.prepared.held[file] for file in layout.files] if self.prepared.held else None
+        return Packetiser(
+            list(zip(layout.files, layout.events, strict=True)),
+            workers=self._slots,
+            first_events=self._run.packet_events,
+            workers_per_server=self._run.workers_per_server,
+            cluster_events=_cluster_events(spec),
+            servers=[each.server for each in held] if held else None,
+            local={each.url: str(each.local) for each in held or [] if each.local is not None},
+        )
+
+    def _run_jobs(self, task: PoolTask) -> None:
+        """Prepare the jobs, release them, sample them, and lift the faults after the last one."""
+        prepared, outcome, later = self.prepared, self.outcome, self.teardown.later
+        location = prepared.location
+        later("removing empty logs", lambda: _drop_empty_logs(self.keep))
+        pool = JobPool(prepared.fork_server, task, prepared.run.stop.is_set)
+        sampler = Sampler(_probes(self._run), self._run.series_interval)
+        injector = FaultInjector(self.resolved.faults, location, prepared.context.journal)
+        # On abort the steps run in reverse order: jobs that wait for a stalled drive cannot end
+        # before the fault is lifted.
+        later("ending the jobs", pool.close)
+        later("lifting faults", lambda: self._lift(injector), vital=True)
+        later("killing the jobs", pool.kill)
+        later("stopping the probes", sampler.finish)
+        prepared.run.observer.trial_started(
+            self.trial, 0 if self._run.load == "sustained" else task.slots
+        )
+        pids = pool.get_ready()
+        self._watch = watch = InterferenceWatch(prepared)
+        sampler.start(
+            Watch(
+                location.device_names, tuple(pids), self._directory, self.keep, location.interfaces
+            )
+        )
+        before_j = attached_energy_j(location)
+        for device in location.emulated:
+            device.reset_report()
+        injector.start()
+        outcome.pool = pool.run()
+        outcome.machine_use = watch.finish()
+        outcome.samples = sampler.finish()
+        outcome.emulators = emulator_reports(location)
+        outcome.energy = energy_of(before_j, outcome.emulators)
+        outcome.injected = injector.finish()
+
+    def _progress(self, done: int, running: int, events_per_s: float) -> None:
+        """Report the progress of the jobs, and the CPU use of other programs, to the observer."""
+        observer = self.prepared.run.observer
+        if self._watch is not None:
+            observer.load(self._watch.others_now(), self._watch.cpus)
+        observer.jobs(done, running, events_per_s)
+
+    def _lift(self, injector: FaultInjector) -> None:
+        self.outcome.injected = injector.finish(look=False)
+        injector.check_lifted()
 
 
-def _clear(stage: Stage, folder: str) -> None:
-    """Removes what jobs left on a storage that is reached by URL; a server that does not answer any more keeps it."""
-    try:
-        with stage.nodes.links_open():
-            stage.target.clear(folder, stage.context)
-    except HeadraceError as error:
-        stage.run.observer.phase(f"{folder} stays on {stage.target.name}: {error.message}")
+def _cluster_events(spec: Data) -> int:
+    """Return the events per cluster; for the user's own files, those of the first cluster."""
+    if isinstance(spec, OwnFiles):
+        return first_cluster_events(spec.find()[0].path, spec.tree)
+    return cluster_events(spec)
 
 
-def _memory_limits(stage: Stage, run: RunOptions) -> list[MemoryLimit]:
-    """One a node, when the run asks for a limit."""
-    if run.memory_limit is None:
-        return []
-    made: list[MemoryLimit] = []
-    try:
-        for _ in range(run.nodes):
-            made.append(MemoryLimit(stage.context.journal, run.memory_limit))
-    except BaseException:
-        for limit in made:
-            limit.close()
-        raise
-    return made
+def _remove(directory: Path) -> None:
+    """Remove a directory with its contents, if it exists."""
+    if directory.exists():
+        shutil.rmtree(directory)
 
 
-def _packetiser(
-    stage: Stage, run: RunOptions, files: list[str], events: list[int], spec: DatasetSpec | None
-) -> Packetiser | None:
-    if run.feed != "packets":
-        return None
-    if spec is None:
-        raise HeadraceError("packets need a data set whose files and events are known")
-    held = [stage.held[file] for file in files] if stage.held else None
-    return Packetiser(
-        list(zip(files, events, strict=True)),
-        workers=run.slots * run.nodes,
-        first_events=run.packet_events,
-        workers_per_server=run.workers_per_server,
-        cluster_events=cluster_events(spec),
-        servers=[each.server for each in held] if held else None,
-        local={each.url: str(each.local) for each in held or [] if each.local is not None},
-    )
+def _probes(run: RunOptions) -> dict[str, probe_room.Probe]:
+    """Return the default probes that this machine supports, and the requested ones.
 
-
-def _prepare_cache(wanted: str, files: list[Path], location: Location, observer: Any) -> int | None:
-    """Brings the page cache into the wanted state. Returns the bytes of the files that are in it afterwards when cold was
-    asked, None otherwise."""
-    if wanted == "cold":
-        observer.phase("dropping caches")
-        stayed = page_cache.drop_files(files) if files else 1
-        # A device of the study's own also loses its cached metadata. On a shared one that would make everybody else read
-        # anew while jobs run, so all is dropped only where files alone could not be.
-        if (stayed or location.own_device) and page_cache.can_drop_all():
-            page_cache.drop_all()
-        return page_cache.resident_bytes(files)
-    if wanted == "warm":
-        observer.phase("warming the cache")
-        page_cache.warm(files)
-    return None
-
-
-def _probes(run: Any) -> dict[str, probe_room.Probe]:
-    """Those that every trial has, as far as this machine can, and those that were asked for. Raises UnsupportedLevelError when one of
-    these cannot be had."""
+    Raises UnsupportedLevelError when a requested probe is not available.
+    """
     asked = {"trace"} if run.trace else set[str]()
-    made = {kind: part() for kind, part in probe_room.kinds().items() if part.default or kind in asked}
+    made = {
+        kind: part() for kind, part in probe_room.kinds().items() if part.default or kind in asked
+    }
     lacking = {kind: problems for kind, probe in made.items() if (problems := probe.check())}
     if missing := [problems[0].what for kind, problems in lacking.items() if kind in asked]:
         raise UnsupportedLevelError("; ".join(missing))
     return {kind: probe for kind, probe in made.items() if kind not in lacking}
-
-
-def _job_row(trial: Trial, job: JobEnd, location: Location, node: int) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "trial": trial.id,
-        "job": job.job,
-        "slot": job.slot,
-        "node": node,
-        "file": job.file,
-        "exit": job.exit,
-        "cause": job.cause,
-        "start_s": job.start_s,
-        "end_s": job.end_s,
-        "wall_s": job.end_s - job.start_s,
-        "peak_rss_bytes": job.peak_rss_bytes,
-        "events": 0,
-    }
-    if job.ledger is not None:
-        row.update(job.ledger.as_row())
-    output = job.output
-    if output is not None:
-        row.update(
-            events=output.events,
-            bytes_uncompressed=output.bytes_uncompressed,
-            bytes_asked=output.bytes_asked,
-            bytes_unique=output.bytes_unique,
-            bytes_written=output.bytes_written,
-            read_calls=output.read_calls,
-            phases=[
-                {
-                    "name": name,
-                    "start_s": start - (job.absolute_start_s - job.start_s),
-                    "end_s": end - (job.absolute_start_s - job.start_s),
-                }
-                for name, start, end in output.phases
-            ],
-            results=json.dumps(output.results),
-        )
-        if not row.get("bytes_served"):
-            row["bytes_served"] = output.bytes_asked
-    if not location.device_names or location.network:
-        row["bytes_device"] = None  # the servers' devices move bytes for all jobs together
-    return row
-
-
-def _reasons(
-    stage: Stage,
-    resolved: Resolved,
-    workload: Workload,
-    outcome: _Outcome,
-    values: dict[str, dict[str, Any]],
-    full_links: list[str],
-) -> list[validity.Reason]:
-    crew, run = outcome.crew, resolved.run
-    # Jobs that fail under a fault are what the trial is about.
-    reasons = [] if any(fault["fired"] for fault in outcome.injected) else validity.failed_jobs(crew.jobs)
-    reasons += validity.settings(
-        [setting.as_dict() for setting in outcome.settings], stage.target.read_settings()
-    )
-    if not reasons:
-        reasons += validity.cold(run, crew.jobs, values.get("block"), outcome.resident_bytes)
-    reasons += validity.too_short(run, crew.last_done_s)
-    reasons += validity.steady(run, crew.jobs, crew.last_done_s)
-    reasons += validity.faults(outcome.injected)
-    reasons += validity.lateness(with_service(outcome.emulators, values.get("block")))
-    for totals in outcome.totals.values():
-        reasons += [validity.reason(code, text) for code, text in totals.invalid]
-    network, nodes = values.get("network"), stage.nodes
-    at_home = {server.node.name for server in stage.location.servers.values()} & set(nodes.names)
-    if stage.location.network and not at_home:  # a job beside its server may have its data from there
-        reasons += validity.over_network(run, crew.jobs, network, nodes.names[: run.nodes])
-    if (
-        workload.bound_by_storage
-        and not full_links  # whatever else the processors did, the link was the limit
-        and run.cache != "warm"  # what is read from memory is bound by the CPU, as it was asked to be
-        and "cpu" in values
-        and (text := clients_saturated(values["cpu"])) is not None
-    ):
-        reasons.append(validity.reason("clients-saturated", text))
-    ledgers = [job.ledger for job in crew.jobs if job.ledger is not None]
-    if (
-        values.get("block")
-        and not stage.location.network
-        and ledgers
-        and all(ledger.bytes_device is not None for ledger in ledgers)
-    ):
-        found = competing_io(
-            values["block"], sum(ledger.bytes_device for ledger in ledgers), crew.last_done_s
-        )
-        if found is not None:
-            reasons.append(validity.reason(*found))
-    return reasons
 
 
 def _drop_empty_logs(keep: Path) -> None:

@@ -1,58 +1,92 @@
-"""Whether a trial can be trusted, and if not, why: pure functions of what was seen."""
+"""Whether a trial is valid, and if not, why: pure functions of the observations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from headrace.engine.measure.crew import JobEnd
+from headrace import probes as probe_room
+from headrace.engine.measure.job_pool import JobEnd
+from headrace.engine.measure.sampler import Samples
+from headrace.records.interference import ForeignProgram, Interference
+from headrace.records.trial_record import FaultRecord, PacketsRecord, Reason
 from headrace.study.model import RunOptions
+from headrace.targets import Setting
 from headrace.units import format_bytes
 
-Reason = dict[str, str]
-
 COLD_SHARE = 0.9
-"""Of the bytes that jobs asked for, each counted once, this share must come from the device for a cold trial."""
+"""Cold trials: share of the unique bytes requested by jobs that must come from the device."""
 LATE_SHARE = {True: 0.04, False: 0.2}
-"""Of the time that an emulated drive took for its answers, how much of it they may have been late: a disk, anything else."""
+"""Largest completion delay as a share of an emulated drive's service time: disks, other drives."""
 LATE_NS = 30_000
-"""Lateness that is allowed in any case, mean."""
+"""Mean completion delay that is always allowed."""
 FULL_SHARE = 0.75
-"""A link that carried this share of its rate for the whole of a trial was what limited it."""
+"""A link that carried this share of its rate for a whole trial was the limit."""
+FOREIGN_INVALID_SHARE = 0.10
+"""Share of the jobs' time: a trial that foreign load may have cost this much is invalid.
+
+Competing I/O has the same limit.
+"""
+FOREIGN_WARNING_SHARE = 0.03
+"""The same for a warning: about the difference between repeats on an idle machine."""
+FOREIGN_LITTLE_SHARE = 0.10
+"""Share of the CPUs: with less foreign load, full CPUs are full of the trial's own work."""
+SATURATED_SHARE = 0.95
+"""Share of the CPU time left by foreign load from which clients count as saturated."""
 UNSTEADY_SHARE = 0.25
-"""Sustained load: difference between the event rates of the two halves above which it was not steady."""
+"""Sustained load: largest relative difference between the event rates of the two halves."""
 
 
 def reason(code: str, text: str) -> Reason:
-    """One reason, as it stands in the record."""
-    return {"code": code, "text": text}
+    """Return a reason as stored in the record."""
+    return Reason(code=code, text=text)
 
 
 def failed_jobs(jobs: Sequence[JobEnd]) -> list[Reason]:
-    """Jobs that did not end well, grouped by how."""
+    """Return reasons for jobs that did not succeed, grouped by how they ended."""
     found: list[Reason] = []
     for word in ("failed", "timeout", "killed", "out-of-memory"):
         of_kind = [job for job in jobs if job.exit == word]
         if of_kind:
-            found.append(reason(f"job-{word}", f"{len(of_kind)} of {len(jobs)} jobs: {of_kind[0].cause}"))
+            found.append(
+                reason(f"job-{word}", f"{len(of_kind)} of {len(jobs)} jobs: {of_kind[0].cause}")
+            )
     return found
 
 
-def settings(applied: Sequence[dict[str, Any]], after: dict[str, Any]) -> list[Reason]:
-    """Settings that did not hold until the end."""
+def packets(summary: PacketsRecord | None) -> list[Reason]:
+    """Return a reason for events that no job processed because their workers died."""
+    if summary is None or not summary.events_not_processed:
+        return []
+    text = f"{summary.events_not_processed} events were processed by no job"
+    if given_up := summary.given_up:
+        first = given_up[0]
+        text += (
+            f": events from {first.first_event} of {Path(first.file).name} "
+            f"ended two workers ({first.cause})"
+        )
+    return [reason("packets-lost", text)]
+
+
+def settings(applied: Sequence[Setting], after: dict[str, Any]) -> list[Reason]:
+    """Return reasons for settings that did not hold until the end."""
     found: list[Reason] = []
     for setting in applied:
-        name = setting["name"]
-        if name in after and after[name] != setting["after"]:
-            text = f"{name} was {setting['after']} before the jobs and {after[name]} after them"
+        name = setting.name
+        if name in after and after[name] != setting.after:
+            text = f"{name} was {setting.after} before the jobs and {after[name]} after them"
             found.append(reason("setting-not-held", text))
     return found
 
 
 def cold(
-    run: RunOptions, jobs: Sequence[JobEnd], device: dict[str, Any] | None, resident_bytes: int | None
+    run: RunOptions,
+    jobs: Sequence[JobEnd],
+    device: dict[str, Any] | None,
+    resident_bytes: int | None,
 ) -> list[Reason]:
-    """A cold trial in which the cache was not empty, or the device moved too few bytes."""
+    """Return reasons for a cold trial with a non-empty cache or too few bytes from the device."""
     if run.cache != "cold":
         return []
     found: list[Reason] = []
@@ -66,27 +100,33 @@ def cold(
         found.append(
             reason(
                 "cache-not-cold",
-                f"{format_bytes(resident_bytes)} of the files were in the page cache before the jobs",
+                f"{format_bytes(resident_bytes)} of the files were in the page cache before the "
+                f"jobs",
             )
         )
-    # Without a device behind the storage the counts are empty.
+    # Without a device behind the storage the counters are empty.
     if device and device["bytes_read"] < COLD_SHARE * unique:
         moved, asked = format_bytes(device["bytes_read"]), format_bytes(unique)
         found.append(
             reason(
                 "cache-not-cold",
-                f"the device moved {moved} where jobs asked for {asked} of its files, each counted once",
+                f"the device moved {moved} where jobs asked for {asked} of its files, each "
+                f"counted once",
             )
         )
     return found
 
 
 def full_links(
-    network: dict[str, Any] | None, rates_bytes_per_s: Mapping[str, float | None], last_done_s: float
+    network: dict[str, Any] | None,
+    rates_bytes_per_s: Mapping[str, float | None],
+    last_done_s: float,
 ) -> list[str]:
-    """The links that were full for nearly all of a trial, as `NODE (sent)` or `NODE (received)`.
+    """Return the links that were full for nearly all of a trial: `NODE (sent)`, `NODE (received)`.
 
-    `network`: totals of the probe; `rates_bytes_per_s`: what each node's link was given, in each direction."""
+    `network`: totals of the probe; `rates_bytes_per_s`: the configured rate of each node's link per
+    direction.
+    """
     found: list[str] = []
     for label, rate in rates_bytes_per_s.items():
         counted = (network or {}).get(label)
@@ -101,8 +141,15 @@ def full_links(
 def over_network(
     run: RunOptions, jobs: Sequence[JobEnd], network: dict[str, Any] | None, clients: Sequence[str]
 ) -> list[Reason]:
-    """A cold trial in which the nodes that run jobs received fewer bytes than their jobs read: the data came another way."""
-    received = sum(network[name]["bytes_received"] for name in clients if name in network) if network else 0
+    """Return a reason for a cold trial whose nodes received fewer bytes than their jobs read.
+
+    The data then did not come over the network.
+    """
+    received = (
+        sum(network[name]["bytes_received"] for name in clients if name in network)
+        if network
+        else 0
+    )
     if run.cache != "cold" or not network or not any(name in network for name in clients):
         return []
     unique = sum(job.output.bytes_unique for job in jobs if job.output is not None)
@@ -117,17 +164,74 @@ def over_network(
     ]
 
 
+def foreign_load(run: RunOptions, found: Interference) -> tuple[list[Reason], list[Reason]]:
+    """Return (reasons, warnings) for CPU time lost to foreign programs and the hypervisor.
+
+    It is a reason if the loss may have changed the result, else a warning.
+    """
+    if found.lost_share < FOREIGN_WARNING_SHARE:
+        return [], []
+    took = [
+        f"other programs used {found.foreign_s / found.capacity_s * found.cpus:.1f} of "
+        f"{found.cpus:g} CPUs"
+    ]
+    if found.steal_s > 0.01 * found.capacity_s:
+        took.append(f"the hypervisor took {found.steal_s / found.capacity_s * found.cpus:.1f}")
+    mostly = [program for program in found.programs if program.cpu_s >= 0.05 * found.foreign_s]
+    named = ", ".join(_named(program) for program in mostly[:4])
+    text = (
+        f"{' and '.join(took)} while jobs waited for a CPU for "
+        f"{min(1.0, found.waited_s / found.wall_s):.0%} of their "
+        f"time, which may have cost them up to {found.lost_share:.0%} of it"
+        + (f": {named}" if named else "")
+    )
+    told = [reason("foreign-load", text)]
+    invalid = found.lost_share >= FOREIGN_INVALID_SHARE and run.foreign_load == "invalid"
+    return (told, []) if invalid else ([], told)
+
+
+def _named(program: ForeignProgram) -> str:
+    processes = f"{program.processes} processes, " if program.processes > 1 else ""
+    return f"{program.name} ({processes}{program.cpu_s:.2g} CPU s)"
+
+
+def clients_saturated(found: Interference) -> list[Reason]:
+    """Return a reason if the CPUs were saturated by the trial itself.
+
+    Its own work is that of the jobs, of Headrace's servers and drives, and of the kernel for them.
+    Other programs do not count: jobs wait for them, which `foreign_load` reports.
+    """
+    foreign_s = found.foreign_s + found.steal_s
+    if found.capacity_s <= 0 or foreign_s >= FOREIGN_LITTLE_SHARE * found.capacity_s:
+        return []
+    # Servers may run on CPUs other than those of the jobs.
+    on_them_s = max(found.jobs_s, found.capacity_s - found.idle_s - foreign_s)
+    trial_s = min(found.jobs_s + found.own_s + found.kernel_s, on_them_s)
+    if trial_s < SATURATED_SHARE * (found.capacity_s - foreign_s):
+        return []
+    text = (
+        f"the CPUs of the clients were busy {trial_s / found.capacity_s:.0%} of the time with "
+        f"the trial's own work "
+        f"({found.jobs_s / found.capacity_s:.0%} with its jobs): they, not the storage, were the "
+        f"limit"
+    )
+    return [reason("clients-saturated", text)]
+
+
 def too_short(run: RunOptions, last_done_s: float) -> list[Reason]:
-    """A trial too short to say anything."""
+    """Return a reason for a trial that is too short."""
     if last_done_s >= run.shortest:
         return []
     return [
-        reason("too-short", f"ran for {last_done_s:.3g} s; the least is {run.shortest:g} s ([run] shortest)")
+        reason(
+            "too-short",
+            f"ran for {last_done_s:.3g} s; the least is {run.shortest:g} s ([run] shortest)",
+        )
     ]
 
 
 def steady(run: RunOptions, jobs: Sequence[JobEnd], last_done_s: float) -> list[Reason]:
-    """Sustained load whose two halves differ too much."""
+    """Return a reason for sustained load whose two halves differ too much."""
     if run.load != "sustained" or last_done_s <= 0:
         return []
     halves = [0.0, 0.0]
@@ -144,20 +248,40 @@ def steady(run: RunOptions, jobs: Sequence[JobEnd], last_done_s: float) -> list[
     change = halves[1] / halves[0] - 1
     if abs(change) <= UNSTEADY_SHARE:
         return []
-    return [reason("not-steady", f"the second half had {change:+.0%} of the first half's event rate")]
-
-
-def faults(injected: Sequence[dict[str, Any]]) -> list[Reason]:
-    """Faults that were scheduled and never took effect."""
     return [
-        reason("fault-did-not-fire", f"{fault['what']} at {fault['at_s']:g} s never took effect")
-        for fault in injected
-        if not fault["fired"]
+        reason("not-steady", f"the second half had {change:+.0%} of the first half's event rate")
     ]
 
 
+def faults(injected: Sequence[FaultRecord]) -> list[Reason]:
+    """Return reasons for scheduled faults that never took effect or could not be lifted."""
+    found: list[Reason] = []
+    for fault in injected:
+        if not fault.fired:
+            why = f": {fault.error}" if fault.error else ""
+            text = f"{fault.what} at {fault.at_s:g} s never took effect{why}"
+            found.append(reason("fault-did-not-fire", text))
+        if fault.not_lifted:
+            text = f"{fault.what} could not be lifted: {fault.not_lifted}"
+            found.append(reason("fault-not-lifted", text))
+    return found
+
+
+def probes(samples: Samples) -> list[Reason]:
+    """Return reasons reported by probes, and reasons for essential probes that failed."""
+    kinds = probe_room.kinds()
+    found = [
+        reason("probe-failed", f"probe {kind} failed {how}")
+        for kind, how in samples.failed.items()
+        if kinds[kind].essential
+    ]
+    for totals in samples.totals.values():
+        found += [reason(code, text) for code, text in totals.invalid]
+    return found
+
+
 def lateness(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
-    """Emulated drives that answered too late, or refused data for want of memory, while the jobs ran."""
+    """Return reasons for emulated drives that answered too late or ran out of memory."""
     found: list[Reason] = []
     for report in emulators:
         name = report["device"]
@@ -169,11 +293,16 @@ def lateness(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
         bound = LATE_SHARE[report["rotational"]]
         if mean_ns > LATE_NS and mean_ns > bound * service_ns:
             text = (
-                f"the emulated drive {name} was late by {mean_ns / 1e3:.0f} us of {service_ns / 1e3:.0f} us a request (allowed: "
-                f"{bound:.0%}; p50 {late['p50'] / 1e3:.0f}, p99 {late['p99'] / 1e3:.0f} us); leave it more CPU time"
+                f"the emulated drive {name} was late by {mean_ns / 1e3:.0f} us of "
+                f"{service_ns / 1e3:.0f} us a request (allowed: "
+                f"{bound:.0%}; p50 {late['p50'] / 1e3:.0f}, p99 {late['p99'] / 1e3:.0f} us); "
+                f"leave it more CPU time"
             )
             found.append(reason("emulator-late", text))
         if report["full"]:
-            text = f"the emulated drive {name} refused {report['full']} writes for want of memory; give it more (size, memory)"
+            text = (
+                f"the emulated drive {name} refused {report['full']} writes for want of memory; "
+                f"give it more (size, memory)"
+            )
             found.append(reason("emulator-full", text))
     return found

@@ -1,28 +1,25 @@
-"""The engine `simulate`: the same study in virtual time, on a site that exists only in the catalog.
+"""The engine `simulate`: the study in virtual time, on a site described by the catalog.
 
-Trials share nothing, so they are simulated on all cores at once by the Rust core; records are written here, as outcomes come in.
-Nothing of this machine or of the clock goes into a record: equal seed, equal bytes.
+Trials are independent, so the Rust core simulates them on all cores at once; records are written
+here as outcomes arrive. A record contains nothing of this machine or its clock: equal seeds give
+equal bytes.
 """
 
 from __future__ import annotations
 
-import json
-from importlib.metadata import version
-from typing import Any
+from collections.abc import Sequence
 
 from headrace import _core
-from headrace.engine import Engine, Run, base_record
+from headrace.engine import Engine, Run
 from headrace.engine.repeating import Repeating
-from headrace.engine.simulate.recording import block_series, job_rows, record_values
-from headrace.engine.simulate.scenario import scenario_of
+from headrace.engine.simulate.trials import PreparedTrial, Refusal
 from headrace.errors import HeadraceError, InterruptedRunError, Problem, StudyError
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
-from headrace.study.resolve import Resolved, resolve
 from headrace.units import format_seconds
 
 BATCH = 64
-"""Trials handed to the core at once: enough to keep all cores busy, few enough that a stop loses little."""
+"""Trials passed to the core at once: enough to keep all cores busy, few to lose at a stop."""
 
 
 class Simulate(Engine):
@@ -31,7 +28,10 @@ class Simulate(Engine):
     kind = "simulate"
 
     def check(self, study: Study, plan: Plan, forced_devices: frozenset[str]) -> list[Problem]:
-        """What of the study has no model. Raises StudyError for an entry that the catalog does not have."""
+        """Return what the study contains that has no model.
+
+        Raises StudyError for an entry that is not in the catalog.
+        """
         problems: dict[str, Problem] = {}
         seen: set[str] = set()
         for trial in plan.trials:
@@ -39,8 +39,7 @@ class Simulate(Engine):
                 continue
             seen.add(trial.cell)
             try:
-                resolved = resolve(study, trial.target, trial.workload, trial.levels)
-                scenario_of(resolved, trial.target, trial.workload, trial.seed)
+                PreparedTrial.of(study, trial).scenario(series=False)
             except StudyError:
                 raise
             except HeadraceError as error:
@@ -52,40 +51,45 @@ class Simulate(Engine):
         return list(problems.values())
 
     def run(self, run: Run) -> None:
-        """Makes every missing record of the plan."""
+        """Write every missing record of the plan."""
         left = [trial for trial in run.plan.trials if not run.store.has(trial.id)]
         run.observer.started(len(run.plan.trials), len(run.plan.trials) - len(left))
-        repeating = Repeating(run.study, run.plan, run.store.root)
-        environment = {"engine": "simulate", "headrace_version": version("headrace")}
+        repeating = Repeating(run.study, run.plan, run.store.root, side_by_side=True)
         simulated_s = 0.0
-        for at in range(0, len(left), BATCH):
-            trials: list[Trial] = []
-            for trial in left[at : at + BATCH]:
-                if repeating.needs(trial):
-                    trials.append(trial)
-                else:
-                    run.observer.trial_finished(trial, "skipped", [], "interval narrow enough")
-            simulated_s += _batch(run, trials, repeating, environment, simulated_s)
+        for wave in waves(left, run.study.plan_options.repeats.min):
+            needed = [trial for trial in wave if _needed(run, repeating, trial)]
+            for at in range(0, len(needed), BATCH):
+                simulated_s += _batch(run, needed[at : at + BATCH], repeating, simulated_s)
 
 
-def _batch(
-    run: Run, trials: list[Trial], repeating: Repeating, environment: dict[str, Any], before_s: float
-) -> float:
-    """Simulates trials side by side and records each as it comes in. `before_s` and what is returned: virtual time, before and in it."""
+def waves(trials: Sequence[Trial], least: int) -> list[list[Trial]]:
+    """Split trials into consecutive groups. No trial needs the result of another in its group.
+
+    The first `least` repeats of every cell always run and form the first group; whether a later
+    repeat runs depends on earlier ones.
+    """
+    found: dict[int, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(max(trial.repeat, least - 1), []).append(trial)
+    return [found[repeat] for repeat in sorted(found)]
+
+
+def _needed(run: Run, repeating: Repeating, trial: Trial) -> bool:
+    """Return whether a repeat must run. Nothing is recorded for one that is not needed."""
+    enough = repeating.enough_because(trial)
+    if enough is not None:
+        run.observer.trial_finished(trial, "skipped", [], enough)
+    return enough is None
+
+
+def _batch(run: Run, trials: list[Trial], repeating: Repeating, before_s: float) -> float:
+    """Simulate trials in parallel, record each when it finishes, and return their virtual time.
+
+    `before_s` is the virtual time of the batches before.
+    """
     virtual_s = 0.0
-    resolved = [resolve(run.study, trial.target, trial.workload, trial.levels) for trial in trials]
-    scenarios = [
-        json.dumps(
-            scenario_of(
-                each,
-                trial.target,
-                trial.workload,
-                trial.seed,
-                series_interval_ns=round(each.run.series_interval * 1e9),
-            )
-        )
-        for each, trial in zip(resolved, trials, strict=True)
-    ]
+    prepared = [PreparedTrial.of(run.study, trial) for trial in trials]
+    scenarios = [each.scenario(series=True) for each in prepared]
     for trial in trials[:1]:
         run.observer.trial_started(trial, 0)
 
@@ -94,8 +98,8 @@ def _batch(
         virtual_s = simulated_ns * 1e-9
         run.observer.simulated(before_s + virtual_s)
 
-    def finished(index: int, outcome: str | None, error: tuple[str, str, str] | None) -> bool:
-        _record(run, trials[index], resolved[index], outcome, error, repeating, environment)
+    def finished(index: int, outcome: str | None, refusal: Refusal | None) -> bool:
+        _record(run, prepared[index], outcome, refusal, repeating)
         return not run.stop.is_set()
 
     _core.simulate_many(scenarios, 0, finished, run.stop.is_set, watching)
@@ -106,47 +110,17 @@ def _batch(
 
 def _record(
     run: Run,
-    trial: Trial,
-    resolved: Resolved,
-    outcome_json: str | None,
-    error: tuple[str, str, str] | None,
+    prepared: PreparedTrial,
+    outcome: str | None,
+    refusal: Refusal | None,
     repeating: Repeating,
-    environment: dict[str, Any],
 ) -> None:
-    with run.store.record(trial.id) as record:
-        if outcome_json is None:
-            path, given, allowed = error or ("(outcome)", "", "")
-            cause = f"{path}: given {given}" + (f", allowed: {allowed}" if allowed else "")
-            record.jobs([])
-            values = _failed(run, trial, resolved, cause, environment)
-        else:
-            outcome = json.loads(outcome_json)
-            local = not outcome["services"]
-            rows = job_rows(trial, outcome, local)
-            record.jobs(rows)
-            record.series("block", block_series(outcome))
-            values = record_values(run, trial, resolved, outcome, rows, environment)
-        record.commit(values)
-    reasons = [found["text"] for found in values["validity"]["reasons"]]
-    status = values["status"] if values["status"] != "done" or not reasons else "invalid"
-    said = f"{format_seconds(values.get('last_done_s') or 0.0)} of virtual time"
-    run.observer.trial_finished(trial, status, [values["cause"]] if values["cause"] else reasons, said)
-    repeating.recorded(trial, values, record.sums)
-
-
-def _failed(
-    run: Run, trial: Trial, resolved: Resolved, cause: str, environment: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        **base_record(run, trial, "simulate", environment),
-        "provenance": "simulated",
-        "status": "failed",
-        "cause": cause,
-        "target": {"name": trial.target, "kind": resolved.target_kind},
-        "workload": {"name": trial.workload, "kind": resolved.workload_kind},
-        "run": resolved.run.model_dump(mode="json"),
-        "started_utc": None,
-        "duration_s": 0.0,
-        "last_done_s": 0.0,
-        "validity": {"valid": False, "reasons": [{"code": "failed", "text": cause}]},
-    }
+    made = prepared.simulated(outcome, refusal)
+    trial = prepared.trial
+    with run.store.record(trial.id) as partial:
+        partial.jobs(made.jobs)
+        partial.series("block", made.block)
+        record = partial.commit(made.record)
+    said = f"{format_seconds(record.last_done_s or 0.0)} of virtual time"
+    run.observer.trial_finished(trial, record.verdict, record.why, said)
+    repeating.recorded(trial, record)

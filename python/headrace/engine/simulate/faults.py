@@ -1,4 +1,4 @@
-"""Engine `simulate`: the faults of a cell in its scenario, and what they did in its outcome. Pure."""
+"""Engine `simulate`: faults of a cell in its scenario, and their effects in its outcome."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any
 
 from headrace import faults as fault_room
 from headrace.errors import HeadraceError
+from headrace.records.trial_record import FaultRecord
 from headrace.study.resolve import Resolved
 
 
-def strike(scenario: dict[str, Any], resolved: Resolved, place: dict[str, str]) -> None:
-    """Puts the cell's faults into a scenario whose target lies at `place` (a volume of the nodes, or a service).
+def inject(scenario: dict[str, Any], resolved: Resolved, place: dict[str, str]) -> None:
+    """Add the cell's faults to a scenario.
 
-    Raises HeadraceError for a fault without a model, or one that this target cannot have.
+    `place` is the location of its target (a volume of the nodes, or a service). Raises
+    HeadraceError for a fault without a model, or one that does not apply to this target.
     """
     if not resolved.faults:
         return
@@ -32,13 +34,17 @@ def strike(scenario: dict[str, Any], resolved: Resolved, place: dict[str, str]) 
 
 
 def _volumes(scenario: dict[str, Any], place: dict[str, str]) -> list[dict[str, Any]]:
-    """The volumes that the target's files lie on."""
+    """Return the volumes that hold the target's files."""
     hosts = [*scenario["nodes"], *scenario["servers"]]
     if "volume" in place:
         wanted = {(node["name"], place["volume"]) for node in scenario["nodes"]}
     else:
         services = [each for each in scenario["services"] if each["name"] == place["service"]]
-        wanted = {(target["host"], target["volume"]) for service in services for target in service["targets"]}
+        wanted = {
+            (target["host"], target["volume"])
+            for service in services
+            for target in service["targets"]
+        }
     return [
         volume
         for host in hosts
@@ -47,10 +53,14 @@ def _volumes(scenario: dict[str, Any], place: dict[str, str]) -> list[dict[str, 
     ]
 
 
-def _into_drives(scenario: dict[str, Any], place: dict[str, str], fault: dict[str, Any], label: str) -> None:
+def _into_drives(
+    scenario: dict[str, Any], place: dict[str, str], fault: dict[str, Any], label: str
+) -> None:
     volumes = _volumes(scenario, place)
     if not volumes or any("storage" not in volume for volume in volumes):
-        raise HeadraceError(f"fault {label}: the target has no drive of the catalog that it could strike")
+        raise HeadraceError(
+            f"fault {label}: the target has no drive of the catalog that it could affect"
+        )
     for volume in volumes:
         volume["storage"].setdefault("faults", []).append(fault)
 
@@ -60,8 +70,12 @@ def _into_hosts(
 ) -> None:
     services = [each for each in scenario["services"] if each["name"] == place.get("service")]
     if not services:
-        raise HeadraceError(f"fault {options.label}: the target has no servers that it could strike")
-    hosts = list(dict.fromkeys(target["host"] for service in services for target in service["targets"]))
+        raise HeadraceError(
+            f"fault {options.label}: the target has no servers that it could affect"
+        )
+    hosts = list(
+        dict.fromkeys(target["host"] for service in services for target in service["targets"])
+    )
     scenario.setdefault("faults", []).append(
         {
             "at_ns": round(options.at * 1e9),
@@ -72,10 +86,10 @@ def _into_hosts(
     )
 
 
-def fired(resolved: Resolved, outcome: dict[str, Any], end_s: float) -> list[dict[str, Any]]:
-    """What each fault of the cell did, as it stands in the record (docs/records.md)."""
+def fired(resolved: Resolved, outcome: dict[str, Any], end_s: float) -> list[FaultRecord]:
+    """Return the records of the cell's faults and their effects (docs/records.md)."""
     drives = [drive for drive in outcome["drives"] if drive["faults_fired"]]
-    found: list[dict[str, Any]] = []
+    found: list[FaultRecord] = []
     of_drives = 0
     for options in resolved.faults:
         modelled = fault_room.kinds()[options.what](options).model()
@@ -92,16 +106,15 @@ def fired(resolved: Resolved, outcome: dict[str, Any], end_s: float) -> list[dic
             times = int(outcome["counters"]["faults_fired"])
         lifted = None if options.duration is None else options.at + options.duration
         found.append(
-            {
-                "what": options.what,
-                "name": options.label,
-                "at_s": options.at,
-                "duration_s": options.duration,
-                "struck_s": options.at if times else None,
-                "lifted_s": end_s if lifted is None else min(lifted, end_s),
-                "fired": times,
-                "error": None,
-                "seen": seen,
-            }
+            FaultRecord(
+                what=options.what,
+                name=options.label,
+                at_s=options.at,
+                duration_s=options.duration,
+                struck_s=options.at if times else None,
+                lifted_s=end_s if lifted is None else min(lifted, end_s),
+                fired=times,
+                seen=seen,
+            )
         )
     return found

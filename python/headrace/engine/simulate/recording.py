@@ -1,19 +1,35 @@
-"""Engine `simulate`: an outcome of the Rust simulator -> the rows and values of a record (docs/records.md). Pure, no clock."""
+"""Engine `simulate`: convert an outcome of the Rust simulator to a record (docs/records.md)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from headrace.engine import Run, base_record, parts_of
+from headrace.engine import identity
 from headrace.engine.simulate.faults import fired
 from headrace.plan.trial import Trial
+from headrace.records.energy import Energy
+from headrace.records.trial_record import (
+    NOT_MODELLED,
+    CpuTotals,
+    DeviceTotals,
+    DriveTotals,
+    FaultRecord,
+    Reason,
+    TrialRecord,
+    Validity,
+)
+from headrace.study.model import Study
 from headrace.study.resolve import Resolved
 
 LEDGER_SOURCE = "simulated"
 
 
 def job_rows(trial: Trial, outcome: dict[str, Any], local: bool) -> list[dict[str, Any]]:
-    """Rows of jobs.parquet. `local`: the target is a volume of the node, so that bytes of the device are the job's own."""
+    """Return the rows of jobs.parquet.
+
+    `local`: the target is a volume of the node, so device bytes belong to the job.
+    """
     rows: list[dict[str, Any]] = []
     for job in outcome["jobs"]:
         ledger, amounts, phases = job["ledger"], job["bytes"], job["phases"]
@@ -31,7 +47,10 @@ def job_rows(trial: Trial, outcome: dict[str, Any], local: bool) -> list[dict[st
                 "wall_s": wall_ns * 1e-9,
                 "user_s": ledger["on_cpu_ns"] * 1e-9,
                 "system_s": 0.0,
-                **{f"{name}_s": ledger[f"{name}_ns"] * 1e-9 for name in ("on_cpu", "wait_cpu", "wait_block", "wait_network", "other")},
+                **{
+                    f"{name}_s": ledger[f"{name}_ns"] * 1e-9
+                    for name in ("on_cpu", "wait_cpu", "wait_block", "wait_network", "other")
+                },
                 "residue_s": 0.0,
                 "ledger_source": LEDGER_SOURCE,
                 "events": job["events"],
@@ -55,13 +74,13 @@ def _cause(job: dict[str, Any]) -> str | None:
 
 
 def _number(host: str) -> int:
-    """`node[2]` -> 2."""
+    """Return the index of a host name: `node[2]` -> 2."""
     _, _, index = host.partition("[")
     return int(index.removesuffix("]")) if index else 0
 
 
 def _phases(job: dict[str, Any], phases: dict[str, int]) -> list[dict[str, Any]]:
-    """Time in each phase; the simulator keeps sums, so they are laid one behind the other."""
+    """Return the phases, one after another: the simulator keeps only the time in each."""
     found: list[dict[str, Any]] = []
     at_s = job["start_ns"] * 1e-9
     for name, field in (("stage-in", "stage_in_ns"), ("read", "read_ns"), ("write", "write_ns")):
@@ -72,7 +91,7 @@ def _phases(job: dict[str, Any], phases: dict[str, int]) -> list[dict[str, Any]]
 
 
 def block_series(outcome: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of series/block.parquet."""
+    """Return the rows of series/block.parquet."""
     rows: list[dict[str, Any]] = []
     for drive in outcome["drives"]:
         series = drive["series"]
@@ -88,103 +107,150 @@ def block_series(outcome: dict[str, Any]) -> list[dict[str, Any]]:
                     "read_iops": reads / interval_s,
                     "write_iops": writes / interval_s,
                     "in_flight": float(series["inside"][index]),
-                    "read_latency_ms": series["latency_ns"][index] * 1e-6 if reads else 0.0,
-                    "write_latency_ms": series["latency_ns"][index] * 1e-6 if writes else 0.0,
+                    "read_latency_ms": series["read_latency_ns"][index] * 1e-6,
+                    "write_latency_ms": series["write_latency_ns"][index] * 1e-6,
                     "busy": float(series["busy"][index]),
                 }
             )
     return rows
 
 
-def record_values(
-    run: Run,
+def record_of(
+    study: Study,
     trial: Trial,
     resolved: Resolved,
     outcome: dict[str, Any],
     rows: list[dict[str, Any]],
     environment: dict[str, Any],
-) -> dict[str, Any]:
-    """trial.json of a simulated trial."""
-    injected = fired(resolved, outcome, outcome["end_ns"] * 1e-9)
-    reasons = _reasons(resolved, outcome, rows, injected)
+    not_modelled: str | None = None,
+) -> TrialRecord:
+    """Return the record of a simulated trial.
+
+    `rows` are its jobs; `not_modelled` names what the model leaves out.
+    """
+    warnings = () if not_modelled is None else (Reason(code=NOT_MODELLED, text=not_modelled),)
+    end_s = outcome["end_ns"] * 1e-9
+    injected = fired(resolved, outcome, end_s)
+    reasons = _reasons(outcome, injected)
     ends = [row["end_s"] for row in rows if row["exit"] == "ok"]
     nodes = [host for host in outcome["hosts"] if host["slots"] > 0]
-    end_s = outcome["end_ns"] * 1e-9
-    busy_s = sum(host["busy_core_ns"] for host in nodes) * 1e-9
-    cores = sum(host["cores"] for host in nodes)
-    return {
-        **base_record(run, trial, "simulate", environment),
-        "provenance": "simulated",
-        "status": "done" if ends else "failed",
-        "cause": None if ends else (outcome["broken_off"] or "no job ended"),
-        **parts_of(trial, resolved),
-        "run": resolved.run.model_dump(mode="json"),
-        "started_utc": None,
-        "duration_s": end_s,
-        "stonewall_s": min(ends, default=0.0),
-        "last_done_s": max(ends, default=end_s),
-        "totals": {
-            name: sum(int(row.get(name) or 0) for row in rows)
-            for name in (
-                "events",
-                "bytes_uncompressed",
-                "bytes_asked",
-                "bytes_served",
-                "bytes_device",
-                "bytes_written",
-            )
-        },
-        "settings": [],
-        "settings_after": {},
-        "location": {"devices": [f"{drive['host']}/{drive['volume']}" for drive in outcome["drives"]]},
-        "device": _device(outcome),
-        "cpu": {"cores": cores, "busy_s": busy_s, "idle_s": cores * end_s - busy_s, "iowait_s": 0.0},
-        "probes": {
-            "energy": outcome["energy"],
+    which = identity(study, trial, resolved)
+    which["run"]["nodes"] = len(nodes)
+    drives = tuple(_drive(drive) for drive in outcome["drives"])
+    return TrialRecord(
+        **which,
+        engine="simulate",
+        environment=environment,
+        provenance="simulated",
+        status="done" if ends else "failed",
+        cause=None if ends else (outcome["broken_off"] or "no job ended"),
+        duration_s=end_s,
+        stonewall_s=min(ends, default=0.0),
+        last_done_s=max(ends, default=end_s),
+        location={"devices": [f"{drive.host}/{drive.volume}" for drive in drives]},
+        device=_device(drives),
+        drives=drives,
+        cpu=_cpu(nodes, end_s),
+        energy=Energy(**outcome["energy"]),
+        probes={
+            "network": _network(nodes) if outcome["services"] else {},
             "services": outcome["services"],
             "simulator": outcome["counters"],
         },
-        "results": {},
-        "validity": {"valid": bool(ends) and not reasons, "reasons": reasons},
-        "faults": injected,
-        "clock": {},
-    }
+        validity=Validity(
+            valid=bool(ends) and not reasons, reasons=tuple(reasons), warnings=warnings
+        ),
+        faults=tuple(injected),
+    )
 
 
-def _device(outcome: dict[str, Any]) -> dict[str, Any]:
-    drives = outcome["drives"]
+def failed_record(
+    study: Study, trial: Trial, resolved: Resolved, cause: str, environment: dict[str, Any]
+) -> TrialRecord:
+    """Return the record of a trial that could not be simulated."""
+    return TrialRecord(
+        **identity(study, trial, resolved),
+        engine="simulate",
+        environment=environment,
+        provenance="simulated",
+        status="failed",
+        cause=cause,
+        last_done_s=0.0,
+        validity=Validity(valid=False, reasons=(Reason(code="failed", text=cause),)),
+    )
+
+
+def _cpu(nodes: list[dict[str, Any]], end_s: float) -> CpuTotals:
+    busy_s = sum(host["busy_core_ns"] for host in nodes) * 1e-9
+    cores = sum(host["cores"] for host in nodes)
+    return CpuTotals(cores=cores, busy_s=busy_s, idle_s=cores * end_s - busy_s, iowait_s=0.0)
+
+
+def _network(nodes: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return the bytes sent and received by the nodes that run jobs.
+
+    Nodes have the same names as in a measured study.
+    """
     return {
-        "bytes_read": sum(drive["read_bytes"] for drive in drives),
-        "bytes_written": sum(drive["written_bytes"] for drive in drives),
-        "requests_read": sum(drive["reads"] for drive in drives),
-        "requests_write": sum(drive["writes"] for drive in drives),
-        "busy_s": sum(drive["busy_ns"] for drive in drives) * 1e-9,
-        "read_latency_s": sum(drive["latency_ns_mean"] * drive["reads"] for drive in drives) * 1e-9,
-        "write_latency_s": sum(drive["latency_ns_mean"] * drive["writes"] for drive in drives) * 1e-9,
+        f"node-{_number(node['name'])}": {
+            "bytes_received": node["received_bytes"],
+            "bytes_sent": node["sent_bytes"],
+        }
+        for node in nodes
     }
 
 
-def _reasons(
-    resolved: Resolved, outcome: dict[str, Any], rows: list[dict[str, Any]], injected: list[dict[str, Any]]
-) -> list[dict[str, str]]:
-    """Why a simulated trial cannot be trusted."""
-    found: list[dict[str, str]] = []
+def _drive(drive: dict[str, Any]) -> DriveTotals:
+    return DriveTotals(
+        host=drive["host"],
+        volume=drive["volume"],
+        bytes_read=drive["read_bytes"],
+        bytes_written=drive["written_bytes"],
+        requests_read=drive["reads"],
+        requests_write=drive["writes"],
+        busy_s=drive["busy_ns"] * 1e-9,
+        read_latency_s=_latency_s(drive["read_latency"]),
+        write_latency_s=_latency_s(drive["write_latency"]),
+        energy_j=drive["energy_j"],
+    )
+
+
+def _device(drives: Sequence[DriveTotals]) -> DeviceTotals:
+    return DeviceTotals(
+        bytes_read=sum(drive.bytes_read for drive in drives),
+        bytes_written=sum(drive.bytes_written for drive in drives),
+        requests_read=sum(drive.requests_read for drive in drives),
+        requests_write=sum(drive.requests_write for drive in drives),
+        busy_s=sum(drive.busy_s for drive in drives),
+        read_latency_s=sum(drive.read_latency_s for drive in drives),
+        write_latency_s=sum(drive.write_latency_s for drive in drives),
+    )
+
+
+def _latency_s(latency: dict[str, Any]) -> float:
+    """Return the sum of the requests' latencies."""
+    return latency["mean_ns"] * latency["requests"] * 1e-9
+
+
+def _reasons(outcome: dict[str, Any], injected: Sequence[FaultRecord]) -> list[Reason]:
+    """Return why a simulated trial is invalid.
+
+    Rules against clock noise, such as `[run] shortest`, do not apply: virtual time has no noise.
+    """
+    found: list[Reason] = []
 
     def add(code: str, text: str) -> None:
-        found.append({"code": code, "text": text})
+        found.append(Reason(code=code, text=text))
 
     if outcome["broken_off"]:
         add("broken-off", f"the simulation was broken off: {outcome['broken_off']}")
     if outcome["counters"]["out_of_space"]:
         add("out-of-space", "a modelled volume had no room for the data")
     failed = sum(1 for job in outcome["jobs"] if job["errors"])
-    # Jobs that fail under a fault are what the trial is about.
-    if failed and not any(fault["fired"] for fault in injected):
+    # Under a fault, failing jobs are the subject of the trial.
+    if failed and not any(fault.fired for fault in injected):
         add("failed-jobs", f"{failed} of {len(outcome['jobs'])} jobs had failed reads or writes")
     for fault in injected:
-        if not fault["fired"]:
-            add("fault-did-not-fire", f"{fault['what']} at {fault['at_s']:g} s never took effect")
-    last_s = max((row["end_s"] for row in rows if row["exit"] == "ok"), default=0.0)
-    if rows and 0 < last_s < resolved.run.shortest:
-        add("too-short", f"the trial took {last_s:.3g} s, less than {resolved.run.shortest:g} s")
+        if not fault.fired:
+            add("fault-did-not-fire", f"{fault.what} at {fault.at_s:g} s never took effect")
     return found

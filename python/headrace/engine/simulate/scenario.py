@@ -1,4 +1,4 @@
-"""Engine `simulate`: one cell of a study -> a scenario of the Rust simulator (crates/simulator, `Scenario`). Pure."""
+"""Engine `simulate`: convert a cell of a study to a scenario (crates/simulator, `Scenario`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.catalog import entry
-from headrace.engine.simulate.faults import strike
+from headrace.engine.simulate.faults import inject
 from headrace.errors import HeadraceError
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
@@ -17,15 +17,22 @@ from headrace.workloads import ModelledJob
 NODE = "node"
 """Name of the hosts that run jobs."""
 DEFAULT_MACHINE = "generic-node"
-"""The machine of a study without `[site]`."""
+"""Machine of a study without `[site]`."""
 
 
 def scenario_of(
-    resolved: Resolved, target_name: str, workload_name: str, seed: int, *, series_interval_ns: int = 0
+    resolved: Resolved,
+    target_name: str,
+    workload_name: str,
+    seed: int,
+    *,
+    series_interval_ns: int = 0,
 ) -> dict[str, Any]:
-    """The scenario of a cell. Raises HeadraceError or StudyError when a part of it cannot be modelled."""
+    """Return the scenario of a cell. Raises HeadraceError or StudyError if a part has no model."""
     target = target_room.kinds()[resolved.target_kind](target_name, resolved.target_options)
-    workload = workload_room.kinds()[resolved.workload_kind](workload_name, resolved.workload_options)
+    workload = workload_room.kinds()[resolved.workload_kind](
+        workload_name, resolved.workload_options
+    )
     stored = target.model(resolved.site)
     job = workload.profile(resolved.site)
     node = _node(resolved, stored)
@@ -43,12 +50,14 @@ def scenario_of(
         "power": {"pue": resolved.site.pue if resolved.site is not None else 1.0},
         "observe": {"series_interval_ns": series_interval_ns, "histograms": False},
     }
-    strike(made, resolved, dict(stored.place))
+    inject(made, resolved, dict(stored.place))
     return made
 
 
-def _new(parts: tuple[dict[str, Any], ...], there: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-    """Servers and services of the workload that the target does not bring along already."""
+def _new(
+    parts: tuple[dict[str, Any], ...], there: tuple[dict[str, Any], ...]
+) -> list[dict[str, Any]]:
+    """Return the workload's servers and services that the target does not define already."""
     names = {part["name"] for part in there}
     return [part for part in parts if part["name"] not in names]
 
@@ -71,13 +80,20 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> dict[str, Any]:
     taken = {volume["name"] for volume in stored.node_volumes}
     made["volumes"] = [
         *stored.node_volumes,
-        *(_site_volume(name, drive) for name, drive in described.drives.items() if name not in taken),
+        *(
+            _site_volume(name, drive)
+            for name, drive in described.drives.items()
+            if name not in taken
+        ),
     ]
     return made
 
 
 def _site_volume(name: str, drive: Any) -> dict[str, Any]:
-    """A drive that a node has beside the target: it draws power, and files "on the node" lie on the first of them."""
+    """Return a drive that a node has in addition to the target.
+
+    It draws power, and files "on the node" are on the first such drive.
+    """
     if isinstance(drive, str):
         stored = storage(entry("drives", drive).table)
     elif drive.count == 1:
@@ -89,7 +105,11 @@ def _site_volume(name: str, drive: Any) -> dict[str, Any]:
 
 
 def _file_set(
-    files: dict[str, Any], stored: ModelledStorage, job: ModelledJob, node: dict[str, Any], slots: int
+    files: dict[str, Any],
+    stored: ModelledStorage,
+    job: ModelledJob,
+    node: dict[str, Any],
+    slots: int,
 ) -> dict[str, Any]:
     made = {key: value for key, value in files.items() if key != "on"}
     if made.get("count") == 0:
@@ -108,7 +128,7 @@ def _file_set(
         place = {"volume": own[0]}
     made["on"] = place
     if "volume" in place and files["share"] == "each":
-        # Local files are on each node: the site's, dealt out.
+        # Local files: each node holds its share of the site's files.
         made["count"] = max(1, -(-made["count"] // node["count"]))
     return made
 
@@ -119,11 +139,15 @@ def _run(resolved: Resolved, job: ModelledJob, nodes: int) -> dict[str, Any]:
     if options.load == "sustained" and options.jobs is None:
         made["load"] = {"kind": "sustained", "duration_ns": round((options.duration or 30.0) * 1e9)}
     else:
-        jobs = options.jobs if options.load == "sustained" and options.jobs else options.slots * nodes
+        jobs = (
+            options.jobs if options.load == "sustained" and options.jobs else options.slots * nodes
+        )
         made["load"] = {"kind": "batch", "jobs": jobs}
     if options.feed == "packets":
         if job.packets is None:
-            raise HeadraceError("this job cannot be fed by packets: its profile says nothing of them")
+            raise HeadraceError(
+                "this job cannot be fed by packets: its profile says nothing of them"
+            )
         made["feed"] = {"kind": "packets", **job.packets}
         if options.packet_events is not None:
             made["feed"]["first_events"] = options.packet_events

@@ -22,18 +22,46 @@
     }
   }
 
+  // A power of 1000 for an axis, and its SI prefix, as report/figures.py has it: numbers on it stay below 10 000.
+  const prefixes = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+  const axisScale = (top) => prefixes.find(([factor]) => top >= Math.max(1e4, factor)) ?? [1, ""];
+  const axisTitle = ({ title, unit }, prefix) => {
+    const whole = `${prefix} ${unit}`.trim();
+    return whole ? `${title} (${whole})` : title;
+  };
+  const divide = (data, names, factor) => {
+    for (const name of names) data[name] = data[name].map((value) => value / factor);
+  };
+
   const source = (plot, name) => plot.document.get_model_by_name(name);
   // Which curve each of the eight colours draws; null when it is free.
   const seats = new Array(colours.length).fill(null);
   const boxes = [...document.querySelectorAll("input[data-curve]")];
   const seat = (curve) => seats.indexOf(curve);
 
-  function columns(curve, rows) {
-    const out = { slots: [], value: [], low: [], high: [], text: [], interval: [], mark: [], label: [], limit: [], trials: [] };
+  const noun = (curve) => (curve.axis.startsWith("Clients") ? "clients" : "slots");
+
+  // Points of invalid trials: grey, apart from the curve.
+  function distrusted(curve, rows, out) {
     rows.forEach((row, index) => {
-      if (row === null) return;
+      if (row === null || !curve.reasons[index]) return;
+      out.load.push(curve.load[index]);
+      out.noun.push(noun(curve));
+      out.value.push(row[0]);
+      out.text.push(row[3]);
+      out.label.push(curve.label);
+      out.reasons.push(curve.reasons[index]);
+      out.trials.push(curve.trials[index]);
+    });
+  }
+
+  function columns(curve, rows) {
+    const out = { load: [], noun: [], value: [], low: [], high: [], text: [], interval: [], mark: [], label: [], limit: [], trials: [] };
+    rows.forEach((row, index) => {
+      if (row === null || curve.reasons[index]) return;
       const [value, low, high, text, interval, provenance] = row;
-      out.slots.push(curve.slots[index]);
+      out.load.push(curve.load[index]);
+      out.noun.push(noun(curve));
       out.value.push(value);
       out.low.push(low ?? value);
       out.high.push(high ?? value);
@@ -58,36 +86,53 @@
     }));
   }
 
-  function drawCurves(plot, metric) {
+  function drawCurves(element, metric) {
+    const plot = plots[element];
     const shown = page.metrics[metric];
     let top = 0;
-    const knees = { slots: [], value: [], colour: [] };
-    seats.forEach((curveIndex, index) => {
+    const knees = { load: [], value: [], colour: [] };
+    const greys = { load: [], noun: [], value: [], label: [], text: [], reasons: [], trials: [] };
+    const drawn = seats.map((curveIndex) => {
       const curve = curveIndex === null ? null : page.curves[curveIndex];
-      const rows = curve?.values[metric] ?? [];
-      const data = columns(curve, rows);
-      source(plot, `curve-${index}`).data = data;
+      const data = columns(curve, curve?.values[metric] ?? []);
+      if (curve) distrusted(curve, curve.values[metric] ?? [], greys);
       top = Math.max(top, ...data.high, ...data.value);
+      return [curve, data];
+    });
+    top = Math.max(top, ...greys.value);
+    // An empty chart says nothing: it is left out.
+    document.getElementById(element).hidden = top === 0;
+    // A line of one node among lines of several: its slots are clients, too.
+    const axes = drawn.map(([curve]) => curve?.axis ?? "");
+    const axis = axes.find((each) => each.startsWith("Clients")) ?? axes.find((each) => each) ?? "";
+    const [factor, prefix] = axisScale(top);
+    top /= factor;
+    drawn.forEach(([curve, data], index) => {
+      divide(data, ["value", "low", "high"], factor);
+      source(plot, `curve-${index}`).data = data;
       if (curve?.knee && curve.knee.metric === metric) {
-        const at = data.slots.indexOf(curve.knee.slots);
+        const at = data.load.indexOf(curve.knee.load);
         if (at >= 0) {
-          knees.slots.push(data.slots[at]);
+          knees.load.push(data.load[at]);
           knees.value.push(data.value[at]);
           knees.colour.push(colours[index]);
         }
       }
     });
     source(plot, "knees").data = knees;
+    divide(greys, ["value"], factor);
+    source(plot, "distrusted").data = greys;
     if (metric === "efficiency") top = Math.max(top, 100);
     plot.y_range.end = top > 0 ? top * 1.06 : 1;
-    plot.left[0].axis_label = shown.heading;
-    plot.title.text = `${shown.title} against slots`;
+    plot.left[0].axis_label = axisTitle(shown, prefix);
+    plot.below[0].axis_label = axis;
+    plot.title.text = `${shown.title} against ${axis.startsWith("Clients") ? "clients" : "slots"}`;
   }
 
   function drawAll() {
     const picked = document.getElementById("pick-metric")?.value;
-    if (plots["figure-rate"] && picked) drawCurves(plots["figure-rate"], picked);
-    if (plots["figure-efficiency"]) drawCurves(plots["figure-efficiency"], "efficiency");
+    if (plots["figure-rate"] && picked) drawCurves("figure-rate", picked);
+    if (plots["figure-efficiency"]) drawCurves("figure-efficiency", "efficiency");
     for (const box of boxes) {
       const at = seat(Number(box.dataset.curve));
       const sign = document.querySelector(`[data-sign="${box.dataset.curve}"]`);
@@ -96,7 +141,7 @@
       sign.textContent = at >= 0 ? signs[at] : "";
       sign.style.color = at >= 0 ? colours[at] : "";
     }
-    legend("legend-curves", seats.flatMap((curve, at) => (curve === null ? [] : [[at, page.curves[curve].label]])));
+    legend("legend-curves", seats.flatMap((curve, at) => (curve === null ? [] : [[at, page.curves[curve].name]])));
     const only = document.querySelector("input.only")?.checked ?? false;
     for (const body of document.querySelectorAll("tbody[data-of]")) body.hidden = only && seat(Number(body.dataset.of)) < 0;
   }
@@ -144,6 +189,8 @@
       top = Math.max(top, ...data.high, ...data.value);
     }
     plot.y_range.end = top > 0 ? top * 1.06 : 1;
+    plot.below[0].axis_label = curve.axis;
+    document.getElementById("figure-bytes").hidden = top === 0;
     legend("legend-bytes", byteNames.map((name, index) => [index, page.metrics[name].title]));
   }
   document.getElementById("pick-bytes")?.addEventListener("change", drawBytes);
@@ -153,7 +200,7 @@
     const picker = document.getElementById("pick-trial");
     if (!picker) return;
     const trial = page.series[picker.value];
-    document.getElementById("trial-link").href = `trials/${encodeURIComponent(picker.value)}/`;
+    document.getElementById("trial-link").href = `${page.trials_folder}/${encodeURIComponent(picker.value)}/`;
     for (const entry of page.series_figures) {
       const plot = plots[entry.element];
       const samples = trial[entry.probe];
@@ -164,6 +211,12 @@
         for (const value of values) if (value > top) top = value;
         data[entry.names[index]] = values;
       });
+      // An empty chart says nothing: it is left out until a trial has samples for it.
+      document.getElementById(entry.element).parentElement.hidden = top === 0;
+      const [factor, prefix] = entry.unit === "1/s" ? axisScale(top) : [1, ""];
+      top /= factor;
+      divide(data, entry.names, factor);
+      plot.left[0].axis_label = axisTitle({ title: entry.axis, unit: entry.unit }, prefix);
       source(plot, "series").data = data;
       plot.x_range.end = Math.max(1e-3, data.time_s.at(-1) ?? 1);
       plot.y_range.end = top > 0 ? top * 1.08 : 1;

@@ -1,14 +1,15 @@
-"""Ground: a small cluster on one machine: nodes as network namespaces, joined by links of a stated rate.
+"""Base layer: a small cluster on one machine: network namespaces as nodes, links of a given rate.
 
-    cluster = Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("nas", link=LinkSettings(rate_bytes_per_s=125e6))])
+    fast = LinkSettings(rate_bytes_per_s=125e6)
+    cluster = Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("nas", link=fast)])
     cluster["nas"].address              # 10.77.0.2
     cluster["nas"].start(journal, …)    # a program on that node: its network, CPU set and memory
     cluster.cut("nas"); cluster.mend("nas")
     cluster.close()
 
-A node has an interface `eth0`; the other end of its cable is a port of a bridge in a namespace of its own. No namespace has a way
-out, so that addresses cannot clash with any of the machine's, and what servers say stays in the cluster. Everything is in the
-undo journal before it is there.
+A node has an interface `eth0`; the other end of its cable is a port of a bridge in a separate
+namespace. No namespace has an uplink, so that addresses cannot clash with the machine's, and server
+traffic stays in the cluster. Everything is recorded in the undo journal before it is created.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ground: builds the cluster, changes its links while it stands, and takes it down."""
+"""Base layer: build the cluster, change its links while it runs, and tear it down."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ _MOST_NODES = 250
 
 
 def why_not() -> tuple[str, str] | None:
-    """Why this machine cannot have a cluster, and the remedy; None when it can."""
+    """Return why this machine cannot build a cluster, and the remedy; None when it can."""
     for program in ("ip", "tc", "nsenter", "taskset", "setpriv"):
         if find_program(program) is None:
             return f"the program {program} is not installed", remedy(program)
     if os.geteuid() != 0:
-        return "building nodes and links needs root", "run as root, or name servers that are there already"
+        return (
+            "building nodes and links needs root",
+            "run as root, or name servers that are there already",
+        )
     return None
 
 
 class Cluster:
-    """Nodes by name, in the order in which they were named."""
+    """Nodes by name, in their given order."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -40,17 +43,22 @@ class Cluster:
         self._nodes: dict[str, Node] = {}
         self.token = os.urandom(3).hex()
         self.switch = f"headrace-{self.token}-switch"
-        """Name of the namespace that the bridge is in."""
+        """Name of the bridge's namespace."""
 
     @classmethod
     def build(cls, journal: Journal, nodes: Sequence[NodeSettings]) -> Cluster:
-        """Makes every node and joins them. Raises MissingError, UnsupportedLevelError or HeadraceError; nothing is left then."""
+        """Create and connect all nodes.
+
+        Raises MissingError, UnsupportedLevelError or HeadraceError; nothing is left then.
+        """
         if missing := why_not():
             raise MissingError(missing[0], hint=missing[1])
         if len({node.name for node in nodes}) != len(nodes):
             raise HeadraceError("two nodes of the cluster have one name")
         if len(nodes) > _MOST_NODES:
-            raise HeadraceError(f"{len(nodes)} nodes are more than the {_MOST_NODES} that can be built here")
+            raise HeadraceError(
+                f"{len(nodes)} nodes are more than the {_MOST_NODES} that can be built here"
+            )
         made = cls(journal)
         try:
             made._build(nodes)
@@ -93,7 +101,7 @@ class Cluster:
             raise HeadraceError(f"the cluster has no node {name}; it has: {known}") from None
 
     def find(self, name: str) -> Node | None:
-        """The node of that name, or None."""
+        """Return the node of that name, or None."""
         return self._nodes.get(name)
 
     def __iter__(self) -> Iterator[Node]:
@@ -111,25 +119,28 @@ class Cluster:
         return tuple(node.port for node in self)
 
     def set_link(self, name: str, link: LinkSettings) -> None:
-        """Changes a node's cable while it stands."""
+        """Change a node's cable while the cluster runs."""
         node = self[name]
         apply_link(node.namespace, self.switch, node.port.name, link)
         node.settings = replace(node.settings, link=link)
 
     def cut(self, name: str) -> None:
-        """Pulls the cable of a node: nothing passes, connections stay open until they time out."""
+        """Disconnect a node's cable: no packets pass, connections stay open until they time out."""
         run_ip("-n", self.switch, "link", "set", self[name].port.name, "down")
 
     def mend(self, name: str) -> None:
-        """Plugs it in again."""
+        """Reconnect a node's cable."""
         run_ip("-n", self.switch, "link", "set", self[name].port.name, "up")
 
     def as_dict(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the nodes for the record."""
         return {"nodes": [node.as_dict() for node in self]}
 
     def close(self) -> None:
-        """Takes it down; what runs on it has to be ended before. Raises HeadraceError when something is left. Safe to call twice."""
+        """Tear the cluster down, after its programs have ended. Safe to call twice.
+
+        Raises HeadraceError when something is left.
+        """
         for node in self:
             if node.memory is not None:
                 node.memory.close()

@@ -1,4 +1,4 @@
-"""Ground: network namespaces: made with an undo entry, entered by a thread, and their interfaces' counters."""
+"""Base layer: network namespaces: create (with an undo entry), enter, read counters."""
 
 from __future__ import annotations
 
@@ -22,25 +22,28 @@ Value = TypeVar("Value")
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 FOLDER = Path("/run/netns")
-"""Where iproute2 keeps named namespaces."""
+"""iproute2's directory of named namespaces."""
 COUNTERS = ("rx_bytes", "rx_packets", "rx_dropped", "tx_bytes", "tx_packets", "tx_dropped")
 
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface, maybe in another namespace."""
+    """A network interface, possibly in another namespace."""
 
     label: str
-    """What people call it: the node that hangs on it."""
+    """Name for the user: the connected node."""
     name: str
     namespace: str | None = None
-    """None: the one that this process is in."""
+    """None: the namespace of this process."""
     reversed: bool = False
-    """True for a port of a switch: what it sends is what the node receives."""
+    """True for a port of a switch: its transmitted bytes are those the node receives."""
 
 
 def make_namespace(journal: Journal, name: str) -> Entry:
-    """Makes a network namespace with its loopback up; undoing the entry deletes it (once its processes are gone too)."""
+    """Create a network namespace with its loopback up.
+
+    Undoing the entry deletes it (after its last process has ended).
+    """
     entry = journal.begin("delete_netns", name=name)
     try:
         run_ip("netns", "add", name)
@@ -52,7 +55,7 @@ def make_namespace(journal: Journal, name: str) -> Entry:
 
 
 def run_ip(*arguments: str, program: str = "ip", batch: str | None = None) -> str:
-    """Runs `ip` or `tc` (`batch`: lines for its `-batch -`). Raises HeadraceError with its own words."""
+    """Run `ip` or `tc` (`batch`: lines for `-batch -`). Raises HeadraceError with its message."""
     argv = [require_program(program), *arguments]
     if batch is not None:
         argv += ["-batch", "-"]
@@ -64,21 +67,28 @@ def run_ip(*arguments: str, program: str = "ip", batch: str | None = None) -> st
 
 
 def enter(namespace: str) -> None:
-    """Takes the calling thread into a network namespace, for good. Raises HeadraceError."""
+    """Move the calling thread into a network namespace for ever. Raises HeadraceError."""
     try:
         handle = os.open(FOLDER / namespace, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise HeadraceError(f"the network namespace {namespace} is gone: {error.strerror}") from error
+        raise HeadraceError(
+            f"the network namespace {namespace} is gone: {error.strerror}"
+        ) from error
     try:
         if _libc.setns(handle, _CLONE_NEWNET) != 0:
             number = ctypes.get_errno()
-            raise HeadraceError(f"the network namespace {namespace} cannot be entered: {os.strerror(number)}")
+            raise HeadraceError(
+                f"the network namespace {namespace} cannot be entered: {os.strerror(number)}"
+            )
     finally:
         os.close(handle)
 
 
 def call_inside(namespace: str | None, function: Callable[[], Value]) -> Value:
-    """Calls a function in a thread that is in a network namespace; sockets and files of /proc/net that it opens stay there."""
+    """Call a function in a thread inside a network namespace.
+
+    Sockets and files of /proc/net that it opens stay in that namespace.
+    """
     if namespace is None:
         return function()
     found: list[Value] = []
@@ -100,7 +110,7 @@ def call_inside(namespace: str | None, function: Callable[[], Value]) -> Value:
 
 
 class Counters:
-    """Counters of a namespace's interfaces, from its /proc/net/dev, kept open."""
+    """Counters of a namespace's interfaces; its /proc/net/dev stays open."""
 
     def __init__(self, namespace: str | None) -> None:
         self._handle = call_inside(
@@ -108,7 +118,7 @@ class Counters:
         )
 
     def read(self) -> dict[str, dict[str, int]]:
-        """By interface: `COUNTERS` since it was made."""
+        """Return `COUNTERS` by interface, since the interface was created."""
         os.lseek(self._handle, 0, os.SEEK_SET)
         pieces: list[bytes] = []
         while piece := os.read(self._handle, 1 << 16):
@@ -124,7 +134,7 @@ class Counters:
         return found
 
     def close(self) -> None:
-        """Closes the file. Safe to call twice."""
+        """Close the file. Safe to call twice."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1

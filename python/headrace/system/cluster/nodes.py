@@ -1,4 +1,4 @@
-"""Ground: one node of the cluster: what runs on it shares its network, its CPU set and its memory limit."""
+"""Base layer: one node of the cluster: its programs share its network, CPU set and memory limit."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """What a node is to be."""
+    """Settings of a node."""
 
     name: str
     link: LinkSettings = field(default_factory=LinkSettings)
     cpus: tuple[int, ...] | None = None
-    """Processors that what runs on it may use; all when None."""
+    """CPUs that its programs may use; all when None."""
     memory_bytes: int | None = None
-    """Memory of everything on it with its page cache; no bound when None."""
+    """Memory limit of all its programs including page cache; none when None."""
 
 
 @dataclass
 class Node:
-    """A node that is there."""
+    """An existing node."""
 
     settings: NodeSettings
     namespace: str
@@ -48,12 +48,14 @@ class Node:
 
     @property
     def name(self) -> str:
-        """As in the settings."""
+        """The name in the settings."""
         return self.settings.name
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """The command that runs `argv` on this node: in its network namespace (mounts stay those of the machine) and on its
-        processors."""
+        """Return the command that runs `argv` in this node's network namespace and on its CPUs.
+
+        Mounts stay those of the machine.
+        """
         inside = [require_program("nsenter"), f"--net={FOLDER / self.namespace}", "--"]
         if self.settings.cpus is not None:
             inside += [require_program("taskset"), "-c", ",".join(map(str, self.settings.cpus))]
@@ -68,8 +70,11 @@ class Node:
         directory: Path | None = None,
         output: int | IO[bytes] = subprocess.DEVNULL,
     ) -> Started:
-        """Starts a program on this node, in the undo journal before it exists. It dies with Headrace when it was started from the
-        main thread and does not detach itself; otherwise the journal ends it."""
+        """Start a program on this node, recorded in the undo journal before it exists.
+
+        It dies with Headrace when it was started from the main thread and does not detach itself;
+        otherwise the journal ends it.
+        """
         from headrace.system.processes import start_process
 
         started = start_process(
@@ -80,32 +85,37 @@ class Node:
             output=output,
             outlives_us=threading.current_thread() is not threading.main_thread(),
         )
-        with contextlib.suppress(HeadraceError):  # it may have ended already, which its owner finds out
+        with contextlib.suppress(
+            HeadraceError
+        ):  # it may have ended already; the caller detects that
             self.adopt_memory(started.pid)
         return started
 
     def adopt_memory(self, pid: int) -> None:
-        """Puts a process (and what it starts from now on) under the node's memory limit."""
+        """Put a process (and its later children) under the node's memory limit."""
         if self.memory is not None:
             self.memory.add(pid)
 
     def adopt(self, pid: int) -> None:
-        """Puts a process that is not in the node's network yet on its processors and under its memory limit."""
+        """Put a process, before it joins the network, on the node's CPUs and under its limit."""
         if self.settings.cpus is not None:
             try:
                 os.sched_setaffinity(pid, self.settings.cpus)
             except OSError as error:
                 raise HeadraceError(
-                    f"process {pid} cannot be put on processors {self.settings.cpus}: {error.strerror}"
+                    f"process {pid} cannot be put on processors {self.settings.cpus}: "
+                    f"{error.strerror}"
                 ) from error
         self.adopt_memory(pid)
 
     def check_port_free(self, port: int, *, needed_by: str, udp: bool = False) -> None:
-        """Raises HeadraceError when something on this node listens on a port already."""
+        """Raise HeadraceError when a program on this node already listens on a port."""
         import socket
 
         def bind() -> None:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM if udp else socket.SOCK_STREAM) as probe:
+            with socket.socket(
+                socket.AF_INET, socket.SOCK_DGRAM if udp else socket.SOCK_STREAM
+            ) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((self.address, port))
 
@@ -113,12 +123,13 @@ class Node:
             call_inside(self.namespace, bind)
         except OSError as error:
             raise HeadraceError(
-                f"{needed_by}: port {port} of {self.name} ({self.address}) cannot be had: {error.strerror}",
+                f"{needed_by}: port {port} of {self.name} ({self.address}) cannot be had: "
+                f"{error.strerror}",
                 hint="name another port, or end the program that listens there",
             ) from error
 
     def accepts(self, address: str, port: int, timeout_s: float = 1.0) -> bool:
-        """Whether a TCP connection from this node to an address is taken."""
+        """Return whether an address accepts a TCP connection from this node."""
         import socket
 
         def connect() -> bool:
@@ -131,7 +142,7 @@ class Node:
         return call_inside(self.namespace, connect)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the record: what it is, as read back."""
+        """Return the node's settings for the record, as read back."""
         return {
             "name": self.name,
             "address": self.address,

@@ -1,9 +1,10 @@
-"""Ground: emulated drives. A drive of the catalog as a block device of the real kernel, timed by the simulator's own models.
+"""Base layer: emulated drives: block devices with the timing of the simulator's drive models.
 
-    headrace-emulator (one process a device): FUSE file <- loop device with direct I/O <- whoever uses /dev/loopN
+    headrace-emulator (one process per device): FUSE file <- loop device (direct I/O) <- /dev/loopN
 
-`attach` makes one, through the undo journal; the `EmulatedDevice` reports how late it was, takes faults, and is detached.
-What lies on it lies in memory and is gone with it.
+`attach` creates one from a drive of the catalog, through the undo journal. The `EmulatedDevice`
+reports completion delays, accepts faults, and is detached. Its data is in memory and is lost with
+it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from headrace.system.emulator.device import EmulatedDevice
 from headrace.system.emulator.limits import Limits, limits, refusal
 from headrace.system.emulator.queue_shape import QueueShape, queue_shape
 from headrace.system.emulator.report import Floor, KernelWake, Lateness, Report
-from headrace.system.emulator.running import Running, running
+from headrace.system.emulator.running import Running, behind, running
 from headrace.system.emulator.yielding import yield_to_kernel
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Report",
     "Running",
     "attach",
+    "behind",
     "cannot_emulate",
     "limits",
     "queue_shape",

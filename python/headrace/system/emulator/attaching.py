@@ -1,4 +1,4 @@
-"""Attaches an emulated drive: process, FUSE file, loop device, queue; each in the undo journal before it is made."""
+"""Attach an emulated drive: process, FUSE file, loop device, queue; each journalled first."""
 
 from __future__ import annotations
 
@@ -25,27 +25,37 @@ PROGRAM = "headrace-emulator"
 CONTROL = "control"
 LABEL = "headrace-emulated-"
 REQUEST_TIMEOUT_S = 12
-"""The kernel looks every 15 s, so it gives a device up after 27 s at most; the emulator's own guard is quicker."""
+"""The kernel checks every 15 s, so it drops a device after at most 27 s.
+
+The emulator's own watchdog is faster.
+"""
 _START_S = 30.0
 
 
 def cannot_emulate(needed_by: str) -> list[Problem]:
-    """What this machine lacks for emulated drives. Changes nothing."""
+    """Return what this machine lacks for emulated drives. Changes nothing."""
     without = "headrace simulate takes the same drives in virtual time, with no such need"
     found: list[Problem] = []
     if os.geteuid() != 0:
         found.append(
             Problem(
-                "emulating a drive needs root", needed_by, "run as root (sudo headrace …)", without=without
+                "emulating a drive needs root",
+                needed_by,
+                "run as root (sudo headrace …)",
+                without=without,
             )
         )
         return found
     if not _is_character_device("/dev/fuse"):
         found.append(
-            Problem("this kernel has no FUSE (/dev/fuse)", needed_by, "modprobe fuse", without=without)
+            Problem(
+                "this kernel has no FUSE (/dev/fuse)", needed_by, "modprobe fuse", without=without
+            )
         )
     if not Path("/dev/loop-control").exists():
-        found.append(Problem("this kernel has no loop devices", needed_by, "modprobe loop", without=without))
+        found.append(
+            Problem("this kernel has no loop devices", needed_by, "modprobe loop", without=without)
+        )
     try:
         own_program(PROGRAM)
     except MissingError as error:
@@ -70,17 +80,20 @@ def attach(
     queue: QueueShape | None = None,
     data_limit_bytes: int | None = None,
 ) -> EmulatedDevice:
-    """Makes a block device of `size_bytes` that is timed like `storage` (a `StorageSpec`: drives, raid, faults).
+    """Create a block device of `size_bytes` with the timing of `storage`, a `StorageSpec`.
 
-    The device is the front of the drive: sector n is the drive's sector n, so a small one is a partition on the fastest
-    part of a disk. `directory` is a private one that lasts as long as the device. It holds `data_limit_bytes` of data
-    at most, all of its size when None. An empty `storage` answers at once (to measure the emulator itself).
+    The device is the start of the drive (sector n is the drive's sector n), so a small device
+    behaves like a partition on the fastest part of a disk. `directory` is a private one that exists
+    as long as the device. The device holds at most `data_limit_bytes` of data, its whole size when
+    None. An empty `storage` completes requests at once (to measure the emulator itself).
 
-    Raises MissingError for what the machine lacks, HeadraceError for a drive that is too fast, a size that memory cannot
-    hold, or anything that goes wrong; nothing is left then.
+    Raises MissingError for what the machine lacks, HeadraceError when the drive is too fast, the
+    size does not fit into memory, or anything else fails; nothing is left then.
     """
     if problems := cannot_emulate("emulated drive"):
-        raise MissingError(problems[0].what, hint=f"{problems[0].remedy}; or: {problems[0].without}")
+        raise MissingError(
+            problems[0].what, hint=f"{problems[0].remedy}; or: {problems[0].without}"
+        )
     if storage and (reason := refusal(storage)):
         raise HeadraceError(reason)
     size_bytes -= size_bytes % 4096
@@ -127,9 +140,10 @@ def attach(
             os.close(backing)
         if Path(f"/sys/block/{name}/loop/dio").read_text().strip() != "1":
             raise HeadraceError(
-                f"{name} does not take direct I/O over FUSE: this kernel is too old for emulated drives"
+                f"{name} does not take direct I/O over FUSE: this kernel is too old for emulated "
+                "drives"
             )
-        # From here on nobody can walk into the file system: only the loop device holds it.
+        # From here on no process can open the file system: only the loop device holds it.
         mounts.unmount(mount, label, lazy=True, patience_s=0.0)
         journal.undo(entries[1])
         entries.extend(apply_shape(journal, name, shape))
@@ -158,7 +172,10 @@ def attach(
 
 
 def _calibrate(control: Path, name: str, storage: dict[str, Any]) -> int:
-    """Measures the floor; again when it is too high for the drive, for the machine may just have been busy."""
+    """Measure the floor; retry when it is too high for the drive.
+
+    The machine may just have been busy.
+    """
     reason = None
     pace_ns = fastest_ns(storage) if storage else None
     for attempt in range(8):
@@ -172,7 +189,9 @@ def _calibrate(control: Path, name: str, storage: dict[str, Any]) -> int:
 
 
 def _withdraw(journal: Journal, entries: list[Entry]) -> None:
-    for entry in reversed(entries):
+    left = [entry for entry in reversed(entries) if not journal.undo(entry).done]
+    # A file system whose emulator does not answer yet can be unmounted once the emulator has ended.
+    for entry in left:
         journal.undo(entry)
 
 
@@ -184,5 +203,6 @@ def _await_ready(started: processes.Started) -> None:
     output.close()
     if said != "ready":
         raise HeadraceError(
-            f"the emulated drive cannot be attached: {said.removeprefix('failed: ') or 'it has ended'}"
+            "the emulated drive cannot be attached: "
+            f"{said.removeprefix('failed: ') or 'it has ended'}"
         )

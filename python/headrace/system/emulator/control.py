@@ -1,4 +1,4 @@
-"""Asks an emulated drive's process over its control socket: one JSON line there, one back."""
+"""Requests to an emulated drive's process over its control socket: one JSON line each way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ class NoAnswerError(HeadraceError):
 
 
 def ask(control: Path, what: str, *, timeout_s: float = 10.0, **arguments: Any) -> Any:
-    """Asks and returns the answer. Raises NoAnswerError, or HeadraceError with what the emulator refuses."""
+    """Send a request and return the answer.
+
+    Raises NoAnswerError, or HeadraceError with the reason when the emulator refuses.
+    """
     line = json.dumps({"ask": what, **arguments}).encode() + b"\n"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -25,7 +28,9 @@ def ask(control: Path, what: str, *, timeout_s: float = 10.0, **arguments: Any) 
             with connection.makefile("rb") as answers:
                 answer = answers.readline()
     except OSError as error:
-        raise NoAnswerError(f"the emulated drive of {control.parent} does not answer: {error}") from error
+        raise NoAnswerError(
+            f"the emulated drive of {control.parent} does not answer: {error}"
+        ) from error
     if not answer:
         raise NoAnswerError(f"the emulated drive of {control.parent} has ended")
     said = json.loads(answer)

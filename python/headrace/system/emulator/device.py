@@ -1,4 +1,4 @@
-"""An emulated drive that is attached."""
+"""An attached emulated drive."""
 
 from __future__ import annotations
 
@@ -17,60 +17,71 @@ from headrace.system.journal import Entry, Journal
 
 @dataclass(frozen=True)
 class EmulatedDevice:
-    """A block device, the process behind it, and the journal's entries that would undo them."""
+    """A block device, the process behind it, and the journal entries that undo them."""
 
     device: Path
     """Its device file."""
     name: str
     """Kernel name, such as `loop3`."""
     entries: list[Entry]
-    """Oldest first. Undone in reverse order they leave nothing."""
+    """Oldest first. Undoing them in reverse order removes the device completely."""
     control: Path
     pid: int
     start_ticks: int
     size_bytes: int
     floor_ns: int
-    """What a 4 KiB request takes besides the drive; subtracted."""
+    """Time of a 4 KiB request outside the drive; subtracted."""
     memory_bytes: int
-    """What it takes of the machine's memory at most."""
+    """Maximum use of the machine's memory."""
     data_limit_bytes: int
-    """What it holds of data at most; a write beyond fails, and is counted in `Report.full`."""
+    """Maximum data; writes beyond it fail and are counted in `Report.full`."""
     journal: Journal
 
     def report(self) -> Report:
-        """What it did and how late, since the last `reset_report`. Raises NoAnswerError when its process is gone."""
+        """Return statistics since the last `reset_report`.
+
+        Raises NoAnswerError when its process is gone.
+        """
         return Report.of(ask(self.control, "report"))
 
     def reset_report(self) -> None:
-        """Counts anew: at the start of a trial. Faults go on counting."""
+        """Reset the statistics at the start of a trial, except those of faults."""
         ask(self.control, "reset")
 
     def inject(self, fault: dict[str, Any]) -> int:
-        """Injects a fault (`FaultSpec` of crates/model), its `from_s` and `until_s` counted from now; returns its number,
-        which is its place in `Report.faults_fired`. Raises HeadraceError naming the field that cannot be.
+        """Inject a fault (`FaultSpec` of crates/model) and return its number.
 
-        A stall or spike must be shorter than the kernel's patience with the device (10 s).
+        `from_s` and `until_s` count from now; the number is the index in `Report.faults_fired`. A
+        stall or spike must be shorter than the kernel's timeout of the device (10 s). Raises
+        HeadraceError that names the invalid field.
         """
         return int(ask(self.control, "inject", fault=fault)["fault"])
 
     def lift(self, fault: int) -> int:
-        """Ends a fault now; returns how often it took effect."""
+        """End a fault now; return how often it took effect."""
         return int(ask(self.control, "lift", fault=fault)["fired"])
 
     def power_loss(self, off_s: float | None = None) -> int:
-        """Cuts the power now: what is acknowledged and not on stable storage is lost, writes under way are torn at some
-        sector, every request fails until the power is back, after `off_s` seconds or by `lift` of the returned number."""
+        """Cut the power now; return the fault's number.
+
+        Acknowledged data that is not on stable storage is lost, writes in flight are torn at a
+        sector boundary, and every request fails until the power returns, after `off_s` seconds or
+        by `lift`.
+        """
         until = {} if off_s is None else {"until_s": off_s}
         return self.inject({"fault": {"kind": "power_loss"}, **until})
 
     @property
     def alive(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process exists."""
         return is_alive(self.pid, self.start_ticks)
 
     def detach(self, patience_s: float = 8.0) -> None:
-        """Takes the device away with all that lies on it. Raises RefusedError while someone uses it, HeadraceError when
-        something of it stays (`headrace undo` then tries again). Safe to call twice."""
+        """Remove the device with its data. Safe to call twice.
+
+        Raises RefusedError while it is in use, HeadraceError when something of it is left
+        (`headrace undo` then retries).
+        """
         if self.alive and (users := signatures.holders(self.device)):
             raise RefusedError(
                 f"{self.device} is in use: {'; '.join(users)}", hint="unmount it and try again"
@@ -78,11 +89,11 @@ class EmulatedDevice:
         self.undo(patience_s)
 
     def undo(self, patience_s: float = 8.0) -> None:
-        """As `detach`, whoever uses it."""
+        """Remove the device as `detach` does, even while it is in use."""
         failed: list[str] = []
         for entry in reversed(self.entries):
             if entry.action == "end_process":
-                # Without the loop device nobody holds its file: it ends by itself.
+                # Without the loop device its file is unused, and the process ends by itself.
                 deadline = time.monotonic() + patience_s
                 while self.alive and time.monotonic() < deadline:
                     time.sleep(0.005)

@@ -1,8 +1,8 @@
-"""Keeps a CPU of a virtual machine that falls idle awake for a while, so that no answer waits for one to leave its halt.
+"""Let idle virtual CPUs poll before they halt, so that completions do not wait for a wake-up.
 
-A halted virtual CPU is woken by way of the host, which takes tens of microseconds, several times in a request's way through
-the kernel. Linux's `haltpoll` governor of idle CPUs (drivers/cpuidle/governors/haltpoll.c) looks out for work for up to
-`guest_halt_poll_ns` first, and stops doing so where its idle times are longer than that.
+The host wakes a halted virtual CPU, which takes tens of microseconds, several times on a request's
+path through the kernel. Linux's `haltpoll` idle governor (drivers/cpuidle/governors/haltpoll.c)
+polls for up to `guest_halt_poll_ns` first, but stops polling where idle times are longer than that.
 """
 
 from __future__ import annotations
@@ -11,22 +11,28 @@ import os
 from pathlib import Path
 
 from headrace.system.journal import Entry, Journal
+from headrace.system.shared_settings import set_file
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpuidle/current_governor")
 _LOOK_OUT = Path("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
 LOOK_OUT_NS = 20_000_000
-"""As long as a disk takes for a request: seek, and a turn."""
+"""About a disk's service time: one seek and one rotation."""
 
 
 def keep_awake(journal: Journal) -> list[Entry]:
-    """The entry that puts the setting back; none where another governor rules, or CPUs look out that long anyway."""
+    """Raise the polling time; return the entries that restore it.
+
+    Empty with another governor, or when CPUs already poll that long.
+    """
     try:
-        before = int(_LOOK_OUT.read_text())
-        ruling = _GOVERNOR.read_text().strip() == "haltpoll"
+        if _GOVERNOR.read_text().strip() != "haltpoll" or not os.access(_LOOK_OUT, os.W_OK):
+            return []
+        entry = set_file(
+            journal,
+            _LOOK_OUT,
+            str(LOOK_OUT_NS),
+            is_set=lambda: int(_LOOK_OUT.read_text()) >= LOOK_OUT_NS,
+        )
     except (OSError, ValueError):
         return []
-    if not ruling or before >= LOOK_OUT_NS or not os.access(_LOOK_OUT, os.W_OK):
-        return []
-    entry = journal.begin("write_setting", path=str(_LOOK_OUT), value=str(before))
-    _LOOK_OUT.write_text(str(LOOK_OUT_NS))
-    return [entry]
+    return [] if entry is None else [entry]

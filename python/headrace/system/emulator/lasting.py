@@ -1,7 +1,7 @@
 """Emulated drives that outlive the command that attached them.
 
-Their undo journal belongs to the emulator's process: as long as that lives it is in use, and when it has been killed
-`headrace undo` finds it like that of any crashed run.
+Their undo journal belongs to the emulator's process: it is in use while that process lives, and
+afterwards `headrace undo` finds it like that of any crashed run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 
 _JOURNAL = "journal"
-"""In the emulator's directory: where its journal is. Missing for one that belongs to a run."""
+"""File in the emulator's directory with the path of its journal; a run's drives have none."""
 
 
 def attach_lasting(
@@ -33,34 +33,46 @@ def attach_lasting(
     queue: QueueShape | None = None,
     data_limit_bytes: int | None = None,
 ) -> EmulatedDevice:
-    """As `attach`, for a device that stays until `detach_lasting`."""
+    """Attach a device as `attach` does, until `detach_lasting`."""
     with Journal.open(f"an emulated drive ({storage['drives'][0]['name']})") as journal:
         directory, _ = work_directory(journal)
         made = attach(
-            journal, storage, size_bytes, directory, seed=seed, queue=queue, data_limit_bytes=data_limit_bytes
+            journal,
+            storage,
+            size_bytes,
+            directory,
+            seed=seed,
+            queue=queue,
+            data_limit_bytes=data_limit_bytes,
         )
         (directory / _JOURNAL).write_text(str(journal.hand_over(made.pid)))
     return made
 
 
 def belongs_to_run(one: Running) -> bool:
-    """Whether a run attached it, which will take it away by itself."""
+    """Return whether a run attached it, which will also detach it."""
     return not (one.control.parent / _JOURNAL).is_file()
 
 
 def detach_lasting(one: Running, patience_s: float = 8.0) -> None:
-    """Takes away what `attach_lasting` made. Raises RefusedError while it is in use or when it belongs to a run."""
+    """Detach a device of `attach_lasting`.
+
+    Raises RefusedError while it is in use or when it belongs to a run.
+    """
     if belongs_to_run(one):
         raise RefusedError(f"{one.device} belongs to a run that is going on", hint="end the run")
     if one.device is not None and (users := signatures.holders(one.device)):
-        raise RefusedError(f"{one.device} is in use: {'; '.join(users)}", hint="unmount it and try again")
+        raise RefusedError(
+            f"{one.device} is in use: {'; '.join(users)}", hint="unmount it and try again"
+        )
     file = Path((one.control.parent / _JOURNAL).read_text())
     loops.detach_labelled(one.label, patience_s)
     deadline = time.monotonic() + patience_s
     while start_ticks(one.pid) == one.start_ticks:
         if time.monotonic() > deadline:
             raise HeadraceError(
-                f"process {one.pid} of {one.device} does not end", hint=f"kill {one.pid}; headrace undo"
+                f"process {one.pid} of {one.device} does not end",
+                hint=f"kill {one.pid}; headrace undo",
             )
         time.sleep(0.005)
     if failed := [result.text for result in journals.undo(file) if not result.done]:

@@ -1,4 +1,4 @@
-"""The queue of the block device, as the kernel would have it for such a drive."""
+"""The queue settings of an emulated block device: those that Linux gives to such a drive."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.system import block_queue
 from headrace.system.journal import Entry, Journal
+from headrace.system.shared_settings import set_file
 
 _TRANSFER_KIB = 1024
-"""Largest request: what one FUSE message carries. A SATA drive under Linux has 1280."""
+"""Largest request: the size of one FUSE message. A SATA drive under Linux has 1280."""
 _READ_AHEAD_BYTES = 128 << 10
 """The kernel's default (VM_READAHEAD_PAGES)."""
 _DEEPEST = 128
-"""What a loop device offers."""
+"""Queue depth of a loop device."""
 _LEAST = 4
-"""BLKDEV_MIN_RQ: the kernel takes no smaller depth. A drive with fewer commands of its own queues the rest itself."""
+"""BLKDEV_MIN_RQ, the kernel's minimum. A drive with fewer commands queues the others itself."""
 
 
 @dataclass(frozen=True)
 class QueueShape:
-    """What the block layer is told."""
+    """Settings of the block layer."""
 
     depth: int
     """Requests at once, 4 to 128."""
@@ -30,7 +31,7 @@ class QueueShape:
     read_ahead_bytes: int
     rotational: bool
     dirty_bytes: int | None = None
-    """Unwritten pages of the device that the page cache may hold; 5 % of the memory when None."""
+    """Limit on the device's dirty pages in the page cache; 5 % of the memory when None."""
 
 
 def _depth_of(drive: dict[str, Any]) -> int:
@@ -40,10 +41,11 @@ def _depth_of(drive: dict[str, Any]) -> int:
 
 
 def queue_shape(storage: dict[str, Any]) -> QueueShape:
-    """The shape for a `StorageSpec`: what Linux makes of a drive with its queue and rotational flag.
+    """Return Linux's queue settings for a `StorageSpec`, by its queue and rotational flag.
 
-    A drive with one queue gets mq-deadline (`elevator_get_default`), one with deeper queues (NVMe) and a RAID none.
-    The read-ahead of a striped RAID is two stripes at least (drivers/md/raid0.c, raid5.c, raid10.c).
+    A drive with one queue gets mq-deadline (`elevator_get_default`); one with deeper queues (NVMe)
+    and a RAID get none. The read-ahead of a striped RAID is at least two stripes
+    (drivers/md/raid0.c, raid5.c, raid10.c).
     """
     drives = storage["drives"]
     raid = storage.get("raid")
@@ -62,20 +64,20 @@ def queue_shape(storage: dict[str, Any]) -> QueueShape:
 
 
 def _write(journal: Journal, path: Path, value: object, entries: list[Entry]) -> None:
-    before = path.read_text().strip()
-    if before == str(value):
-        return
-    entries.append(journal.begin("write_setting", path=str(path), value=before))
-    path.write_text(str(value))
+    if (entry := set_file(journal, path, str(value))) is not None:
+        entries.append(entry)
 
 
 def apply_shape(journal: Journal, name: str, shape: QueueShape) -> list[Entry]:
-    """Sets the queue of a loop device that nobody uses yet; everything is journalled, for a loop device keeps its queue
-    when it is attached to another file. Raises HeadraceError when the kernel makes something else of it."""
+    """Set the queue of an unused loop device.
+
+    Every change is journalled, because a loop device keeps its queue settings when it is attached
+    to another file. Raises HeadraceError when the kernel sets another value.
+    """
     entries: list[Entry] = []
     folder = Path("/sys/block") / name / "queue"
     queue = block_queue.Queue(journal, name)
-    # The true depth is set while there is no scheduler, and survives the change to one.
+    # The true depth can be set only without a scheduler, and survives a change of scheduler.
     queue.set_scheduler("none")
     _write(journal, folder / "rotational", int(shape.rotational), entries)
     _write(journal, folder / "max_sectors_kb", _TRANSFER_KIB, entries)
@@ -92,17 +94,19 @@ def apply_shape(journal: Journal, name: str, shape: QueueShape) -> list[Entry]:
 
 
 def _limit_dirty(journal: Journal, name: str, given: int | None, entries: list[Entry]) -> None:
-    """Bounds what the page cache may hold unwritten: with all memory full of it, nothing could be freed but by way of
-    the emulator itself. Linux 6.2 and later; else the kernel's common limits hold."""
+    """Limit the device's dirty pages in the page cache.
+
+    With all memory full of dirty pages, memory could be freed only through the emulator itself.
+    Needs Linux 6.2; otherwise the kernel's global limits apply.
+    """
     bdi = Path("/sys/block") / name / "bdi"
     if not (bdi / "max_bytes").exists():
         return
     pages = int(Path("/proc/meminfo").read_text().split("MemTotal:")[1].split()[0]) * 1024
     _write(journal, bdi / "strict_limit", 1, entries)
-    # Its share is what stands behind the bytes, and can be put back exactly.
-    entries.append(
-        journal.begin(
-            "write_setting", path=str(bdi / "max_ratio"), value=(bdi / "max_ratio").read_text().strip()
-        )
-    )
-    (bdi / "max_bytes").write_text(str(given if given is not None else max(64 << 20, pages // 20)))
+    # The kernel stores the limit in bytes as this ratio, which can be restored exactly.
+    limit = given if given is not None else max(64 << 20, pages // 20)
+    ratio = (bdi / "max_ratio").read_text().strip()
+    entry = set_file(journal, bdi / "max_ratio", ratio, before=ratio, is_set=lambda: False)
+    entries.extend([] if entry is None else [entry])
+    (bdi / "max_bytes").write_text(str(limit))

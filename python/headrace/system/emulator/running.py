@@ -1,9 +1,10 @@
-"""The emulated drives of this machine, whoever attached them."""
+"""The emulated drives of this machine, whichever process attached them."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,12 @@ from headrace.system.identity import start_ticks
 
 @dataclass(frozen=True)
 class Running:
-    """One of them."""
+    """One running emulated drive."""
 
     pid: int
     start_ticks: int | None
     label: str
-    """By which its loop device is known."""
+    """Label of its loop device."""
     device: Path | None
     """None while it is being attached or detached."""
     drives: tuple[str, ...]
@@ -32,11 +33,11 @@ class Running:
     data_limit_bytes: int
     control: Path
     report: Report | None
-    """None when it does not answer."""
+    """None when the process does not answer."""
 
 
 def running() -> list[Running]:
-    """All that can be seen (root sees all)."""
+    """Return all visible emulated drives (root sees all)."""
     found: list[Running] = []
     by_label = {loops.label_of(name): name for name in loops.attached()}
     for process in Path("/proc").iterdir():
@@ -51,10 +52,26 @@ def running() -> list[Running]:
     return sorted(found, key=lambda one: str(one.device))
 
 
+def behind(device_names: Iterable[str]) -> list[int]:
+    """Return the process ids of the emulated drives behind these loop devices."""
+    labels = {loops.label_of(name) for name in device_names if name.startswith("loop")} - {None}
+    found: list[int] = []
+    for process in Path("/proc").iterdir() if labels else ():
+        with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+            if process.name.isdigit() and Path(arguments[0].decode()).name == PROGRAM:
+                config = json.loads(Path(arguments[1].decode()).read_text())
+                if config["source"] in labels:
+                    found.append(int(process.name))
+    return found
+
+
 def _is_guard(process: Path) -> bool:
     parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
     with contextlib.suppress(OSError):
-        return (Path("/proc") / parent / "cmdline").read_bytes() == (process / "cmdline").read_bytes()
+        return (Path("/proc") / parent / "cmdline").read_bytes() == (
+            process / "cmdline"
+        ).read_bytes()
     return False
 
 

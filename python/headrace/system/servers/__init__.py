@@ -1,10 +1,11 @@
-"""Ground: real file servers that Headrace starts. This file is the contract that all keep: one server, one file beside it.
+"""Base layer: real file servers that Headrace starts. This module defines their interface.
 
-A server is made with a name and the node of the cluster it runs on, and knows nothing of studies. `start` writes its configuration,
-starts it and enters that in the undo journal; `wait_ready` asks it until it serves; `kill`, `pause`, `resume` and `restart` are
-what faults do to it; `stop` ends it with everything that it has started.
+Each kind of server is one module of this package. A server is created with a name and a cluster
+node, and does not depend on studies. `start` writes its configuration, starts it and records it in
+the undo journal; `wait_ready` polls it until it serves; faults use `kill`, `pause`, `resume` and
+`restart`; `stop` ends it with all its processes.
 
-    server = Ganesha("nas", cluster["nas"], exports=…)
+    server = Ganesha("nas", cluster["nas"], GaneshaSettings())
     server.start(ServerContext(journal, work_dir, log_dir, storage))
     server.wait_ready(10)
 """
@@ -35,28 +36,29 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True)
 class ServerContext:
-    """What a server is given to start."""
+    """What a server needs to start."""
 
     journal: Journal
     work_dir: Path
-    """A private folder for configuration, sockets and state; gone after the study."""
+    """A private directory for configuration, sockets and state; removed after the study."""
     log_dir: Path
-    """Where its logs lie."""
+    """The directory of its logs."""
     storage: Path
-    """What it serves: a directory on the medium."""
+    """The directory on the medium that it serves."""
 
 
 class Server(ABC):
-    """One daemon (and what it starts) on one node. A subclass says which programs, writes the configuration, knows when it is ready.
+    """One daemon (and its child processes) on one node.
 
-    Not for two threads at once, except that a fault may strike it while nobody else touches it.
+    A subclass names its programs, writes the configuration and detects readiness. Not thread-safe,
+    except that a fault may affect it while no other thread uses it.
     """
 
     kind: ClassVar[str]
     programs: ClassVar[tuple[str, ...]]
     """Programs that it needs on this machine."""
     ports: ClassVar[tuple[int, ...]] = ()
-    """TCP ports that it listens on: looked at before it is started."""
+    """TCP ports that it listens on; checked before it starts."""
 
     def __init__(self, name: str, node: Node) -> None:
         self.name = name
@@ -64,32 +66,41 @@ class Server(ABC):
         self.context: ServerContext | None = None
         self._started: list[Started] = []
 
-    # -- what a kind of server says -------------------------------------------------------------------------
+    # -- implemented by each kind of server --
 
     @abstractmethod
     def configure(self, context: ServerContext) -> None:
-        """Writes its configuration below `context.work_dir`. Called again before a restart: it must keep the server's state."""
+        """Write its configuration below `context.work_dir`.
+
+        It is called again before a restart and must keep the server's state.
+        """
 
     @abstractmethod
     def commands(self, context: ServerContext) -> Sequence[Sequence[str]]:
-        """The programs to start, in their order, each in the foreground where it can (else it is found by its mark)."""
+        """Return the programs to start, in order, in the foreground where possible.
+
+        Programs that detach themselves are found by their mark.
+        """
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether it serves. Called often; must not block for more than about a second. Raises HeadraceError when it never will."""
+        """Return whether it serves. Raises HeadraceError when it never will.
+
+        It is called often and must not block for more than about one second.
+        """
 
     def environment(self, context: ServerContext) -> Mapping[str, str]:
-        """Environment variables of its programs, on top of ours."""
+        """Return environment variables of its programs, in addition to ours."""
         return {}
 
     def prepare_stop(self) -> None:
-        """What has to be said to it before its processes are ended (stop a volume). Must not raise for a dead server."""
+        """Prepare the end of its processes (stop a volume). Must not raise for a dead server."""
 
-    # -- its life -------------------------------------------------------------------------------------------
+    # -- life cycle --
 
     @classmethod
     def check(cls, needed_by: str) -> list[Problem]:
-        """Programs that this machine lacks for it."""
+        """Return the programs that this machine lacks for it."""
         return [
             Problem(f"the program {program} is not installed", needed_by, remedy(program))
             for program in cls.programs
@@ -97,7 +108,10 @@ class Server(ABC):
         ]
 
     def start(self, context: ServerContext) -> None:
-        """Starts it. Raises HeadraceError when a port is taken or a program does not start; nothing runs then."""
+        """Start it.
+
+        Raises HeadraceError when a port is in use or a program fails; nothing runs then.
+        """
         for port in self.ports:
             self.node.check_port_free(port, needed_by=f"{self.kind} server {self.name}")
         context.work_dir.mkdir(parents=True, exist_ok=True)
@@ -125,7 +139,7 @@ class Server(ABC):
             raise
 
     def _given(self) -> ServerContext:
-        """What it was started with."""
+        """Return the context it was started with."""
         if self.context is None:
             raise RuntimeError(f"server {self.name} was never started")
         return self.context
@@ -134,25 +148,32 @@ class Server(ABC):
         return self._given().log_dir / f"{self.name}-{number}.log"
 
     def wait_ready(self, timeout_s: float) -> float:
-        """Waits until it serves; the seconds that took. Raises HeadraceError with the end of its log when it does not."""
+        """Wait until it serves; return the seconds that took.
+
+        Raises HeadraceError with the end of its log when it does not.
+        """
         begun = time.monotonic()
         while not self.is_ready():
             if not self.pids and not self._detaching():
                 raise HeadraceError(f"{self.kind} server {self.name} ended: {self.last_words()}")
             if time.monotonic() - begun > timeout_s:
                 raise HeadraceError(
-                    f"{self.kind} server {self.name} was not ready within {timeout_s:g} s: {self.last_words()}"
+                    f"{self.kind} server {self.name} was not ready within {timeout_s:g} s: "
+                    f"{self.last_words()}"
                 )
             time.sleep(_POLL_S)
         return time.monotonic() - begun
 
     def _detaching(self) -> bool:
-        """A program that detaches itself may be found by its mark only a moment after its first process has ended."""
+        """Return whether a program may have detached.
+
+        Its mark can become visible shortly after its first process has ended.
+        """
         return any(started.process.poll() == 0 for started in self._started)
 
     @property
     def pids(self) -> list[int]:
-        """Its living processes, those that it has started among them."""
+        """Ids of its living processes, descendants included."""
         found: set[int] = set()
         for started in self._started:
             if started.process.poll() is None:
@@ -161,7 +182,7 @@ class Server(ABC):
         return sorted(pid for pid in found if processes.state(pid) not in ("Z", "X", "gone"))
 
     def last_words(self) -> str:
-        """The end of its logs, for messages."""
+        """Return the end of its logs, for messages."""
         if self.context is None:
             return "it never ran"
         lines: list[str] = []
@@ -172,9 +193,10 @@ class Server(ABC):
         return " | ".join(line.strip() for line in lines) or "it said nothing"
 
     def stop(self) -> None:
-        """Ends it with everything that it has started; its journal entries are closed. Safe to call twice.
+        """End it with all its processes and close its journal entries. Safe to call twice.
 
-        Raises HeadraceError when a process of it outlives that."""
+        Raises HeadraceError when one of its processes survives.
+        """
         if self._started:
             self.resume()
             self.prepare_stop()
@@ -186,19 +208,26 @@ class Server(ABC):
             started = self._started.pop()
             started.stop()
             left = [
-                pid for pid in processes.marked(started.mark) if processes.state(pid) not in ("Z", "gone")
+                pid
+                for pid in processes.marked(started.mark)
+                if processes.state(pid) not in ("Z", "gone")
             ]
             if left:
-                failures.append(f"process {left[0]} does not end (state {processes.state(left[0])})")
+                failures.append(
+                    f"process {left[0]} does not end (state {processes.state(left[0])})"
+                )
         if failures:
             raise HeadraceError(
                 f"{self.kind} server {self.name}: {'; '.join(failures)}", hint="headrace undo"
             )
 
-    # -- what faults do to it -------------------------------------------------------------------------------
+    # -- used by faults --
 
     def kill(self) -> list[int]:
-        """Kills it at once (SIGKILL), as a crash would; the processes that died. Its journal entries stay until `restart` or `stop`."""
+        """Kill it at once (SIGKILL), as a crash would; return the killed processes.
+
+        Its journal entries stay until `restart` or `stop`.
+        """
         struck = self._signal(signal.SIGKILL)
         deadline = time.monotonic() + 5.0
         while self.pids and time.monotonic() < deadline:
@@ -206,15 +235,18 @@ class Server(ABC):
         return struck
 
     def pause(self) -> list[int]:
-        """Stops it in its tracks (SIGSTOP): connections stay, nothing is answered."""
+        """Suspend it (SIGSTOP): connections stay open, requests get no response."""
         return self._signal(signal.SIGSTOP)
 
     def resume(self) -> list[int]:
-        """Lets it go on."""
+        """Continue it (SIGCONT)."""
         return self._signal(signal.SIGCONT)
 
     def restart(self, timeout_s: float = 30.0) -> float:
-        """Starts it anew with the state that it left (killed before when it still runs); seconds until it served."""
+        """Start it again with its state; return the seconds until it serves.
+
+        It is killed first when it still runs.
+        """
         if self.pids:
             self.kill()
         self._end()
@@ -224,13 +256,15 @@ class Server(ABC):
         return time.monotonic() - begun
 
     def lose_storage(self) -> int:
-        """Empties its drive while it is dead, as a new one would be; bytes of files that were on it. `restart`, then `refill`, follow.
+        """Empty the drive of the dead server, as if it were replaced; return the lost file bytes.
 
-        Raises UnsupportedLevelError for a server that has the only copy of what it serves."""
+        `restart`, then `refill`, follow. Raises UnsupportedLevelError for a server that has the
+        only copy of its data.
+        """
         raise UnsupportedLevelError(f"{self.kind}: what server {self.name} stores is nowhere else")
 
     def refill(self) -> None:
-        """Has an emptied drive filled from the other servers, where they do not begin by themselves."""
+        """Start refilling an emptied drive, when the other servers do not start that themselves."""
 
     def _signal(self, number: int) -> list[int]:
         struck: list[int] = []

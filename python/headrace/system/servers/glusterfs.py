@@ -1,8 +1,9 @@
-"""Ground: a real GlusterFS: a glusterd on each server, a volume over their bricks, and the FUSE client that mounts it.
+"""Base layer: a real GlusterFS: a glusterd per server, a volume over their bricks, FUSE clients.
 
-Every glusterd has its own configuration, working directory, run directory, socket and logs, and listens on its node's address
-alone, so that none of the machine's own is touched. Bricks (glusterfsd) and the self-heal daemon are started by glusterd; they
-detach themselves and are found by the mark that they inherit.
+Every glusterd has its own configuration, working directory, run directory, socket and logs, and
+listens on its node's address only, so that it never affects one of the machine. glusterd starts the
+bricks (glusterfsd) and the self-heal daemon; these detach themselves and are found by the mark that
+they inherit.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ class Glusterd(Server):
 
     @property
     def socket(self) -> Path:
-        """Where `gluster` reaches it. A socket's name is 107 bytes at most, so it lies right in the work directory."""
+        """The control socket of `gluster`.
+
+        A socket path has at most 107 bytes, so it is directly in the work directory.
+        """
         return self._given().work_dir / "cli"
 
     @override
@@ -117,7 +121,7 @@ class Glusterd(Server):
         return False
 
     def tell(self, *words: str, timeout_s: float = _CLI_PATIENCE_S) -> str:
-        """Says something to this glusterd by `gluster`, which answers no question. Raises HeadraceError with its words."""
+        """Run a command of `gluster` on this glusterd. Raises HeadraceError with its message."""
         context = self._given()
         argv = [
             "gluster",
@@ -127,22 +131,22 @@ class Glusterd(Server):
             "--timeout=50",
             *words,
         ]
-        # On the node: what looks for entries to be healed talks to the bricks itself.
+        # On the node, because the search for entries to heal connects to the bricks itself.
         return run_program(context.journal, self.node.command(argv), timeout_s=timeout_s)
 
     def ask(self, *words: str) -> ElementTree.Element:
-        """The same, the answer as XML."""
+        """Run a command as `tell`; return its answer as XML."""
         return ElementTree.fromstring(self.tell("--xml", *words))
 
     @override
     def start(self, context: ServerContext) -> None:
-        # Bricks and the self-heal daemon leave sockets below /run/gluster, whatever run directory they are told. This entry comes
-        # before theirs, so that it is undone when they are dead.
+        # Bricks and the self-heal daemon leave sockets in /run/gluster, whatever their run
+        # directory. This entry precedes theirs, so that it is undone after their death.
         self._sockets = context.journal.begin("remove_sockets", paths=[])
         super().start(context)
 
     def note_sockets(self) -> None:
-        """Enters the sockets of what this glusterd has started in the undo journal."""
+        """Record the sockets of this glusterd's child processes in the undo journal."""
         if self._sockets is not None:
             self._known_sockets |= {path for pid in self.pids for path in _sockets_of(pid)}
             self._given().journal.add(self._sockets, paths=sorted(self._known_sockets))
@@ -161,7 +165,8 @@ class Glusterd(Server):
     def restart(self, timeout_s: float = 30.0) -> float:
         took_s = super().restart(timeout_s)
         if self.volume is not None and not self.volume.await_bricks(_BRICKS_COME_S):
-            # A glusterd that comes back while its peer is busy can leave its bricks dead; this is what an administrator says then.
+            # A glusterd that restarts while its peer is busy can leave its bricks dead; an
+            # administrator runs this command then.
             self.tell("volume", "start", self.volume.name, "force")
         return took_s
 
@@ -172,7 +177,7 @@ class Glusterd(Server):
         lost = 0
         for brick in self.bricks:
             lost += sum(files_of(brick).values())
-            # The folder itself stays with its mark: a brick without the mark of its volume is not served.
+            # The directory itself keeps its mark: a brick without its volume's mark is not served.
             for entry in brick.iterdir():
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)
@@ -183,7 +188,7 @@ class Glusterd(Server):
 
     @override
     def refill(self) -> None:
-        """Asks for a full heal: what an emptied brick lacks stands in nobody's list of changes."""
+        """Request a full heal: no change log lists what an emptied brick lacks."""
         if self.volume is None:
             return
         deadline = time.monotonic() + _HEAL_BEGINS_S
@@ -191,14 +196,14 @@ class Glusterd(Server):
             try:
                 self.tell("volume", "heal", self.volume.name, "full")
                 return
-            except HeadraceError:  # the self-heal daemon is not up yet
+            except HeadraceError:  # the self-heal daemon is not ready yet
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
 
 
 def _words(pid: int) -> list[str]:
-    """The command line of a process; empty when it is gone."""
+    """Return the command line of a process; empty when it no longer exists."""
     try:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
     except OSError:
@@ -212,29 +217,29 @@ def _sockets_of(pid: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How files are spread over bricks."""
+    """How files are distributed over bricks."""
 
     replicas: int = 1
-    """Copies of each file; 1: each file on one brick (distribute)."""
+    """Copies of each file; 1: each file is on one brick (distribute)."""
     redundancy: int = 0
-    """Bricks of each set of `disperse` that may be lost; 0: no erasure code."""
+    """Bricks of each `disperse` set that may be lost; 0: no erasure code."""
     disperse: int = 0
     """Bricks of an erasure-coded set; 0: no erasure code."""
 
     @property
     def set_bricks(self) -> int:
-        """Bricks that hold one file, or its pieces."""
+        """Number of bricks that hold one file, or its pieces."""
         return self.disperse or self.replicas
 
     def words(self) -> list[str]:
-        """As `gluster volume create` takes it."""
+        """Return the arguments for `gluster volume create`."""
         if self.disperse:
             return ["disperse", str(self.disperse), "redundancy", str(self.redundancy)]
         return ["replica", str(self.replicas)] if self.replicas > 1 else []
 
 
 class Volume:
-    """One volume over bricks of several servers; it goes away with them."""
+    """One volume over bricks of several servers; it disappears with them."""
 
     def __init__(self, name: str, servers: Sequence[Glusterd], layout: Layout) -> None:
         self.name = name
@@ -244,14 +249,17 @@ class Volume:
 
     @property
     def first(self) -> Glusterd:
-        """A server that is alive, to talk to. Raises HeadraceError when none is."""
+        """A living server, for commands. Raises HeadraceError when none lives."""
         for server in self.servers:
             if server.pids:
                 return server
         raise HeadraceError(f"no server of the GlusterFS volume {self.name} is alive")
 
     def create(self, bricks: Sequence[tuple[Glusterd, Path]], options: Mapping[str, str]) -> None:
-        """Joins the servers to a pool, makes the volume of bricks (directories, one after the other a set) and starts it."""
+        """Join the servers to a pool, then create and start the volume.
+
+        `bricks` are directories; consecutive ones form a set.
+        """
         first = self.servers[0]
         for server in self.servers[1:]:
             first.tell("peer", "probe", server.node.address)
@@ -266,21 +274,23 @@ class Volume:
         for option, value in options.items():
             self.set(option, value)
         first.tell("volume", "start", self.name)
-        # A client that is mounted while a brick is not yet there goes without it for seconds: it would not see what others write.
+        # A client mounted before a brick is ready ignores that brick for seconds: it would not see
+        # what other clients write.
         if not self.await_bricks(_CLI_PATIENCE_S):
             words = " | ".join(server.last_words() for server in self.servers)
             raise HeadraceError(
-                f"of {len(self.bricks)} bricks of {self.name} only {self.bricks_online()[0]} serve: {words}"
+                f"of {len(self.bricks)} bricks of {self.name} only {self.bricks_online()[0]} "
+                f"serve: {words}"
             )
         for server in self.servers:
             server.note_sockets()
 
     def await_bricks(self, patience_s: float) -> bool:
-        """Waits until every brick of a living server serves; False when one does not within that time."""
+        """Wait until every brick of a living server serves; return False on timeout."""
         deadline = time.monotonic() + patience_s
         alive = sum(len(server.bricks) for server in self.servers if server.pids)
         while True:
-            with contextlib.suppress(HeadraceError):  # one server asks at a time
+            with contextlib.suppress(HeadraceError):  # only one server may run a command at a time
                 if self.bricks_online()[0] >= alive:
                     return True
             if time.monotonic() > deadline:
@@ -302,37 +312,42 @@ class Volume:
                 return
             if time.monotonic() > deadline:
                 raise HeadraceError(
-                    f"of {wanted} peers only {len(settled)} joined the GlusterFS pool: {self.servers[0].last_words()}"
+                    f"of {wanted} peers only {len(settled)} joined the GlusterFS pool: "
+                    f"{self.servers[0].last_words()}"
                 )
             time.sleep(0.1)
 
     def set(self, option: str, value: str) -> None:
-        """Sets an option of the volume. Raises HeadraceError with Gluster's words when there is none such."""
+        """Set an option of the volume. Raises HeadraceError with Gluster's message when unknown."""
         self.first.tell("volume", "set", self.name, option, value)
 
     def reset(self, option: str) -> None:
-        """Back to its default."""
+        """Reset an option to its default."""
         self.first.tell("volume", "reset", self.name, option)
 
     def get_all(self) -> dict[str, str]:
-        """Every option as it stands, its default when it was never set."""
+        """Return every option's current value, or its default."""
         answer = self.first.ask("volume", "get", self.name, "all")
         found: dict[str, str] = {}
         for element in answer.iter("Opt"):
-            # A default is marked as such in newer versions: `on (DEFAULT)`.
+            # Newer versions mark defaults: `on (DEFAULT)`.
             value = re.sub(r"\s*\(DEFAULT\)$", "", (element.findtext("Value") or "").strip())
             found.setdefault(element.findtext("Option") or "", value)
         return found
 
     def bricks_online(self) -> tuple[int, int]:
-        """(bricks that serve, bricks)."""
-        nodes = self.first.ask("volume", "status", self.name).findall("./volStatus/volumes/volume/node")
+        """Return (bricks that serve, bricks)."""
+        nodes = self.first.ask("volume", "status", self.name).findall(
+            "./volStatus/volumes/volume/node"
+        )
         bricks = [node for node in nodes if (node.findtext("path") or "").startswith("/")]
         return sum(node.findtext("status") == "1" for node in bricks), len(bricks)
 
     def to_heal(self) -> int:
-        """Entries that a brick knows another to lack: its own index of them. (`gluster volume heal … info` finds only a glusterd at
-        the system's own socket.)"""
+        """Return the number of entries that a brick's own index lists as missing on another brick.
+
+        (`gluster volume heal … info` only finds a glusterd at the system's default socket.)
+        """
         return sum(
             not entry.name.startswith("xattrop-")
             for brick in self.bricks
@@ -340,7 +355,10 @@ class Volume:
         )
 
     def lacking(self) -> str:
-        """What copies or pieces lack just now, in words; empty when all bricks serve and hold the same files."""
+        """Return in words what copies or pieces lack now.
+
+        Empty when all bricks serve and hold the same files.
+        """
         serving, bricks = self.bricks_online()
         if serving < bricks:
             return f"{bricks - serving} of {bricks} bricks do not serve"
@@ -350,14 +368,16 @@ class Volume:
         for first in range(0, len(self.bricks), each):
             held = [files_of(brick) for brick in self.bricks[first : first + each]]
             union = {**{name: size for files in held for name, size in files.items()}}
-            differ = sum(any(files.get(name) != size for files in held) for name, size in union.items())
+            differ = sum(
+                any(files.get(name) != size for files in held) for name, size in union.items()
+            )
             if differ:
                 return f"{differ} files are not alike on the bricks that hold them"
         return ""
 
 
 def files_of(brick: Path) -> dict[str, int]:
-    """Bytes of each file of a brick, without what Gluster keeps for itself."""
+    """Return the size of each file of a brick, without Gluster's internal files."""
     found: dict[str, int] = {}
     for folder, folders, names in os.walk(brick):
         if ".glusterfs" in folders:
@@ -365,22 +385,28 @@ def files_of(brick: Path) -> dict[str, int]:
         for name in names:
             path = Path(folder) / name
             with contextlib.suppress(FileNotFoundError):
-                # A pointer of `distribute` to a file on another brick has the sticky bit alone.
+                # A link file of `distribute`, which points to another brick, has only the sticky
+                # bit.
                 if stat.S_IMODE(path.lstat().st_mode) != stat.S_ISVTX:
                     found[str(path.relative_to(brick))] = path.lstat().st_size
     return found
 
 
 def errors_of(log: str) -> str:
-    """What went wrong by a log of GlusterFS, without times, places in its source and names of its layers: the last three errors."""
+    """Return the last three errors of a GlusterFS log.
+
+    Times, source locations and layer names are left out.
+    """
     said = [line for line in log.splitlines() if re.match(r"\[[^]]*\] E ", line)]
     plain = [re.sub(r"^\[[^]]*\] E (?:\[[^]]*\] )*\S+: ", "", line).strip() for line in said]
     return "; ".join(list(dict.fromkeys(plain))[-3:])
 
 
 class Client:
-    """The FUSE client of one node (None: this machine as it is), and its mount on an empty directory. `servers` are the addresses that
-    it asks for the volume, in turn."""
+    """The FUSE client of a node (None: of this machine), and its mount on an empty directory.
+
+    `servers` are the addresses from which it requests the volume, in turn.
+    """
 
     def __init__(
         self,
@@ -401,10 +427,13 @@ class Client:
         self._entry: Entry | None = None
 
     def mount(self) -> None:
-        """Mounts it. Raises HeadraceError with the end of its log when it does not come."""
+        """Mount it. Raises HeadraceError with the end of its log when that fails."""
         source = f"{self._servers[0]}:{self._volume}"
-        # The mount's entry comes first: undone last, when its process is dead and cannot keep it busy.
-        self._entry = self._journal.begin("unmount", directory=str(self.directory), source=source, lazy=True)
+        # The mount's entry comes first: it is undone last, when the client is dead and cannot keep
+        # the mount busy.
+        self._entry = self._journal.begin(
+            "unmount", directory=str(self.directory), source=source, lazy=True
+        )
         argv = [
             "glusterfs",
             "--no-daemon",
@@ -435,18 +464,22 @@ class Client:
             if ended or time.monotonic() > deadline:
                 text = self._log.read_text(errors="replace") if self._log.exists() else ""
                 raise HeadraceError(
-                    f"the GlusterFS volume {self._volume} cannot be mounted: {errors_of(text) or 'it says nothing'}",
+                    f"the GlusterFS volume {self._volume} cannot be mounted: "
+                    f"{errors_of(text) or 'it says nothing'}",
                     hint="are address and volume right, and may this machine mount it?",
                 )
             time.sleep(0.05)
 
     @property
     def pids(self) -> list[int]:
-        """Its processes: their CPU time is the client's."""
+        """Its processes; their CPU time is the client's."""
         return processes.marked(self._started.mark) if self._started is not None else []
 
     def unmount(self) -> None:
-        """Unmounts and ends it. Safe to call twice. Raises HeadraceError when the mount stays."""
+        """Unmount it and end its process. Safe to call twice.
+
+        Raises HeadraceError when the mount stays.
+        """
         entry, started = self._entry, self._started
         self._entry = self._started = None
         if entry is None:
@@ -460,6 +493,6 @@ class Client:
             raise HeadraceError(result.text, hint="headrace undo")
 
     def forget(self) -> None:
-        """Empties its caches: it is unmounted and mounted anew."""
+        """Empty its caches by mounting it again."""
         self.unmount()
         self.mount()

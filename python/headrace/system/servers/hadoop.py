@@ -1,8 +1,9 @@
-"""Ground: Hadoop's Java archives: found in the user's cache, fetched there once by Maven.
+"""Base layer: Hadoop's Java archives: found in the user's cache, or downloaded there once by Maven.
 
     python -m headrace.system.servers.hadoop
 
-fetches them (65 MB); `make setup` does. `HADOOP_HOME` names an unpacked Hadoop distribution to be taken instead.
+downloads them (65 MB); so does `make setup-all`. `HADOOP_HOME` names an unpacked Hadoop
+distribution to use instead.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _FETCH_PATIENCE_S = 900
 def _cache() -> Path:
     given = os.environ.get("XDG_CACHE_HOME")
     root = Path(given) if given else Path.home() / ".cache"
-    # By the content of the list, so that another version of it is another folder.
+    # Named by a hash of the dependency list, so that each version of the list has its own
+    # directory.
     return root / "headrace" / "hadoop" / hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]
 
 
@@ -39,11 +41,12 @@ def _distribution() -> list[Path] | None:
 
 
 def class_path() -> list[Path]:
-    """Entries of Java's class path that hold HDFS. Raises MissingError when it is not there."""
+    """Return the entries of Java's class path for HDFS. Raises MissingError without Hadoop."""
     if (found := _distribution()) is not None:
         if not any(found[2].parent.glob("hadoop-hdfs-*.jar")):
             raise MissingError(
-                f"HADOOP_HOME={os.environ['HADOOP_HOME']} holds no Hadoop (share/hadoop/hdfs/hadoop-hdfs-*.jar)"
+                f"HADOOP_HOME={os.environ['HADOOP_HOME']} holds no Hadoop "
+                "(share/hadoop/hdfs/hadoop-hdfs-*.jar)"
             )
         return found
     if not _cache().is_dir():
@@ -52,7 +55,7 @@ def class_path() -> list[Path]:
 
 
 def missing(needed_by: str) -> list[Problem]:
-    """What this machine lacks to run HDFS."""
+    """Return what this machine lacks to run HDFS."""
     problems: list[Problem] = []
     if find_program("java") is None:
         problems.append(Problem("the program java is not installed", needed_by, remedy("java")))
@@ -64,9 +67,9 @@ def missing(needed_by: str) -> list[Problem]:
 
 
 def fetch() -> Path:
-    """Fetches the archives unless they are there; the folder that holds them.
+    """Download the archives unless they are cached; return their directory.
 
-    Raises MissingError without Maven, HeadraceError with its words when it fails.
+    Raises MissingError without Maven, HeadraceError with its message when it fails.
     """
     place = _cache()
     if place.is_dir():
@@ -86,14 +89,18 @@ def fetch() -> Path:
             f"-DoutputDirectory={temporary}",
             "-DincludeScope=runtime",
         ]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_FETCH_PATIENCE_S, cwd=temporary)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=_FETCH_PATIENCE_S, cwd=temporary
+        )
         if done.returncode != 0:
             said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-            raise HeadraceError(f"mvn could not fetch Hadoop: {said[0] if said else 'it says nothing'}")
+            raise HeadraceError(
+                f"mvn could not fetch Hadoop: {said[0] if said else 'it says nothing'}"
+            )
         temporary.chmod(0o755)
         temporary.rename(place)
     except OSError:
-        if not place.is_dir():  # another fetch may have been quicker
+        if not place.is_dir():  # another download may have finished first
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

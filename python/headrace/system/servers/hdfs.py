@@ -1,7 +1,8 @@
-"""Ground: a real HDFS: one name node and data nodes, each a Java process on its node, as Hadoop's own scripts would start them.
+"""Base layer: a real HDFS: one name node and data nodes, each a Java process on its node.
 
-How they fare is read from the name node's /jmx page. Without the distribution's web pages, empty folders of their names satisfy
-the daemons.
+They start as Hadoop's own scripts would start them. Their state is read from the name node's /jmx
+page. The distribution's web pages are not installed; empty directories of their names satisfy the
+daemons.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ log4j.appender.E.layout.ConversionPattern=%d %p %c: %m%n
 
 @dataclass(frozen=True)
 class HdfsSettings:
-    """What all servers of one HDFS are told."""
+    """Options of all servers of one HDFS."""
 
     replicas: int = 3
     block_bytes: int = 128 << 20
     heartbeat_s: int = 3
     recheck_s: float = 300.0
-    """A data node is dead when nothing was heard of it for twice this and ten heartbeats."""
+    """A data node is dead after no heartbeat for twice this plus ten heartbeats."""
     heap_bytes: int = 256 << 20
     """Java heap of each server."""
 
     @property
     def dead_after_s(self) -> float:
-        """Silence after which the name node gives a data node up and copies its blocks."""
+        """Time without heartbeat until the name node drops a data node and copies its blocks."""
         return 2 * self.recheck_s + 10 * self.heartbeat_s
 
 
 class _Daemon(Server):
-    """A Java process with a configuration of its own."""
+    """A Java process with its own configuration."""
 
     programs: ClassVar[tuple[str, ...]] = ("java",)
     main: ClassVar[str]
@@ -74,7 +75,7 @@ class _Daemon(Server):
 
     @abstractmethod
     def properties(self, context: ServerContext) -> Mapping[str, str]:
-        """Of its hdfs-site.xml."""
+        """Return the properties of its hdfs-site.xml."""
 
     @override
     def configure(self, context: ServerContext) -> None:
@@ -93,7 +94,7 @@ class _Daemon(Server):
         (folder / "log4j.properties").write_text(_LOGGING)
 
     def java(self, context: ServerContext, *arguments: str) -> list[str]:
-        """The command line of its main class."""
+        """Return the command line of its main class."""
         path = [context.work_dir / "configuration", context.work_dir, *class_path()]
         return [
             "java",
@@ -111,7 +112,7 @@ class _Daemon(Server):
         return [self.java(context)]
 
     def bean(self, port: int, query: str) -> dict[str, Any]:
-        """One bean of its /jmx page. Raises OSError or ValueError when it does not answer."""
+        """Return one bean of its /jmx page. Raises OSError or ValueError without an answer."""
         url = f"http://{self.node.address}:{port}/jmx?qry={query}"
 
         def ask() -> bytes:
@@ -126,7 +127,10 @@ class _Daemon(Server):
 
 
 class NameNode(_Daemon):
-    """Knows which blocks a file has and where they are. Its image lies in its work directory."""
+    """The name node: knows the blocks of each file and their data nodes.
+
+    Its image is in its work directory.
+    """
 
     kind: ClassVar[str] = "hdfs"
     ports: ClassVar[tuple[int, ...]] = (RPC_PORT, _NAME_HTTP_PORT)
@@ -134,7 +138,7 @@ class NameNode(_Daemon):
 
     @property
     def url(self) -> str:
-        """Of the file system."""
+        """URL of the file system."""
         return f"hdfs://{self.node.address}:{RPC_PORT}"
 
     @override
@@ -170,16 +174,18 @@ class NameNode(_Daemon):
 
     @override
     def is_ready(self) -> bool:
-        # In safe mode it waits for data nodes to tell of their blocks, and takes no writes.
+        # In safe mode it waits for the data nodes' block reports, and rejects writes.
         try:
             return self.state()["state"] == "Operational"
         except HeadraceError:
             return False
 
     def state(self) -> dict[str, int | str]:
-        """Live and dead data nodes; blocks that lack copies, that no living node has, and that are damaged; safe mode or not.
+        """Return the state of data nodes and blocks.
 
-        Raises HeadraceError when it does not answer."""
+        Numbers of live and dead data nodes; of blocks with too few copies, on no living node, and
+        damaged; and whether safe mode is on. Raises HeadraceError when it does not answer.
+        """
         try:
             system = self.bean(_NAME_HTTP_PORT, "Hadoop:service=NameNode,name=FSNamesystem")
             state = self.bean(_NAME_HTTP_PORT, "Hadoop:service=NameNode,name=FSNamesystemState")
@@ -188,14 +194,18 @@ class NameNode(_Daemon):
         return {
             "live": int(state["NumLiveDataNodes"]),
             "dead": int(state["NumDeadDataNodes"]),
-            "lacking_copies": int(system["UnderReplicatedBlocks"]) + int(system["PendingReplicationBlocks"]),
+            "lacking_copies": int(system["UnderReplicatedBlocks"])
+            + int(system["PendingReplicationBlocks"]),
             "missing": int(system["MissingBlocks"]),
             "damaged": int(system["CorruptBlocks"]),
             "state": str(state["FSState"]),
         }
 
     def lacking(self, data_nodes: int) -> str:
-        """What the copies of blocks lack just now, in words; empty when all is whole. Raises HeadraceError as `state` does."""
+        """Return in words what the blocks' copies lack now; empty when all are complete.
+
+        Raises HeadraceError as `state` does.
+        """
         state = self.state()
         if int(state["live"]) < data_nodes:
             return f"{data_nodes - int(state['live'])} of {data_nodes} data nodes are away"
@@ -205,7 +215,10 @@ class NameNode(_Daemon):
         return ""
 
     def live_addresses(self) -> set[str]:
-        """`address:port` of the data nodes that it has heard of lately. Raises OSError or ValueError when it does not answer."""
+        """Return `address:port` of the live data nodes.
+
+        Raises OSError or ValueError when the name node does not answer.
+        """
         info = self.bean(_NAME_HTTP_PORT, "Hadoop:service=NameNode,name=NameNodeInfo")
         nodes: dict[str, dict[str, Any]] = json.loads(info["LiveNodes"])
         return {str(node["xferaddr"]) for node in nodes.values()}
@@ -234,7 +247,7 @@ class DataNode(_Daemon):
             "dfs.datanode.hostname": address,
             "dfs.datanode.data.dir": (context.storage / "blocks").as_uri(),
             "dfs.datanode.du.reserved": "0",
-            # Else a drive with less than 1 GiB free takes no block at all.
+            # Otherwise a drive with less than 1 GiB free accepts no block.
             "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space": "0",
             "dfs.heartbeat.interval": str(self.settings.heartbeat_s),
             "dfs.blocksize": str(self.settings.block_bytes),
@@ -261,7 +274,10 @@ class DataNode(_Daemon):
 
 
 def reach_name_node(address: str) -> None:
-    """Connects to `host:port` once: the client in Rust tries a name node that refuses it without end. Raises HeadraceError."""
+    """Connect to `host:port` once: the Rust client retries a refusing name node for ever.
+
+    Raises HeadraceError.
+    """
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=_CONNECT_PATIENCE_S):

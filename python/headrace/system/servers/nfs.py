@@ -1,6 +1,7 @@
-"""Ground: the NFS server in user space, nfs-ganesha, and mounting an export by the kernel's client or ours (`nfs_fuse.py`).
+"""Base layer: the user-space NFS server nfs-ganesha, and mounting its exports.
 
-Version 4 needs nothing else; version 3 registers with rpcbind, which gets a private /run so that it never is the machine's own.
+The client is the kernel's or `nfs_fuse.py`. Version 4 needs nothing else; version 3 registers with
+rpcbind, which gets a private /run so that it is never the machine's own.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ NFS_PORT, MOUNT_PORT = 2049, 20048
 EXPORTED_AS = "/export"
 """The export's name for clients of version 4."""
 _MOUNT_PATIENCE_S = 20.0
-# A fixed script, its arguments given apart. In a mount namespace of its own rpcbind gets a /run of its own; the namespace lets go of every
-# device and FUSE file system that the export ($1) does not lie on, or nobody could unmount those as long as the server lives.
+# A fixed script, its arguments passed separately. rpcbind gets its own /run in a separate mount
+# namespace. The namespace unmounts every device and FUSE file system that does not hold the export
+# ($1): otherwise these could not be unmounted while the server lives.
 _WITH_RPCBIND = """
 while read -r device directory type rest; do
     case "$1/" in "${directory%/}/"*) continue;; esac
@@ -41,16 +43,20 @@ while read -r device directory type rest; do
 done < /proc/self/mounts
 mount -t tmpfs tmpfs /run && rpcbind && shift && exec "$@"
 """
-_PLUGINS = ("/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha", "/usr/lib64/ganesha")
+_PLUGINS = (
+    "/usr/lib/x86_64-linux-gnu/ganesha",
+    "/usr/lib/aarch64-linux-gnu/ganesha",
+    "/usr/lib64/ganesha",
+)
 
 
 @dataclass(frozen=True)
 class GaneshaSettings:
-    """What the server is told."""
+    """Options of the server."""
 
     versions: tuple[int, ...] = (4,)
     threads: int | None = None
-    """Requests that are served at once; its own default (200) when None."""
+    """Requests served concurrently; the server's default (200) when None."""
     read_only: bool = False
 
 
@@ -71,7 +77,9 @@ class Ganesha(Server):
         problems = super().check(needed_by)
         if not problems and not any(Path(folder, "libfsalvfs.so").exists() for folder in _PLUGINS):
             problems.append(
-                Problem("nfs-ganesha has no VFS plugin", needed_by, "apt-get install nfs-ganesha-vfs")
+                Problem(
+                    "nfs-ganesha has no VFS plugin", needed_by, "apt-get install nfs-ganesha-vfs"
+                )
             )
         return problems
 
@@ -94,7 +102,8 @@ NFS_CORE_PARAM {{
 }}
 NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = "{recovery}"; }}
 EXPORT {{
-    Export_Id = 1; Path = "{context.storage}"; Pseudo = "{EXPORTED_AS}"; Protocols = {protocols}; Transports = TCP;
+    Export_Id = 1; Path = "{context.storage}"; Pseudo = "{EXPORTED_AS}"; Protocols = {protocols}; \
+Transports = TCP;
     SecType = sys; Squash = No_Root_Squash; Access_Type = {access};
     FSAL {{ Name = VFS; }}
 }}
@@ -119,7 +128,7 @@ LOG {{ Default_Log_Level = WARN; Components {{ PNFS = CRIT; }} }}
                 *(
                     "--propagation",
                     "slave",
-                ),  # what is unmounted outside goes away inside too, where mounts are shared
+                ),  # unmounts outside propagate to the namespace, where mounts are shared
                 "--",
                 "sh",
                 "-c",
@@ -136,9 +145,10 @@ LOG {{ Default_Log_Level = WARN; Components {{ PNFS = CRIT; }} }}
 
 
 def why_no_kernel_client() -> tuple[str, str] | None:
-    """Why the kernel's NFS client cannot be had, and the remedy; None when it can."""
+    """Return why the kernel's NFS client is unavailable, and the remedy; else None."""
     if not any(
-        line.split()[-1] in ("nfs", "nfs4") for line in Path("/proc/filesystems").read_text().splitlines()
+        line.split()[-1] in ("nfs", "nfs4")
+        for line in Path("/proc/filesystems").read_text().splitlines()
     ):
         return "this kernel has no NFS client", "modprobe nfs, or the client in user space"
     if find_program("mount.nfs") is None:
@@ -147,7 +157,7 @@ def why_no_kernel_client() -> tuple[str, str] | None:
 
 
 def why_no_fuse_client() -> tuple[str, str] | None:
-    """The same for the client in user space."""
+    """Return the same for the user-space client."""
     if not Path("/dev/fuse").exists():
         return "this kernel has no FUSE", "modprobe fuse"
     for library in ("mfusepy", "nfs_rs"):
@@ -160,7 +170,10 @@ def why_no_fuse_client() -> tuple[str, str] | None:
 
 
 def choose_client(wanted: Literal["auto", "kernel", "fuse"]) -> Client:
-    """The kernel's client where it exists. Raises MissingError when the one that is wanted cannot be had."""
+    """Return the client to use: the kernel's where it exists.
+
+    Raises MissingError when the requested client is unavailable.
+    """
     kernel = why_no_kernel_client() if wanted != "fuse" else None
     if wanted != "fuse" and kernel is None:
         return "kernel"
@@ -180,9 +193,10 @@ def mount_nfs(
     options: Sequence[str] = (),
     read_ahead_bytes: int | None = None,
 ) -> Callable[[], None]:
-    """Mounts an export on a node (None: on this machine) and returns how to unmount it.
+    """Mount an export on a node (None: on this machine); return a function that unmounts it.
 
-    Raises HeadraceError with what server or client say."""
+    Raises HeadraceError with the message of the server or client.
+    """
     directory = Path(settings.directory)
     source = f"{settings.server}:{settings.export}"
     entry = journal.begin("unmount", directory=str(directory), source=source, lazy=True)
@@ -211,7 +225,11 @@ def mount_nfs(
 
 
 def _mount_by_kernel(
-    journal: Journal, node: Node | None, settings: ClientSettings, source: str, options: Sequence[str]
+    journal: Journal,
+    node: Node | None,
+    settings: ClientSettings,
+    source: str,
+    options: Sequence[str],
 ) -> None:
     given = [
         f"vers={'4.1' if settings.version == 4 else '3'}",
@@ -227,10 +245,14 @@ def _mount_by_kernel(
     if settings.version == 3 and settings.mount_port is not None:
         given += [f"mountport={settings.mount_port}", "mountproto=tcp", "proto=tcp"]
     argv = ["mount", "-t", "nfs", "-o", ",".join([*given, *options]), source, settings.directory]
-    run_program(journal, node.command(argv) if node is not None else argv, timeout_s=_MOUNT_PATIENCE_S)
+    run_program(
+        journal, node.command(argv) if node is not None else argv, timeout_s=_MOUNT_PATIENCE_S
+    )
 
 
-def _mount_by_fuse(journal: Journal, node: Node | None, settings: ClientSettings, log: Path) -> Started:
+def _mount_by_fuse(
+    journal: Journal, node: Node | None, settings: ClientSettings, log: Path
+) -> Started:
     argv = [sys.executable, "-m", "headrace.system.servers.nfs_fuse", settings.as_json()]
     with log.open("ab") as output:
         process = (
@@ -251,7 +273,11 @@ def _mount_by_fuse(journal: Journal, node: Node | None, settings: ClientSettings
 
 
 def _read_ahead(directory: Path, size: int) -> None:
-    """Read-ahead of a mount: of its backing device info (Documentation/ABI/testing/sysfs-class-bdi). Gone with the mount."""
+    """Set the read-ahead of a mount, which lasts as long as the mount.
+
+    It is an attribute of the mount's backing device info
+    (Documentation/ABI/testing/sysfs-class-bdi).
+    """
     device = directory.stat().st_dev
     file = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
     file.write_text(str(size // 1024))

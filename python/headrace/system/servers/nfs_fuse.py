@@ -1,10 +1,11 @@
-"""Ground: an NFS client in user space, as a program of its own: a FUSE file system over the library nfs-rs (NFS 3 and 4.1).
+"""Base layer: a user-space NFS client, a FUSE file system over the library nfs-rs (NFS 3 and 4.1).
 
-    python -m headrace.system.servers.nfs_fuse '{"server": "10.77.0.2", "export": "/export", "directory": "/mnt", …}'
+    python -m headrace.system.servers.nfs_fuse '{"server": "10.77.0.2", "export": "/export", …}'
 
-For machines whose kernel has no NFS client. Like the kernel's it keeps attributes for a few seconds, reads by the page cache with its
-read-ahead in requests of `rsize`, gathers writes and commits them at fsync, close, and every so many bytes; a server that does
-not answer is asked again until `patience_s` is over (hard mounts: for ever).
+It is for machines whose kernel has no NFS client. Like the kernel's client it caches attributes for
+a few seconds, reads through the page cache with its read-ahead in requests of `rsize`, buffers
+writes, and commits them at fsync, close and after a number of bytes. Requests to a server that does
+not answer are retried for `patience_s` (hard mounts: for ever).
 """
 
 from __future__ import annotations
@@ -29,17 +30,20 @@ from headrace.system.servers.nfs_fuse_settings import ClientSettings
 Value = TypeVar("Value")
 
 _GATHER_BYTES = 4 << 20
-"""Written bytes that are kept before they are sent and committed."""
+"""Written bytes that are buffered before they are sent and committed."""
 _CONNECT_TIMEOUT_S = 5.0
 _CALL_TIMEOUT_S = 60.0
-"""Of one call of the library, which for a write is all that was gathered: on a slow link that many share it takes long."""
+"""Timeout of one library call.
+
+A write call sends the whole buffer, which takes long on a slow, shared link.
+"""
 _PAUSE_S = 0.2
 _UTIME_NOW, _UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
-"""Nanoseconds that stand for "now" and "as it is" (utimensat(2))."""
+"""Nanosecond values that mean "now" and "unchanged" (utimensat(2))."""
 
 
 class _OpenFile:
-    """An open file and what has been written to it and not sent yet."""
+    """An open file and its buffered writes."""
 
     def __init__(self, path: str, file: Any) -> None:
         self.path = path
@@ -50,8 +54,10 @@ class _OpenFile:
         self.size = 0
 
     def gather(self, data: bytes, offset: int) -> bool:
-        """Takes data that follows on what is there; False when it does not, or when enough is there."""
-        if self.size and (offset != self.start + self.size or self.size + len(data) > _GATHER_BYTES):
+        """Buffer data that continues the buffer; return False when it does not fit."""
+        if self.size and (
+            offset != self.start + self.size or self.size + len(data) > _GATHER_BYTES
+        ):
             return False
         if not self.size:
             self.start = offset
@@ -60,27 +66,29 @@ class _OpenFile:
         return True
 
     def take(self) -> tuple[bytes, int]:
-        """What is there, which is then the caller's."""
+        """Return and clear the buffer."""
         data, start = b"".join(self.pieces), self.start
         self.pieces, self.size = [], 0
         return data, start
 
 
 class NfsFilesystem(mfusepy.Operations):
-    """The calls of the kernel, answered by the server."""
+    """FUSE operations, forwarded to the server."""
 
     use_ns = True
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        # An export's own top directory cannot be listed by this library over version 4; below the server's root it can.
+        # Over version 4 this library cannot list an export's top directory, but can list it below
+        # the server's root.
         self._prefix = settings.export.rstrip("/") if settings.version == 4 else ""
         self._client = self._connect("/" if settings.version == 4 else settings.export)
         self._space: Any = None if settings.version == 4 else self._client
         self._numbers = itertools.count(1)
         self._open: dict[int, _OpenFile] = {}
         self._lock = threading.Lock()
-        self._client.stat(self._at("/"))  # says now, and not to a job, that the export is not there
+        # Fails now, and not in a job, when the export does not exist.
+        self._client.stat(self._at("/"))
 
     def _connect(self, export: str) -> Any:
         settings = self._settings
@@ -104,12 +112,19 @@ class NfsFilesystem(mfusepy.Operations):
         return (self._prefix + path.rstrip("/")) or "/"
 
     def _ask(self, call: Callable[[], Value]) -> Value:
-        """One call of the library, again while the server does not answer; its failure as an error number."""
+        """Call the library, with retries while the server does not answer.
+
+        Failures are raised as OSError.
+        """
         begun = time.monotonic()
         while True:
             try:
                 return call()
-            except (nfs_rs.NfsConnectionError, nfs_rs.NfsTimeoutError, nfs_rs.NfsRetryableError) as error:
+            except (
+                nfs_rs.NfsConnectionError,
+                nfs_rs.NfsTimeoutError,
+                nfs_rs.NfsRetryableError,
+            ) as error:
                 patience_s = self._settings.patience_s
                 if patience_s is not None and time.monotonic() - begun > patience_s:
                     raise OSError(errno.EIO, str(error)) from error
@@ -117,7 +132,7 @@ class NfsFilesystem(mfusepy.Operations):
             except nfs_rs.NfsError as error:
                 raise OSError(error.errno or errno.EIO, str(error)) from error
 
-    # -- files ----------------------------------------------------------------------------------------------
+    # -- files --
 
     def _keep(self, path: str, file: Any) -> int:
         with self._lock:
@@ -126,26 +141,26 @@ class NfsFilesystem(mfusepy.Operations):
         return number
 
     def open(self, path: str, flags: int) -> int:
-        """Opens a file that is there."""
+        """Open an existing file."""
         mode = "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "r+b"
         if flags & os.O_TRUNC:
             self._ask(lambda: self._client.truncate(self._at(path), 0))
         return self._keep(path, self._ask(lambda: self._client.open(self._at(path), mode)))
 
     def create(self, path: str, mode: int, fi: Any = None) -> int:
-        """Makes a file."""
+        """Create a file."""
         file = self._ask(lambda: self._client.open(self._at(path), "w+b"))
         self._ask(lambda: self._client.chmod(self._at(path), stat.S_IMODE(mode)))
         return self._keep(path, file)
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-        """One request of at most rsize."""
+        """Read in one request of at most rsize."""
         opened = self._open[fh]
         self._send_all_of(path)
         return self._ask(lambda: opened.file.read_at(offset, size))
 
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-        """Gathers; sends what was gathered when it does not follow on it."""
+        """Buffer data; send the buffer first when the data does not continue it."""
         opened = self._open[fh]
         with opened.lock:
             if not opened.gather(data, offset):
@@ -154,33 +169,35 @@ class NfsFilesystem(mfusepy.Operations):
         return len(data)
 
     def _send(self, opened: _OpenFile) -> None:
-        """Sends and commits what was gathered; the caller holds the file's lock."""
+        """Send and commit the buffer; the caller holds the file's lock."""
         if not opened.size:
             return
         data, start = opened.take()
         self._ask(lambda: opened.file.write_at(data, start))
 
     def _send_all_of(self, path: str | None = None) -> None:
-        """Sends what every open file (of a path) has gathered."""
+        """Send the buffers of all open files (of a path)."""
         with self._lock:
-            waiting = [file for file in self._open.values() if file.size and path in (None, file.path)]
+            waiting = [
+                file for file in self._open.values() if file.size and path in (None, file.path)
+            ]
         for opened in waiting:
             with opened.lock:
                 self._send(opened)
 
     def flush(self, path: str, fh: int) -> int:
-        """At every close: what was written is on the server then, as NFS promises."""
+        """Send the buffer at every close, so that the data is on the server, as NFS guarantees."""
         opened = self._open[fh]
         with opened.lock:
             self._send(opened)
         return 0
 
     def fsync(self, path: str, datasync: int, fh: int) -> int:
-        """Sends and commits."""
+        """Send and commit."""
         return self.flush(path, fh)
 
     def release(self, path: str, fh: int) -> int:
-        """Closes."""
+        """Close."""
         self.flush(path, fh)
         with self._lock:
             opened = self._open.pop(fh)
@@ -189,15 +206,15 @@ class NfsFilesystem(mfusepy.Operations):
         return 0
 
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
-        """Cuts or lengthens."""
+        """Truncate or extend."""
         self._send_all_of(path)
         self._ask(lambda: self._client.truncate(self._at(path), length))
         return 0
 
-    # -- names ----------------------------------------------------------------------------------------------
+    # -- names --
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
-        """Attributes."""
+        """Return attributes."""
         self._send_all_of(path)
         found = self._ask(lambda: self._client.stat(self._at(path)))
         kind = {
@@ -219,53 +236,56 @@ class NfsFilesystem(mfusepy.Operations):
         }
 
     def readdir(self, path: str, fh: int) -> list[tuple[str, dict[str, int], int]]:
-        """Names in a directory. A name without an inode number would count as removed (getdents(2)); any will do."""
+        """Return the names in a directory.
+
+        A name without an inode number would count as removed (getdents(2)); any number works.
+        """
         names = [".", "..", *self._ask(lambda: self._client.listdir(self._at(path)))]
         return [(name, {"st_ino": 1}, 0) for name in names]
 
     def mkdir(self, path: str, mode: int) -> int:
-        """Makes a directory."""
+        """Create a directory."""
         self._ask(lambda: self._client.mkdir(self._at(path)))
         self._ask(lambda: self._client.chmod(self._at(path), stat.S_IMODE(mode)))
         return 0
 
     def rmdir(self, path: str) -> int:
-        """Removes a directory."""
+        """Remove a directory."""
         self._ask(lambda: self._client.rmdir(self._at(path)))
         return 0
 
     def unlink(self, path: str) -> int:
-        """Removes a file."""
+        """Remove a file."""
         self._ask(lambda: self._client.unlink(self._at(path)))
         return 0
 
     def rename(self, old: str, new: str) -> int:
-        """Renames."""
+        """Rename."""
         self._send_all_of(old)
         self._ask(lambda: self._client.rename(self._at(old), self._at(new)))
         return 0
 
     def link(self, target: str, source: str) -> int:
-        """Another name for a file: `target` is the new one."""
+        """Create another name for a file: `target` is the new one."""
         self._ask(lambda: self._client.link(self._at(source), self._at(target)))
         return 0
 
     def symlink(self, target: str, source: str) -> int:
-        """A symbolic link at `target`."""
+        """Create a symbolic link at `target`."""
         self._ask(lambda: self._client.symlink(source, self._at(target)))
         return 0
 
     def readlink(self, path: str) -> str:
-        """Where a symbolic link points."""
+        """Return the target of a symbolic link."""
         return str(self._ask(lambda: self._client.readlink(self._at(path))))
 
     def chmod(self, path: str, mode: int) -> int:
-        """Permissions."""
+        """Set permissions."""
         self._ask(lambda: self._client.chmod(self._at(path), stat.S_IMODE(mode)))
         return 0
 
     def chown(self, path: str, uid: int, gid: int) -> int:
-        """Owner."""
+        """Set the owner."""
         now = self._ask(lambda: self._client.stat(self._at(path)))
         unset = 0xFFFFFFFF
         owner = now.uid if uid in (-1, unset) else uid
@@ -274,7 +294,7 @@ class NfsFilesystem(mfusepy.Operations):
         return 0
 
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
-        """Times, in nanoseconds."""
+        """Set times, in nanoseconds."""
         self._send_all_of(path)
         found = self._ask(lambda: self._client.stat(self._at(path)))
         now = time.time_ns()
@@ -285,7 +305,7 @@ class NfsFilesystem(mfusepy.Operations):
         return 0
 
     def statfs(self, path: str) -> dict[str, int]:
-        """Space."""
+        """Return space."""
         if self._space is None:
             self._space = self._ask(lambda: self._connect(self._settings.export))
         found = self._ask(lambda: self._space.fs_stat())
@@ -303,7 +323,7 @@ class NfsFilesystem(mfusepy.Operations):
         }
 
     def init_with_config(self, conn_info: Any, config_3: Any) -> None:
-        """Request sizes, as mount options rsize and wsize."""
+        """Set request sizes, like the mount options rsize and wsize."""
         conn_info.max_write = self._settings.wsize_bytes
         conn_info.max_read = self._settings.rsize_bytes
         config_3.use_ino = 1
@@ -313,14 +333,14 @@ class NfsFilesystem(mfusepy.Operations):
         config_3.nullpath_ok = 0
 
     def destroy(self, path: str) -> None:
-        """Nothing gathered is lost at unmounting."""
+        """Send all buffers at unmounting."""
         self._send_all_of()
         with contextlib.suppress(nfs_rs.NfsError):
             self._client.close()
 
 
 def main() -> None:
-    """Mounts, and serves until it is unmounted or ended."""
+    """Mount, and serve until unmounted or killed."""
     settings = ClientSettings(**json.loads(sys.argv[1]))
     try:
         filesystem = NfsFilesystem(settings)

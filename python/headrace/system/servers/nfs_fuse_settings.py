@@ -1,4 +1,7 @@
-"""Ground: what the NFS client in user space (`nfs_fuse.py`) is told; apart from it, as that needs FUSE and a library to be there."""
+"""Base layer: settings of the user-space NFS client.
+
+They are separate from `nfs_fuse.py`, which needs FUSE and a library to be installed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """What the program is told."""
+    """Settings of the client program."""
 
     server: str
     export: str
@@ -20,8 +23,8 @@ class ClientSettings:
     mount_port: int | None = None
     attribute_s: float = 3.0
     patience_s: float | None = None
-    """How long a server that does not answer is asked again; None: for ever."""
+    """How long requests to a server that does not answer are retried; None: for ever."""
 
     def as_json(self) -> str:
-        """The program's one argument."""
+        """Return the program's one argument."""
         return json.dumps(asdict(self))

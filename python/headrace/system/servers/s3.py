@@ -1,6 +1,7 @@
-"""Ground: a real S3 server, the Versity gateway: objects are files below a directory on the medium.
+"""Base layer: a real S3 server, the Versity gateway: objects are files on the medium.
 
-`go install github.com/versity/versitygw/cmd/versitygw@latest` builds it; `make setup` does where Go is installed.
+Build it with `go install github.com/versity/versitygw/cmd/versitygw@latest`; `make setup-all` does
+so where Go is installed.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from headrace.system.servers import Server, ServerContext
 S3_PORT = 7070
 _PROGRAM = "versitygw"
 _REMEDY = (
-    "go install github.com/versity/versitygw/cmd/versitygw@v1.8.0 (make setup does it where Go is installed)"
+    "go install github.com/versity/versitygw/cmd/versitygw@v1.8.0 (make setup-all does it where Go "
+    "is installed)"
 )
 
 
 class S3Gateway(Server):
-    """One endpoint with one account; buckets are made through it."""
+    """One endpoint with one account; buckets are created through it."""
 
     kind: ClassVar[str] = "s3"
     programs: ClassVar[tuple[str, ...]] = (_PROGRAM,)
@@ -46,23 +48,29 @@ class S3Gateway(Server):
         try:
             own_program(_PROGRAM)
         except MissingError:
-            return [Problem(f"the program {_PROGRAM} (an S3 server) is not installed", needed_by, _REMEDY)]
+            return [
+                Problem(
+                    f"the program {_PROGRAM} (an S3 server) is not installed", needed_by, _REMEDY
+                )
+            ]
         return []
 
     @override
     def configure(self, context: ServerContext) -> None:
-        """Nothing: it is told all by its command line."""
+        """Do nothing: all options are on its command line."""
 
     @override
     def environment(self, context: ServerContext) -> Mapping[str, str]:
-        # Not on the command line, which everybody can read.
+        # Not on the command line, which every user can read.
         return {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
 
     @override
     def commands(self, context: ServerContext) -> Sequence[Sequence[str]]:
         listen = f"{self.node.address}:{S3_PORT}"
         program = str(own_program(_PROGRAM))
-        return [[program, "--port", listen, "--keep-alive", "--quiet", "posix", str(context.storage)]]
+        return [
+            [program, "--port", listen, "--keep-alive", "--quiet", "posix", str(context.storage)]
+        ]
 
     @override
     def is_ready(self) -> bool:

@@ -1,7 +1,7 @@
-"""Ground: XRootD servers: a data server, a redirector with its cluster manager, and XCache in front of them; each with one configuration.
+"""Base layer: XRootD servers: data server, redirector with cluster manager, and XCache proxy.
 
-They refuse to run as root, so they run as the package's user (or nobody), with the one capability that lets them read and write the
-folders of a study, which belong to root.
+They refuse to run as root. They run as the package's user (or nobody), with the capabilities to
+read and write the directories of a study, which belong to root.
 """
 
 from __future__ import annotations
@@ -26,38 +26,40 @@ from headrace.system.servers import Server, ServerContext
 
 PORT, CLUSTER_PORT = 1094, 1213
 TREE = "/store"
-"""What a server shows of its storage: the folder of this name in it."""
+"""A server exports the directory of this name in its storage."""
 CLIENT_ENVIRONMENT: Mapping[str, str] = {
-    # Without these a client asks a dead server for many minutes (defaults: window 120 s, 5 retries, request 1800 s).
+    # With the defaults a client retries a dead server for many minutes (window 120 s, 5 retries,
+    # request 1800 s).
     "XRD_CONNECTIONWINDOW": "3",
     "XRD_CONNECTIONRETRY": "2",
     "XRD_REQUESTTIMEOUT": "60",
     "XRD_STREAMERRORWINDOW": "10",
     "XRD_LOGLEVEL": "Error",
 }
-"""How long clients of a study's servers ask one that does not answer."""
+"""How long clients of a study's servers retry a server that does not answer."""
 
-# A fixed script, its arguments given apart. A server tells others its host's name, which here would be the machine's on every node.
+# A fixed script, its arguments passed separately. A server announces its host name, which would be
+# the machine's on every node.
 _NAMED = 'hostname "$1" && shift && exec "$@"'
 _CAPABILITIES = "-all,+dac_override,+dac_read_search,+fowner,+chown"
 
 
 @dataclass(frozen=True)
 class CacheSettings:
-    """XCache."""
+    """Options of XCache."""
 
     origin: str
-    """`host:port` that it fetches from."""
+    """`host:port` of the server it fetches from."""
     ram_bytes: int = 1 << 30
-    """At least 1 GiB, says libXrdPfc."""
+    """At least 1 GiB, as libXrdPfc requires."""
     block_bytes: int = 512 << 10
     prefetch: int = 0
-    """Blocks that are fetched ahead."""
+    """Number of prefetched blocks."""
 
 
 @dataclass(frozen=True)
 class XrootdSettings:
-    """What a server is told."""
+    """Options of one server."""
 
     role: Literal["alone", "redirector", "data", "cache"] = "alone"
     redirector: str | None = None
@@ -67,20 +69,29 @@ class XrootdSettings:
 
 
 def user() -> str:
-    """The user that servers run as."""
+    """Return the user that servers run as."""
     for name in ("xrootd", "nobody"):
         try:
             return pwd.getpwnam(name).pw_name
         except KeyError:
             continue
-    raise HeadraceError("this machine has neither a user xrootd nor nobody for XRootD servers to run as")
+    raise HeadraceError(
+        "this machine has neither a user xrootd nor nobody for XRootD servers to run as"
+    )
 
 
 class Xrootd(Server):
     """One XRootD server of any role."""
 
     kind: ClassVar[str] = "xrootd"
-    programs: ClassVar[tuple[str, ...]] = ("xrootd", "cmsd", "xrdfs", "setpriv", "unshare", "hostname")
+    programs: ClassVar[tuple[str, ...]] = (
+        "xrootd",
+        "cmsd",
+        "xrdfs",
+        "setpriv",
+        "unshare",
+        "hostname",
+    )
     ports: ClassVar[tuple[int, ...]] = (PORT,)
 
     def __init__(self, name: str, node: Node, settings: XrootdSettings) -> None:
@@ -92,7 +103,7 @@ class Xrootd(Server):
 
     @property
     def in_cluster(self) -> bool:
-        """True when a cluster manager daemon runs beside it."""
+        """True when a cluster manager daemon runs with it."""
         return self.settings.role in ("redirector", "data")
 
     @override
@@ -100,10 +111,12 @@ class Xrootd(Server):
         settings = self.settings
         log = self._manager_log()
         self._log_begins = log.stat().st_size if log.exists() else 0
-        # A new one at every start: what is there already it asks for by access(2), which knows no capabilities.
+        # A new directory at each start: the server checks existing ones with access(2), which
+        # ignores capabilities.
         self._starts += 1
         if self._state is None:
-            # Apart and short: paths of sockets may have 107 characters, and it adds many of its own.
+            # Separate and short: socket paths are limited to 107 characters, and the server adds
+            # many.
             self._state = work_directory(context.journal)
         state = self._state[0] / str(self._starts)
         for folder in (
@@ -132,7 +145,7 @@ class Xrootd(Server):
                 f"all.role {role}",
                 f"all.manager {settings.redirector}:{CLUSTER_PORT}",
                 f"xrd.port {CLUSTER_PORT if role == 'manager' else 'any'} if exec cmsd",
-                # The defaults wait 90 s for servers to come; these are there, and few.
+                # The defaults wait 90 s for servers to join; here they are few and already running.
                 "cms.delay startup 1 servers 1 lookup 1 drop 5 suspend 1 service 1",
                 # By default a server with less than 10 GB free gets no new files.
                 "cms.space min 1m 2m",
@@ -184,7 +197,10 @@ class Xrootd(Server):
 
     @override
     def is_ready(self) -> bool:
-        """It listens before it can serve, so it is asked for the protocol's handshake (XRootD protocol 5, section 2.1)."""
+        """Return whether it answers the protocol's handshake (XRootD protocol 5, section 2.1).
+
+        It listens before it serves.
+        """
 
         def shake_hands() -> bool:
             try:
@@ -200,8 +216,13 @@ class Xrootd(Server):
         return self._given().log_dir / self.name / f"{self.name}-cmsd.log"
 
     def _is_joined(self) -> bool:
-        """A redirector whom no data server has come to yet sends clients away, and remembers what it did not find."""
-        word = {"redirector": b"Status changed to active", "data": b"Logged into"}.get(self.settings.role)
+        """Return whether it has joined its cluster.
+
+        A redirector without a data server rejects clients, and caches what it did not find.
+        """
+        word = {"redirector": b"Status changed to active", "data": b"Logged into"}.get(
+            self.settings.role
+        )
         if word is None:
             return True
         try:
@@ -213,11 +234,13 @@ class Xrootd(Server):
 
 
 def plain(said: str) -> str:
-    """What XRootD's client complains of, in its own words: the first cause in its log, or else how it ended."""
-    cause = re.search(r"(Unable to (?:resolve|connect)[^\[]*)", said) or re.search(r"(\[\d+\] [^\[]*)$", said)
+    """Return the first cause in the output of XRootD's client, else how the client ended."""
+    cause = re.search(r"(Unable to (?:resolve|connect)[^\[]*)", said) or re.search(
+        r"(\[\d+\] [^\[]*)$", said
+    )
     return (cause.group(1) if cause else said.rpartition("] ")[2]).strip(" .")
 
 
 def where(storage: Path, path: str) -> Path:
-    """Where a path of a server's tree lies in its storage."""
+    """Return the place of an exported path in the server's storage."""
     return storage / path.lstrip("/")

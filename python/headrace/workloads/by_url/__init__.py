@@ -1,6 +1,7 @@
-"""What the workloads `sequential` and `metadata` do on storage that is reached by URL: names and bytes, by each protocol's own client.
+"""Storage by URL for the workloads `sequential` and `metadata`, by each protocol's client.
 
-This file is the contract; a protocol is a file beside it. Nothing is cached or read ahead here: an operation is the client's own.
+This module is the interface; each protocol is a module beside it. Nothing is cached or read ahead
+here: one operation is one call of the client.
 """
 
 from __future__ import annotations
@@ -13,91 +14,101 @@ from headrace.errors import HeadraceError
 
 
 class ByteSink(Protocol):
-    """A file that is being written."""
+    """A file open for writing."""
 
     def write(self, offset: int, record: bytes) -> None:
-        """One request; in order, unless the storage has `random_writes`."""
+        """Make one request; offsets ascend unless the storage has `random_writes`."""
         ...
 
     def flush(self) -> None:
-        """Returns when all that was written is on the storage."""
+        """Return when all written bytes are on the storage."""
         ...
 
     def close(self) -> None:
-        """The file is whole for everybody when this returns."""
+        """Complete the file: when this returns, other clients see all of it."""
         ...
 
 
 class ByteSource(Protocol):
-    """A file that is being read."""
+    """A file open for reading."""
 
     def read(self, offset: int, size: int) -> int:
-        """One request; the bytes that came."""
+        """Make one request; return the number of bytes received."""
         ...
 
     def close(self) -> None:
-        """It is not read any more."""
+        """Close the file."""
         ...
 
 
 class RemoteStorage(ABC):
-    """A protocol's client. Paths are those behind `//host` in a URL. Every method raises OSError with the client's own words.
+    """A protocol's client. Paths are those after `//host` in a URL.
 
-    Several threads may use one at once, each on files of its own.
+    Every method raises OSError with the client's own message. Several threads may use one client at
+    once, each on files of its own.
     """
 
     has_directories: bool = True
-    """Whether directories are made, and names can be changed; a client can find out only when it is made that this server cannot."""
+    """Whether the storage has directories and renames.
+
+    A client may learn only on creation that it has not.
+    """
     random_writes: ClassVar[bool] = True
-    """Whether bytes can be written anywhere in a file that is there."""
+    """Whether bytes can be written at any offset of an existing file."""
 
     @abstractmethod
     def __init__(self, address: str) -> None:
-        """A URL without path."""
+        """Connect to a URL without path."""
 
     @abstractmethod
     def make_directories(self, path: str) -> None:
-        """With all parents; no error when it is there."""
+        """Make a directory with all parents; no error when it exists."""
 
     @abstractmethod
     def make_directory(self, path: str) -> None:
-        """One."""
+        """Make one directory."""
 
     @abstractmethod
     def remove_directory(self, path: str) -> None:
-        """An empty one."""
+        """Remove an empty directory."""
 
     @abstractmethod
     def stat(self, path: str) -> None:
-        """Asks the server for size and time of a file or directory."""
+        """Request size and time of a file or directory from the server."""
 
     @abstractmethod
     def rename(self, path: str, other: str) -> None:
-        """Within a directory."""
+        """Rename within a directory."""
 
     @abstractmethod
     def create(self, path: str, content: bytes, sync: bool) -> None:
-        """A new file, with the directories above it where the storage has none; on the storage when this returns if `sync`."""
+        """Create a file, with parent directories where the storage has none.
+
+        With `sync`, it is on the storage when this returns.
+        """
 
     @abstractmethod
     def read(self, path: str, size: int) -> bytes:
-        """The first bytes of a file."""
+        """Return the first bytes of a file."""
 
     @abstractmethod
     def remove(self, path: str) -> None:
-        """A file."""
+        """Remove a file."""
 
     @abstractmethod
     def sink(self, path: str, *, new: bool) -> ByteSink:
-        """A file to be written: a new one, or one that is there (which is emptied unless the storage has `random_writes`)."""
+        """Open a file for writing: a new or an existing one.
+
+        An existing one is truncated unless the storage has `random_writes`.
+        """
 
     @abstractmethod
     def source(self, path: str) -> ByteSource:
-        """A file to be read."""
+        """Open a file for reading."""
 
 
 def kind_of(url: str) -> type[RemoteStorage]:
-    """The client for a URL's protocol. Raises HeadraceError when there is none."""
+    """Return the client class for a URL's protocol. Raises HeadraceError when there is none."""
     protocol = urlsplit(url).scheme
     if protocol in ("root", "roots"):
         from headrace.workloads.by_url.xrootd import XrootdStorage
@@ -115,7 +126,10 @@ def kind_of(url: str) -> type[RemoteStorage]:
 
 
 def remote_storage(url: str) -> tuple[RemoteStorage, str]:
-    """(client, path in it) of a URL. Raises HeadraceError for an unknown protocol, OSError when the server cannot be asked."""
+    """Return (client, path) of a URL.
+
+    Raises HeadraceError for an unknown protocol, OSError when the server cannot be reached.
+    """
     parts = urlsplit(url)
     # A bucket is the first part of an object's path; its endpoint comes from the environment.
     path = f"/{parts.netloc}{parts.path}" if parts.scheme == "s3" else f"/{parts.path.lstrip('/')}"

@@ -1,4 +1,4 @@
-"""HDFS: hdfs-native, which speaks to name node and data nodes without Java. Files are written from their beginning to their end, once."""
+"""HDFS through hdfs-native, a client without Java. Files are written once, sequentially."""
 
 from __future__ import annotations
 
@@ -91,4 +91,4 @@ class _HdfsSource:
         return len(self._file.read_range(offset, size))
 
     def close(self) -> None:
-        """Nothing: it holds no connection between requests."""
+        """Do nothing: it holds no connection between requests."""

@@ -1,4 +1,7 @@
-"""S3: requests of s3fs's client, one an operation. Objects are put whole, or in parts of 5 MiB or more; nothing has another name later."""
+"""S3: requests of s3fs's client, one per operation.
+
+Objects are uploaded whole, or in parts of at least 5 MiB; they cannot be renamed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from headrace.readers.remote import filesystem_of
 from headrace.workloads.by_url import RemoteStorage
 
 _LEAST_PART_BYTES = 5 << 20
-"""Of every part but the last, says the protocol."""
+"""Minimum size of every part but the last, by the protocol."""
 
 
 class S3Storage(RemoteStorage):
@@ -25,7 +28,7 @@ class S3Storage(RemoteStorage):
 
     @property
     def client(self) -> Any:
-        """s3fs's file system, made at the first request: its loop is a thread."""
+        """s3fs's file system, made at the first request because its event loop is a thread."""
         if self._client is None:
             self._client, _ = filesystem_of("s3://")
         return self._client
@@ -84,7 +87,7 @@ class _S3Sink:
         self._file.write(record)
 
     def flush(self) -> None:
-        """Nothing: parts are no object before `close`, which returns when the server has it."""
+        """Do nothing: parts become an object at `close`, which returns when the server has it."""
 
     def close(self) -> None:
         self._file.close()
@@ -98,4 +101,4 @@ class _S3Source:
         return len(self._client.cat_file(self._path, start=offset, end=offset + size))
 
     def close(self) -> None:
-        """Nothing: every request stands alone."""
+        """Do nothing: requests are independent."""

@@ -1,6 +1,7 @@
-"""One client of `sequential` on storage that is reached by URL: a file written or read record by record, each request timed.
+"""One client of `sequential` on URL storage: writes or reads a file record by record.
 
-What fio does on a mounted file, with the same results (workloads/fio/results.py), so that one merge serves both.
+Each request is timed. This corresponds to fio on a mounted file and gives the same results
+(workloads/fio/results.py), so that one merge serves both.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Access = Literal["read", "write", "mixed"]
 
 
 class _Requests:
-    """What was timed of one direction."""
+    """Timings of one direction."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -61,17 +62,18 @@ class Stream:
     file_size: int
     record_size: int
     new: bool = False
-    """The file is made."""
+    """Whether the file is created."""
     shuffled: bool = False
-    """Records come in random order."""
+    """Whether records come in random order."""
     read_fraction: float = 0.5
-    """Of `mixed`."""
+    """Share of reads, for `mixed`."""
     flush: bool = True
 
     def run(self, job: JobInput, url: str, label: str) -> FioRun:
-        """In step with the other clients of the trial; opening the file is not timed, closing it is.
+        """Run in step with the trial's other clients; closing the file is timed, opening is not.
 
-        Raises HeadraceError with the client's own words."""
+        Raises HeadraceError with the message of the protocol's client.
+        """
         meeting = Meeting.of(job, label)
         try:
             if meeting is None:
@@ -81,8 +83,10 @@ class Stream:
         except HeadraceError:
             raise
         except Exception as error:
-            # A client's library has exceptions of its own.
-            raise HeadraceError(f"{url}: {' '.join(str(error).split()) or type(error).__name__}") from error
+            # A client library has its own exception types.
+            raise HeadraceError(
+                f"{url}: {' '.join(str(error).split()) or type(error).__name__}"
+            ) from error
 
     def _run(self, seed: int, url: str, wait_for_others: Callable[[], None]) -> FioRun:
         chance = random.Random(seed)
@@ -101,7 +105,9 @@ class Stream:
             if source is not None and (sink is None or chance.random() < self.read_fraction):
                 size = source.read(offset, self.record_size)
                 if size < self.record_size:
-                    raise OSError(f"ends after {offset + size} bytes; {self.file_size} were to be read")
+                    raise OSError(
+                        f"ends after {offset + size} bytes; {self.file_size} were to be read"
+                    )
                 reads.add(size, time.monotonic_ns() - begun_ns)
             elif sink is not None:
                 sink.write(offset, record)

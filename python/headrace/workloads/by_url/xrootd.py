@@ -1,4 +1,4 @@
-"""XRootD: its own client library, whose patience comes from the environment (`XRD_…`)."""
+"""XRootD: its own client library, whose timeouts come from the environment (`XRD_…`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class XrootdStorage(RemoteStorage):
         self._flags: Any = flags
         self._address = address
         self._names: Any = client.FileSystem(address)
-        # Behind a redirector each data server has directories of its own: one is made on whichever server is asked.
+        # Behind a redirector, each data server has its own directories, and any one of them may
+        # make a new one.
         role = bytes(_done(self._names.query(self._flags.QueryCode.CONFIG, "role"), address))
         self.has_directories = not role.startswith((b"manager", b"meta", b"super"))
 
@@ -67,7 +68,9 @@ class XrootdStorage(RemoteStorage):
     @override
     def sink(self, path: str, *, new: bool) -> _XrootdFile:
         flags = self._flags.OpenFlags
-        return _XrootdFile(self._open(path, flags.NEW | flags.MAKEPATH if new else flags.UPDATE), path)
+        return _XrootdFile(
+            self._open(path, flags.NEW | flags.MAKEPATH if new else flags.UPDATE), path
+        )
 
     @override
     def source(self, path: str) -> _XrootdFile:
@@ -100,7 +103,7 @@ class _XrootdFile:
 
 
 def _done(answer: Any, path: str) -> Any:
-    """What came with an answer. Raises OSError when it says that the request failed."""
+    """Return the content of an answer. Raises OSError when the request failed."""
     status, content = answer
     if not status.ok:
         raise OSError(f"{path}: {' '.join(str(status.message).split())}")

@@ -1,1 +1,1 @@
-"""fio under the workloads `sequential` and `random`: `client.py` runs it, `results.py` reads and merges what it says."""
+"""fio for the workloads `sequential` and `random`: run it (`client.py`), parse (`results.py`)."""

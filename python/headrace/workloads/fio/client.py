@@ -1,6 +1,7 @@
-"""One fio process as one job: its command line, its files, its run. Called by the workloads `sequential` and `random`.
+"""One fio process as one job: its command line, files and run.
 
-The state of the page cache is the trial's business, so fio is told to leave it alone (`invalidate=0`).
+Used by the workloads `sequential` and `random`. The trial controls the state of the page cache, so
+fio must leave it alone (`invalidate=0`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 @dataclass(frozen=True)
 class FioRun:
-    """What one fio process did, or a stream by URL instead of it, and when (`time.monotonic()`)."""
+    """The result of one fio process, or of a stream by URL, with its times (`time.monotonic()`)."""
 
     result: FioResult
     start_s: float
@@ -37,19 +38,22 @@ class FioRun:
 
 
 def missing(needed_by: str) -> list[Problem]:
-    """What this machine lacks to run fio."""
+    """Return what this machine lacks to run fio."""
     problem = missing_program("fio", needed_by)
     return [] if problem is None else [problem]
 
 
 def argv(file: Path, output: Path, options: Mapping[str, str | int]) -> list[str]:
-    """The command line of one fio job on one file, its results as JSON with histograms."""
-    # fio takes a colon in `filename` for the end of a name.
+    """Return the command line of one fio job on one file, with JSON output and histograms."""
+    # fio interprets a colon in `filename` as a separator.
     name = str(file).replace("\\", "\\\\").replace(":", "\\:")
     fixed: dict[str, str | int] = {
         "name": "headrace",
         "filename": name,
         "numjobs": 1,
+        # A worker process has a session of its own, so it outlives fio when the job is killed. A
+        # thread does not.
+        "thread": 1,
         "invalidate": 0,
         "fallocate": "none",
         "lat_percentiles": 1,
@@ -61,11 +65,17 @@ def argv(file: Path, output: Path, options: Mapping[str, str | int]) -> list[str
 
 
 def run(
-    job: JobInput, file: Path, options: Mapping[str, str | int], label: str = "fio", *, together: bool = False
+    job: JobInput,
+    file: Path,
+    options: Mapping[str, str | int],
+    label: str = "fio",
+    *,
+    together: bool = False,
 ) -> FioRun:
-    """Runs fio to its end in a job and keeps its JSON whole. `together`: its requests begin when all jobs of the trial are there.
+    """Run fio to completion in a job and keep its JSON output.
 
-    Raises HeadraceError with fio's own words when it fails.
+    With `together`, its requests begin when all jobs of the trial are ready. Raises HeadraceError
+    with fio's own message when it fails.
     """
     meeting = Meeting.of(job, label) if together else None
     if meeting is None:
@@ -73,25 +83,27 @@ def run(
     with meeting.kept():
         found = _run(job, file, {**options, "exec_prerun": shlex.join(meeting.command)}, label)
         if not found.result.read.requests + found.result.write.requests:
-            # fio ends well when what it runs before its requests does not.
+            # fio reports success when its `exec_prerun` command fails.
             raise HeadraceError(f"fio did nothing: {_said_before(job.scratch)}")
         return found
 
 
 def _said_before(directory: Path) -> str:
-    """What waiting for the others ended with, as fio has written it down."""
+    """Return the message of the synchronisation before the run, as written by fio."""
     told = directory / "headrace.prerun.txt"
     words = told.read_text(errors="replace").strip() if told.exists() else ""
     return words or "the clients did not come together"
 
 
 def _run(job: JobInput, file: Path, options: Mapping[str, str | int], label: str) -> FioRun:
-    # The program starts elsewhere, so that a path must not depend on where we are.
+    # The program runs in another directory, so paths must be absolute.
     folder = (job.keep or job.scratch).absolute()
     output = folder / f"{label}-{job.scratch.name}.json"
     said = folder / f"{label}-{job.scratch.name}.out", folder / f"{label}-{job.scratch.name}.err"
     start_s = time.monotonic()
-    end = children.run(argv(file, output, options), directory=job.scratch, stdout=said[0], stderr=said[1])
+    end = children.run(
+        argv(file, output, options), directory=job.scratch, stdout=said[0], stderr=said[1]
+    )
     end_s = time.monotonic()
     for log in said:
         if log.stat().st_size == 0:
@@ -110,17 +122,21 @@ def job_output(
     flushed: bool = False,
     by_child: bool = True,
 ) -> JobOutput:
-    """What a job reports of its runs; the last one is the measured one, those before it prepared for it. `flushed`: they end with an
-    fsync, which fio counts among no requests; `by_child`: fio did it."""
+    """Return a job's report of its runs; the last one is measured, earlier ones prepare for it.
+
+    With `flushed`, they end with an fsync, which fio does not count as a request. With `by_child`,
+    fio did the work.
+    """
     results = [run.result for run in runs]
     return JobOutput(
         bytes_asked=sum(result.read.bytes for result in results),
         bytes_unique=min(file_size, sum(result.read.bytes for result in results)),
         bytes_written=sum(result.write.bytes for result in results),
         read_calls=sum(result.read.requests for result in results),
-        # Requests that overlap cannot be added up, but then waiting for them is all that fio does.
+        # Overlapping requests cannot be added up, but then fio does nothing but wait for them.
         read_wait_s=sum(
-            result.runtime_s if asynchronous or flushed else result.in_requests_s for result in results
+            result.runtime_s if asynchronous or flushed else result.in_requests_s
+            for result in results
         ),
         asynchronous=asynchronous,
         phases=[(phase, run.start_s, run.end_s) for phase, run in zip(phases, runs, strict=True)],
@@ -135,7 +151,7 @@ def job_output(
 
 
 def lay_out_files(directory: Path, size: int, count: int, seed: int) -> list[str]:
-    """Makes `count` files of `size` bytes that do not compress, on the storage when this returns; those there are kept.
+    """Make `count` files of `size` incompressible bytes, synced to storage; keep existing ones.
 
     Raises HeadraceError when they do not fit.
     """
@@ -150,7 +166,7 @@ def lay_out_files(directory: Path, size: int, count: int, seed: int) -> list[str
 
 
 def _write(path: Path, size: int, generator: np.random.Generator) -> None:
-    # Under another name until it is whole, so that a file of the right name and size is a file that was written.
+    # Written under another name, so that a file of the right name and size is complete.
     part = path.with_suffix(".part")
     try:
         with part.open("wb") as file:
@@ -162,5 +178,7 @@ def _write(path: Path, size: int, generator: np.random.Generator) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise HeadraceError(f"no room for a file of {format_bytes(size)} in {path.parent}") from error
+            raise HeadraceError(
+                f"no room for a file of {format_bytes(size)} in {path.parent}"
+            ) from error
         raise HeadraceError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,4 +1,7 @@
-"""Where the clients of a trial wait for each other right before their first request: starting one takes longer than some measure."""
+"""Synchronises the clients of a trial before their first request.
+
+Starting a client takes longer than some measurements.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _PATIENCE_S = 120
 
 
 class Meeting:
-    """One client's part of it."""
+    """One client's side of the barrier."""
 
     def __init__(self, job: JobInput, label: str) -> None:
         if job.meeting is None:
@@ -25,24 +28,29 @@ class Meeting:
 
     @classmethod
     def of(cls, job: JobInput, label: str) -> Meeting | None:
-        """None for a client that has nobody to wait for: the only one, or one that comes in a slot that has become free."""
+        """Return None for a client without others to wait for.
+
+        It is the only one, or starts later in a slot that has become free.
+        """
         return cls(job, label) if job.jobs > 1 and job.job < job.jobs else None
 
     @property
     def command(self) -> list[str]:
-        """The program that ends when all have come."""
+        """The program that ends when all clients are ready."""
         return [self._program, "meet", *self._place, self._client, self._clients, str(_PATIENCE_S)]
 
     def wait(self) -> None:
-        """Returns when all have come. Raises HeadraceError with the reason why they will not."""
-        end = subprocess.run(self.command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        """Return when all clients are ready. Raises HeadraceError with the cause otherwise."""
+        end = subprocess.run(
+            self.command, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
         if end.returncode != 0:
             words = end.stderr.decode(errors="replace").strip()
             raise HeadraceError(words or "the clients did not come together")
 
     @contextmanager
     def kept(self) -> Generator[None]:
-        """Those that wait for this client are to hear of it when it fails within."""
+        """Tell the waiting clients when this client fails within the context."""
         try:
             yield
         except BaseException:

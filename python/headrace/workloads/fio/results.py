@@ -1,6 +1,7 @@
-"""What fio says: its JSON (`--output-format=json+`, fio 3), parsed, and merged over the jobs of a trial.
+"""fio's JSON output (`--output-format=json+`, fio 3), parsed, and merged over the jobs of a trial.
 
-A latency histogram is a list of [ns, requests], one for each of fio's bins that is not empty; it merges by adding.
+A latency histogram is a list of [ns, requests], one per non-empty bin of fio; histograms merge by
+addition.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from headrace.errors import HeadraceError
 Histogram = list[list[int]]
 
 _PERCENTILES = ((50.0, "p50"), (90.0, "p90"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99_9"))
-"""Share of requests in %, and how it ends a field's name."""
+"""Share of requests in %, and its suffix in field names."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Direction:
     bytes: int = 0
     requests: int = 0
     runtime_s: float = 0.0
-    """In ms precision; includes the final fsync of a writing job that asked for it."""
+    """With a precision of 1 ms; includes the final fsync of a writing job that requests it."""
     latency_ns_mean: float = 0.0
     latency_ns_max: int = 0
     histogram: tuple[tuple[int, int], ...] = ()
@@ -44,22 +45,29 @@ class FioResult:
 
     @property
     def runtime_s(self) -> float:
-        """From its first request to its last."""
+        """Time from the first request to the last."""
         return max(self.read.runtime_s, self.write.runtime_s)
 
     @property
     def in_requests_s(self) -> float:
-        """Wall time in requests that came one after the other."""
-        whole_ns = sum(way.latency_ns_mean * way.requests for way in (self.read, self.write)) + self.sync_ns
+        """Wall time in requests, when these are sequential."""
+        whole_ns = (
+            sum(way.latency_ns_mean * way.requests for way in (self.read, self.write))
+            + self.sync_ns
+        )
         return min(self.runtime_s, whole_ns / 1e9)
 
     def as_results(self) -> dict[str, Any]:
-        """Flat fields for the job's `results`, of each direction that did something."""
+        """Return flat fields for the job's `results`, for each direction with requests."""
         fields: dict[str, Any] = {"runtime_s": self.runtime_s}
         for name, way in (("read", self.read), ("write", self.write)):
             if way.requests:
                 fields |= _fields(
-                    name, way.bytes, way.requests, way.runtime_s, [list(bin_) for bin_ in way.histogram]
+                    name,
+                    way.bytes,
+                    way.requests,
+                    way.runtime_s,
+                    [list(bin_) for bin_ in way.histogram],
                 )
                 fields[f"{name}_latency_ns_mean"] = way.latency_ns_mean
                 fields[f"{name}_latency_ns_max"] = way.latency_ns_max
@@ -67,26 +75,31 @@ class FioResult:
 
 
 def parse_result(text: str) -> FioResult:
-    """The one job of fio's JSON output. Raises HeadraceError when it is none."""
+    """Return the one job of fio's JSON output. Raises HeadraceError for invalid output."""
     try:
-        # Warnings may stand before the JSON in the same file.
+        # Warnings may precede the JSON in the same file.
         (job,) = json.loads(text[text.index("{") :])["jobs"]
         if job["error"]:
             raise HeadraceError(f"fio ended with error {job['error']}")
         sync = job.get("sync", {}).get("lat_ns", {})
         return FioResult(
-            _direction(job["read"]), _direction(job["write"]), sync.get("mean", 0.0) * sync.get("N", 0)
+            _direction(job["read"]),
+            _direction(job["write"]),
+            sync.get("mean", 0.0) * sync.get("N", 0),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise HeadraceError("fio's output cannot be understood", hint="fio 3.0 or later is needed") from error
+        raise HeadraceError(
+            "fio's output cannot be understood", hint="fio 3.0 or later is needed"
+        ) from error
 
 
 def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The trial's result from its jobs' `as_results` (with `slot`).
+    """Return the trial's result from its jobs' `as_results` (with `slot`).
 
-    Rates and IOPS are sums over slots, each slot's being what its jobs did over the time they took (IOzone's "children
-    see"); `_min`, `_max` and `_mean` are of single slots. `parent_rate_bytes_per_s` is all bytes over `span_s`, the time from the first
-    request of any to the end of the last (IOzone's "parent sees"). Percentiles are of all requests together.
+    Rates and IOPS are sums over slots; each slot counts what its jobs did over the time they took
+    (IOzone's "children see"). `_min`, `_max` and `_mean` are of single slots.
+    `parent_rate_bytes_per_s` is all bytes over `span_s`, the time from the first request of any job
+    to the end of the last (IOzone's "parent sees"). Percentiles are of all requests together.
     """
     merged: dict[str, Any] = {}
     rates: list[tuple[float, float]] = []
@@ -112,7 +125,8 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         merged[f"{name}_rate_bytes_per_s_max"] = max(slot_rates)
         merged[f"{name}_iops"] = sum(slot_iops)
         merged[f"{name}_latency_ns_mean"] = (
-            sum(result[f"{name}_latency_ns_mean"] * result[f"{name}_requests"] for result in own) / requests
+            sum(result[f"{name}_latency_ns_mean"] * result[f"{name}_requests"] for result in own)
+            / requests
         )
         merged[f"{name}_latency_ns_max"] = max(result[f"{name}_latency_ns_max"] for result in own)
         rates.append((sum(slot_rates), sum(slot_iops)))
@@ -121,7 +135,9 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if timed and rates:
         begun = [float(result["record_start_s"]) for result in timed]
         span_s = max(float(result["record_end_s"]) for result in timed) - min(begun)
-        moved = sum(int(result.get(f"{name}_bytes", 0)) for result in timed for name in ("read", "write"))
+        moved = sum(
+            int(result.get(f"{name}_bytes", 0)) for result in timed for name in ("read", "write")
+        )
         merged["span_s"] = span_s
         merged["parent_rate_bytes_per_s"] = moved / span_s if span_s > 0 else None
         merged["started_within_s"] = max(begun) - min(begun)
@@ -136,7 +152,7 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
-    """Sum of histograms, ascending by latency."""
+    """Return the sum of histograms, ascending by latency."""
     total: Counter[int] = Counter()
     for histogram in histograms:
         for latency_ns, requests in histogram:
@@ -145,9 +161,10 @@ def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def percentile_ns(histogram: Histogram, percentile: float) -> int:
-    """Latency in ns that `percentile` % of the requests kept within: fio's rule, the bin in which that count is reached.
+    """Return the latency in ns within which `percentile` % of the requests completed.
 
-    Raises ValueError for an empty histogram.
+    As in fio, it is the bin in which this count is reached. Raises ValueError for an empty
+    histogram.
     """
     whole = sum(requests for _, requests in histogram)
     if not whole:
@@ -175,7 +192,9 @@ def _direction(fields: dict[str, Any]) -> Direction:
     )
 
 
-def _fields(name: str, size: int, requests: int, runtime_s: float, histogram: Histogram) -> dict[str, Any]:
+def _fields(
+    name: str, size: int, requests: int, runtime_s: float, histogram: Histogram
+) -> dict[str, Any]:
     fields: dict[str, Any] = {
         f"{name}_bytes": size,
         f"{name}_requests": requests,

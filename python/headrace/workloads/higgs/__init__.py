@@ -1,5 +1,5 @@
-"""The search for Higgs to four leptons: what it reads, selects, fills and fits. Shared by the workloads analysis and skim.
+"""The search for Higgs to four leptons, shared by the workloads analysis and skim.
 
-`columns.py` names what is read, `histograms.py` what is filled, `selection.py` does it with awkward arrays, `kernel.hpp`
-the same in C++ for ROOT's readers, and `fits.py` finds the peaks.
+`columns.py` names the columns read, `histograms.py` the histograms filled; `selection.py` selects
+with awkward arrays, `kernel.hpp` in C++ for ROOT's readers; `fits.py` fits the peaks.
 """

@@ -70,6 +70,10 @@ EVENT = (
 
 SEARCH_COLUMNS: tuple[str, ...] = (
     *EVENT,
-    *(f"{collection}_{column}" for collection, columns in COLLECTIONS.items() for column in columns),
+    *(
+        f"{collection}_{column}"
+        for collection, columns in COLLECTIONS.items()
+        for column in columns
+    ),
 )
-"""All columns of the four collections and 14 of the event: for `bench` nine bytes of ten."""
+"""All columns of the four collections and 14 of the event: nine tenths of the bytes of `bench`."""

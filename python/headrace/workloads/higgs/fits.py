@@ -1,4 +1,4 @@
-"""Finds the peaks in the search's histograms: binned extended maximum likelihood with iminuit."""
+"""Fit the peaks in the search's histograms: binned extended maximum likelihood with iminuit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Peak:
-    """A peak over a background, masses in GeV. `width_gev` is the standard deviation of the peak as it is seen."""
+    """A peak over a background, masses in GeV; `width_gev` is its observed standard deviation."""
 
     mass_gev: float
     mass_error_gev: float
@@ -27,11 +27,11 @@ class Peak:
     yield_error_events: float
     background_events: float
     valid: bool
-    """The minimiser converged with a positive definite covariance."""
+    """Whether the minimiser converged with a positive definite covariance."""
 
 
 def _bins(histogram: Mapping[str, Any], low: float, high: float) -> tuple[Floats, Floats]:
-    """Counts and edges of the bins within [low, high]."""
+    """Return counts and edges of the bins within [low, high]."""
     counts = np.asarray(histogram["counts"][1:-1], np.float64)
     edges = np.linspace(histogram["low"], histogram["high"], len(counts) + 1)
     inside = (edges[:-1] >= low - 1e-9) & (edges[1:] <= high + 1e-9)
@@ -39,8 +39,13 @@ def _bins(histogram: Mapping[str, Any], low: float, high: float) -> tuple[Floats
     return counts[first:last], edges[first : last + 1]
 
 
-def fit_peak(histogram: Mapping[str, Any], low: float, high: float, mass: float, width: float) -> Peak | None:
-    """Fits a Gaussian over a straight line within [low, high], from these starting values; None with too few events."""
+def fit_peak(
+    histogram: Mapping[str, Any], low: float, high: float, mass: float, width: float
+) -> Peak | None:
+    """Fit a Gaussian over a straight line within [low, high], from these starting values.
+
+    Return None when there are too few events.
+    """
     counts, edges = _bins(histogram, low, high)
     total = float(counts.sum())
     if total < 10:
@@ -50,7 +55,9 @@ def fit_peak(histogram: Mapping[str, Any], low: float, high: float, mass: float,
         x: Floats, signal: float, mean: float, sigma: float, background: float, slope: float
     ) -> Floats:
         position = (x - low) / (high - low)
-        return signal * ndtr((x - mean) / sigma) + background * (position + slope * (position**2 - position))
+        return signal * ndtr((x - mean) / sigma) + background * (
+            position + slope * (position**2 - position)
+        )
 
     model: Any = expected
     minimiser: Any = Minuit(
@@ -82,7 +89,10 @@ def fit_peak(histogram: Mapping[str, Any], low: float, high: float, mass: float,
 
 
 def peaks(histograms: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The Higgs boson in the four-lepton mass and the Z boson in the two dilepton masses, where there are enough events."""
+    """Fit the Higgs boson in the four-lepton mass and the Z boson in both dilepton masses.
+
+    Peaks with too few events are left out.
+    """
     found = {
         "higgs": fit_peak(histograms["four_lepton_mass"], 105, 150, 124, 2.0),
         "z_to_muons": fit_peak(histograms["dimuon_mass"], 80, 102, 91, 2.0),

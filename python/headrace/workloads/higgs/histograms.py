@@ -1,4 +1,7 @@
-"""What the search fills, by name. One histogram is a row of numbers that merges by adding (see docs of `as_numbers`)."""
+"""The search's histograms by name.
+
+Each is a list of numbers that merges by addition (`as_numbers`).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ AXES: dict[str, tuple[int, float, float]] = {
 
 
 class Histograms:
-    """All histograms of the search, empty at first."""
+    """All histograms of the search, initially empty."""
 
     def __init__(self) -> None:
         self._of: dict[str, Any] = {
@@ -40,16 +43,16 @@ class Histograms:
         }
 
     def fill(self, name: str, values: Any) -> None:
-        """Fills numbers, shape (n,), into one."""
+        """Fill numbers, shape (n,), into one histogram."""
         self._of[name].fill(np.asarray(values, np.float64))
 
     def numbers(self) -> dict[str, dict[str, Any]]:
-        """All as numbers."""
+        """Return all histograms as numbers."""
         return {name: as_numbers(of) for name, of in self._of.items()}
 
 
 def as_numbers(histogram: Any) -> dict[str, Any]:
-    """`{low, high, counts}`; the first and last count are under- and overflow."""
+    """Return `{low, high, counts}`; the first and last count are underflow and overflow."""
     edges = histogram.axes[0].edges
     return {
         "low": float(edges[0]),
@@ -59,6 +62,6 @@ def as_numbers(histogram: Any) -> dict[str, Any]:
 
 
 def merged(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """The sum of histograms of one axis."""
+    """Return the sum of histograms with the same axis."""
     counts = np.sum([part["counts"] for part in parts], axis=0)
     return {"low": parts[0]["low"], "high": parts[0]["high"], "counts": counts.astype(int).tolist()}

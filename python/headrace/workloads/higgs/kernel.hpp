@@ -1,6 +1,8 @@
-// The search of selection.py in C++, and ways to feed it events from a TTree or an RNTuple: compiled by ROOT's
-// interpreter when a workload is warmed. Cuts, order and precision are those of selection.py, so that both fill the same
-// bins; a test holds them to it.
+// The search of selection.py in C++, functions that feed it events from a TTree or an RNTuple, and
+// an
+// event loop over the user's own files. ROOT's interpreter compiles it when a workload is warmed.
+// Cuts, order and precision are those of selection.py, so that both fill the same bins; a test
+// checks this.
 
 #pragma once
 
@@ -18,17 +20,24 @@
 #include <ROOT/RNTupleReader.hxx>
 #include <ROOT/RNTupleView.hxx>
 #include <ROOT/RVec.hxx>
+#include <TBranchElement.h>
+#include <TClass.h>
 #include <TError.h>
 #include <TFile.h>
+#include <TKey.h>
 #include <TLeaf.h>
+#include <TROOT.h>
 #include <TTree.h>
+#include <TTreeFormula.h>
 
 namespace headrace {
 
-// One column of the present event: `count` values of `size` bytes each at `data`.
+// One column of the current event: `count` values of `size` bytes each at `data`.
 struct Column {
    std::string name;
    bool jagged = false;
+   // Type of the values: f, d, c, s, i, l (signed, 8 to 64 bits), b, S, u, L (unsigned), ? (bool).
+   char letter = 0;
    std::size_t size = 0;
    const void *data = nullptr;
    std::size_t count = 1;
@@ -36,6 +45,19 @@ struct Column {
    template <class T>
    T at(std::size_t index) const { return static_cast<const T *>(data)[index]; }
 };
+
+template <class T>
+constexpr char letter_of()
+{
+   if (std::is_same<T, bool>::value)
+      return '?';
+   if (std::is_floating_point<T>::value)
+      return sizeof(T) == 4 ? 'f' : 'd';
+   if (!std::is_integral<T>::value)
+      return 0;
+   constexpr char letters[2][4] = {{'b', 'S', 'u', 'L'}, {'c', 's', 'i', 'l'}};
+   return letters[std::is_signed<T>::value][sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3];
+}
 
 struct Columns {
    std::vector<Column> all;
@@ -57,7 +79,7 @@ struct Columns {
       throw std::runtime_error("no column " + name);
    }
 
-   // Event data of the present event: values, and an offset for each column of a collection.
+   // Event data of the current event: values, and an offset for each column of a collection.
    void count(std::size_t offset_bytes)
    {
       for (const auto &column : all)
@@ -84,7 +106,7 @@ struct Histogram {
    }
 };
 
-// What is done with each event.
+// The work on each event.
 struct Work {
    std::map<std::string, Histogram> histograms;
    long long found = 0;
@@ -94,38 +116,44 @@ struct Work {
    void add(const std::string &name, int bins, double low, double high) { histograms.emplace(name, Histogram(bins, low, high)); }
 };
 
-// Only counts.
+// Only counts events.
 struct Nothing : Work {
    void event() override {}
 };
 
-// The workload `scan`.
+// The workload `scan`: fills one histogram with the first column.
 struct Scan : Work {
    const Column &column;
    char type;
 
-   // `type` is f, d, i, u, l, b, c or ?, after the type of the values.
+   // `letter` is the type of a TTree's column, which does not state it; 0 means the column's own
+   // type.
    Scan(const Columns &columns, char letter) : column(columns.all.at(0)), type(letter) {}
 
-   double value(std::size_t index) const
+   double value(char letter, std::size_t index) const
    {
-      switch (type) {
+      switch (letter) {
       case 'f': return column.at<float>(index);
       case 'd': return column.at<double>(index);
-      case 'i': return column.at<std::int32_t>(index);
-      case 'u': return column.at<std::uint32_t>(index);
-      case 'l': return column.at<std::uint64_t>(index);
-      case 'b': return column.at<std::uint8_t>(index);
       case 'c': return column.at<std::int8_t>(index);
-      default: return column.at<bool>(index);
+      case 's': return column.at<std::int16_t>(index);
+      case 'i': return column.at<std::int32_t>(index);
+      case 'l': return column.at<std::int64_t>(index);
+      case 'b': return column.at<std::uint8_t>(index);
+      case 'S': return column.at<std::uint16_t>(index);
+      case 'u': return column.at<std::uint32_t>(index);
+      case 'L': return column.at<std::uint64_t>(index);
+      case '?': return column.at<bool>(index);
+      default: throw std::runtime_error("column " + column.name + " holds no numbers");
       }
    }
 
    void event() override
    {
       auto &histogram = histograms.begin()->second;
+      const char letter = type ? type : column.letter;
       for (std::size_t index = 0; index < column.count; ++index)
-         histogram.fill(value(index));
+         histogram.fill(value(letter, index));
    }
 };
 
@@ -163,7 +191,7 @@ struct Pair {
    double high, low, mass;
 };
 
-// A collection's columns that the search looks at.
+// The columns of a collection that the search reads.
 struct LeptonColumns {
    const Column &pt, &eta, &phi, &mass, &charge, &loose, &isolation, &dxy, &dz;
 
@@ -312,7 +340,7 @@ struct Search : Work {
    }
 };
 
-// The first error that ROOT reported since it was last taken; ROOT prints errors and goes on.
+// The first error that ROOT has reported since the last reset; ROOT prints errors and continues.
 inline std::string &first_error()
 {
    static std::string text;
@@ -341,7 +369,8 @@ inline std::unique_ptr<TFile> opened(const std::string &file)
    return found;
 }
 
-// A classic event loop over the events [first, first + count) of a TTree, or to its end for a negative count.
+// A classic event loop over the events [first, first + count) of a TTree.
+// A negative count means to the end.
 inline long long loop_tree(const std::string &file, const std::string &name, Columns &columns, long long first, long long count, Work &work)
 {
    const auto source = opened(file);
@@ -414,6 +443,7 @@ template <class T>
 std::unique_ptr<View> view_as(ROOT::RNTupleReader &reader, Column &column)
 {
    column.size = sizeof(T);
+   column.letter = letter_of<T>();
    if (column.jagged)
       return std::make_unique<VectorView<T>>(reader.GetView<ROOT::RVec<T>>(column.name));
    return std::make_unique<ValueView<T>>(reader.GetView<T>(column.name));
@@ -433,7 +463,10 @@ inline std::unique_ptr<View> view_of(ROOT::RNTupleReader &reader, Column &column
    if (type == "float") return view_as<float>(reader, column);
    if (type == "double") return view_as<double>(reader, column);
    if (type == "bool") return view_as<bool>(reader, column);
-   if (type == "std::int8_t") return view_as<std::int8_t>(reader, column);
+   if (type == "std::int8_t" || type == "char") return view_as<std::int8_t>(reader, column);
+   if (type == "std::int16_t") return view_as<std::int16_t>(reader, column);
+   if (type == "std::uint16_t") return view_as<std::uint16_t>(reader, column);
+   if (type == "std::int64_t") return view_as<std::int64_t>(reader, column);
    if (type == "std::uint8_t") return view_as<std::uint8_t>(reader, column);
    if (type == "std::int32_t") return view_as<std::int32_t>(reader, column);
    if (type == "std::uint32_t") return view_as<std::uint32_t>(reader, column);
@@ -441,7 +474,7 @@ inline std::unique_ptr<View> view_of(ROOT::RNTupleReader &reader, Column &column
    throw std::runtime_error("column " + column.name + " is of a type that is not read here: " + type);
 }
 
-// The same over an RNTuple.
+// The same loop over an RNTuple.
 inline long long loop_ntuple(const std::string &file, const std::string &name, Columns &columns, long long first, long long count, Work &work)
 {
    const auto reader = ROOT::RNTupleReader::Open(name, file);
@@ -461,11 +494,12 @@ inline long long loop_ntuple(const std::string &file, const std::string &name, C
    return stop - first;
 }
 
-// What RDataFrame calls for each event: its columns, in the order of `columns`.
+// RDataFrame calls this for each event with its columns, in the order of `columns`.
 template <class T>
 void take(Column &column, const T &value)
 {
    column.jagged = false;
+   column.letter = letter_of<T>();
    column.size = sizeof(T);
    column.data = &value;
    column.count = 1;
@@ -475,6 +509,7 @@ template <class T>
 void take(Column &column, const ROOT::RVec<T> &values)
 {
    column.jagged = true;
+   column.letter = letter_of<T>();
    column.size = sizeof(T);
    column.data = values.data();
    column.count = values.size();
@@ -487,7 +522,7 @@ inline std::size_t fed_offset_bytes = 4;
 template <class... T>
 bool feed(const T &...values)
 {
-   // After an error RDataFrame still calls, with columns that point to nothing.
+   // After an error, RDataFrame still calls this, with columns that point to nothing.
    if (!first_error().empty())
       throw std::runtime_error(first_error());
    std::size_t index = 0;
@@ -495,6 +530,150 @@ bool feed(const T &...values)
    fed_columns->count(fed_offset_bytes);
    fed_work->event();
    return true;
+}
+
+// Any TTree: its branches with data by their paths, read with ROOT's (possibly emulated) classes.
+struct OwnTree {
+   std::unique_ptr<TFile> file;
+   TTree *tree = nullptr;
+   std::vector<TBranch *> branches;
+   std::vector<std::string> paths;
+   std::map<TBranch *, TBranch *> parents;
+   bool emulated = false;
+   long long bytes = 0;
+
+   OwnTree(const std::string &name, const std::string &tree_name) : file(opened(name))
+   {
+      tree = file->Get<TTree>(tree_name.c_str());
+      if (!tree)
+         throw std::runtime_error("has no tree " + tree_name);
+      collect(tree->GetListOfBranches(), nullptr, "");
+   }
+
+   OwnTree(const OwnTree &) = delete;
+
+   ~OwnTree()
+   {
+      // ROOT may crash when it frees objects of classes without code, built from the file's
+      // description.
+      if (emulated) {
+         gROOT->GetListOfFiles()->Remove(file.get());
+         file.release();
+      }
+   }
+
+   void collect(TObjArray *list, TBranch *parent, const std::string &prefix)
+   {
+      for (int i = 0; i <= list->GetLast(); ++i) {
+         auto *branch = static_cast<TBranch *>(list->At(i));
+         const std::string path = prefix + branch->GetName();
+         parents[branch] = parent;
+         if (branch->GetListOfBaskets()->GetEntries() || branch->GetWriteBasket() > 0) {
+            branches.push_back(branch);
+            paths.push_back(path);
+         }
+         if (branch->InheritsFrom("TBranchElement")) {
+            auto *type = TClass::GetClass(static_cast<TBranchElement *>(branch)->GetClassName(), true, true);
+            emulated = emulated || !type || !type->IsLoaded();
+         }
+         branch->SetBit(kDoNotProcess);
+         collect(branch->GetListOfBranches(), branch, path + "/");
+      }
+   }
+
+   void enable(TBranch *branch)
+   {
+      for (; branch; branch = parents[branch]) {
+         branch->ResetBit(kDoNotProcess);
+         if (branch->InheritsFrom("TBranchElement")) {
+            auto *element = static_cast<TBranchElement *>(branch);
+            for (auto *counter : {element->GetBranchCount(), element->GetBranchCount2()})
+               if (counter)
+                  counter->ResetBit(kDoNotProcess);
+         }
+         for (int i = 0; i <= branch->GetListOfLeaves()->GetLast(); ++i)
+            if (auto *counter = static_cast<TLeaf *>(branch->GetListOfLeaves()->At(i))->GetLeafCount())
+               counter->GetBranch()->ResetBit(kDoNotProcess);
+      }
+   }
+
+   void choose(const std::vector<std::size_t> &numbers)
+   {
+      for (const auto number : numbers)
+         enable(branches.at(number));
+   }
+
+   // A classic event loop over [first, first + count) that fills the histogram with one branch's
+   // values.
+   // A negative count means to the end.
+   long long loop(std::size_t variable, long long first, long long count, Histogram &histogram)
+   {
+      const long long stop = count < 0 ? tree->GetEntries() : first + count;
+      if (stop > tree->GetEntries())
+         throw std::runtime_error("has only " + std::to_string(tree->GetEntries()) + " events");
+      auto *leaf = static_cast<TLeaf *>(branches.at(variable)->GetListOfLeaves()->At(0));
+      // A leaf does not know the number of values of an unsplit collection, such as a std::vector.
+      std::unique_ptr<TTreeFormula> values;
+      auto *element = dynamic_cast<TBranchElement *>(branches.at(variable));
+      if (element && element->GetListOfBranches()->GetEntriesFast() == 0 && element->GetBranchCount() == nullptr) {
+         values = std::make_unique<TTreeFormula>("values", element->GetFullName().Data(), tree);
+         if (values->GetNdim() == 0)
+            values.reset();
+         forget_error();
+      }
+      for (long long entry = first; entry < stop; ++entry) {
+         const auto got = tree->GetEntry(entry);
+         if (got < 0 || !first_error().empty())
+            throw std::runtime_error("event " + std::to_string(entry) + " cannot be read");
+         bytes += got;
+         const int count_here = values ? values->GetNdata() : leaf->GetLen();
+         for (int i = 0; i < count_here; ++i)
+            histogram.fill(values ? values->EvalInstance(i) : leaf->GetValue(i));
+      }
+      return stop - first;
+   }
+};
+
+// Names and types of the top-level fields of an RNTuple.
+inline std::vector<std::pair<std::string, std::string>> ntuple_fields(const std::string &file, const std::string &name)
+{
+   const auto reader = ROOT::RNTupleReader::Open(name, file);
+   std::vector<std::pair<std::string, std::string>> found;
+   for (const auto &field : reader->GetDescriptor().GetTopLevelFields())
+      found.emplace_back(field.GetFieldName(), field.GetTypeName());
+   return found;
+}
+
+// Every tree of a file in its last cycle, with its directory and class.
+inline void trees_below(TDirectory &directory, const std::string &prefix, std::vector<std::pair<std::string, std::string>> &found)
+{
+   std::map<std::string, std::pair<int, TKey *>> last;
+   std::vector<std::string> order;
+   for (auto *object : *directory.GetListOfKeys()) {
+      auto *key = static_cast<TKey *>(object);
+      auto &known = last[key->GetName()];
+      if (!known.second)
+         order.push_back(key->GetName());
+      if (!known.second || key->GetCycle() > known.first)
+         known = {key->GetCycle(), key};
+   }
+   for (const auto &name : order) {
+      auto *key = last[name].second;
+      const std::string type = key->GetClassName();
+      if (type == "TTree" || type == "TNtuple" || type.find("RNTuple") != std::string::npos)
+         found.emplace_back(prefix + name, type);
+      else if (type.rfind("TDirectory", 0) == 0)
+         if (auto *inner = directory.GetDirectory(name.c_str()))
+            trees_below(*inner, prefix + name + "/", found);
+   }
+}
+
+inline std::vector<std::pair<std::string, std::string>> trees_of(const std::string &file)
+{
+   const auto source = opened(file);
+   std::vector<std::pair<std::string, std::string>> found;
+   trees_below(*source, "", found);
+   return found;
 }
 
 } // namespace headrace

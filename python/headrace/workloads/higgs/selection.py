@@ -1,7 +1,8 @@
-"""Four-lepton selection with awkward arrays and vector, a chunk of events at a time.
+"""Four-lepton selection with awkward arrays and vector, one chunk of events at a time.
 
-The cuts are those of the CMS open-data analysis of this channel (opendata.cern.ch, record 5500), without its cuts on
-trigger and impact: they are made for one detector's data. `kernel.hpp` does the same in C++, to the same bin contents.
+The cuts are those of the CMS open-data analysis of this channel (opendata.cern.ch, record 5500),
+without its cuts on trigger and impact, which are specific to one detector's data. `kernel.hpp` does
+the same in C++, with the same bin contents.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ vector.register_awkward()
 
 
 def collection(columns: Mapping[str, Any], name: str) -> Any:
-    """One collection as an array of records, momenta where it has a mass."""
+    """Return one collection as an array of records, as momenta where it has a mass."""
     fields = {field: columns[f"{name}_{field}"] for field in COLLECTIONS[name]}
     for field in _KINEMATIC:
         if field in fields:
@@ -32,7 +33,7 @@ def collection(columns: Mapping[str, Any], name: str) -> Any:
 
 
 def good_leptons(electrons: Any, muons: Any) -> tuple[Any, Any]:
-    """Electrons and muons that may come from a Z boson."""
+    """Return the electrons and muons that may come from a Z boson."""
     return (
         electrons[
             electrons.looseId
@@ -54,9 +55,11 @@ def good_leptons(electrons: Any, muons: Any) -> tuple[Any, Any]:
 
 
 def _pairs(leptons: Any, flavour: int) -> Any:
-    """Pairs of opposite charge: their sum, its mass, and which leptons they are."""
+    """Return pairs of opposite charge: their sum, its mass, and the indices of their leptons."""
     index = ak.local_index(leptons.pt, axis=1)
-    pair = ak.combinations(ak.zip({"lepton": leptons, "index": index}, depth_limit=2), 2, fields=["a", "b"])
+    pair = ak.combinations(
+        ak.zip({"lepton": leptons, "index": index}, depth_limit=2), 2, fields=["a", "b"]
+    )
     pair = pair[pair.a.lepton.charge + pair.b.lepton.charge == 0]
     total = pair.a.lepton.add(pair.b.lepton)
     return ak.zip(
@@ -76,7 +79,10 @@ def _pairs(leptons: Any, flavour: int) -> Any:
 
 
 def _four_leptons(electron_pairs: Any, muon_pairs: Any, found: Histograms) -> int:
-    """Best pair of Z candidates of each event that has one; fills its masses. Returns the number of such events."""
+    """Find the best pair of Z candidates of each event and fill its masses.
+
+    Return the number of events that have one.
+    """
     both = ak.concatenate([electron_pairs, muon_pairs], axis=1)
     quad = ak.combinations(both, 2, fields=["a", "b"])
     same = quad.a.flavour == quad.b.flavour
@@ -92,11 +98,20 @@ def _four_leptons(electron_pairs: Any, muon_pairs: Any, found: Histograms) -> in
     other: Any = ak.where(first_is_nearer, quad.b.mass, quad.a.mass)
     leading = np.maximum(quad.a.high, quad.b.high)
     next_one = np.maximum(
-        np.minimum(quad.a.high, quad.b.high), ak.where(quad.a.high > quad.b.high, quad.a.low, quad.b.low)
+        np.minimum(quad.a.high, quad.b.high),
+        ak.where(quad.a.high > quad.b.high, quad.a.low, quad.b.low),
     )
-    good = (nearer > 40) & (nearer < 120) & (other > 12) & (other < 120) & (leading > 20) & (next_one > 10)
+    good = (
+        (nearer > 40)
+        & (nearer < 120)
+        & (other > 12)
+        & (other < 120)
+        & (leading > 20)
+        & (next_one > 10)
+    )
     quad, nearer, other = quad[good], nearer[good], other[good]
-    # The pair nearest to the Z mass wins; of equal ones (the same pair with two partners) the heavier partner.
+    # The pair nearest to the Z mass wins; when equal (one pair with two partners), the heavier
+    # partner.
     some = ak.num(nearer) > 0
     quad, nearer, other = quad[some], nearer[some], other[some]
     best = ak.argmin(abs(nearer - Z_MASS_GEV) - 1e-6 * other, axis=1, keepdims=True)
@@ -115,7 +130,11 @@ def _four_leptons(electron_pairs: Any, muon_pairs: Any, found: Histograms) -> in
 
 
 def _track_isolation(leptons: Any, tracks: Any) -> Any:
-    """Sum of the momenta of good tracks within 0.3 of each lepton, the lepton's own aside, over its momentum."""
+    """Return the relative track isolation of each lepton.
+
+    It is the sum of the momenta of good tracks within 0.3 of the lepton, except its own track, over
+    the lepton's momentum.
+    """
     pair = ak.cartesian({"lepton": leptons, "track": tracks}, axis=1, nested=True)
     distance = pair.lepton.deltaR(pair.track)
     near = (distance < 0.3) & (distance > 0.01)
@@ -123,11 +142,13 @@ def _track_isolation(leptons: Any, tracks: Any) -> Any:
 
 
 def search(columns: Mapping[str, Any], found: Histograms) -> int:
-    """Runs the search over one chunk and fills `found`. Returns the number of four-lepton events."""
+    """Run the search over one chunk and fill `found`; return the number of four-lepton events."""
     electrons, muons = good_leptons(collection(columns, "Electron"), collection(columns, "Muon"))
     jets, tracks = collection(columns, "Jet"), collection(columns, "Track")
 
-    good_tracks = tracks[tracks.isHighPurity & (tracks.pt > 0.7) & (tracks.nHits >= 7) & (tracks.chi2 < 3)]
+    good_tracks = tracks[
+        tracks.isHighPurity & (tracks.pt > 0.7) & (tracks.nHits >= 7) & (tracks.chi2 < 3)
+    ]
     found.fill("good_tracks", ak.num(good_tracks))
     found.fill("muon_track_isolation", ak.flatten(_track_isolation(muons, good_tracks)))
     found.fill("electron_track_isolation", ak.flatten(_track_isolation(electrons, good_tracks)))

@@ -1,1 +1,1 @@
-"""mdtest's words: its phases and the table that it prints. What the workload `metadata` says and what is imported meet here."""
+"""mdtest's phases and output table, shared by the workload `metadata` and the importer."""

@@ -1,9 +1,11 @@
-"""The phases of mdtest, how each is called, and what the clients of a trial say of them, merged.
+"""mdtest's phases: their names, and the merge of what a trial's clients report.
 
-Names are those of mdtest's own table (https://github.com/hpc/ior, src/mdtest.c). Two rates a phase:
+Names are those of mdtest's own table (https://github.com/hpc/ior, src/mdtest.c). Each phase has two
+rates:
 
-- last done: all operations over the time until the last client had nothing left to do (mdtest's rate, barriers left out);
-- stonewall: operations of all clients by the time the first one had nothing left to do, over that time.
+- last done: all operations over the time until the last client finished (mdtest's rate, without
+  barriers);
+- stonewall: operations of all clients until the first one finished, over that time.
 """
 
 from __future__ import annotations
@@ -25,28 +27,31 @@ TITLES: dict[str, str] = {
     "tree_creation": "Tree creation",
     "tree_removal": "Tree removal",
 }
-"""Phase -> as mdtest's table has it, in the table's order."""
+"""Phase -> its title in mdtest's table, in the table's order."""
 
 _PERCENTILES = ((50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99_9"))
 
 
 def rate_name(phase: str) -> str:
-    """The metric of a phase: `file_creations_per_s`."""
+    """Return the metric of a phase: `file_creations_per_s`."""
     return f"{phase}s_per_s"
 
 
 def merge_phases(processes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the processes of clients reported (crates/metadata, `Report`), as one result of the trial.
+    """Merge the client processes' reports (crates/metadata, `Report`) into one result.
 
-    `phases`: phase -> operations, seconds, both rates, slowest and fastest client, CPU share (of one core a client), percentiles
-    and the histogram of latencies in ns. `rates`: metric -> operations a second until the last client was done.
+    `phases`: phase -> operations, seconds, both rates, slowest and fastest client, CPU share (of
+    one core per client), percentiles and the histogram of latencies in ns. `rates`: metric ->
+    operations per second until the last client finished.
     """
     order: list[str] = []
     for process in processes:
         order += [each["phase"] for each in process["phases"] if each["phase"] not in order]
     phases: dict[str, dict[str, Any]] = {}
     for name in order:
-        parts = [each for process in processes for each in process["phases"] if each["phase"] == name]
+        parts = [
+            each for process in processes for each in process["phases"] if each["phase"] == name
+        ]
         merged = _merge(parts)
         if merged is not None:
             phases[name] = merged
@@ -66,13 +71,15 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any] | None:
     if not operations:
         return None
     last_done_s = max(int(part["last_done_ns"]) for part in parts) / 1e9
-    # The same in every process: it was counted once, by the first client that was done.
+    # The same in every process: the first client that finishes counts it once.
     stonewall_s = max(int(part["stonewall_ns"]) for part in parts) / 1e9
     stonewall_operations = max(int(part["stonewall_operations"]) for part in parts)
     histogram = merge_histograms(part["latency_histogram"] for part in parts)
     each = [count / (ns / 1e9) for part in parts for count, ns in part["each"] if ns]
     active = sum(len(part["each"]) for part in parts)
-    mean = sum(float(part["latency_ns_mean"]) * int(part["operations"]) for part in parts) / operations
+    mean = (
+        sum(float(part["latency_ns_mean"]) * int(part["operations"]) for part in parts) / operations
+    )
     return {
         "operations": operations,
         "last_done_s": last_done_s,
@@ -89,6 +96,9 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any] | None:
         "bytes_read": sum(int(part["read_bytes"]) for part in parts),
         "latency_ns_mean": mean,
         "latency_ns_max": max(int(part["latency_ns_max"]) for part in parts),
-        **{f"latency_ns_{ending}": percentile_ns(histogram, share) for share, ending in _PERCENTILES},
+        **{
+            f"latency_ns_{ending}": percentile_ns(histogram, share)
+            for share, ending in _PERCENTILES
+        },
         "latency_histogram": histogram,
     }

@@ -1,1 +1,1 @@
-"""Input brought to the node before a job reads it: copied in the background (FileStager), through a cache of the node (pCache)."""
+"""Input staging: background copies to the node (FileStager), a node's cache (pCache)."""

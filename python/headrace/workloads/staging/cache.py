@@ -1,11 +1,13 @@
-"""A node's cache of input files that its jobs share (pCache): a file is fetched once, linked into each job, and the one longest
-unused goes when room is needed.
+"""A node's cache of input files that its jobs share (pCache).
 
-What was published as pCache makes hard links and so has to lie on the filesystem of the jobs' scratch. Here a cache on a filesystem
-of its own gives symbolic links, and a lock on the file for as long as a job reads it, so that it is not evicted under it.
+A file is fetched once and linked into each job; the least recently used file is evicted when space
+is needed. The published pCache makes hard links and so must be on the filesystem of the jobs'
+scratch. Here, a cache on another filesystem uses symbolic links, and a lock on the file while a job
+reads it, so that it is not evicted meanwhile.
 
-Files of the cache: `KEY` (whole), `KEY.lock` (held while it is fetched), `KEY.room` (as long as the file that is coming, sparse:
-it keeps the room), `lock` (held for bookkeeping).
+Files of the cache: `KEY` (complete), `KEY.lock` (held while it is fetched), `KEY.room` (a sparse
+file of the size of the file being fetched, which reserves its space), `lock` (held while the cache
+is updated).
 """
 
 from __future__ import annotations
@@ -34,27 +36,30 @@ class Taken:
     bytes_copied: int
     copy_s: float
     evicted: int
-    """Files that had to go for it."""
+    """Number of files evicted for it."""
     lease: int | None
-    """Descriptor whose lock keeps it there; close it when the job is done with the file."""
+    """Descriptor whose lock prevents eviction; close it when the job is done with the file."""
 
 
 class NodeCache:
     """A directory of at most `capacity` bytes of input files."""
 
     def __init__(self, directory: Path, capacity: int) -> None:
-        """Makes the directory. Raises HeadraceError when that fails."""
+        """Make the directory. Raises HeadraceError when that fails."""
         self.directory = directory
         self.capacity = capacity
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise HeadraceError(f"{directory}: the cache cannot be made: {error.strerror}") from error
+            raise HeadraceError(
+                f"{directory}: the cache cannot be made: {error.strerror}"
+            ) from error
 
     def take(self, source: str, size: int, place: Path, fetch: Fetch) -> Taken:
-        """Puts a link to the file of `source` (`size` bytes) at `place`, fetching the file first when it is not there.
+        """Link the file of `source` (`size` bytes) at `place`; fetch it first if not cached.
 
-        A file larger than the cache is fetched past it. Raises what `fetch` raises.
+        A file larger than the cache is fetched directly to `place`. Raises the exceptions of
+        `fetch`.
         """
         if size > self.capacity:
             copied, took_s = fetch(place)
@@ -73,15 +78,19 @@ class NodeCache:
                     finally:
                         room.unlink(missing_ok=True)
                 with contextlib.suppress(FileNotFoundError):
-                    # It may be evicted between the look and the link: then it is fetched anew.
+                    # The file may be evicted between the check and the link: then it is fetched
+                    # again.
                     return Taken(hit, copied, took_s, evicted, self._link(entry, place))
 
     def bytes_held(self) -> int:
-        """Bytes of whole files and of those that are coming."""
+        """Return the bytes of complete files and of those being fetched."""
         return sum(size for _, size, _ in self._files())
 
     def _files(self) -> list[tuple[int, int, Path]]:
-        """(when last used in ns, bytes, path) of every file, and of room that is kept, which is never the oldest."""
+        """Return (last use in ns, bytes, path) of every file and of reserved space.
+
+        Reserved space is never the oldest.
+        """
         found: list[tuple[int, int, Path]] = []
         with os.scandir(self.directory) as entries:
             for entry in entries:
@@ -93,7 +102,10 @@ class NodeCache:
         return found
 
     def _make_room(self, room: Path, size: int) -> int:
-        """Keeps `size` bytes; returns how many files had to go. Raises HeadraceError when all that is there is in use."""
+        """Reserve `size` bytes; return the number of evicted files.
+
+        Raises HeadraceError when everything in the cache is in use.
+        """
         with _locked(self.directory / "lock"):
             files = self._files()
             held = sum(each for _, each, _ in files)
@@ -106,7 +118,8 @@ class NodeCache:
                     evicted += 1
             if held + size > self.capacity:
                 raise HeadraceError(
-                    f"{self.directory}: no room in the cache: {held} of {self.capacity} bytes are in use, {size} are needed",
+                    f"{self.directory}: no room in the cache: {held} of {self.capacity} bytes are "
+                    f"in use, {size} are needed",
                     hint="a larger pcache, at least two input files a slot, or smaller files",
                 )
             with room.open("wb") as file:
@@ -135,7 +148,7 @@ class NodeCache:
 
 
 def _evict(path: Path) -> bool:
-    """Removes a file unless a job reads it through a symbolic link just now."""
+    """Remove a file unless a job is reading it through a symbolic link."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

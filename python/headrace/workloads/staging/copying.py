@@ -1,7 +1,8 @@
-"""Copies one input file to a path of this node, by a process of its own, whole or not at all. Called by the workload `stage`.
+"""Copy one input file to a path of this node, in a separate process, completely or not at all.
 
-A file of a directory is copied by `cp` (never by reference: every byte moves), one of XRootD by `xrdcp` where that is installed, one
-behind any other URL by this module run as a program:
+Used by the workload `stage`. A file in a directory is copied by `cp` (never as a reflink: every
+byte moves), one on XRootD by `xrdcp` where installed, one behind any other URL by this module as a
+program:
 
     python -m headrace.workloads.staging.copying URL FILE
 """
@@ -23,7 +24,7 @@ _PIECE_BYTES = 4 << 20
 
 
 def size_of(source: str) -> int:
-    """Bytes of an input file. Raises HeadraceError when it is not there."""
+    """Return the size of an input file. Raises HeadraceError when it does not exist."""
     try:
         if "://" in source:
             from headrace.readers.remote import filesystem_of
@@ -32,33 +33,38 @@ def size_of(source: str) -> int:
             return int(filesystem.info(path)["size"])
         return Path(source).stat().st_size
     except OSError as error:
-        raise HeadraceError(f"{source}: the input cannot be reached: {error.strerror or error}") from error
+        raise HeadraceError(
+            f"{source}: the input cannot be reached: {error.strerror or error}"
+        ) from error
 
 
 def copy(source: str, place: Path, *, verify: bool, cached: bool = True) -> tuple[int, float]:
-    """Copies a file; returns its bytes and the seconds that it took. `verify`: the copy is compared with the source.
-    `cached`: it may stay in the page cache; else it is on the storage alone when this returns.
+    """Copy a file; return its bytes and the seconds taken.
 
-    Raises HeadraceError with the cause; nothing stays behind then.
+    With `verify`, the copy is compared with the source. With `cached`, it may stay in the page
+    cache; otherwise it is only on the storage when this returns. Raises HeadraceError with the
+    cause; no partial copy is left.
     """
     begun = time.monotonic()
     partial = place.with_name(f"{place.name}.partial")
     try:
         command = _command(source, partial)
         if setpriv := shutil.which("setpriv"):
-            # It must not outlive the job.
+            # The copy must not outlive the job.
             command = [setpriv, "--pdeathsig", "KILL", "--", *command]
         end = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         took_s = time.monotonic() - begun
         if end.returncode != 0:
             said = end.stderr.decode(errors="replace").strip().splitlines()
             raise HeadraceError(
-                f"{source} could not be staged: {said[-1] if said else f'exit code {end.returncode}'}"
+                f"{source} could not be staged: "
+                f"{said[-1] if said else f'exit code {end.returncode}'}"
             )
         size, wanted = partial.stat().st_size, size_of(source)
         if size != wanted:
             raise HeadraceError(
-                f"{source}: {format_bytes(size)} were staged of {format_bytes(wanted)}: the copy is not whole"
+                f"{source}: {format_bytes(size)} were staged of {format_bytes(wanted)}: the copy "
+                "is not whole"
             )
         if verify:
             _compare(source, partial)
@@ -72,7 +78,7 @@ def copy(source: str, place: Path, *, verify: bool, cached: bool = True) -> tupl
 
 
 def _command(source: str, place: Path) -> list[str]:
-    """The lightest program that copies from there: a job shares its cores with it."""
+    """Return the lightest program that can copy the source: a job shares its cores with it."""
     if "://" not in source:
         return ["cp", "--reflink=never", "--sparse=never", "--", source, str(place)]
     if source.startswith(("root://", "roots://")) and shutil.which("xrdcp"):
@@ -116,7 +122,7 @@ def _fetch(url: str, place: Path) -> None:
 
 
 def main() -> int:
-    """Fetches one file; 0, or 1 with the cause on standard error."""
+    """Fetch one file. Return 0, or 1 with the cause on standard error."""
     try:
         _fetch(sys.argv[1], Path(sys.argv[2]))
     except HeadraceError as error:

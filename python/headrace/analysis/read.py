@@ -1,0 +1,350 @@
+"""Read a results folder as data frames and as a DuckDB relation.
+
+Needs no engine, target or workload.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import HeadraceError
+from headrace.metrics import provenances_of, values_of
+from headrace.plan.table import read_plan
+from headrace.plan.trial import Plan
+from headrace.records.store import RETRIED, ResultsHeader, read_header
+from headrace.records.sums import SUMMED, WINDOWED
+from headrace.records.trial_record import TrialRecord, decode
+
+if TYPE_CHECKING:
+    import duckdb
+
+_DEVICE = [
+    "bytes_read",
+    "bytes_written",
+    "requests_read",
+    "requests_write",
+    "busy_s",
+    "read_latency_s",
+    "write_latency_s",
+]
+_NUMBERS = ("last_done_s", "stonewall_s")
+_SUMS = [
+    "jobs",
+    *SUMMED,
+    "efficiencies",
+    "throughput_jobs",
+    "window_s",
+    *(f"window_{name}" for name in WINDOWED),
+]
+
+
+@dataclass(frozen=True)
+class Records:
+    """The contents of a results folder.
+
+    Frames of jobs and series are read on demand; nothing is written.
+    """
+
+    root: Path
+    header: ResultsHeader
+    plan: Plan | None
+    """None when it cannot be read; `warnings` says why."""
+    trials: pd.DataFrame = field(repr=False)
+    """One row per trial, in plan order: the fields of trial.json (`levels`, `run`, `location`,
+    `results` as dicts, `reasons` and `warnings` as (code, text) pairs, `environment` as an index
+    into `environments`), `device_…` totals, `sums` over its jobs, and `metrics`
+    (`headrace.metrics`) by name."""
+    environments: tuple[dict[str, Any], ...] = field(repr=False)
+    """Every distinct environment."""
+    warnings: tuple[str, ...]
+    """One warning per damaged record."""
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    @cached_property
+    def retried(self) -> tuple[str, ...]:
+        """Names of the records set aside because their trials were run again."""
+        folder = self.root / RETRIED
+        return tuple(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else ()
+
+    @property
+    def invalid(self) -> tuple[str, ...]:
+        """Ids of the trials that finished and cannot be trusted."""
+        if not len(self):
+            return ()
+        left: Any = self.trials[
+            (self.trials["status"] == "done") & ~self.trials["valid"].astype(bool)
+        ]
+        return tuple(left["id"])
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """One row per job (docs/records.md), with the levels of its trial."""
+        import duckdb
+
+        relation = self.relation()
+        try:
+            return relation.df()
+        except duckdb.Error as error:
+            raise HeadraceError(f"{self.root}: {_first_line(error)}") from None
+
+    def relation(self) -> duckdb.DuckDBPyRelation:
+        """Return every job with its trial's target, workload, levels, repeat, validity and
+        provenance, as a DuckDB relation.
+
+        A factor with the name of a job column is renamed to `level_NAME`. Raises HeadraceError when
+        there is no job, and when a file of jobs is damaged.
+        """
+        trials = self.trials[self.trials["jobs"].notna()]
+        files = [str(self.root / "trials" / name / "jobs.parquet") for name in trials["id"]]
+        if not files:
+            raise HeadraceError(f"{self.root} holds no job yet")
+        import duckdb
+
+        connection = duckdb.connect()
+        try:
+            jobs = connection.read_parquet(files, filename=True, hive_partitioning=False)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        except duckdb.Error as error:
+            damaged = next((file for file in files if not _is_parquet(file)), str(self.root))
+            raise HeadraceError(f"{damaged}: cannot read the jobs: {_first_line(error)}") from None
+        own = ("target", "workload", "slots", "cell", "repeat", "valid", "provenance")
+        columns: dict[str, Any] = {"filename": files, **{name: list(trials[name]) for name in own}}
+        for factor in dict.fromkeys(factor for levels in trials["levels"] for factor in levels):
+            if factor not in own:
+                name = f"level_{factor}" if factor in jobs.columns else factor
+                columns[name] = [_plain(levels.get(factor)) for levels in trials["levels"]]
+        connection.register("trial_levels", pd.DataFrame(columns))
+        jobs.create_view("job_rows")
+        return connection.sql(
+            "select * exclude (filename) from job_rows join trial_levels using (filename)"
+        )
+
+    def trial_record(self, trial: str) -> TrialRecord:
+        """Return the whole trial.json. Raises HeadraceError when it cannot be read."""
+        path = self.root / "trials" / trial / "trial.json"
+        try:
+            return decode(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise HeadraceError(f"{path}: cannot read the record: {error}") from error
+
+    def trial_jobs(self, trial: str, columns: Sequence[str]) -> pd.DataFrame:
+        """Return these columns of a trial's jobs. Raises HeadraceError when the file is damaged."""
+        path = self.root / "trials" / trial / "jobs.parquet"
+        try:
+            return pq.read_table(path, columns=list(columns)).to_pandas()
+        except (OSError, pa.ArrowException) as error:
+            raise HeadraceError(f"{path}: cannot read the jobs: {error}") from error
+
+    def series_kinds(self, trial: str) -> tuple[str, ...]:
+        """Return the probes that recorded a series of this trial."""
+        return tuple(
+            sorted(
+                file.stem for file in (self.root / "trials" / trial / "series").glob("*.parquet")
+            )
+        )
+
+    def series(self, trial: str, kind: str) -> pd.DataFrame:
+        """Return the samples of a probe: `time_s` since the release, then its columns.
+
+        The frame is empty without samples. Raises HeadraceError when the file is damaged.
+        """
+        path = self.root / "trials" / trial / "series" / f"{kind}.parquet"
+        if not path.exists():
+            return pd.DataFrame()
+        try:
+            return pq.read_table(path).to_pandas()
+        except (OSError, pa.ArrowException) as error:
+            raise HeadraceError(f"{path}: cannot read the series: {error}") from error
+
+
+def read(results: Path) -> Records:
+    """Return the records of a results folder.
+
+    Raises UsageError when the folder is not a results folder, RefusedError when it has another
+    version. Damaged records are skipped and named in `warnings`.
+    """
+    header = read_header(results)
+    warnings: list[str] = []
+    plan: Plan | None = None
+    try:
+        plan = read_plan(results / "plan.parquet")
+    except HeadraceError as error:
+        warnings.append(error.message)
+    rows: list[dict[str, Any]] = []
+    shared = _Shared()
+    trials_path = results / "trials"
+    for name in _trial_names(trials_path):
+        directory = f"{trials_path}/{name}"
+        try:
+            # For ten thousand records, a Path costs as much time as the file.
+            with open(f"{directory}/trial.json", "rb") as file:  # noqa: PTH123
+                record = decode(file.read())
+            row = _row(record, shared)
+            if row["jobs"] is not None:
+                _check_parquet(f"{directory}/jobs.parquet")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            warnings.append(f"record {name} is damaged and left out: {_cause(error)}")
+            continue
+        rows.append({"id": name, **row})
+    return Records(results, header, plan, _frame(rows), tuple(shared.environments), tuple(warnings))
+
+
+def trials_frame(records: Iterable[TrialRecord]) -> pd.DataFrame:
+    """Return records that are not stored in a folder as rows of `Records.trials`."""
+    shared = _Shared()
+    return _frame([{"id": record.id, **_row(record, shared)} for record in records])
+
+
+class _Shared:
+    """Keeps one copy of values that thousands of trials have in common."""
+
+    def __init__(self) -> None:
+        self.environments: list[dict[str, Any]] = []
+        self._numbers: dict[bytes, int] = {}
+        self._values: dict[bytes, Any] = {}
+
+    def environment(self, values: dict[str, Any]) -> int:
+        """Return the index of this environment."""
+        text = _key(values)
+        if text not in self._numbers:
+            self._numbers[text] = len(self.environments)
+            self.environments.append(values)
+        return self._numbers[text]
+
+    def value(self, value: Any) -> Any:
+        """Return the first equal value seen. It is shared: callers must not change it."""
+        return self._values.setdefault(_key(value), value)
+
+
+def _key(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
+
+
+def _trial_names(trials: Path) -> Iterable[str]:
+    if not trials.is_dir():
+        return []
+    with os.scandir(trials) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir())
+
+
+def _row(record: TrialRecord, shared: _Shared) -> dict[str, Any]:
+    """Return one row of `Records.trials`.
+
+    Raises ValueError for a record with status `done` that has no sums over its jobs.
+    """
+    sums = record.sums or {}
+    if record.status == "done" and not sums:
+        raise ValueError("trial.json lacks 'sums'")
+    row: dict[str, Any] = {
+        "cell": record.cell,
+        "index": record.index,
+        "repeat": record.repeat,
+        "whole_plot": record.whole_plot,
+        "seed": record.seed,
+        "status": record.status,
+        "engine": record.engine,
+        "study_hash": record.study.hash,
+        "provenance": record.provenance,
+        "cause": record.cause,
+        "valid": record.validity.valid and record.status == "done",
+        "reasons": tuple((reason.code, reason.text) for reason in record.validity.reasons),
+        "warnings": tuple((warning.code, warning.text) for warning in record.validity.warnings),
+        "interference": record.interference,
+        "target": record.target.name,
+        "target_kind": record.target.kind,
+        "workload": record.workload.name,
+        "workload_kind": record.workload.kind,
+        "loads_storage": record.workload.loads_storage,
+        "slots": record.slots,
+        "nodes": record.nodes,
+        "load": record.run.get("load") or "batch",
+        "cache": record.run.get("cache"),
+        "levels": shared.value(record.levels),
+        "run": shared.value(record.run),
+        "location": shared.value(record.location),
+        "results": shared.value(record.results),
+        "faults": shared.value(record.faults),
+        "environment": shared.environment(record.environment),
+        "cpu_cores": None if record.cpu is None else record.cpu.cores,
+        "cpu_busy_s": None if record.cpu is None else record.cpu.busy_s,
+        "metrics": values_of(record),
+        "metric_provenances": shared.value(provenances_of(record)),
+        "started_utc": record.started_utc,
+        "duration_s": record.duration_s,
+        "stonewall_s": record.stonewall_s,
+        "last_done_s": record.last_done_s,
+    }
+    for name in _DEVICE:
+        row[f"device_{name}"] = None if record.device is None else getattr(record.device, name)
+    for name in _SUMS:
+        row[name] = sums.get(name)
+    return row
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return the rows in plan order.
+
+    Text columns have dtype object: callers iterate over single values, which is slow with Arrow's
+    strings.
+    """
+    if not rows:
+        return pd.DataFrame(columns=["id", "index", "jobs", "levels"])
+    rows = sorted(rows, key=lambda row: (row["index"], row["id"]))
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    frame = pd.DataFrame(
+        {
+            name: pd.Series(values, dtype=object)
+            if isinstance(values[0], (str, dict, tuple))
+            else values
+            for name, values in columns.items()
+        }
+    )
+    for name in (*_SUMS, *(f"device_{name}" for name in _DEVICE), *_NUMBERS):
+        frame[name] = frame[name].astype("float64")
+    return frame
+
+
+def _check_parquet(path: str) -> None:
+    """Raise ValueError when the file does not end with the Parquet magic; its content is read on
+    demand."""
+    with open(path, "rb") as file:  # noqa: PTH123 - as above
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 4))
+        if file.read() != b"PAR1":
+            raise ValueError("jobs.parquet is truncated")
+
+
+def _is_parquet(path: str) -> bool:
+    """Return whether the Parquet footer can be read."""
+    try:
+        pq.read_metadata(path)
+    except (OSError, pa.ArrowException):
+        return False
+    return True
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"trial.json lacks {error}"
+    if isinstance(error, FileNotFoundError):
+        return f"{Path(str(error.filename)).name} is missing"
+    return _first_line(error)
+
+
+def _plain(level: Any) -> Any:
+    return json.dumps(level) if isinstance(level, (dict, list)) else level

@@ -1,0 +1,83 @@
+"""Check, when a study is loaded, that the user's own files can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.datasets.own_files import OwnFile, OwnFiles, expanded, state_of, typical
+from headrace.datasets.trees import events_of, look_over, tree_facts
+from headrace.errors import HeadraceError
+from headrace.units import format_bytes
+
+MOST_PROBLEMS = 5
+"""Maximum number of problems reported for a folder of files that are not ROOT files."""
+MOST_COUNTED = 20
+"""Maximum number of files whose events are counted, which takes up to 1 s each."""
+
+Wrong = tuple[tuple[str | int, ...], str]
+"""Path of a field in the table `data`, and its problem."""
+
+
+def wrong_files(own: OwnFiles) -> list[Wrong]:
+    """Return the problems of the files: missing, damaged, without the tree or without events."""
+    found: list[Wrong] = []
+    place_of: dict[Path, tuple[str | int, ...]] = {}
+    for number, text in enumerate(own.files):
+        try:
+            place_of |= {path: ("files", number) for path in expanded(text) if path not in place_of}
+        except (HeadraceError, OSError) as error:
+            found.append((("files", number), _text(error)))
+    for path, place in place_of.items():
+        if len(found) == MOST_PROBLEMS:
+            break
+        try:
+            state_of(path)
+            look_over(path, own.tree)
+        except HeadraceError as error:
+            found.append((_place(own, error, place), _text(error)))
+    return found or _without_events(own, own.find())
+
+
+def described(own: OwnFiles) -> str:
+    """Return a description of the files: number, size, and the tree of a representative file.
+
+    Raises HeadraceError as `tree_facts` does.
+    """
+    files = own.find()
+    facts = tree_facts(typical(files).path, own.tree)
+    stored = sum(column.stored_bytes for column in facts.columns)
+    memory = sum(column.memory_bytes for column in facts.columns)
+    pieces = sum(column.pieces for column in facts.columns)
+    of_pieces = "baskets" if facts.format == "ttree" else "pages"
+    total = (
+        f"{len(files)} file{'s' if len(files) > 1 else ''} of "
+        f"{format_bytes(sum(f.bytes for f in files))}"
+    )
+    return (
+        f"{total}; {facts.file.name} has {facts.events:,} events in {facts.name}: "
+        f"{len(facts.columns):,} columns, {format_bytes(memory)} uncompressed, "
+        f"{format_bytes(stored)} stored in {pieces:,} {of_pieces}, {facts.clusters:,} "
+        f"cluster{'s' if facts.clusters != 1 else ''}"
+    )
+
+
+def _without_events(own: OwnFiles, files: list[OwnFile]) -> list[Wrong]:
+    for file in files[:MOST_COUNTED]:
+        try:
+            if not events_of(file.path, own.tree):
+                return [(("files",), f"{file.path}: has no events; leave it out")]
+        except HeadraceError as error:
+            return [(("files",), _text(error))]
+    return []
+
+
+def _place(
+    own: OwnFiles, error: HeadraceError, place: tuple[str | int, ...]
+) -> tuple[str | int, ...]:
+    return ("tree",) if own.tree is not None and "has no tree" in error.message else place
+
+
+def _text(error: HeadraceError | OSError) -> str:
+    if isinstance(error, HeadraceError):
+        return error.message + (f"; {error.hint}" if error.hint else "")
+    return f"{error.filename}: {error.strerror}"

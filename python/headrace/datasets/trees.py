@@ -1,0 +1,345 @@
+"""The trees of a ROOT file: their names, the one that holds the events, and its columns.
+
+A tree is a TTree or an RNTuple. The events themselves are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import uproot
+
+from headrace.datasets.old_compression import read_old_files
+from headrace.datasets.spec import Codec, Format
+from headrace.errors import HeadraceError
+
+EVENT_TREES = (
+    "Events",
+    "CollectionTree",
+    "events",
+    "Delphes",
+    "mini",
+    "nominal",
+    "analysis",
+    "ntuple",
+    "tree",
+)
+"""Common names of event trees: CMS, ATLAS, FCC, Delphes, ATLAS Open Data and analyses."""
+MARKS: dict[bytes, Codec] = {
+    b"ZL": "zlib",
+    b"XZ": "lzma",
+    b"L4": "lz4",
+    b"ZS": "zstd",
+    b"CS": "zlib",
+}
+"""ROOT's mark of a compressed block."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A branch of a TTree with baskets of its own, or a top-level field of an RNTuple."""
+
+    name: str
+    """Unique in the tree: the branch's own name, or its path when the name is ambiguous."""
+    path: str
+    """Path from the tree, as uproot names it."""
+    kind: Literal["numbers", "objects", "unknown"]
+    """numbers: one or several of a type per event. objects: uproot may deserialise them.
+
+    unknown: uproot cannot deserialise them.
+    """
+    stored_bytes: int
+    memory_bytes: int
+    pieces: int
+    """Number of baskets of a branch, or of pages of a field."""
+
+
+@dataclass(frozen=True)
+class TreeFacts:
+    """A tree and its file."""
+
+    file: Path
+    name: str
+    format: Format
+    events: int
+    columns: tuple[Column, ...]
+    codec: Codec
+    level: int
+    """Compression level; 0 means not compressed."""
+    clusters: int
+    """Runs of events whose baskets, or pages, end together in every column."""
+
+    def column(self, name: str) -> Column | None:
+        """Return the column with this name or path."""
+        return next((column for column in self.columns if name in (column.name, column.path)), None)
+
+
+@contextmanager
+def opened(path: Path) -> Generator[Any]:
+    """Open a ROOT file. Raises HeadraceError with the file's problem."""
+    read_old_files()
+    located: Any = {
+        str(path): None
+    }  # a mapping: a colon in the name does not start a path within the file
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(21, "is a directory")
+        if not path.stat().st_size:
+            raise HeadraceError(f"{path}: is empty")
+        handle: Any = uproot.open(located)
+    except OSError as error:
+        raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    except HeadraceError:
+        raise
+    except Exception as error:
+        # A damaged file can raise almost any exception from the decoder.
+        raise HeadraceError(f"{path}: no ROOT file, or damaged: {_first_line(error)}") from error
+    with handle:
+        end, size = int(handle.file.fEND), path.stat().st_size
+        if size < end:
+            raise HeadraceError(f"{path}: truncated: {size} bytes long, but its header says {end}")
+        yield handle
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:200]
+
+
+def tree_names(handle: Any) -> dict[str, str]:
+    """Return name (with directory) and class of every tree of an open file, last cycles only."""
+    names: dict[str, tuple[int, str]] = {}
+    for key, kind in handle.classnames(recursive=True, cycle=True).items():
+        name, _, cycle = str(key).rpartition(";")
+        if (kind == "TTree" or str(kind).endswith("RNTuple")) and int(cycle) > names.get(
+            name, (0, "")
+        )[0]:
+            names[name] = (int(cycle), str(kind))
+    return {name: kind for name, (_, kind) in names.items()}
+
+
+def chosen_tree(handle: Any, wanted: str | None) -> str:
+    """Return the name of the tree of an open file that jobs read (see `choose_tree`)."""
+    file = str(handle.file.file_path)
+    return choose_tree(tree_names(handle), wanted, file, lambda name: int(handle[name].num_entries))
+
+
+def choose_tree(
+    names: Collection[str], wanted: str | None, file: str, events: Callable[[str], int]
+) -> str:
+    """Return the wanted tree of a file, or the only one, or the one with a well-known name.
+
+    Of several well-known names, return the tree with most events. Raises HeadraceError, listing the
+    trees of the file.
+    """
+    if not names:
+        raise HeadraceError(f"{file}: has no TTree or RNTuple")
+    if wanted is not None:
+        if wanted not in names:
+            raise HeadraceError(f"{file}: has no tree {wanted}; it has: {_listed(names)}")
+        return wanted
+    if len(names) == 1:
+        return next(iter(names))
+    known = [name for name in names if name.rpartition("/")[2] in EVENT_TREES]
+    if not known:
+        raise HeadraceError(
+            f"{file}: has several trees: {_listed(names)}",
+            hint='name one of them: data = { …, tree = "…" }',
+        )
+    return known[0] if len(known) == 1 else max(known, key=events)
+
+
+def _listed(names: Collection[str]) -> str:
+    some = list(names)[:10]
+    return ", ".join(some) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def look_over(path: Path, tree: str | None) -> str:
+    """Return the name of the tree that jobs read, without reading the tree.
+
+    Raises HeadraceError for a file that jobs could not read.
+    """
+    status = path.stat()
+    return _looked_over(path, status.st_size, status.st_mtime_ns, tree)
+
+
+@lru_cache(maxsize=100_000)
+def _looked_over(path: Path, size: int, mtime_ns: int, tree: str | None) -> str:
+    with opened(path) as handle:
+        return chosen_tree(handle, tree)
+
+
+def events_of(path: Path, tree: str | None) -> int:
+    """Return the number of events in the tree that jobs read.
+
+    Raises HeadraceError for a file that cannot be read.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    return _events(path, status.st_size, status.st_mtime_ns, tree)
+
+
+@lru_cache(maxsize=100_000)
+def _events(path: Path, size: int, mtime_ns: int, tree: str | None) -> int:
+    return _opened_tree(path, tree, lambda found: int(found.num_entries))
+
+
+def first_cluster_events(path: Path, tree: str | None) -> int:
+    """Return the events of the first cluster, which jobs that share a file should not divide.
+
+    Raises HeadraceError for a file that cannot be read.
+    """
+
+    def first(found: Any) -> int:
+        if str(found.classname).endswith("RNTuple"):
+            return int(found.cluster_summaries[0].num_entries) if found.num_entries else 1
+        ends = [int(end) for end in found.common_entry_offsets()]
+        return max(1, ends[1]) if len(ends) > 1 else max(1, int(found.num_entries))
+
+    return _opened_tree(path, tree, first)
+
+
+def _opened_tree(path: Path, tree: str | None, asked: Callable[[Any], int]) -> int:
+    with opened(path) as handle:
+        name = chosen_tree(handle, tree)
+        try:
+            return asked(handle[name])
+        except Exception as error:
+            raise HeadraceError(
+                f"{path}: tree {name} cannot be read: {_first_line(error)}"
+            ) from error
+
+
+def tree_facts(path: Path, tree: str | None) -> TreeFacts:
+    """Return the facts of a file's event tree. Raises HeadraceError for an unreadable file."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    return _facts(path, status.st_size, status.st_mtime_ns, tree)
+
+
+@lru_cache(maxsize=1000)
+def _facts(path: Path, size: int, mtime_ns: int, tree: str | None) -> TreeFacts:
+    with opened(path) as handle:
+        name = chosen_tree(handle, tree)
+        try:
+            found: Any = handle[name]
+            is_ntuple = str(found.classname).endswith("RNTuple")
+            columns = tuple(ntuple_columns(found) if is_ntuple else branch_columns(found))
+            codec, level = _compression(path, handle, None if is_ntuple else found)
+            clusters = len(found.cluster_summaries) if is_ntuple else _clusters(found)
+            events = int(found.num_entries)
+        except Exception as error:
+            raise HeadraceError(
+                f"{path}: tree {name} cannot be read: {_first_line(error)}"
+            ) from error
+        format_: Format = "rntuple" if is_ntuple else "ttree"
+        return TreeFacts(path, name, format_, events, columns, codec, level, clusters)
+
+
+def _clusters(tree: Any) -> int:
+    common: set[int] | None = None
+    for branch in branches_by_path(tree).values():
+        ends = {int(end) for end in branch.entry_offsets[1:]}
+        common = ends if common is None else common & ends
+    return max(1, len(common or ()))
+
+
+def branches_by_path(tree: Any) -> dict[str, Any]:
+    """Return every branch of a tree that has baskets, by its path from the tree."""
+    return {
+        str(path): branch
+        for path, branch in tree.iteritems(recursive=True, full_paths=True)
+        if int(branch.num_baskets)
+    }
+
+
+def unique_names(paths: Sequence[str]) -> dict[str, str]:
+    """Return each branch's name by path: its own, or the path when the name is ambiguous."""
+    times: dict[str, int] = {}
+    for path in paths:
+        own = path.rpartition("/")[2]
+        times[own] = times.get(own, 0) + 1
+    return {path: own if times[own := path.rpartition("/")[2]] == 1 else path for path in paths}
+
+
+def branch_columns(tree: Any) -> Iterator[Column]:
+    """Yield the columns of a TTree."""
+    branches = branches_by_path(tree)
+    names = unique_names(list(branches))
+    for path, branch in branches.items():
+        memory, stored = int(branch.member("fTotBytes")), int(branch.member("fZipBytes"))
+        pieces = int(branch.num_baskets)
+        yield Column(names[path], path, branch_kind(branch), stored, memory, pieces)
+
+
+def branch_kind(branch: Any) -> Literal["numbers", "objects", "unknown"]:
+    """Return how uproot interprets a branch."""
+    try:
+        interpretation: Any = branch.interpretation
+    except Exception:
+        return "unknown"  # a type that uproot cannot even name
+    kind = type(interpretation).__name__
+    if kind == "AsJagged":
+        interpretation = interpretation.content
+        kind = type(interpretation).__name__
+    if kind == "AsDtype":
+        dtype = np.dtype(interpretation.to_dtype)
+        return "objects" if dtype.names is not None else "numbers"
+    # When a branch's members have branches of their own, its baskets hold the number of members.
+    return "unknown" if kind in ("UnknownInterpretation", "AsGrouped") else "objects"
+
+
+def ntuple_columns(ntuple: Any) -> Iterator[Column]:
+    """Yield the top-level fields of an RNTuple."""
+    from headrace.readers.ntuple_columns import fields_of, top_level
+
+    plain = fields_of(ntuple)
+    stored: dict[str, int] = {}
+    memory: dict[str, int] = {}
+    pieces: dict[str, int] = {}
+    of_field = top_level(ntuple)
+    for number, record in enumerate(ntuple.column_records):
+        name = of_field[int(record.field_id)]
+        for columns in ntuple.page_link_list:
+            for page in columns[number].pages if number < len(columns) else ():
+                pieces[name] = pieces.get(name, 0) + 1
+                stored[name] = stored.get(name, 0) + int(page.locator.num_bytes)
+                bits = abs(int(page.num_elements)) * int(record.nbits)
+                memory[name] = memory.get(name, 0) + -(-bits // 8)
+    for name in dict.fromkeys(of_field.values()):
+        kind = "numbers" if name in plain else "objects"
+        sizes = stored.get(name, 0), memory.get(name, 0), pieces.get(name, 0)
+        yield Column(name, name, kind, *sizes)
+
+
+def said_compression(handle: Any) -> tuple[Codec, int]:
+    """Return the codec and level in the file's header; the level is at most 9."""
+    code = int(handle.file.fCompress)
+    by_number: dict[int, Codec] = {1: "zlib", 2: "lzma", 4: "lz4", 5: "zstd"}
+    return by_number.get(code // 100, "zlib"), min(code % 100, 9)
+
+
+def _compression(path: Path, handle: Any, tree: Any | None) -> tuple[Codec, int]:
+    """Return the events' compression: from the first baskets or, for RNTuple, the header."""
+    said = said_compression(handle)
+    if tree is None:
+        return said
+    with path.open("rb") as file:
+        for branch in branches_by_path(tree).values():
+            for place in branch.member("fBasketSeek")[: int(branch.member("fWriteBasket"))]:
+                file.seek(int(place))
+                head = file.read(16)
+                file.seek(int(place) + int.from_bytes(head[14:16], "big"))
+                if (codec := MARKS.get(file.read(2))) is not None:
+                    return codec, said[1] or 1
+    return said[0], 0

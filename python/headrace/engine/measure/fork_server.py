@@ -1,0 +1,340 @@
+"""Fork job processes from a warmed process, so that a job starts in milliseconds and unmeasured.
+
+The fork server is a process with one thread. It warms the requested workload, forks a process for
+each job, and reports how each job ended, with its resource usage (wait4). It detects an exit
+through a pidfd, never through SIGCHLD, which warmed libraries may handle themselves (ROOT does).
+The fork server and its jobs die with the process that started it (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import pickle
+import select
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from headrace.errors import HeadraceError
+from headrace.system.signals import dispositions_kept
+from headrace.workloads import SET_FOR_JOBS
+
+_PR_SET_PDEATHSIG = 1
+_THREAD_COUNTS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+_LENGTH = struct.Struct("!I")
+
+
+def die_with_parent() -> None:
+    """Make the kernel kill this process when its parent dies."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class Channel:
+    """Complete pickled messages over a stream socket, only between Headrace's own processes."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def fileno(self) -> int:
+        """File descriptor, for select."""
+        return self.sock.fileno()
+
+    def send(self, message: Any, descriptor: int | None = None) -> None:
+        """Send a message, and an open file descriptor if given."""
+        body = pickle.dumps(message)
+        data = _LENGTH.pack(len(body)) + body
+        if descriptor is not None:
+            extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+            sent = self.sock.sendmsg([data], extra)
+            data = data[sent:]
+        self.sock.sendall(data)
+
+    def receive(self) -> tuple[Any, int | None]:
+        """Wait for a message and the file descriptor sent with it. Raises EOFError at the end."""
+        descriptors = array.array("i")
+        data, extra, _, _ = self.sock.recvmsg(_LENGTH.size, socket.CMSG_LEN(descriptors.itemsize))
+        if not data:
+            raise EOFError
+        for _level, _kind, content in extra:
+            descriptors.frombytes(content[: descriptors.itemsize])
+        head = data + self._exactly(_LENGTH.size - len(data))
+        body = self._exactly(_LENGTH.unpack(head)[0])
+        return pickle.loads(body), (descriptors[0] if descriptors else None)
+
+    def _exactly(self, size: int) -> bytes:
+        pieces = bytearray()
+        while len(pieces) < size:
+            piece = self.sock.recv(size - len(pieces))
+            if not piece:
+                raise EOFError
+            pieces += piece
+        return bytes(pieces)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.sock.close()
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a job process ended."""
+
+    pid: int
+    status: int | None
+    """As from wait(2); None when another wait took it from the fork server."""
+    user_s: float
+    system_s: float
+    peak_rss_bytes: int
+
+
+class ForkServerDiedError(HeadraceError):
+    """The fork server has died. The jobs it forked died with it."""
+
+
+class ForkServer:
+    """The client of the fork server. `spawn` returns the channel of a new job process.
+
+    The job process waits for its order. The next `warm` restarts a fork server that has died.
+    """
+
+    def __init__(self) -> None:
+        self.exits: list[Exit] = []
+        self._start()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        # Not `-m`: messages would then contain classes of `__main__`, which other processes do not
+        # know.
+        command = [
+            sys.executable,
+            "-c",
+            "from headrace.engine.measure.fork_server import main; main()",
+            str(theirs.fileno()),
+        ]
+        # One thread per job: a numerical library with a thread pool per process would measure
+        # itself. Variables set by the user are kept. Those set here are listed in SET_FOR_JOBS, so
+        # that the user's own programs do not inherit them.
+        single = {name: "1" for name in _THREAD_COUNTS if name not in os.environ}
+        environment = {**os.environ, **single, SET_FOR_JOBS: ",".join(single)}
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        theirs.close()
+        self._channel = Channel(ours)
+        self.exits = []
+
+    @property
+    def pid(self) -> int:
+        """Process id of the fork server."""
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """File descriptor, for select: readable when an exit is pending."""
+        return self._channel.fileno()
+
+    def warm(self, kind: str, name: str, options: dict[str, Any]) -> str | None:
+        """Import and warm a workload; return its error, or None. Raises ForkServerDiedError."""
+        if self._process.poll() is not None:
+            self._channel.close()
+            self._start()
+        return self._ask(("warm", kind, name, options), "warm")
+
+    def spawn(self) -> tuple[int, Channel]:
+        """Fork a job process; return its pid and channel. Raises ForkServerDiedError."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                return int(self._ask(("spawn",), "pid", theirs.fileno())), Channel(ours)
+        except BaseException:
+            ours.close()
+            raise
+
+    def _ask(self, question: tuple[Any, ...], wanted: str, descriptor: int | None = None) -> Any:
+        with self._talking():
+            self._channel.send(question, descriptor)
+            while True:
+                message, _ = self._channel.receive()
+                if message[0] == "exit":
+                    self.exits.append(message[1])
+                elif message[0] == wanted:
+                    return message[1]
+
+    def take_exits(self) -> list[Exit]:
+        """Return all exits reported so far, without waiting. Raises ForkServerDiedError."""
+        with self._talking():
+            while select.select([self._channel], [], [], 0)[0]:
+                message, _ = self._channel.receive()
+                if message[0] == "exit":
+                    self.exits.append(message[1])
+        found, self.exits = self.exits, []
+        return found
+
+    @contextmanager
+    def _talking(self) -> Generator[None]:
+        """Wrap every exchange of messages.
+
+        An exchange that is interrupted kills the fork server: later answers would no longer match
+        their questions.
+        """
+        try:
+            yield
+        except (EOFError, OSError) as error:
+            raise self._died() from error
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def _died(self) -> ForkServerDiedError:
+        """Kill the remaining process and return the error that says how it ended."""
+        try:
+            code = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            how = "no longer answered"
+        else:
+            how = (
+                f"was killed by {signal.Signals(-code).name}"
+                if code < 0
+                else f"ended with exit code {code}"
+            )
+        return ForkServerDiedError(f"the fork server that starts jobs (process {self.pid}) {how}")
+
+    def close(self) -> None:
+        """End the fork server and everything it forked."""
+        self._channel.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+# -- the fork server process --
+
+
+class _Server:
+    """Answers one channel and monitors the jobs it forked by their pidfds."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(channel, selectors.EVENT_READ, None)
+        self._jobs: dict[int, int] = {}
+        """Process id -> pidfd."""
+
+    def serve(self) -> None:
+        """Serve until the channel is closed; then kill every job."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # If the caller ignores SIGCHLD, an inherited disposition would make the kernel discard exit
+        # statuses.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        try:
+            while True:
+                for key, _ in self._selector.select():
+                    if key.data is None:
+                        self._answer()
+                    else:
+                        self._reap(key.data)
+        except (EOFError, ConnectionError):
+            for pid in self._jobs:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+
+    def _answer(self) -> None:
+        message, descriptor = self._channel.receive()
+        if message[0] == "warm":
+            self._channel.send(("warm", _warm(*message[1:])))
+        elif message[0] == "spawn" and descriptor is not None:
+            self._spawn(descriptor)
+
+    def _spawn(self, descriptor: int) -> None:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._selector.close()
+            self._channel.close()
+            for pidfd in self._jobs.values():
+                os.close(pidfd)
+            _become_job(descriptor, parent)
+        os.close(descriptor)
+        # The process id cannot be reused until `_reap` waits for it.
+        self._jobs[pid] = os.pidfd_open(pid)
+        self._selector.register(self._jobs[pid], selectors.EVENT_READ, pid)
+        self._channel.send(("pid", pid))
+
+    def _reap(self, pid: int) -> None:
+        pidfd = self._jobs.pop(pid)
+        self._selector.unregister(pidfd)
+        os.close(pidfd)
+        try:
+            _, status, usage = os.wait4(pid, 0)
+        except ChildProcessError:  # a library that waits for every child was faster
+            self._channel.send(("exit", Exit(pid, None, 0.0, 0.0, 0)))
+            return
+        end = Exit(pid, status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024)
+        self._channel.send(("exit", end))
+
+
+_warmed: set[str] = set()
+
+
+def _warm(kind: str, name: str, options: dict[str, Any]) -> str | None:
+    from headrace import workloads
+
+    key = f"{kind} {json.dumps(options, sort_keys=True)}"
+    if key in _warmed:
+        return None
+    try:
+        with dispositions_kept():
+            part = workloads.kinds()[kind]
+            part(name, part.Options.model_validate(options)).warm()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    _warmed.add(key)
+    # All objects of this point live as long as the jobs: freeze them, so that garbage collection
+    # does not touch (and thus copy) their pages in every fork.
+    gc.collect()
+    gc.freeze()
+    return None
+
+
+def _become_job(descriptor: int, parent: int) -> NoReturn:
+    from headrace.engine.measure import job
+
+    code = 1
+    try:
+        os.setsid()
+        die_with_parent()
+        if os.getppid() == parent:  # else the parent died before the call above
+            code = job.serve(Channel(socket.socket(fileno=descriptor)))
+    finally:
+        os._exit(code)
+
+
+def main() -> None:
+    """Run the fork server process."""
+    die_with_parent()
+    _Server(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()

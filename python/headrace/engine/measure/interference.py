@@ -1,0 +1,147 @@
+"""Whether other programs took CPUs that the jobs of a trial needed.
+
+Two snapshots of the machine are compared with the jobs' ledgers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.engine.measure.job_pool import JobEnd
+from headrace.engine.measure.prepared_target import PreparedTarget
+from headrace.records.interference import ForeignProgram, Interference
+from headrace.system.emulator import behind
+from headrace.system.identity import is_alive
+from headrace.system.load_meter import LoadMeter
+from headrace.system.machine_use import MachineUse, Own, snapshot, usable_cpus, use_between
+
+NAMED = 5
+"""Number of foreign programs listed in a record."""
+
+
+class InterferenceWatch:
+    """Measures CPU use by other programs from the release of the jobs to the end of the last."""
+
+    def __init__(self, prepared: PreparedTarget) -> None:
+        self._prepared = prepared
+        self._cpus = _cpus_of_jobs(prepared)
+        self._before = snapshot(self._cpus)
+        own = _own(prepared)
+        self._meter = LoadMeter(self._cpus, own.jobs | own.servers)
+        self.cpus = len(self._cpus)
+
+    def others_now(self) -> float:
+        """Return how many of these CPUs other programs used since the last call.
+
+        The value is a mean and a lower bound.
+        """
+        return self._meter.others()
+
+    def finish(self) -> MachineUse:
+        """Return the use of the CPUs available to jobs since creation."""
+        return use_between(self._before, snapshot(self._cpus), self._cpus, _own(self._prepared))
+
+
+def _cpus_of_jobs(prepared: PreparedTarget) -> frozenset[int]:
+    own = usable_cpus()
+    cluster = prepared.nodes.cluster
+    if cluster is None:
+        return own
+    pinned = [cluster[name].settings.cpus for name in prepared.nodes.names]
+    return own if None in pinned else frozenset(cpu for cpus in pinned for cpu in cpus or ())
+
+
+def _own(prepared: PreparedTarget) -> Own:
+    """Return the processes that belong to the run.
+
+    These are its jobs, the entries of its undo journal, and the emulated drives of its target.
+    """
+    started = [
+        entry.args
+        for entry in prepared.context.journal.open_entries
+        if entry.action == "end_process"
+    ]
+    alive = {
+        args["pid"]
+        for args in started
+        if "pid" in args and is_alive(args["pid"], args["start_ticks"])
+    }
+    return Own(
+        jobs=frozenset({prepared.fork_server.pid}),
+        servers=frozenset(alive),
+        marks=frozenset(str(args["mark"]) for args in started if "mark" in args),
+        pids=frozenset(behind(prepared.location.device_names)),
+    )
+
+
+def interference_of(use: MachineUse, jobs: Sequence[JobEnd], last_done_s: float) -> Interference:
+    """Combine the CPU use of the machine with the jobs' ledgers. A pure function.
+
+    The window of `use` is longer than the trial by the time of the snapshots; its rates are applied
+    to the trial.
+    """
+    part = min(1.0, last_done_s / use.window_s)
+    ledgers = [job.ledger for job in jobs if job.ledger is not None]
+    jobs_s = sum(ledger.on_cpu_s for ledger in ledgers)
+    wall_s = sum(ledger.wall_s for ledger in ledgers)
+    waited_s = sum(ledger.wait_cpu_s for ledger in ledgers) + use.served_wait_s * part
+    capacity_s = use.capacity_s * part
+    foreign_s = min(use.foreign_s * part, max(0.0, capacity_s - use.steal_s * part - jobs_s))
+    return Interference(
+        cpus=use.cpus,
+        capacity_s=capacity_s,
+        jobs_s=jobs_s,
+        own_s=max(0.0, use.own_s * part - jobs_s),
+        kernel_s=use.kernel_s * part,
+        foreign_s=foreign_s,
+        steal_s=use.steal_s * part,
+        idle_s=use.idle_s * part,
+        waited_s=waited_s,
+        throttled_s=use.throttled_s * part,
+        wall_s=wall_s,
+        lost_share=lost_share(
+            wall_s=wall_s,
+            on_cpu_s=jobs_s,
+            # A job throttled by its own quota does not wait for other programs.
+            waited_s=max(0.0, waited_s - use.throttled_s * part),
+            foreign_s=foreign_s,
+            steal_s=use.steal_s * part,
+            capacity_s=capacity_s,
+        ),
+        pressure=use.pressure,
+        programs=tuple(
+            ForeignProgram(program.name, program.processes, program.cpu_s * part)
+            for program in use.programs[:NAMED]
+        ),
+    )
+
+
+def lost_share(
+    *,
+    wall_s: float,
+    on_cpu_s: float,
+    waited_s: float,
+    foreign_s: float,
+    steal_s: float,
+    capacity_s: float,
+) -> float:
+    """Return an upper limit of the share of the jobs' time lost to foreign load, 0..1.
+
+    A pure function. All arguments are in seconds: the jobs' wall time, their time on a CPU and
+    waiting for one, and the CPU time that foreign programs and the hypervisor took of `capacity_s`.
+    A job loses no more than it waited, and others cannot cost more than they used: each second of
+    theirs is a second less for one job or, where all CPUs are shared in turns, the same fraction of
+    every job's time. Where cores are idle, jobs do not wait and lose nothing.
+    """
+    if wall_s <= 0 or capacity_s <= 0:
+        return 0.0
+
+    def lost(wanted_s: float, taken_s: float) -> float:
+        one_job = min(wanted_s, taken_s) / wall_s
+        everybody = min(wanted_s / wall_s, taken_s / capacity_s)
+        return max(one_job, everybody)
+
+    # Stolen time counts as time on a CPU: the kernel does not know that the CPU stood still.
+    busy_s = on_cpu_s + foreign_s
+    stolen_from_jobs_s = steal_s * on_cpu_s / busy_s if busy_s > 0 else 0.0
+    return min(1.0, lost(waited_s, foreign_s) + lost(on_cpu_s + waited_s, stolen_from_jobs_s))

@@ -1,0 +1,87 @@
+"""Engine `simulate`: convert trials to scenarios for the Rust core, and its outcomes to records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from headrace import workloads as workload_room
+from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
+from headrace.engine.simulate.scenario import scenario_of
+from headrace.plan.trial import Trial
+from headrace.records.trial_record import TrialRecord
+from headrace.study.model import Study
+from headrace.study.resolve import Resolved, resolve
+
+Refusal = tuple[str, str, str]
+"""The core's reason to refuse a scenario: field, given value, allowed values."""
+
+
+@cache
+def _environment() -> dict[str, Any]:
+    """Return the environment of a record.
+
+    It contains no facts of this machine: equal seeds give equal bytes.
+    """
+    return {"engine": "simulate", "headrace_version": version("headrace")}
+
+
+@dataclass(frozen=True)
+class SimulatedTrial:
+    """The results of one trial."""
+
+    record: TrialRecord
+    """Without the sums over its jobs."""
+    jobs: list[dict[str, Any]]
+    """Rows of jobs.parquet."""
+    block: list[dict[str, Any]]
+    """Rows of series/block.parquet."""
+
+
+@dataclass(frozen=True)
+class PreparedTrial:
+    """A trial with its options resolved, ready to simulate."""
+
+    study: Study
+    trial: Trial
+    resolved: Resolved
+
+    @classmethod
+    def of(cls, study: Study, trial: Trial) -> PreparedTrial:
+        """Resolve the trial's levels. Raises StudyError for levels that are not valid together."""
+        return cls(study, trial, resolve(study, trial.target, trial.workload, trial.levels))
+
+    def scenario(self, *, series: bool) -> str:
+        """Return the scenario for the core as JSON.
+
+        With `series`, its drives are sampled over time. Raises HeadraceError or StudyError if a
+        part has no model.
+        """
+        trial, interval_s = self.trial, self.resolved.run.series_interval if series else 0.0
+        made = scenario_of(
+            self.resolved,
+            trial.target,
+            trial.workload,
+            trial.seed,
+            series_interval_ns=round(interval_s * 1e9),
+        )
+        return json.dumps(made)
+
+    def simulated(self, outcome: str | None, refusal: Refusal | None) -> SimulatedTrial:
+        """Return the results for an outcome of the core; without an outcome the trial failed."""
+        if outcome is None:
+            field, given, allowed = refusal or ("(outcome)", "", "")
+            cause = f"{field}: given {given}" + (f", allowed: {allowed}" if allowed else "")
+            failed = failed_record(self.study, self.trial, self.resolved, cause, _environment())
+            return SimulatedTrial(failed, [], [])
+        values = json.loads(outcome)
+        rows = job_rows(self.trial, values, local=not values["services"])
+        workload = workload_room.kinds()[self.resolved.workload_kind]
+        not_modelled = workload(self.trial.workload, self.resolved.workload_options).not_modelled()
+        record = record_of(
+            self.study, self.trial, self.resolved, values, rows, _environment(), not_modelled
+        )
+        return SimulatedTrial(record, rows, block_series(values))

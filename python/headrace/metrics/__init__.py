@@ -1,0 +1,168 @@
+"""Metrics: a single definition of every number in findings, reports and comparisons.
+
+A metric is a `Metric` at the top level of a module of this package, or an entry point of the group
+`headrace.metrics`. Its value is computed once per trial, when records are read. Findings, effects,
+the terminal, the HTML page, CSV, LaTeX and `compare` look up names and formats here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Literal
+
+from headrace.metrics.trial import Trial
+from headrace.records.trial_record import TrialRecord
+from headrace.study.model import Price
+
+Better = Literal["more", "less"]
+Scale = Literal["plain", "prefixed", "time", "share"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The definition of a metric."""
+
+    name: str
+    """Name in CSV and JSON: the unit comes last."""
+    title: str
+    """Title in table heads and on axes, without the unit."""
+    unit: str = ""
+    """Unit of the values, without a prefix: `B/s`, `events/s`. Empty for times and shares."""
+    scale: Scale = "plain"
+    """Scaling for display: none, SI prefixes, as a time, as a percentage."""
+    unit_s: float = 1.0
+    """For times: seconds per unit of the value."""
+    better: Better = "more"
+    value: Callable[[Trial], float | None] | None = None
+    """Value of one trial; None, NaN or infinity when the trial has none."""
+    value_for_price: Callable[[Mapping[str, float], Price], float | None] | None = None
+    """For metrics of money: value from the trial's other metrics and the price of its target."""
+    needs: str = "jobs"
+    """What a trial must have recorded for this metric."""
+    provenance: Callable[[TrialRecord], str] | None = None
+    """Provenance of the value, if it differs from the provenance of the trial."""
+    rank: int = 1000
+    """Position among the columns of tables."""
+    beside: bool = False
+    """Whether effects of factors and differences between results are also reported for this metric,
+    in addition to the main one.
+    """
+    only_with: str = ""
+    """Restrict that to trials that also have this metric."""
+    byte_boundary: bool = False
+    """Whether this is a byte rate at one of the boundaries between job and device; these share a
+    plot.
+    """
+    highest: float = math.inf
+    """Largest possible value."""
+
+    @property
+    def less_is_better(self) -> bool:
+        """Whether smaller values are better."""
+        return self.better == "less"
+
+
+@cache
+def registered() -> dict[str, Metric]:
+    """Return every metric by name, in the order of `rank`.
+
+    Raises RuntimeError when two metrics have the same name: that is a defect, not a user error.
+    """
+    modules = [
+        importlib.import_module(f"{__name__}.{found.name}")
+        for found in pkgutil.iter_modules(__path__)
+    ]
+    items = [
+        item for module in modules for item in vars(module).values() if isinstance(item, Metric)
+    ]
+    items += [entry.load() for entry in entry_points(group=__name__)]
+    found: dict[str, Metric] = {}
+    for item in items:
+        if found.setdefault(item.name, item) is not item:
+            raise RuntimeError(f"two metrics are named {item.name}")
+    return dict(sorted(found.items(), key=lambda named: named[1].rank))
+
+
+def values_of(record: TrialRecord) -> dict[str, float]:
+    """Return the metrics of one trial, without those that have no value for it.
+
+    Includes the rates that a workload measured itself (`results.rates`), even those without a
+    definition.
+    """
+    if not record.sums:
+        return {}
+    trial = Trial(record)
+    found: dict[str, float] = {}
+    for name, value_of in _computed():
+        value = value_of(trial)
+        if value is not None and math.isfinite(value):
+            found[name] = float(value)
+    for name, value in trial.own_rates.items():
+        if value is not None and math.isfinite(value):
+            found.setdefault(name, float(value))
+    return found
+
+
+@cache
+def _computed() -> tuple[tuple[str, Callable[[Trial], float | None]], ...]:
+    """Return names and functions of the metrics computed from a record (cached: used per trial)."""
+    return tuple(
+        (each.name, each.value) for each in registered().values() if each.value is not None
+    )
+
+
+def forget() -> None:
+    """Clear the caches, so that metrics of added or removed packages are looked up again."""
+    for each in (registered, metric_of, _computed, _with_provenance):
+        each.cache_clear()
+
+
+def priced_values(values: Mapping[str, float], price: Price) -> dict[str, float]:
+    """Return the metrics of money for a trial with these metrics and a target with this price."""
+    found: dict[str, float] = {}
+    for metric in registered().values():
+        if metric.value_for_price is not None:
+            value = metric.value_for_price(values, price)
+            if value is not None and math.isfinite(value):
+                found[priced_name(metric.name, price)] = value
+    return found
+
+
+def priced_name(name: str, price: Price) -> str:
+    """Return the name of a metric of money in this price's currency: `…_per_eur` for
+    `…_per_currency`.
+    """
+    return f"{name.removesuffix('currency')}{price.currency.lower()}"
+
+
+def provenances_of(record: TrialRecord) -> dict[str, str]:
+    """Return the provenance of each metric whose provenance differs from that of the trial."""
+    return {name: provenance_of(record) for name, provenance_of in _with_provenance()}
+
+
+@cache
+def _with_provenance() -> tuple[tuple[str, Callable[[TrialRecord], str]], ...]:
+    return tuple(
+        (each.name, each.provenance)
+        for each in registered().values()
+        if each.provenance is not None
+    )
+
+
+@cache
+def metric_of(name: str) -> Metric:
+    """Return the definition of a metric; without one, derive it from the name (`naming.py`)."""
+    from headrace.metrics.naming import named
+
+    return registered().get(name) or named(name)
+
+
+def less_is_better(name: str) -> bool:
+    """Return whether smaller values of this metric are better."""
+    return metric_of(name).less_is_better

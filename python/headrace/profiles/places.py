@@ -1,0 +1,65 @@
+"""Output paths of profiles and studies, chosen so that no user's file is overwritten."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from pathlib import Path
+
+from headrace.errors import HeadraceError, RefusedError
+from headrace.profiles.steps import profile_path
+
+
+def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path:
+    """Return the path of a new profile.
+
+    `out` is the path that the user gave: it may replace a recorded profile, nothing else. Without
+    it, use the first free path of `NAME.toml`, `NAME-2.toml` … Raises StudyError for a suffix other
+    than `.toml`, RefusedError for a file that is no recorded profile.
+    """
+    if out is None:
+        names = (
+            f"{name}{f'-{number}' if number > 1 else ''}.toml" for number in itertools.count(1)
+        )
+        return next(
+            path for path in map(Path, names) if not path.exists() and not path.is_symlink()
+        )
+    path = profile_path(out, option)
+    if path.exists() and not _is_recorded(path):
+        raise RefusedError(
+            f"{path} is there and is no recorded profile: it is not overwritten",
+            hint=f"give {option} another name",
+        )
+    return path
+
+
+def _is_recorded(path: Path) -> bool:
+    try:
+        return "steps_file" in tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return False
+
+
+def study_to_run(profile: Path, text: str, *, asked: bool) -> tuple[Path, str]:
+    """Return the study to run next to a profile, and what was done: `written`, or why nothing was
+    written.
+
+    An existing file is never changed. It runs unchanged if it contains the same study, or if the
+    user gave no options (`asked` is false), so that edits count. Otherwise the study goes into the
+    first of `NAME-2.study.toml`, `NAME-3.study.toml` … that is free or contains it. Raises
+    HeadraceError if it cannot be written.
+    """
+    for number in itertools.count(1):
+        study = profile.with_name(f"{profile.stem}{f'-{number}' if number > 1 else ''}.study.toml")
+        try:
+            with study.open("x") as file:
+                file.write(text)
+            return study, "written"
+        except FileExistsError:
+            if not asked:
+                return study, "it was there: used as it is"
+            if study.is_file() and study.read_text(errors="replace") == text:
+                return study, "it was there: used as it is"
+        except OSError as error:
+            raise HeadraceError(f"{study}: cannot be written: {error.strerror}") from error
+    raise AssertionError

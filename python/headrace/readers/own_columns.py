@@ -1,0 +1,94 @@
+"""Columns of the user's own files: selection, and notes for the results."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.datasets.own_files import OwnFiles
+from headrace.datasets.trees import TreeFacts, tree_facts
+from headrace.errors import HeadraceError
+from headrace.registry import nearest
+
+
+@dataclass
+class OwnNotes:
+    """Notes on the columns of the user's own files."""
+
+    as_bytes: dict[str, None] = field(default_factory=dict[str, None])
+    """Columns that were read and decompressed but not deserialised."""
+    left_out: dict[str, None] = field(default_factory=dict[str, None])
+    """Columns that were not read or not written, because the reader cannot."""
+
+    def results(self) -> dict[str, Any]:
+        """Return the notes for the job's results; empty when there are none."""
+        notes = {"columns_as_bytes": list(self.as_bytes), "columns_left_out": list(self.left_out)}
+        return {name: columns for name, columns in notes.items() if columns}
+
+
+def merged_notes(outputs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the notes of all jobs on columns."""
+    found: dict[str, list[str]] = {}
+    for name in ("columns_as_bytes", "columns_left_out"):
+        columns = dict.fromkeys(column for output in outputs for column in output.get(name, ()))
+        if columns:
+            found[name] = list(columns)
+    return found
+
+
+def matching(names: Sequence[str], wanted: Sequence[str] | None, file: str) -> list[str]:
+    """Return the names that match any of the patterns, in the file's order; all when None.
+
+    Raises HeadraceError for a pattern without a match.
+    """
+    if wanted is None:
+        return list(names)
+    known = set(names)
+    chosen: set[str] = set()
+    for pattern in wanted:
+        # A name may itself contain brackets, as in `covMatrix[10]`.
+        fitting = (
+            {pattern} if pattern in known else {n for n in names if fnmatch.fnmatchcase(n, pattern)}
+        )
+        if not fitting:
+            raise HeadraceError(f"{file} has no column {pattern}{_near(pattern, names)}")
+        chosen |= fitting
+    return [name for name in names if name in chosen]
+
+
+def _near(pattern: str, names: Sequence[str]) -> str:
+    near = nearest(pattern, list(names))
+    return f"; did you mean {near}?" if near else f"; it has {len(names)}: {', '.join(names[:5])} …"
+
+
+def wanted_columns(own: OwnFiles, variable: str | None, columns: Sequence[str] | None) -> list[str]:
+    """Return the columns that a scan reads, the variable first (by default the largest).
+
+    Raises HeadraceError for columns that the first file does not have, or that hold no numbers.
+    """
+    facts = facts_of(own)
+    where = f"{facts.file}: tree {facts.name}"
+    names = [column.name for column in facts.columns]
+    numbers = [column for column in facts.columns if column.kind == "numbers"]
+    if not numbers:
+        raise HeadraceError(f"{where} has no column of numbers")
+    if variable is None:
+        first = max(numbers, key=lambda column: column.stored_bytes).name
+    else:
+        if any(mark in variable for mark in "*?") and variable not in names:
+            raise HeadraceError(f"{variable}: the variable is one column, not a pattern")
+        found = facts.column(variable)
+        first = matching(names, [variable], where)[0] if found is None else found.name
+        if found is not None and found.kind != "numbers":
+            raise HeadraceError(
+                f"{where}: column {variable} holds no numbers, so that it has no histogram"
+            )
+    further = matching(names, columns or (), where)
+    return [first, *(name for name in further if name != first)]
+
+
+def facts_of(own: OwnFiles) -> TreeFacts:
+    """Return the tree of the first file. Raises HeadraceError for a file that cannot be read."""
+    return tree_facts(own.find()[0].path, own.tree)

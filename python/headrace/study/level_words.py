@@ -1,0 +1,123 @@
+"""Text of factor levels: the label of the option that a factor varies, else its name and unit."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import typing
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+
+from headrace import targets as target_room
+from headrace import workloads as workload_room
+from headrace.labels import Label
+from headrace.study.fields import find_field
+from headrace.study.model import RunOptions, Site
+from headrace.units import (
+    format_bytes,
+    format_bytes_per_s,
+    format_seconds,
+    parse_bytes,
+    parse_bytes_per_s,
+    parse_seconds,
+)
+from headrace.validation import nested_models
+
+_ROOMS = ("run", "target", "workload", "site")
+_FORMATS: dict[Any, Callable[[float], str]] = {
+    parse_bytes: format_bytes,
+    parse_bytes_per_s: format_bytes_per_s,
+    parse_seconds: format_seconds,
+}
+
+
+def level_words(factor: str, level: Any, target_kind: str, workload_kind: str) -> str:
+    """Return a level as text for a name: `3 servers`, `xfs`, `read-ahead 128 KiB`, `no io-cache`.
+
+    Returns an empty text for None: the factor does not apply. The kinds determine whose option the
+    factor varies. If a kind is not installed or the option no longer exists, the text is the
+    factor's name and the level as written.
+    """
+    if level is None:
+        return ""
+    if factor == "fault" and level == "none":
+        return "no fault"
+    parts = factor.split(".")
+    own = parts[-1:] if parts[0] in ("target", "workload", "run") else parts[-2:]
+    name = " ".join(own).replace("_", "-")
+    option = _option(factor, target_kind, workload_kind)
+    metadata = () if option is None else tuple(_metadata(option))
+    for each in metadata:
+        if isinstance(each, Label):
+            return each.of(_plain(level))
+    if isinstance(level, bool):
+        return name if level else f"no {name}"
+    if isinstance(level, (int, float)):
+        for each in metadata:
+            if isinstance(each, BeforeValidator) and each.func in _FORMATS:
+                return f"{name} {_FORMATS[each.func](level)}"
+    return f"{name} {_plain(level)}"
+
+
+def target_words(name: str, kind: str, kinds: frozenset[str] = frozenset()) -> str:
+    """Return a target's name for reports: `GlusterFS` if its name in the study only abbreviates its
+    kind.
+
+    `kinds` are the kinds of the study's other targets: two targets of one kind keep their names.
+    """
+    part = target_room.kinds().get(kind)
+    label = "" if part is None else part.label
+    return label if label and kind.startswith(name.lower()) and kind not in kinds else name
+
+
+def _plain(level: Any) -> Any:
+    if isinstance(level, dict):
+        return ", ".join(f"{name} {_plain(value)}" for name, value in level.items())
+    return json.dumps(level) if isinstance(level, list) else level
+
+
+@cache
+def _option(factor: str, target_kind: str, workload_kind: str) -> FieldInfo | None:
+    """Return the field that a factor varies; None when no model has it."""
+    room, _, field = factor.partition(".")
+    if room in ("target", "workload"):
+        field = field.partition(".")[2]
+    if room not in _ROOMS:
+        room, field = "", factor
+    target, workload = (
+        target_room.kinds().get(target_kind),
+        workload_room.kinds().get(workload_kind),
+    )
+    models: dict[str, type[BaseModel] | None] = {
+        "run": RunOptions,
+        "target": None if target is None else target.Options,
+        "workload": None if workload is None else workload.Options,
+        "site": Site,
+    }
+    for name, model in models.items():
+        paths = find_field(model, field) if model is not None and room in ("", name) else ()
+        if model is not None and paths:
+            return _field(model, paths[0])
+    return None
+
+
+def _field(model: type[BaseModel], path: tuple[str, ...]) -> FieldInfo:
+    for name, following in itertools.pairwise(path):
+        inner = nested_models(model.model_fields[name].annotation)
+        model = next(each for each in inner if following in each.model_fields)
+    return model.model_fields[path[-1]]
+
+
+def _metadata(option: FieldInfo) -> Iterator[Any]:
+    yield from option.metadata
+    yield from _annotations(option.annotation)
+
+
+def _annotations(annotation: Any) -> Iterator[Any]:
+    yield from getattr(annotation, "__metadata__", ())
+    for argument in typing.get_args(annotation):
+        yield from _annotations(argument)

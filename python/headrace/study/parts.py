@@ -1,0 +1,165 @@
+"""Step 1 of the pipeline: the parts of a study file, checked against the options of their kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from headrace import faults as fault_room
+from headrace import targets as target_room
+from headrace import workloads as workload_room
+from headrace.catalog import entry
+from headrace.document import FieldPath
+from headrace.errors import StudyError
+from headrace.study.fields import anchor_drives, anchored_fields, entry_names
+from headrace.study.model import Part, Site
+from headrace.validation import Model, Problems
+
+
+class PartsReader:
+    """Reads targets, workloads, faults and sections; adds problems to `problems`."""
+
+    def __init__(self, problems: Problems, base: Path) -> None:
+        self.problems = problems
+        self.base = base
+        """Directory that relative paths refer to."""
+
+    def section(self, name: str, model: type[Model]) -> Model | None:
+        """Return a table such as `[run]`; its defaults when the file has none."""
+        table = self.problems.table((name,), self.problems.document.values.get(name, {}))
+        if table is None:
+            return None
+        if name == "site":
+            self.known_entries((name,), table)
+            table = self.anchored_drives((name,), table)
+        return self.problems.validated((name,), table, model)
+
+    def parts(self, room: str, kinds: dict[str, Any]) -> dict[str, Part]:
+        """Return the targets or workloads by name, without those of unknown kind."""
+        values = self.problems.document.values.get(room)
+        if values is None or values == {}:
+            self.problems.add((room,), f"a study needs at least one [{room}.NAME]")
+            return {}
+        found: dict[str, Part] = {}
+        for name, written in (self.problems.table((room,), values) or {}).items():
+            part = self._part(room, name, written, kinds)
+            if part is not None:
+                found[name] = part
+        return found
+
+    def _part(self, room: str, name: str, written: object, kinds: dict[str, Any]) -> Part | None:
+        path: FieldPath = (room, name)
+        table = self.problems.table(path, written)
+        if table is None:
+            return None
+        kind = self.problems.choice((*path, "kind"), table.get("kind"), list(kinds), "unknown kind")
+        if kind is None:
+            return None
+        own = {key: value for key, value in table.items() if key != "kind"}
+        self.known_entries(path, own)
+        before = len(self.problems.faults)
+        own = self.anchored(path, kinds[kind].Options, own)
+        options = self.problems.validated(path, own, kinds[kind].Options)
+        if options is not None and len(self.problems.faults) == before:
+            self.check_own_files(path, options)
+        if len(self.problems.faults) > before:
+            options = None  # prevents reporting the same problem again for levels of factors
+        return Part(name=name, kind=kind, written=own, options=options)
+
+    def injected_faults(self, targets: dict[str, Part]) -> list[Any]:
+        """Return the options of every `[[fault]]`; None for an invalid one."""
+        kinds = fault_room.kinds()
+        found: list[Any] = []
+        values = self.problems.document.values.get("fault", [])
+        for path, table in self.problems.tables(("fault",), values):
+            what = self.problems.choice(
+                (*path, "what"), table.get("what"), list(kinds), "unknown fault"
+            )
+            if what is None:
+                continue
+            if table.get("target") is not None:
+                self.problems.choice(
+                    (*path, "target"), table["target"], list(targets), "no such target"
+                )
+            found.append(self.problems.validated(path, table, kinds[what].Options))
+        return found
+
+    def check_sources(
+        self, targets: dict[str, Part], workloads: dict[str, Part], site: Site | None
+    ) -> None:
+        """Report workloads whose input comes from neither a target nor a server of the site."""
+        known = [*targets, *(site.server if site is not None else ())]
+        for name, part in workloads.items():
+            source = source_of(part)
+            if source is not None:
+                place: FieldPath = ("workload", name, "source")
+                self.problems.choice(place, source, known, "no such target, nor server of the site")
+
+    def check_own_files(
+        self, path: FieldPath, options: BaseModel, *, at: FieldPath | None = None
+    ) -> None:
+        """Report problems with the user's own files that a workload reads, at their field or at
+        `at`.
+        """
+        wrong_fields = getattr(options, "wrong_fields", None)
+        for place, problem in wrong_fields() if wrong_fields is not None else ():
+            where: FieldPath = at or (*path, *place)
+            while isinstance(where[-1], int) and where not in self.problems.document.lines:
+                where = where[:-1]  # a single file, not an array
+            self.problems.add(where, problem)
+
+    # -- paths and drives --
+
+    def known_entries(
+        self, path: FieldPath, table: dict[str, Any], *, at: FieldPath | None = None
+    ) -> None:
+        """Report entries that the catalog lacks or whose file is invalid, at their field or at
+        `at`.
+        """
+        for place, shelf, name in entry_names(table):
+            try:
+                entry(shelf, name, base=self.base)
+            except StudyError as error:
+                if name.endswith(".toml") and all(fault.line for fault in error.faults):
+                    seen = self.problems.faults
+                    self.problems.faults += [fault for fault in error.faults if fault not in seen]
+                    continue
+                for fault in error.faults:
+                    where = at or (*path, *place)
+                    self.problems.add(where, fault.problem, given=name, allowed=fault.allowed)
+
+    def anchored(
+        self,
+        path: FieldPath,
+        model: type[BaseModel],
+        written: dict[str, Any],
+        *,
+        at: FieldPath | None = None,
+    ) -> dict[str, Any]:
+        """Make relative paths absolute: a study must not depend on the working directory."""
+        written, wrong = anchored_fields(model, written, self.base)
+        for name, value, problem in wrong:
+            self.problems.add(at or (*path, name), problem, given=value)
+        return self.anchored_drives(path, written, at=at)
+
+    def anchored_drives(
+        self, path: FieldPath, written: dict[str, Any], *, at: FieldPath | None = None
+    ) -> dict[str, Any]:
+        """Make the paths of drives given as files absolute."""
+        try:
+            return anchor_drives(written, self.base)
+        except ValueError as error:
+            self.problems.add(at or path, str(error))
+            return written
+
+
+def source_of(part: Part) -> str | None:
+    """Return the source of a workload's input, if the workload names one."""
+    return getattr(part.options, "source", None)
+
+
+def kinds_of(room: str) -> dict[str, Any]:
+    """Return the kinds of a room, `target` or `workload`."""
+    return dict(target_room.kinds() if room == "target" else workload_room.kinds())

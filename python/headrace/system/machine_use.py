@@ -1,0 +1,280 @@
+"""Base layer: what used the CPUs in a period: this run, kernel threads, other programs, hypervisor.
+
+It compares two snapshots of /proc: the CPU counters, and every process (`process_scan.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.system.accounting import NS_PER_TICK, CounterFile, IoCounts, pressure_totals_us
+from headrace.system.cgroups import cpu_quota, throttled_s
+from headrace.system.process_scan import (
+    Key,
+    ProcessUse,
+    family_of,
+    program_name,
+    read_processes,
+    spent_ns,
+)
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """Seconds since boot by state, summed over some CPUs."""
+
+    busy_s: float
+    """Tasks and interrupts, without steal."""
+    interrupts_s: float
+    idle_s: float
+    """Idle, including idle while a task waited for I/O."""
+    steal_s: float
+    """The hypervisor ran something else."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """CPU counters and processes at one moment."""
+
+    time_s: float
+    """Monotonic clock."""
+    times: CpuTimes
+    processes: Mapping[Key, ProcessUse]
+    pressure_us: int | None
+    """Time in which some task waited for a CPU (PSI); None when the kernel does not count it."""
+    throttled_s: float
+    """Time for which the quota of this process's control group kept it off its CPUs."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The processes of one name."""
+
+    name: str
+    processes: int
+    cpu_s: float
+    read_bytes: int = 0
+    """Bytes read from any device, as far as this user may see."""
+    written_bytes: int = 0
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes read and written."""
+        return self.read_bytes + self.written_bytes
+
+
+@dataclass(frozen=True)
+class MachineUse:
+    """Use of some CPUs between two snapshots, in CPU seconds."""
+
+    window_s: float
+    cpus: float
+    """Number of usable CPUs: those of the set, or fewer by the control group's quota."""
+    own_s: float
+    """This process, its jobs, and the run's servers and emulated drives."""
+    kernel_s: float
+    """Kernel threads and interrupts."""
+    foreign_s: float
+    """Everything else, including programs without a known name; excluding steal."""
+    steal_s: float
+    idle_s: float
+    served_wait_s: float
+    """Time in which kernel threads, servers and emulated drives were runnable but had no CPU.
+
+    Excludes jobs, which have ledgers of their own.
+    """
+    throttled_s: float
+    programs: tuple[Program, ...]
+    """Foreign programs, by descending CPU time."""
+    pressure: float | None
+    """Fraction of the time in which some task of the machine waited for a CPU."""
+
+    @property
+    def capacity_s(self) -> float:
+        """Available CPU seconds."""
+        return self.cpus * self.window_s
+
+    @property
+    def foreign_written_bytes(self) -> int:
+        """Bytes that foreign programs wrote to any device, as far as this user may see."""
+        return sum(program.written_bytes for program in self.programs)
+
+    @property
+    def movers(self) -> tuple[Program, ...]:
+        """Foreign programs with device I/O, by descending bytes."""
+        found = [program for program in self.programs if program.moved_bytes]
+        return tuple(sorted(found, key=lambda program: -program.moved_bytes))
+
+
+@dataclass(frozen=True)
+class Own:
+    """The processes that belong to a run, besides this process itself."""
+
+    jobs: frozenset[int] = frozenset()
+    """Processes that count with all their descendants: the fork server with the jobs."""
+    servers: frozenset[int] = frozenset()
+    """Likewise, for servers and emulated drives."""
+    marks: frozenset[str] = frozenset()
+    """Values of the environment variable `processes.MARK` in processes that the run started."""
+    pids: frozenset[int] = frozenset()
+    """Other processes, such as an emulated drive that was attached before."""
+    mark_name: str = field(default="HEADRACE_PROCESS", repr=False)
+
+    def has(self, pid: int) -> bool:
+        """Return whether a process is one of them, as far as this user may see."""
+        if pid in self.pids:
+            return True
+        if not self.marks:
+            return False
+        with contextlib.suppress(OSError):
+            prefix = f"{self.mark_name}=".encode()
+            for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                if entry.startswith(prefix):
+                    return entry[len(prefix) :].decode(errors="replace") in self.marks
+        return False
+
+
+def snapshot(cpus: Iterable[int]) -> Snapshot:
+    """Read the counters of these CPUs and all visible processes: about 20 us per process."""
+    with CounterFile("/proc/stat", 1 << 20) as file:
+        times = parse_times(file.read(), frozenset(cpus))
+    pressure_us = None
+    with contextlib.suppress(OSError), CounterFile("/proc/pressure/cpu", 256) as file:
+        pressure_us = pressure_totals_us(file.read())[0]
+    return Snapshot(time.monotonic(), times, read_processes(), pressure_us, throttled_s())
+
+
+def parse_times(text: bytes, cpus: frozenset[int]) -> CpuTimes:
+    """Sum the lines of some CPUs in /proc/stat."""
+    busy = interrupts = idle = steal = 0
+    for line in text.splitlines():
+        if not line.startswith(b"cpu") or not line[3:4].isdigit():
+            continue
+        name, *ticks = line.split(maxsplit=9)
+        if int(name[3:]) in cpus:
+            # user nice system idle iowait irq softirq steal; guest time is included in user.
+            user, nice, system, sleeping, waiting, irq, softirq, stolen = map(int, ticks[:8])
+            busy += user + nice + system + irq + softirq
+            interrupts += irq + softirq
+            idle += sleeping + waiting
+            steal += stolen
+    return CpuTimes(*(each * NS_PER_TICK / 1e9 for each in (busy, interrupts, idle, steal)))
+
+
+def usable_cpus() -> frozenset[int]:
+    """Return the CPUs that this process and its children may run on."""
+    return frozenset(os.sched_getaffinity(0))
+
+
+UNSEEN = "processes that ended or cannot be seen"
+"""Name of CPU time that belongs to no known process."""
+_UNSEEN_S = 0.2
+_UNSEEN_SHARE = 0.1
+"""Unattributed CPU time counts as foreign only above both bounds: clock ticks are coarse."""
+
+
+def use_between(before: Snapshot, after: Snapshot, cpus: frozenset[int], own: Own) -> MachineUse:
+    """Attribute the use of `cpus` between two snapshots. Processes of `own` must still exist."""
+    window_s = max(after.time_s - before.time_s, 1e-9)
+    count = min(float(len(cpus)), cpu_quota() or float("inf"))
+    idle_s = after.times.idle_s - before.times.idle_s
+    steal_s = after.times.steal_s - before.times.steal_s
+    busy_s = after.times.busy_s - before.times.busy_s
+    sums = _told_apart(before, after, cpus, own)
+    kernel_s = sums.kernel_s + after.times.interrupts_s - before.times.interrupts_s
+    seen_s = sum(each.cpu_s for each in sums.foreign)
+    unseen_s = busy_s - sums.own_s - kernel_s - seen_s
+    # Unattributed time: ended orphans, and processes outside a container. Below the bounds it is
+    # tick rounding and processes that ended just now.
+    if unseen_s <= max(_UNSEEN_S, _UNSEEN_SHARE * count * window_s):
+        unseen_s = 0.0
+    # Processes may also have run on other CPUs. In a short window `busy_s` misses use between clock
+    # ticks.
+    most_s = max(busy_s, len(cpus) * window_s - idle_s - steal_s, 0.0)
+    return MachineUse(
+        window_s=window_s,
+        cpus=count,
+        own_s=sums.own_s,
+        kernel_s=kernel_s,
+        foreign_s=min(seen_s, most_s) + unseen_s,
+        steal_s=steal_s,
+        idle_s=idle_s,
+        served_wait_s=sums.served_wait_s,
+        throttled_s=max(0.0, after.throttled_s - before.throttled_s),
+        programs=_programs(sums.foreign, unseen_s),
+        pressure=_share(before.pressure_us, after.pressure_us, window_s),
+    )
+
+
+@dataclass
+class _Sums:
+    """CPU seconds by owner."""
+
+    own_s: float = 0.0
+    kernel_s: float = 0.0
+    served_wait_s: float = 0.0
+    foreign: list[Program] = field(default_factory=list[Program])
+
+
+def _told_apart(before: Snapshot, after: Snapshot, cpus: frozenset[int], own: Own) -> _Sums:
+    window_s = after.time_s - before.time_s
+    jobs = family_of(own.jobs | {os.getpid()}, before.processes, after.processes, alone=os.getpid())
+    servers = family_of(own.servers, before.processes, after.processes)
+    sums = _Sums()
+    for key, used_ns in spent_ns(
+        before.processes, after.processes, os.cpu_count() or 1, window_s
+    ).items():
+        process, first = after.processes[key], before.processes.get(key)
+        moved = process.io - (first.io if first is not None else IoCounts())
+        if process.kernel:
+            sums.kernel_s += used_ns / 1e9
+        elif key in jobs:
+            sums.own_s += used_ns / 1e9
+            continue
+        elif not used_ns and not moved.read_bytes + moved.write_bytes:
+            continue
+        elif key in servers or own.has(key[0]):
+            sums.own_s += used_ns / 1e9
+        else:
+            name = program_name(key[0], process.name)
+            used_s = used_ns / 1e9 if _may_run_on(key[0], cpus) else 0.0
+            sums.foreign.append(Program(name, 1, used_s, moved.read_bytes, moved.write_bytes))
+            continue
+        if first is not None:
+            sums.served_wait_s += max(0, process.wait_ns - first.wait_ns) / 1e9
+    return sums
+
+
+def _may_run_on(pid: int, cpus: frozenset[int]) -> bool:
+    try:
+        return bool(os.sched_getaffinity(pid) & cpus)
+    except OSError:  # it has ended, or the query is not permitted
+        return True
+
+
+def _programs(processes: Iterable[Program], unseen_s: float) -> tuple[Program, ...]:
+    """Merge the processes of one name."""
+    sums: dict[str, Program] = {}
+    for each in processes:
+        so_far = sums.get(each.name, Program(each.name, 0, 0.0))
+        sums[each.name] = Program(
+            each.name,
+            so_far.processes + 1,
+            so_far.cpu_s + each.cpu_s,
+            so_far.read_bytes + each.read_bytes,
+            so_far.written_bytes + each.written_bytes,
+        )
+    if unseen_s > 0:
+        sums[UNSEEN] = Program(UNSEEN, 0, unseen_s)
+    return tuple(sorted(sums.values(), key=lambda program: -program.cpu_s))
+
+
+def _share(before_us: int | None, after_us: int | None, window_s: float) -> float | None:
+    if before_us is None or after_us is None:
+        return None
+    return min(1.0, (after_us - before_us) / 1e6 / window_s)

@@ -1,0 +1,189 @@
+"""Check tables of a TOML document against models: the only module that reads pydantic's errors.
+
+Study files and catalog entries share it. Every problem becomes a `Fault` with file, line and field.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from headrace.document import Document, FieldPath, dotted, shown
+from headrace.errors import Fault, UsageError
+from headrace.refusals import MUST_BE, annotation_of, discriminator, meant, nested_models, refusal
+
+NamePath = tuple[str, ...]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@cache
+def field_paths(model: type[BaseModel]) -> tuple[NamePath, ...]:
+    """Return every field of a model and of its nested models, shallow ones first."""
+    level: list[tuple[NamePath, type[BaseModel]]] = [((), model)]
+    paths: list[NamePath] = []
+    while level:
+        deeper: list[tuple[NamePath, type[BaseModel]]] = []
+        for prefix, current in level:
+            for name, info in current.model_fields.items():
+                path = (*prefix, name)
+                if path not in paths:
+                    paths.append(path)
+                if len(path) < 5:
+                    deeper.extend((path, inner) for inner in nested_models(info.annotation))
+        level = deeper
+    return tuple(paths)
+
+
+class Problems:
+    """Collect every problem of a document, so that the user sees all at once."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.faults: list[Fault] = []
+
+    def add(self, path: FieldPath, problem: str, *, given: object = "", allowed: str = "") -> None:
+        """Add one problem of a field."""
+        self.faults.append(self.document.fault(path, problem, given=given, allowed=allowed))
+
+    def unknown(self, path: FieldPath, name: str, allowed: list[str]) -> None:
+        """Add the problem that a table has an unknown field."""
+        self.add(
+            path, meant("unknown field", name, allowed), given=name, allowed=", ".join(allowed)
+        )
+
+    def table(self, path: FieldPath, value: object) -> dict[str, Any] | None:
+        """Return the value when it is a table, else add a problem."""
+        if isinstance(value, dict):
+            return cast("dict[str, Any]", value)
+        self.add(path, "must be a table", given=value)
+        return None
+
+    def tables(self, path: FieldPath, value: object) -> list[tuple[FieldPath, dict[str, Any]]]:
+        """Return the tables of an array of tables, each with its path."""
+        if not isinstance(value, list):
+            self.add(path, f"must be an array of tables, [[{path[-1]}]]", given=value)
+            return []
+        places = [((*path, index), item) for index, item in enumerate(cast("list[object]", value))]
+        found = [(place, self.table(place, item)) for place, item in places]
+        return [(place, table) for place, table in found if table is not None]
+
+    def choice(
+        self, path: FieldPath, value: object, allowed: list[str], problem: str
+    ) -> str | None:
+        """Return the value when it is one of the allowed words, else add a problem."""
+        if isinstance(value, str) and value in allowed:
+            return value
+        words = ", ".join(allowed)
+        if value is None:
+            self.add(path, "is missing", allowed=words)
+        elif isinstance(value, str):
+            self.add(path, meant(problem, value, allowed), given=value, allowed=words)
+        else:
+            self.add(path, "must be text", given=value, allowed=words)
+        return None
+
+    def validated(
+        self,
+        path: FieldPath,
+        table: dict[str, Any],
+        model: type[Model],
+        *,
+        at: FieldPath | None = None,
+    ) -> Model | None:
+        """Return the table as its model, None when it has problems.
+
+        A problem's path is `path` followed by its place in the table, or `at` when given.
+        """
+        try:
+            return model.model_validate(table)
+        except ValidationError as error:
+            for place, given, problem, allowed in refusals(error, table, model):
+                fault = self.document.fault(
+                    path + place if at is None else at, problem, given=given, allowed=allowed
+                )
+                if fault not in self.faults:
+                    self.faults.append(fault)
+            return None
+
+
+def made_of(model: type[Model], table: dict[str, Any], what: str) -> Model:
+    """Return the table as its model, for a table assembled from several fields of a file.
+
+    Raises UsageError with Headrace's messages; `what` names the table, such as "target nfs:
+    export".
+    """
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        texts = [
+            str(Fault(Path(what), 0, dotted(place), shown(given), problem, allowed))
+            for place, given, problem, allowed in refusals(error, table, model)
+        ]
+        raise UsageError("\n".join(texts)) from None
+
+
+Refusal = tuple[FieldPath, object, str, str]
+"""Place in the table, given value, problem, allowed."""
+
+
+def refusals(
+    error: ValidationError, table: dict[str, Any], model: type[BaseModel]
+) -> list[Refusal]:
+    """Return what is wrong with a table, each problem once.
+
+    For a union, pydantic reports an error for each member type: errors of a type that cannot be
+    meant are left out, and the remaining ones at one place are merged into one problem.
+    """
+    items = [(_place(table, item), item) for item in error.errors(include_url=False)]
+    deeper = {place[:end] for place, _ in items for end in range(len(place))}
+    found: dict[FieldPath, Refusal] = {}
+    for place, item in items:
+        kind, given = item["type"], item["input"]
+        if kind in MUST_BE and isinstance(given, (dict, list)) and place in deeper:
+            continue  # a table or array was meant, and an item of it is wrong
+        problem, allowed = refusal(item, *_around(model, place))
+        before = found.get(place)
+        if before is not None:
+            if kind in MUST_BE and before[2].startswith("must be ") and problem not in before[2]:
+                problem = f"{before[2]} or {MUST_BE[kind]}"
+                found[place] = (place, before[1], problem, before[3])
+            continue
+        hidden = kind in ("missing", "extra_forbidden") or isinstance(given, dict)
+        found[place] = (place, "" if hidden else _written(table, place), problem, allowed)
+    return list(found.values())
+
+
+def _written(table: Any, place: FieldPath) -> object:
+    """Return the value at a place as written; pydantic reports the converted value."""
+    for part in place:
+        if isinstance(table, dict) and part not in table:
+            return ""
+        table = cast(Any, table)[part]
+    return "" if isinstance(table, dict) else table
+
+
+def _around(model: type[BaseModel], place: FieldPath) -> tuple[list[str], Any]:
+    """Return the names of a field's siblings (itself included), and its type."""
+    names = [part for part in place if isinstance(part, str)]
+    siblings = [path[-1] for path in field_paths(model) if path[:-1] == tuple(names[:-1])]
+    return siblings, annotation_of(model, names)
+
+
+def _place(table: Any, item: Any) -> FieldPath:
+    """Return the part of pydantic's location that is in the file: it also names union members."""
+    place: list[str | int] = []
+    inner: Any = table
+    for part in item["loc"]:
+        if (isinstance(inner, dict) and part in inner) or (
+            isinstance(inner, list)
+            and isinstance(part, int)
+            and part < len(cast("list[Any]", inner))
+        ):
+            inner = cast(Any, inner)[part]
+            place.append(part)
+    if item["type"] == "missing":
+        place.append(item["loc"][-1])
+    return (*place, *discriminator(item))

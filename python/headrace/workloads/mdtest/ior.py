@@ -1,0 +1,239 @@
+"""Read IOR's output: text of versions 2 to 4, or its JSON and CSV (`-O summaryFormat=…`).
+
+The first of these that exists is used (src/ior-output.c of https://github.com/hpc/ior): the table
+`Summary of all tests`, the rows of single iterations under `Results`, and the lines `Max Write` and
+`Max Read`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+from headrace.workloads.mdtest.rates import BYTES, Imported, OutputError, Rate
+
+_MIB = 1 << 20
+_ACCESSES = ("write", "read")
+_VERSION = re.compile(r"^\s*IOR-(?P<version>[^\s:]+):")
+_TASKS = re.compile(r"^\s*(?:tasks|Participating tasks)\s*:\s*(?P<tasks>\d+)")
+_NODES = re.compile(r"^\s*nodes\s*:\s*(?P<nodes>\d+)")
+_PER_NODE = re.compile(r"^\s*clients per node\s*:\s*(?P<each>\d+)")
+_CLIENTS = re.compile(r"^\s*clients\s*=\s*(?P<tasks>\d+) \((?P<each>\d+) per node\)")
+_ROW = re.compile(
+    r"^\s*(?P<access>write|read)\s+(?P<rate>\d+(?:\.\d+)?)(?:\s+(?:[-\d.e+]+|NA))*(?:\s+X?XCEL)?\s*$"
+)
+_MAX = re.compile(r"^\s*Max (?P<access>Write|Read):\s+(?P<rate>\d+(?:\.\d+)?) MiB/sec")
+_CSV = re.compile(r"^access,bw\(MiB/s\),")
+
+
+def is_ior(text: str) -> bool:
+    """Return whether a text is IOR's, complete or not."""
+    if text.lstrip().startswith("{"):
+        return True
+    marks = (_VERSION, _MAX, _CSV)
+    return any(
+        line.startswith("Summary of all tests") or any(mark.match(line) for mark in marks)
+        for line in text.splitlines()
+    )
+
+
+def read_ior(text: str) -> list[Imported]:
+    """Return one result per test. Raises OutputError when the output has no rate."""
+    if text.lstrip().startswith("{"):
+        return _read_json(text)
+    if any(_CSV.match(line) for line in text.splitlines()):
+        return _read_csv(text)
+    found = _summary(text) or _iterations(text)
+    if not found:
+        raise OutputError("IOR's output holds no rate: the run did not end")
+    return found
+
+
+def _program(text: str) -> str:
+    named = next((found for line in text.splitlines() if (found := _VERSION.match(line))), None)
+    return "IOR" if named is None else f"IOR {named['version']}"
+
+
+def _made(
+    program: str, clients: int | None, per_node: int | None, nodes: int | None = None
+) -> Imported:
+    if nodes is None and clients is not None and per_node:
+        nodes = -(-clients // per_node)
+    return Imported(program, clients, nodes, unit=BYTES)
+
+
+# -- the table of all tests ------------------------------------------------------------------
+
+
+def _summary(text: str) -> list[Imported]:
+    """Return the results of the table `Summary of all tests`; none when it is missing or empty."""
+    lines = list(enumerate(text.splitlines(), start=1))
+    start = next((at for at, (_, line) in enumerate(lines) if "Summary of all tests" in line), None)
+    if start is None:
+        return []
+    names: list[str] = []
+    found: dict[str, Imported] = {}
+    for number, line in lines[start + 1 :]:
+        words = line.split()
+        if words[:1] == ["Operation"]:
+            names = words
+        elif names and words and words[0] in _ACCESSES:
+            _take_summary_row(found, names, words, number, _program(text))
+    return list(found.values())
+
+
+def _take_summary_row(
+    found: dict[str, Imported], names: list[str], words: list[str], line: int, program: str
+) -> None:
+    """Add one row to the results. Columns are found by name: newer versions have more of them."""
+    try:
+        mean, high, low = (
+            float(words[names.index(f"{name}(MiB)")]) for name in ("Mean", "Max", "Min")
+        )
+        deviation = float(words[names.index("Mean(MiB)") + 1])
+        test, tasks, each = (words[names.index(name)] for name in ("Test#", "#Tasks", "tPN"))
+        made = found.setdefault(test, _made(program, int(tasks), int(each)))
+    except (ValueError, IndexError):
+        raise OutputError(
+            "a row of IOR's table is broken",
+            line=line,
+            given=" ".join(words)[:60],
+            allowed=f"the columns {' '.join(names)}",
+        ) from None
+    made.rates[words[0]] = Rate(mean * _MIB, high * _MIB, low * _MIB, deviation * _MIB)
+
+
+# -- rows of single iterations, and the highest of them --------------------------------------
+
+
+def _iterations(text: str) -> list[Imported]:
+    """Return the results of the tables under `Results`, one per test."""
+    results: list[tuple[Imported, dict[str, list[float]]]] = []
+    current: tuple[Imported, dict[str, list[float]]] | None = None
+    per_node: int | None = None
+    sums = False
+    for line in text.splitlines():
+        # Version 2 prints summary rows with the same beginning, under another heading.
+        sums = line.startswith("Operation") or (sums and bool(line.strip()))
+        if re.match(r"^\s*(?:Options|Summary):\s*$", line) or current is None:
+            current, per_node = (_made(_program(text), None, None), {}), None
+            results.append(current)
+        made, rates = current
+        if found := _CLIENTS.match(line):
+            made.clients, per_node = int(found["tasks"]), int(found["each"])
+        elif found := _TASKS.match(line):
+            made.clients = int(found["tasks"])
+        elif found := _NODES.match(line):
+            made.nodes = int(found["nodes"])
+        elif found := _PER_NODE.match(line):
+            per_node = int(found["each"])
+        elif (found := _ROW.match(line)) and not sums:
+            rates.setdefault(found["access"], []).append(float(found["rate"]) * _MIB)
+        elif found := _MAX.match(line):
+            # Used only when there are no rows: it is their maximum.
+            rates.setdefault(found["access"].lower(), [float(found["rate"]) * _MIB])
+        if made.nodes is None and made.clients is not None and per_node:
+            made.nodes = -(-made.clients // per_node)
+    for made, rates in results:
+        made.rates.update({access: Rate.of(values) for access, values in rates.items()})
+    return [made for made, _ in results if made.rates]
+
+
+def _read_csv(text: str) -> list[Imported]:
+    """Return the results of a CSV: a header, and a row per access and iteration."""
+    names: list[str] = []
+    rates: dict[str, list[float]] = {}
+    made = _made("IOR", None, None)
+    for number, line in enumerate(text.splitlines(), start=1):
+        cells = [cell.strip() for cell in line.split(",")]
+        if _CSV.match(line):
+            names = cells
+        elif names and cells[0] in _ACCESSES:
+            row = dict(zip(names, cells, strict=False))
+            try:
+                rates.setdefault(cells[0], []).append(float(row["bw(MiB/s)"]) * _MIB)
+                made.clients = int(row["numTasks"]) if "numTasks" in row else None
+            except (KeyError, ValueError):
+                problem = "a row of IOR's CSV is broken"
+                raise OutputError(
+                    problem, line=number, given=line[:60], allowed=", ".join(names)
+                ) from None
+    if not rates:
+        raise OutputError("IOR's CSV holds no row of a write or read")
+    made.rates.update({access: Rate.of(values) for access, values in rates.items()})
+    return [made]
+
+
+# -- JSON ------------------------------------------------------------------------------------
+
+
+def _read_json(text: str) -> list[Imported]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 0)
+        raise OutputError(f"is no JSON of IOR: {error}", line=line) from None
+    try:
+        program = f"IOR {content['Version']}" if "Version" in content else "IOR"
+        found = _json_summary(content, program) or _json_iterations(content, program)
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise OutputError(f"is no JSON of IOR: {type(error).__name__} {error}") from None
+    if not found:
+        raise OutputError(
+            "IOR's JSON holds no result", allowed='"summary" or "tests" with "Results"'
+        )
+    return found
+
+
+def _json_summary(content: dict[str, Any], program: str) -> list[Imported]:
+    found: dict[int, Imported] = {}
+    for line in content.get("summary", []):
+        made = found.setdefault(
+            int(line["TestID"]), _made(program, int(line["numTasks"]), int(line["tasksPerNode"]))
+        )
+        mean, high, low, deviation = (
+            float(line[f"bw{name}MIB"]) * _MIB for name in ("Mean", "Max", "Min", "Std")
+        )
+        made.rates[str(line["operation"])] = Rate(mean, high, low, deviation)
+    return list(found.values())
+
+
+def _json_iterations(content: dict[str, Any], program: str) -> list[Imported]:
+    results: list[Imported] = []
+    for test in content.get("tests", []):
+        options: dict[str, Any] = test.get("Options", {})
+        clients, each, nodes = (
+            options.get(name) for name in ("tasks", "clients per node", "nodes")
+        )
+        made = _made(
+            program,
+            None if clients is None else int(clients),
+            None if each is None else int(each),
+            None if nodes is None else int(nodes),
+        )
+        rates: dict[str, list[float]] = {}
+        for row in _rows(test.get("Results", [])):
+            if row.get("access") in _ACCESSES and "bwMiB" in row:
+                rates.setdefault(str(row["access"]), []).append(float(row["bwMiB"]) * _MIB)
+        made.rates.update({access: Rate.of(values) for access, values in rates.items()})
+        if made.rates:
+            results.append(made)
+    return results
+
+
+def _rows(value: object) -> Iterator[dict[str, Any]]:
+    """Yield the tables in nested arrays: each repetition is an array."""
+    if isinstance(value, dict):
+        yield cast("dict[str, Any]", value)
+    elif isinstance(value, list):
+        for inner in cast("list[object]", value):
+            yield from _rows(inner)

@@ -1,0 +1,88 @@
+"""A study on a machine that others keep busy: it says so, names them, and answers nothing as if they were not there."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from busy import SPIN, WRITE, programs
+from house import House
+
+STUDY = """
+headrace = 1
+title = "How many slots does this storage feed?"
+[target.disk]
+kind = "path"
+path = "PLACE"
+create = true
+[workload.scan]
+kind = "scan"
+data = { events = 20_000, files = 1 }
+[factors]
+slots = [1, 2]
+[plan]
+repeats = { min = 1 }
+[run]
+cache = "warm"
+shortest = 0
+"""
+HOGS = 6
+
+
+def text_of(page: Path) -> str:
+    return " ".join(page.read_text().split())
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A storage without a device, on which nobody's I/O can compete."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def test_a_study_under_six_cpu_hogs_says_so(house: House, in_memory: Path) -> None:
+    study = house.study(STUDY.replace("PLACE", str(in_memory)))
+    with programs(house.place, "busy_neighbour.py", SPIN, HOGS):
+        ended = house.measure(study)
+        examined = house.run("doctor")
+    assert ended.returncode == 5, ended.stderr
+    trials = house.trials()
+    assert len(trials) == 2
+    for trial in trials:
+        assert trial["status"] == "done" and not trial["validity"]["valid"]
+        (told,) = trial["validity"]["reasons"]
+        assert told["code"] == "foreign-load"
+        assert "busy_neighbour.py" in told["text"], told
+        seen = trial["interference"]
+        assert seen["lost_share"] > 0.1 and seen["foreign_s"] > seen["jobs_s"]
+    said = " ".join(ended.stdout.split())
+    assert "feeds" not in said and "No trial can be trusted" in said, said
+    assert "2 trials are left out because other programs" in said and "busy_neighbour.py" in said
+    assert "Interference" in said
+    page = text_of(house.place / "results" / "report.html")
+    assert 'id="interference"' in page and "busy_neighbour.py" in page
+    house.run("report", "results", "--format", "csv")
+    rows = list(csv.DictReader((house.place / "results" / "report.csv").open()))
+    (lost,) = [
+        row for row in rows if (row["about"], row["metric"]) == ("interference", "lost_share")
+    ]
+    assert float(lost["value"]) > 0.1 and "busy_neighbour.py" in lost["note"]
+    assert "other programs use" in examined.stdout and "busy_neighbour.py" in examined.stdout, (
+        examined.stdout
+    )
+
+
+def test_programs_that_write_to_the_same_device_are_told_of(house: House) -> None:
+    """Needs root, to know what programs of others write. Jobs here neither read nor write the device."""
+    sustained = STUDY.replace("[run]", '[run]\nload = "sustained"\nduration = "1 s"')
+    study = house.study(sustained.replace("PLACE", "storage").replace("[1, 2]", "[1]"))
+    with programs(house.place, "busy_writer.py", WRITE, 1, str(house.place / "written")):
+        ended = house.measure(study)
+    assert ended.returncode == 5, ended.stderr
+    reasons = [reason for trial in house.trials() for reason in trial["validity"]["reasons"]]
+    told = [reason["text"] for reason in reasons if reason["code"] == "competing-io"]
+    assert any("busy_writer.py" in text for text in told), reasons

@@ -1,0 +1,168 @@
+"""Jobs that end, and jobs and helpers that are killed, in a study as a user runs it. Needs root, for a device of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import psutil
+import pytest
+
+from house import House
+
+BLOCK = """
+headrace = 1
+title = "ends of jobs"
+[target.disk]
+kind = "block"
+image = "disk.img"
+size = "300 MB"
+[workload.scan]
+kind = "scan"
+reader = "rdataframe"
+data = { events = 20_000, files = 2 }
+[factors]
+slots = [2]
+[plan]
+repeats = { min = 2 }
+[run]
+shortest = 0
+series_interval = 0.1
+"""
+
+
+def test_series_and_device_counts_end_with_the_last_job_of_root(house: House) -> None:
+    """ROOT takes SIGCHLD: the ends of its jobs once went unheard for 10 s, in which probes ran on."""
+    pytest.importorskip("ROOT")
+    ended = house.measure(house.study(BLOCK))
+    assert ended.returncode in (0, 5), ended.stderr
+    for trial in house.trials():
+        assert trial["status"] == "done" and trial["teardown_errors"] == []
+        series = house.place / "results" / "trials" / trial["id"] / "series" / "block.parquet"
+        rows = duckdb.sql(
+            f"SELECT time_s, device, read_bytes_per_s AS rate FROM '{series}' ORDER BY time_s"
+        ).fetchall()
+        # A loaded machine may be late with the last sample, but not by ten seconds.
+        assert trial["last_done_s"] <= rows[-1][0] < trial["last_done_s"] + 3
+        times = [0.0, *[time_s for time_s, _, _ in rows]]
+        while_jobs_ran = sum(
+            rate * (after - before)
+            for (after, _, rate), before in zip(rows, times[:-1], strict=True)
+        )
+        counted = trial["device"]["bytes_read"]
+        assert counted > 100_000
+        assert while_jobs_ran == pytest.approx(counted, rel=0.05, abs=20_000)
+
+
+COMMANDS = """
+headrace = 1
+title = "killed"
+[target.here]
+kind = "path"
+path = "storage"
+create = true
+[workload.first]
+kind = "command"
+command = ["sleep", "2.5"]
+[factors]
+slots = [1, 2]
+[plan]
+repeats = { min = 1 }
+[run]
+cache = "as-is"
+shortest = 0
+"""
+
+
+def descendants(
+    process: subprocess.Popen[str], chosen: Callable[[list[str]], bool]
+) -> list[psutil.Process]:
+    """Waits until the command has such processes below it."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        found: list[psutil.Process] = []
+        for child in psutil.Process(process.pid).children(recursive=True):
+            try:
+                if chosen(child.cmdline()):
+                    found.append(child)
+            except psutil.Error:
+                continue
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("no such process")
+
+
+def test_a_killed_fork_server_costs_one_trial(house: House) -> None:
+    process = house.start(
+        "run", house.study(COMMANDS), "--results", "results", "--cache-dir", house.cache
+    )
+    sleeper = descendants(process, lambda line: line[1:] == ["2.5"])[0]
+    job = sleeper.parent()
+    assert job is not None
+    fork_server = job.parent()
+    assert fork_server is not None and "fork_server" in " ".join(fork_server.cmdline())
+    os.kill(fork_server.pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 5, err
+    assert "Traceback" not in err
+    failed, done = sorted(house.trials(), key=lambda trial: trial["status"] == "done")
+    assert failed["status"] == "failed" and done["status"] == "done"
+    assert "fork server" in failed["cause"] and "killed by SIGKILL" in failed["cause"]
+    assert not sleeper.is_running()
+    assert not list(Path(house.place / "storage" / ".headrace").rglob("job-*"))
+
+
+PACKETS = """
+headrace = 1
+title = "packets"
+[target.here]
+kind = "path"
+path = "storage"
+create = true
+[workload.search]
+kind = "analysis"
+data = { events = 16_000, files = 2, cluster_events = 500 }
+[factors]
+slots = [2]
+[plan]
+repeats = { min = 1 }
+[run]
+feed = "packets"
+packet_events = 500
+shortest = 0
+"""
+
+
+def test_a_killed_packet_worker_loses_no_event(house: House) -> None:
+    study = house.study(PACKETS)
+    process = house.start("run", study, "--results", "results", "--cache-dir", house.cache)
+    making = house.place / "results"
+    deadline = time.monotonic() + 120
+    # A job that reads the data set on the target is at work.
+    victim: psutil.Process | None = None
+    while victim is None and time.monotonic() < deadline:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            try:
+                files = [Path(file.path).name for file in child.open_files()]
+            except psutil.Error:
+                continue
+            logs = any(name.startswith("job-") for name in files)
+            if logs and any(name.endswith(".root") for name in files):
+                victim = child
+        time.sleep(0.005)
+    assert victim is not None
+    victim.kill()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 5, err
+    (trial,) = house.trials()
+    assert "job-killed" in {reason["code"] for reason in trial["validity"]["reasons"]}
+    assert trial["packets"]["handed_out_again"] >= 1
+    assert trial["packets"]["events_not_processed"] == 0
+    events = duckdb.sql(f"SELECT sum(events) FROM '{making}/trials/*/jobs.parquet'").fetchall()
+    assert events == [(16_000,)]

@@ -1,0 +1,102 @@
+"""What someone meets who has just installed Headrace: no words, wrong words, the wrong place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.library import load_study
+from headrace.study.packaged import packaged_studies
+from house import HEADRACE, ROOT, House
+
+
+def test_the_version(house: House) -> None:
+    ended = house.run("--version")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("headrace ") and ended.stdout.count("\n") == 1
+
+
+def test_python_runs_the_package_as_the_command(house: House) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "headrace", "--version"], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == house.run("--version").stdout
+
+
+def test_without_words_it_says_how_to_begin(house: House) -> None:
+    ended = house.run()
+    assert ended.returncode == 2
+    said = " ".join((ended.stdout + ended.stderr).split())
+    assert "headrace init quickstart" in said and "headrace plan" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ruin"], "Did you mean 'run'?"),
+        (["run", "--result", "x"], "--results"),
+        (["run", "stduy.toml"], "did you mean study.toml?"),
+        (["run", "study"], "did you mean study.toml?"),
+        (["run", "quickstart"], "headrace init quickstart"),
+        (["plan", "nowhere/at-all.toml"], "headrace init"),
+        (["run", "."], "is a directory"),
+        (["init", "nowhere"], "neither a directory nor a study"),
+        (["report", "nowhere"], "nowhere is not there"),
+        (["report", "study.toml"], "study.toml is no folder"),
+        (["report", "."], "no results folder"),
+        (["resume", "."], "no results folder"),
+        (["compare", ".", "."], "no results folder"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_wrong_words_are_one_message_and_exit_code_2(
+    house: House, words: list[str], said: str, tiny: str
+) -> None:
+    house.study(tiny)
+    ended = house.run(*words)
+    assert ended.returncode == 2, ended.stderr
+    assert said in " ".join(ended.stderr.split())
+    assert [file.name for file in house.place.iterdir()] == ["study.toml"]
+
+
+def test_a_results_folder_nearby_is_named(house: House) -> None:
+    folder = house.place / "results" / "first"
+    folder.mkdir(parents=True)
+    (folder / "results.json").write_text(json.dumps({"schema": 99}))
+    assert "results/first" in house.run("report", "results").stderr
+    assert "results/first" in house.run("report", "frist").stderr
+
+
+def test_the_quickstart_comes_along(house: House) -> None:
+    assert house.run("init", "quickstart").returncode == 0
+    assert (house.place / "quickstart.toml").read_text() == (
+        ROOT / "studies" / "quickstart.toml"
+    ).read_text()
+    assert house.run("validate", "quickstart.toml").returncode == 0
+    assert house.run("init", "quickstart").returncode == 4, "nothing is overwritten"
+    listed = house.run("init", "--list").stdout
+    assert all(name in listed for name in packaged_studies())
+
+
+@pytest.mark.parametrize("name", sorted(packaged_studies()))
+def test_every_study_that_comes_along_is_good_by_itself(tmp_path: Path, name: str) -> None:
+    shutil.copy(packaged_studies()[name], tmp_path)
+    assert load_study(tmp_path / f"{name}.toml").plan().trials
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["validate", "--schema"]], ids=" ".join)
+def test_a_reader_that_has_enough_is_no_error(
+    house: House, words: list[str], tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [HEADRACE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    )
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    said = process.stderr.read()
+    assert (process.wait(), said) == (0, b"")

@@ -1,0 +1,186 @@
+"""Commands that are stopped by a signal, or whose terminal is closed, take everything down first. Needs root."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace.system.cgroups import hierarchy
+from house import HEADRACE, House
+from machine import loops_below, mounts_below
+
+STUDY = """
+headrace = 1
+title = "stopped"
+[target.disk]
+kind = "block"
+{medium}
+[workload.reads]
+kind = "random"
+file_size = "16 MiB"
+duration = "60 s"
+[[fault]]
+what = "{fault}"
+{how_much}
+[plan]
+repeats = {{ min = 1 }}
+[run]
+slots = 2
+shortest = 0
+cache = "as-is"
+memory_limit = "500 MB"
+"""
+IMAGE = STUDY.format(
+    medium='image = "disk.img"\nsize = "100 MB"', fault="disk-full", how_much='free = "1 MB"'
+)
+EMULATED = STUDY.format(
+    medium='drive = "seagate-st3750640ns"\nsize = "256 MiB"',
+    fault="slow-drive",
+    how_much="factor = 3",
+)
+
+
+@pytest.fixture
+def house(house: House) -> Iterator[House]:
+    """With a place of its own for temporary files, whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="stop-") as temporary:
+        house.environment["TMPDIR"] = temporary
+        yield house
+
+
+def wait_until(true: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 90
+    while not true():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def programs_of(house: House) -> list[str]:
+    """Command lines of processes that were given this house's place for temporary files."""
+    found: list[str] = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("TMPDIR") == house.environment["TMPDIR"]:
+                found.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+def reads(house: House) -> bool:
+    """Whether jobs of the study are at work."""
+    return sum(line.startswith(("fio ", "/usr/bin/fio ")) for line in programs_of(house)) >= 2
+
+
+def assert_nothing_left(house: House, pid: int) -> None:
+    assert programs_of(house) == []
+    assert loops_below(house.place) == [] and mounts_below(house.place) == []
+    assert list(Path(house.environment["TMPDIR"]).iterdir()) == []
+    assert not (house.place / "disk.img").exists()
+    groups = hierarchy("memory")
+    assert groups is not None and list(groups.own.glob(f"headrace-{pid}-*")) == []
+    assert list((house.place / "journals").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [(IMAGE, signal.SIGTERM), (IMAGE, signal.SIGINT), (EMULATED, signal.SIGHUP)]
+)
+def test_a_study_that_is_stopped_leaves_nothing(
+    text: str, number: signal.Signals, house: House
+) -> None:
+    process = house.start(
+        "run", house.study(text), "--results", "results", "--cache-dir", house.cache
+    )
+    wait_until(lambda: reads(house), process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, out + err
+    assert "headrace resume results" in err and "Traceback" not in err
+    assert_nothing_left(house, process.pid)
+
+
+def test_a_study_whose_terminal_is_closed_leaves_nothing(house: House) -> None:
+    """The kernel sends SIGHUP to everything in the foreground, and nothing can be printed any more."""
+    ours, theirs = pty.openpty()
+    arguments = [
+        "run",
+        str(house.study(EMULATED)),
+        "--results",
+        "results",
+        "--cache-dir",
+        str(house.cache),
+    ]
+    process = subprocess.Popen(
+        ["setsid", "--ctty", str(HEADRACE), *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        text=True,
+        cwd=house.place,
+        env={**os.environ, **house.environment, "TERM": "xterm"},
+    )
+    os.close(theirs)
+    os.set_blocking(ours, False)
+
+    def at_work() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.read(ours, 65536)
+        return reads(house)
+
+    wait_until(at_work, process)
+    os.close(ours)
+    assert process.wait(60) == 128 + signal.SIGHUP
+    assert_nothing_left(house, process.pid)
+
+
+def test_under_nohup_a_study_goes_on(house: House, tiny: str) -> None:
+    study = house.study(tiny.replace("min = 3", "min = 1"))
+    process = subprocess.Popen(
+        ["nohup", HEADRACE, "run", study, "--results", "results", "--cache-dir", house.cache],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=house.place,
+        env={**os.environ, **house.environment},
+    )
+    wait_until((house.place / "results").exists, process)
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode in (0, 5), err
+    assert len(house.trials()) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_drive_whose_attaching_is_stopped_is_not_there(
+    number: signal.Signals, house: House
+) -> None:
+    process = house.start("drive", "attach", "seagate-st3750640ns", "--size", "64MiB")
+    wait_until(lambda: any("headrace-emulator" in line for line in programs_of(house)), process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, out + err
+    assert "stopped" in err and "Traceback" not in err and out == ""
+    assert_nothing_left(house, process.pid)
+
+
+def test_a_recorded_program_decides_about_a_hang_up(house: House) -> None:
+    """It is told, and what it did until its end is recorded."""
+    ready: Path = house.place / "ready"
+    script = f"trap 'echo last words; exit 7' HUP; touch {ready}; while :; do sleep 0.05; done"
+    process = house.start("record", "--out", "job.toml", "--", "sh", "-c", script)
+    wait_until(ready.exists, process)
+    process.send_signal(signal.SIGHUP)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (7, "last words\n"), err
+    assert (house.place / "job.toml").exists()

@@ -1,0 +1,104 @@
+"""ROOT files as users have them, written by uproot and by ROOT: several trees, jagged branches, odd names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import awkward as ak
+import numpy as np
+import uproot
+
+
+def write_user_file(path: Path, events: int = 600, seed: int = 1) -> Path:
+    """A file with a tree of events in a directory, one of runs beside it, in three clusters."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(seed)
+    handle = uproot.recreate(str(path), compression=uproot.ZLIB(1))
+    with handle as file:
+        for first in range(0, events, max(1, events // 3)):
+            count = min(max(1, events // 3), events - first)
+            hits = ak.unflatten(random.normal(100, 20, 3 * count).astype("f4"), np.full(count, 3))
+            table = {
+                "number": np.arange(first, first + count, dtype="i8"),
+                "Hit_pt": hits,
+                "weight": random.random(count),
+            }
+            if not first:
+                kinds = {"number": "i8", "Hit_pt": "var * float32", "weight": "f8"}
+                file.mktree("deep/Events", kinds)
+                file.mktree("Runs", {"run": "i4"})
+            file["deep/Events"].extend(table)
+        file["Runs"].extend({"run": np.array([1, 2], "i4")})
+    return path
+
+
+def write_empty_tree(path: Path) -> Path:
+    """A file whose tree has branches and no events."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with uproot.recreate(str(path)) as file:
+        file.mktree("Events", {"number": "i8"})
+    return path
+
+
+_BY_ROOT = """
+#include <ROOT/RNTupleModel.hxx>
+#include <ROOT/RNTupleWriter.hxx>
+void write(const char *tree_file, const char *ntuple_file, int compression)
+{
+   TFile file(tree_file, "recreate", "", compression);
+   TTree tree("data", "");
+   std::vector<float> v;
+   std::vector<std::vector<int>> nested;
+   TLorentzVector vector;
+   int n;
+   double x[10];
+   std::string text;
+   tree.Branch("v", &v);
+   tree.Branch("nested", &nested);
+   tree.Branch("p4", &vector);
+   tree.Branch("n", &n);
+   tree.Branch("x", x, "x[n]/D");
+   tree.Branch("text", &text);
+   auto model = ROOT::RNTupleModel::Create();
+   auto fv = model->MakeField<std::vector<float>>("v");
+   auto fl = model->MakeField<std::int64_t>("l");
+   auto fn = model->MakeField<std::vector<std::vector<int>>>("nested");
+   auto ft = model->MakeField<std::string>("text");
+   auto writer = ROOT::RNTupleWriter::Recreate(std::move(model), "data", ntuple_file);
+   for (int i = 0; i < 1000; ++i) {
+      v.assign(i % 5, i * 0.1f);
+      nested.assign(i % 3, std::vector<int>(i % 4, i));
+      vector.SetPxPyPzE(i, 1, 2, 2 * i);
+      n = i % 10;
+      for (int j = 0; j < n; ++j)
+         x[j] = i + 0.01 * j;
+      text = std::string(i % 7, 'a');
+      tree.Fill();
+      *fv = v;
+      *fl = i;
+      *fn = nested;
+      *ft = text;
+      writer->Fill();
+   }
+   file.Write();
+}
+"""
+
+
+def write_by_root(folder: Path, compression: int = 101) -> tuple[Path, Path]:
+    """A file with a TTree and one with an RNTuple, written by ROOT in a process of its own.
+
+    `compression`: 100 times ROOT's number of the algorithm (3: that of before 2005), and the level.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "write.hpp").write_text(_BY_ROOT)
+    tree, ntuple = folder / f"tree-{compression}.root", folder / f"ntuple-{compression}.root"
+    code = (
+        "import ROOT, sys; ROOT.gInterpreter.Declare('#include \"' + sys.argv[1] + '\"'); "
+        "ROOT.write(sys.argv[2], sys.argv[3], int(sys.argv[4]))"
+    )
+    words = [str(folder / "write.hpp"), str(tree), str(ntuple), str(compression)]
+    subprocess.run([sys.executable, "-P", "-c", code, *words], check=True, capture_output=True)
+    return tree, ntuple

@@ -1,0 +1,207 @@
+"""The fork server and the job pool with real jobs: how ends are heard of, whatever libraries and kills do."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.datasets import materialise, read_manifest
+from headrace.engine.measure.fork_server import ForkServer, ForkServerDiedError
+from headrace.engine.measure.job_pool import JobPool, PoolResult, PoolTask
+from headrace.engine.measure.packets import Packetiser
+from headrace.system.identity import start_ticks
+from headrace.workloads import JobInput, Workload, kinds
+
+DATA = {"events": 6000, "files": 3, "cluster_events": 250, "signal_fraction": 0.3}
+needs_root_package = pytest.mark.skipif(
+    importlib.util.find_spec("ROOT") is None, reason="the optional package root is not there"
+)
+
+
+@pytest.fixture
+def fork_server() -> Iterator[ForkServer]:
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+def caught(pid: int) -> str:
+    """The signals that a process handles itself, as /proc has them."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("SigCgt"))
+
+
+def task(
+    workload: Workload, kind: str, options: dict[str, Any], place: Path, **fields: Any
+) -> PoolTask:
+    place.mkdir(exist_ok=True)
+
+    def given(job: int, slot: int) -> JobInput:
+        scratch = place / f"job-{job:04d}"
+        scratch.mkdir(exist_ok=True)
+        files = tuple(fields.get("files", ()))
+        return JobInput(
+            files=files, directory=place, scratch=scratch, slot=slot, slots=1, seed=1, job=job
+        )
+
+    return PoolTask(
+        kind=kind,
+        name=workload.name,
+        options=options,
+        slots=fields.get("slots", 1),
+        network=False,
+        make_input=given,
+        log_dir=place,
+        timeout_s=120,
+        packets=fields.get("packets"),
+        adopt=fields.get("adopt"),
+        here=fields.get("here", lambda file, slot: file),
+    )
+
+
+def run(server: ForkServer, wanted: PoolTask) -> PoolResult:
+    pool = JobPool(server, wanted, lambda: False)
+    try:
+        pool.get_ready()
+        return pool.run()
+    finally:
+        pool.close()
+
+
+@needs_root_package
+@pytest.mark.parametrize("reader", ["rdataframe", "event-loop"])
+def test_root_takes_no_signals_and_hides_no_end(
+    reader: str, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    """ROOT's TUnixSystem replaces eleven handlers, SIGCHLD's among them, when it is started up."""
+    options = {"data": DATA, "reader": reader}
+    part = kinds()["scan"]
+    scan = part("mine", part.Options.model_validate(options))
+    assert fork_server.warm("command", "first", {"command": ["true"]}) is None
+    before = caught(fork_server.pid)
+    assert fork_server.warm("scan", "mine", options) is None
+    assert caught(fork_server.pid) == before
+    dataset = scan.dataset(1)
+    assert dataset is not None
+    file = str(materialise(dataset, tmp_path)[0])
+    result = run(fork_server, task(scan, "scan", options, tmp_path / "jobs", files=[file]))
+    assert [job.exit for job in result.jobs] == ["ok"]
+    assert result.jobs[0].peak_rss_bytes > 0, "how the process ended was reported"
+
+
+def test_a_killed_fork_server_says_so_and_is_started_anew(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    options = {"command": ["sleep", "0.3"]}
+    part = kinds()["command"]
+    sleep = part("mine", part.Options.model_validate(options))
+    pids: list[int] = []
+
+    def adopt(pid: int, slot: int) -> None:
+        pids.append(pid)
+        if slot == 1:
+            os.kill(fork_server.pid, signal.SIGKILL)
+
+    wanted = task(sleep, "command", options, tmp_path / "jobs", slots=2, adopt=adopt)
+    with pytest.raises(ForkServerDiedError, match="was killed by SIGKILL"):
+        run(fork_server, wanted)
+    assert len(pids) == 2
+    assert [start_ticks(pid) for pid in pids] == [None, None], "jobs die with it"
+    again = run(fork_server, task(sleep, "command", options, tmp_path / "jobs", slots=2))
+    assert [job.exit for job in again.jobs] == ["ok", "ok"]
+
+
+def packets_task(
+    tmp_path: Path, slots: int, dies: Callable[[str, int], bool]
+) -> tuple[PoolTask, Workload]:
+    """A query over a data set; a worker for which `dies(file name, slot)` is killed with the packet in its hands."""
+    options: dict[str, Any] = {"data": DATA}
+    part = kinds()["analysis"]
+    search = part("mine", part.Options.model_validate(options))
+    dataset = search.dataset(1)
+    assert dataset is not None
+    files = materialise(dataset, tmp_path)
+    (manifest,) = {path.parent for path in files}
+    events = {str(entry["name"]): int(entry["events"]) for entry in read_manifest(manifest).files}
+    pids: dict[int, int] = {}
+
+    def here(file: str, slot: int) -> str:
+        if dies(Path(file).name, slot):
+            os.kill(pids[slot], signal.SIGKILL)
+        return file
+
+    wanted = task(
+        search,
+        "analysis",
+        options,
+        tmp_path / "jobs",
+        slots=slots,
+        packets=Packetiser(
+            [(str(file), events[file.name]) for file in files],
+            workers=slots,
+            first_events=500,
+            workers_per_server=None,
+            cluster_events=250,
+        ),
+        adopt=lambda pid, slot: pids.__setitem__(slot, pid),
+        here=here,
+    )
+    return wanted, search
+
+
+def merged(search: Workload, result: PoolResult) -> tuple[int, dict[str, Any]]:
+    outputs = [job.output for job in result.jobs if job.output is not None]
+    return sum(output.events for output in outputs), search.merge(
+        [output.results for output in outputs]
+    )
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_packets_of_a_dead_worker_are_done_by_others(
+    slots: int, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    wanted, search = packets_task(tmp_path, slots, lambda file, slot: False)
+    whole = merged(search, run(fork_server, wanted))
+    given: list[int] = []
+
+    def third_packet_of_slot_0(file: str, slot: int) -> bool:
+        given.append(slot)
+        return slot == 0 and given.count(0) == 3
+
+    wanted, search = packets_task(tmp_path, slots, third_packet_of_slot_0)
+    result = run(fork_server, wanted)
+    assert sorted(job.exit for job in result.jobs).count("killed") == 1
+    assert result.packets is not None
+    assert result.packets.handed_out_again >= 3, (
+        "the one in its hands, and those whose results it held"
+    )
+    assert result.packets.events_not_processed == 0
+    assert merged(search, result) == whole
+
+
+def test_a_packet_that_kills_twice_is_given_up(fork_server: ForkServer, tmp_path: Path) -> None:
+    wanted, search = packets_task(tmp_path, 2, lambda file, slot: False)
+    run(fork_server, wanted)
+    deaths: list[str] = []
+
+    def of_the_last_file(file: str, slot: int) -> bool:
+        if file.endswith("2.root") and len(deaths) < 2:
+            deaths.append(file)
+            return True
+        return False
+
+    wanted, search = packets_task(tmp_path, 2, of_the_last_file)
+    result = run(fork_server, wanted)
+    assert len(deaths) == 2
+    assert result.packets is not None
+    (given_up,) = result.packets.given_up
+    assert "SIGKILL" in given_up.cause
+    assert result.packets.events_not_processed == given_up.events > 0
+    events, _ = merged(search, result)
+    assert events == DATA["events"] - given_up.events

@@ -1,0 +1,86 @@
+"""The library as a user's program has it: `import headrace`, with nothing else imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headrace
+
+STUDY = """
+headrace = 1
+title = "two drives"
+[target.local]
+kind = "block"
+drive = "wd-wd3200bekt"
+[workload.read]
+kind = "replay"
+profile = "iozone-read"
+data = { files = 2, file_size = "20 MB" }
+[factors]
+drive = ["wd-wd3200bekt", "corsair-f40"]
+[plan]
+repeats = { min = 1 }
+"""
+
+
+def python(program: str, *arguments: object, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_simulate_and_report_in_a_fresh_interpreter(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY)
+    said = python(
+        "import headrace\n"
+        "results = headrace.simulate('study.toml', 'results')\n"
+        "findings, files = headrace.report(results, ['html', 'csv'])\n"
+        "print(sorted(file.name for file in files), headrace.records(results).shape[0])\n"
+        "findings, files = headrace.report(results)\n"
+        "again = headrace.load_study('study.toml').simulate()\n"
+        "print(len(files), again.parent)\n",
+        cwd=tmp_path,
+    )
+    assert said.splitlines() == ["['report.csv', 'report.html'] 2", "1 results"]
+
+
+def test_functions_that_share_a_name_with_a_package_stay_callable(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY)
+    python(
+        "import headrace, headrace.report.terminal, headrace.analysis.read\n"
+        "import headrace.report.write as write\n"
+        "from headrace import report\n"
+        "results = headrace.simulate('study.toml', 'results')\n"
+        "assert len(report(results)[1]) == len(headrace.report(results)[1]) == 1\n"
+        "assert 'html' in write.FORMATS\n",
+        cwd=tmp_path,
+    )
+
+
+def test_dir_shows_the_library_alone() -> None:
+    shown = [name for name in dir(headrace) if not name.startswith("__")]
+    assert shown == sorted(set(headrace.__all__) - {"__version__"})
+    assert all(hasattr(headrace, name) for name in headrace.__all__)
+    with pytest.raises(AttributeError):
+        headrace.nothing  # noqa: B018  # pyright: ignore
+
+
+def test_an_error_says_what_is_wrong_and_where(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(
+        STUDY.replace("files = 2", "fils = 2").replace("min", "mni")
+    )
+    with pytest.raises(headrace.StudyError) as caught:
+        headrace.load_study(tmp_path / "study.toml")
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{tmp_path}/study.toml:10: workload.read.data.fils: ")
+    assert 'did you mean "files"' in first
+    assert second.startswith(f"{tmp_path}/study.toml:14: plan.repeats.mni: ")

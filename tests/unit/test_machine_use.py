@@ -1,0 +1,128 @@
+"""Who used the CPUs: real processes that are started here, told apart by real samples of /proc."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from busy import SPIN, programs
+from headrace.system.load_meter import LoadMeter
+from headrace.system.machine_use import (
+    MachineUse,
+    Own,
+    parse_times,
+    snapshot,
+    usable_cpus,
+    use_between,
+)
+from headrace.system.processes import MARK
+
+CPUS = usable_cpus()
+SPAN_S = 0.5
+
+
+def watched(own: Own, cpus: frozenset[int] = CPUS, span_s: float = SPAN_S) -> MachineUse:
+    before = snapshot(cpus)
+    time.sleep(span_s)
+    return use_between(before, snapshot(cpus), cpus, own)
+
+
+def cpu_s(use: MachineUse, name: str) -> float:
+    return sum(program.cpu_s for program in use.programs if name in program.name)
+
+
+def test_other_programs_are_named_and_counted(tmp_path: Path) -> None:
+    with programs(tmp_path, "hog.py", SPIN, 3) as pids:
+        first = sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+        use = watched(Own())
+        really = sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids) - first
+    (hogs,) = [program for program in use.programs if "hog.py" in program.name]
+    assert hogs.processes == 3
+    assert hogs.cpu_s == pytest.approx(really, abs=0.1)
+    assert use.foreign_s >= hogs.cpu_s
+
+
+def test_what_belongs_to_the_run_is_not_foreign(tmp_path: Path) -> None:
+    """The fork server's jobs by their descent; servers by the mark that they were started with, daemons too."""
+    with programs(tmp_path, "hog.py", SPIN) as jobs:
+        use = watched(Own(jobs=frozenset(jobs)))
+        assert cpu_s(use, "hog.py") == 0 and use.own_s > 0
+        use = watched(Own(servers=frozenset(jobs)))
+        assert cpu_s(use, "hog.py") == 0 and use.own_s > 0
+    with programs(tmp_path, "server.py", SPIN, before=["env", f"{MARK}=0123abcd"]):
+        assert cpu_s(watched(Own(marks=frozenset({"another"}))), "server.py") > 0
+        use = watched(Own(marks=frozenset({"another", "0123abcd"})))
+        assert cpu_s(use, "server.py") == 0 and use.own_s > 0
+
+
+def test_what_short_lived_programs_used_is_found_with_who_waited_for_them(tmp_path: Path) -> None:
+    script = "import subprocess, sys\nwhile True:\n    subprocess.run([sys.executable, '-c', 'sum(range(10**6))'])\n"
+    with programs(tmp_path, "many.py", script):
+        assert cpu_s(watched(Own(), span_s=1.0), "many.py") > 0.1
+
+
+def test_what_a_process_used_before_it_ended_in_the_window_is_of_no_account(tmp_path: Path) -> None:
+    """A parent is given all that a child ever used once it waits for it; only what is of the window counts."""
+    script = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time\\nwhile time.process_time() < 1.2: pass\\ninput()'], stdin=-1)\n"
+        "input()\nchild.communicate(b'\\n')\ninput()\n"
+    )
+    (tmp_path / "parent.py").write_text(script)
+    process = subprocess.Popen([sys.executable, tmp_path / "parent.py"], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    try:
+        deadline = time.monotonic() + 60
+        while (
+            sum(sum(child.cpu_times()[:2]) for child in psutil.Process(process.pid).children()) < 1
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        before = snapshot(CPUS)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        while psutil.Process(process.pid).children():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        use = use_between(before, snapshot(CPUS), CPUS, Own())
+        assert cpu_s(use, "parent.py") < 0.5
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="needs a CPU that jobs may not use")
+def test_programs_on_other_cpus_take_nothing(tmp_path: Path) -> None:
+    ours, theirs = sorted(CPUS)[:2]
+    with programs(tmp_path, "hog.py", SPIN, before=["taskset", "-c", str(theirs)]):
+        assert cpu_s(watched(Own(), frozenset({ours})), "hog.py") == 0
+        assert cpu_s(watched(Own(), frozenset({theirs})), "hog.py") > 0
+
+
+def test_nothing_is_foreign_where_every_process_is_known() -> None:
+    """Real samples of this machine, whatever it does: no clock tick, interrupt or thread of the kernel is taken for a program."""
+    own = Own(jobs=frozenset({1, *psutil.pids()} - {os.getpid()}))
+    for _ in range(5):
+        use = watched(own, span_s=0.2)
+        assert use.foreign_s <= 0.02 * use.capacity_s, use
+
+
+def test_time_of_some_cpus_alone() -> None:
+    text = b"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 10 20 300 40 5 6 7 0 0\ncpu1 1 0 0 0 0 0 0 0 0 0\nintr 5\n"
+    times = parse_times(text, frozenset({0}))
+    assert (times.busy_s, times.interrupts_s, times.idle_s, times.steal_s) == pytest.approx(
+        (1.41, 0.11, 3.4, 0.07)
+    )
+
+
+def test_the_meter_sees_others_and_not_ourselves(tmp_path: Path) -> None:
+    with programs(tmp_path, "hog.py", SPIN) as pids:
+        whole, others = LoadMeter(CPUS, []), LoadMeter(CPUS, pids)
+        time.sleep(1.0)
+        assert whole.others() - others.others() > 0.1

@@ -1,0 +1,295 @@
+"""What mdtest and IOR print, read back by `headrace metadata`: every version, with the tables beside the rates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.cli import make_app
+from headrace.errors import ExitCode, StudyError
+from headrace.workloads.mdtest.imported import read_results
+from headrace.workloads.mdtest.phases import TITLES
+from headrace.workloads.mdtest.rates import Imported
+from mdtest_output import (
+    DIRECTORIES,
+    FILES,
+    TREE,
+    VERSIONS,
+    ior_output,
+    mdtest_output,
+    mdtest_tables,
+)
+
+MIB = 2**20
+PRINTED = [(version, ("rate",)) for version in VERSIONS]
+PRINTED += [
+    (version, ("rate", "time")) for version in VERSIONS if version != "1.8.4"
+]  # which has no -P
+PHASE = {title: phase for phase, title in TITLES.items()}
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "mdtest easy.txt"
+    file.write_text(text)
+    return file
+
+
+def read_one(folder: Path, text: str) -> Imported:
+    (found,) = read_results(written(folder, text))
+    return found
+
+
+def some_rates(rows: tuple[str, ...], iterations: int) -> dict[str, list[float]]:
+    return {
+        row: [1000.0 * (at + 1) + 100 * each for each in range(iterations)]
+        for at, row in enumerate(rows)
+    }
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize(
+    ("of", "rows"),
+    [
+        ("files", FILES + TREE),
+        ("directories", DIRECTORIES + TREE),
+        ("both", DIRECTORIES + FILES + TREE),
+    ],
+    ids=["-F", "-D", "both"],
+)
+@pytest.mark.parametrize(
+    ("version", "tables"), PRINTED, ids=[f"{v} {' '.join(t)}" for v, t in PRINTED]
+)
+def test_rates_are_those_of_the_rate_table(
+    version: str,
+    of: str,
+    rows: tuple[str, ...],
+    tables: tuple[str, ...],
+    iterations: int,
+    tmp_path: Path,
+) -> None:
+    rates = some_rates(rows, iterations)
+    found = read_one(tmp_path, mdtest_output(version, rates, of=of, tables=tables))
+    assert set(found.rates) == {PHASE[row] for row in rows}
+    for row, values in rates.items():
+        rate = found.rates[PHASE[row]]
+        assert (rate.max, rate.min) == (max(values), min(values)), row
+        assert rate.mean == pytest.approx(sum(values) / iterations), row
+    assert found.program == f"mdtest {version.split(' ')[0]}"
+    assert (found.clients, found.nodes, found.about, found.whole) == (16, 2, {"items": 1600}, True)
+
+
+@pytest.mark.parametrize("tables", [("rate",), ("rate", "time")], ids=["rate", "-P"])
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_phases_that_were_not_run_are_blank(
+    version: str, tables: tuple[str, ...], tmp_path: Path
+) -> None:
+    # The four steps of mdtest-easy and -hard are runs of their own, of one phase each.
+    text = mdtest_output(version, {"File removal": [96720.801]}, of="files", tables=tables)
+    assert set(read_one(tmp_path, text).rates) == {"file_removal"}
+
+
+def test_a_phase_too_slow_for_three_digits_was_run(tmp_path: Path) -> None:
+    text = mdtest_output(
+        "3.4.0+dev",
+        {"Tree creation": [0.0002], "File stat": [5.0]},
+        of="files",
+        tables=("rate", "time"),
+    )
+    assert read_one(tmp_path, text).rates["tree_creation"].mean == 0
+
+
+def test_times_alone_are_no_rates(tmp_path: Path) -> None:
+    for version, options in (("3.4.0+dev", "-n 5 -Z"), ("1.8.4", "-FZ")):
+        file = written(
+            tmp_path,
+            mdtest_output(version, {"File stat": [1.0]}, tables=("time",), options=options),
+        )
+        with pytest.raises(StudyError) as caught:
+            read_results(file)
+        assert f"{file}: file: mdtest printed times (-Z), not rates" in str(caught.value.faults[0])
+
+
+def test_each_number_of_tasks_is_a_result(tmp_path: Path) -> None:
+    fewer = mdtest_tables("4.0.0", {"File stat": [10.0]}, tasks=4, tables=("rate", "time"))
+    whole = mdtest_output("4.0.0", {"File stat": [40.0]}, tables=("rate", "time"))
+    text = whole.replace("16 tasks,", fewer + "\n16 tasks,", 1)
+    found = read_results(written(tmp_path, text))
+    assert [(each.clients, each.nodes, each.rates["file_stat"].mean) for each in found] == [
+        (4, None, 10.0),
+        (16, 2, 40.0),
+    ]
+
+
+def test_outputs_put_together_are_results_of_their_own(tmp_path: Path) -> None:
+    text = mdtest_output("1.9.3", {"File creation": [1.0]}) + mdtest_output(
+        "4.1.0+dev", {"File stat": [2.0]}, tasks=8
+    )
+    found = read_results(written(tmp_path, text))
+    assert [(each.program, each.clients, list(each.rates)) for each in found] == [
+        ("mdtest 1.9.3", 16, ["file_creation"]),
+        ("mdtest 4.1.0+dev", 8, ["file_stat"]),
+    ]
+
+
+def test_lines_of_others_within_the_table_change_nothing(tmp_path: Path) -> None:
+    text = mdtest_output("1.9.3", {"File creation": [56220.165]}, of="files")
+    noise = "stonewall rank 1: 200366 of 227928 \n[1541263145.2] [m2:24089:0]  mxm.c:196  MXM  WARN  ulimit\n"
+    text = text.replace("   File stat", noise + "   File stat")
+    stonewall = "   File create (stonewall)   :             NA             NA     198586.700             NA\n"
+    text = text.replace("   Tree creation", stonewall + "   Tree creation")
+    assert read_one(tmp_path, text).rates["file_creation"].mean == 56220.165
+
+
+def test_an_output_that_ends_early_is_told(tmp_path: Path) -> None:
+    text = mdtest_output("3.4.0+dev", {"File creation": [5.0]}, of="files", finished=False)
+    file = written(tmp_path, text)
+    assert not read_results(file)[0].whole
+    said = CliRunner().invoke(make_app(), ["metadata", str(file)])
+    assert said.exit_code == 0
+    assert "ends before its program had finished" in said.stderr
+
+
+@pytest.mark.parametrize("summary", [True, False], ids=["summary", "rows alone"])
+@pytest.mark.parametrize("version", ["2.10.3", "3.0.1", "3.2.0", "3.3.0+dev", "4.1.0+dev"])
+def test_ior_as_text(version: str, summary: bool, tmp_path: Path) -> None:
+    rates = {"write": [1500.25, 2000.75], "read": [475798.0, 475798.0]}
+    found = read_one(tmp_path, ior_output(version, rates, summary=summary))
+    assert (found.program, found.clients, found.nodes, found.unit) == (
+        f"IOR {version}",
+        64,
+        16,
+        "bytes/s",
+    )
+    assert found.rates["write"].max == 2000.75 * MIB
+    assert found.rates["write"].min == 1500.25 * MIB
+    assert found.rates["write"].mean == 1750.5 * MIB
+    assert found.rates["write"].stddev == 250.25 * MIB
+    assert found.rates["read"].mean == 475798 * MIB
+
+
+def test_ior_that_read_alone_has_no_write(tmp_path: Path) -> None:
+    assert set(read_one(tmp_path, ior_output("3.2.0", {"read": [1228.18]})).rates) == {"read"}
+
+
+def test_ior_whose_rows_are_gone_has_its_highest(tmp_path: Path) -> None:
+    lines = ior_output("3.3.0", {"write": [1228.18]}).splitlines(keepends=True)
+    text = "".join(line for line in lines if not line.startswith(("write", "Summary")))
+    assert read_one(tmp_path, text).rates["write"].max == 1228.18 * MIB
+
+
+def ior_json(**changed: Any) -> str:
+    line = {"operation": "write", "TestID": 0, "numTasks": 4, "tasksPerNode": 4}
+    line |= {"bwMaxMIB": 3.0, "bwMinMIB": 1.0, "bwMeanMIB": 2.0, "bwStdMIB": 1.0}
+    rows = [
+        [{"access": "write", "bwMiB": bw, "totalTime": 1.0}, {"access": "remove"}]
+        for bw in (1.0, 3.0)
+    ]
+    test = {"TestID": 0, "Options": {"tasks": 4, "clients per node": 4}, "Results": rows}
+    return json.dumps({"Version": "4.0.0", "tests": [test], "summary": [line], **changed})
+
+
+@pytest.mark.parametrize("text", [ior_json(), ior_json(summary=[])], ids=["summary", "rows alone"])
+def test_ior_as_json(text: str, tmp_path: Path) -> None:
+    found = read_one(tmp_path, text)
+    assert (found.program, found.clients, found.nodes) == ("IOR 4.0.0", 4, 1)
+    rate = found.rates["write"]
+    assert (rate.max, rate.min, rate.mean, rate.stddev) == (3 * MIB, 1 * MIB, 2 * MIB, 1 * MIB)
+
+
+def test_ior_as_csv(tmp_path: Path) -> None:
+    header = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter"
+    rows = [
+        "write,30.5,30.3,1.5,131072.0,1024.0,15.0,202.2,35.0,202.6,48,0",
+        "read,2012,2,1,1,1,1,1,1,1,48,0",
+    ]
+    found = read_one(tmp_path, "\n".join([header, *rows]))
+    assert (found.clients, found.rates["write"].mean, found.rates["read"].mean) == (
+        48,
+        30.5 * MIB,
+        2012 * MIB,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hello", "is neither the output of mdtest nor of IOR"),
+        ("", "is neither the output of mdtest nor of IOR"),
+        ("\0\1\2", "is neither the output of mdtest nor of IOR"),
+        ('{"summary": 3}', "is no JSON of IOR"),
+        ('{"summary": [', "is no JSON of IOR"),
+        ("{" + '"a":[' * 5000, "is no JSON of IOR"),
+        ('{"a": 1}', "IOR's JSON holds no result"),
+        ("SUMMARY rate: (of 1 iterations)\n", "no phase of this run of mdtest has a rate"),
+        (
+            "SUMMARY rate:\n   File creation   1.0 2.0\n",
+            ":2: file: a row of mdtest's table is broken",
+        ),
+        (
+            "mdtest-4.0.0 was launched with 2 total task(s) on 1 node(s)\n",
+            "table SUMMARY rate is missing",
+        ),
+        (
+            "Summary of all tests:\nOperation one two\nwrite 1 2\n",
+            ":3: file: a row of IOR's table is broken",
+        ),
+        ("IOR-4.0.0: MPI Coordinated Test of Parallel I/O\n", "IOR's output holds no rate"),
+        (mdtest_output("4.0.0", {"File stat": [0.0]}), "no phase of this run of mdtest has a rate"),
+        (
+            mdtest_output("4.0.0", {"File stat": [float("nan")]}),
+            "no phase of this run of mdtest has a rate",
+        ),
+    ],
+)
+def test_what_is_no_output_is_refused_with_its_name(tmp_path: Path, text: str, said: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(StudyError) as caught:
+        read_results(file)
+    (fault,) = caught.value.faults
+    assert str(fault).startswith(str(file))
+    assert said in str(fault)
+    assert caught.value.exit_code == ExitCode.BAD_INPUT
+
+
+def test_an_endless_file_is_refused() -> None:
+    with pytest.raises(StudyError, match="longer than 256 MiB"):
+        read_results(Path("/dev/zero"))
+
+
+def test_the_table_leaves_phases_blank_and_the_rest_is_shown_when_a_file_is_none(
+    tmp_path: Path,
+) -> None:
+    for name, rates in (
+        ("a", {"File creation": [1000.0]}),
+        ("b", {"File creation": [500.0], "File stat": [7.0]}),
+    ):
+        (tmp_path / name).write_text(
+            mdtest_output("3.4.0+dev", rates, of="files", tables=("rate", "time"))
+        )
+    (tmp_path / "c").write_text("nothing")
+    said = CliRunner().invoke(make_app(), ["metadata", *(str(tmp_path / name) for name in "abc")])
+    assert said.exit_code == ExitCode.BAD_INPUT
+    assert f"{tmp_path / 'c'}: file: is neither" in said.stderr
+    rows = {
+        line.split("│")[1].strip(): line.split("│")[2:]
+        for line in said.stdout.splitlines()
+        if "│" in line
+    }
+    assert [cell.strip() for cell in rows["File creation"][:2]] == ["1,000", "500"]
+    assert [cell.strip() for cell in rows["File stat"][:2]] == ["", "7"]
+    assert "File read" not in rows
+
+
+def test_a_damaged_record_of_a_trial_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "trials" / "0000"
+    folder.mkdir(parents=True)
+    (folder / "trial.json").write_text(
+        '{"workload": {"kind": "metadata"}, "results": {"phases": {"file_stat": 3}}}'
+    )
+    with pytest.raises(StudyError) as caught:
+        read_results(tmp_path / "results")
+    assert str(folder / "trial.json") in str(caught.value.faults[0])
