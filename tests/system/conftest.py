@@ -16,14 +16,30 @@ from headrace.targets import TargetContext
 
 @pytest.fixture(autouse=True)
 def no_clients_left() -> Iterator[None]:
-    """Clients of file servers that fsspec keeps have threads of their own: a fork in a later test would hang freeing them."""
+    """Clients of file servers that fsspec keeps, and its I/O thread, do not outlive a test.
+
+    The clients have threads of their own, and a fork in a later test would hang freeing them. The
+    I/O thread stays in the network namespace of the test that used it first: clients of later tests
+    would ask a server of that name elsewhere.
+    """
+    _forget_clients()
     yield
-    if (fsspec := sys.modules.get("fsspec")) is not None:
-        kinds = [fsspec.AbstractFileSystem]
-        while kinds:
-            kind = kinds.pop()
-            kind.clear_instance_cache()
-            kinds += kind.__subclasses__()
+    _forget_clients()
+
+
+def _forget_clients() -> None:
+    if (fsspec := sys.modules.get("fsspec")) is None:
+        return
+    kinds = [fsspec.AbstractFileSystem]
+    while kinds:
+        kind = kinds.pop()
+        kind.clear_instance_cache()
+        kinds += kind.__subclasses__()
+    if (asyn := sys.modules.get("fsspec.asyn")) is not None and asyn.loop[0] is not None:
+        asyn.loop[0].call_soon_threadsafe(asyn.loop[0].stop)
+        asyn.iothread[0].join()
+        # What fsspec itself does after a fork: the next client starts a new thread.
+        asyn.reset_lock()
 
 
 @pytest.fixture

@@ -118,9 +118,12 @@ def test_a_killed_fork_server_says_so_and_is_started_anew(
 
 
 def packets_task(
-    tmp_path: Path, slots: int, dies: Callable[[str, int], bool]
+    tmp_path: Path, slots: int, dies: Callable[[str, int], bool], *, packet_events: int = 250
 ) -> tuple[PoolTask, Workload]:
-    """A query over a data set; a worker for which `dies(file name, slot)` is killed with the packet in its hands."""
+    """A query over a data set, in packets of at least `packet_events`.
+
+    A worker for which `dies(file name, slot)` is true is killed with the packet in its hands.
+    """
     options: dict[str, Any] = {"data": DATA}
     part = kinds()["analysis"]
     search = part("mine", part.Options.model_validate(options))
@@ -145,9 +148,9 @@ def packets_task(
         packets=Packetiser(
             [(str(file), events[file.name]) for file in files],
             workers=slots,
-            first_events=500,
+            first_events=2 * packet_events,
             workers_per_server=None,
-            cluster_events=250,
+            cluster_events=packet_events,
         ),
         adopt=lambda pid, slot: pids.__setitem__(slot, pid),
         here=here,
@@ -186,8 +189,8 @@ def test_packets_of_a_dead_worker_are_done_by_others(
 
 
 def test_a_packet_that_kills_twice_is_given_up(fork_server: ForkServer, tmp_path: Path) -> None:
-    wanted, search = packets_task(tmp_path, 2, lambda file, slot: False)
-    run(fork_server, wanted)
+    # A file is one packet, however fast the workers are: both die with the same one.
+    one_per_file = DATA["events"] // DATA["files"]
     deaths: list[str] = []
 
     def of_the_last_file(file: str, slot: int) -> bool:
@@ -196,7 +199,7 @@ def test_a_packet_that_kills_twice_is_given_up(fork_server: ForkServer, tmp_path
             return True
         return False
 
-    wanted, search = packets_task(tmp_path, 2, of_the_last_file)
+    wanted, search = packets_task(tmp_path, 2, of_the_last_file, packet_events=one_per_file)
     result = run(fork_server, wanted)
     assert len(deaths) == 2
     assert result.packets is not None
