@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.probes.ledger import ended_descendants, of_processes, share_out
 from headrace.system.accounting import Times, possible
+from headrace.system.children import Polled
 from headrace.system.taskstats import TaskDelays
 
 SECONDS = st.floats(0, 1000)
@@ -99,6 +100,19 @@ def test_no_thread_is_believed_to_wait_longer_than_it_slept(
         assert true.wait_block_ns == block
     if block > lived + 10**9:
         assert (true.wait_block_ns, believed) == (0, False)
+
+
+def test_an_impossible_wait_of_a_polled_program_is_left_out() -> None:
+    """As Linux 6.18 counted a program for 1 s, 1 954 s after boot: its wait for block I/O."""
+    spinning = Times(run_ns=276_950_873, wait_cpu_ns=280_666_927, wait_block_ns=1_954_270_000_000)
+    other = Times(run_ns=276_181_055, wait_cpu_ns=282_483_049, wait_block_ns=10_000_000)
+    polled = Polled().plus([spinning, other], 1_000_000_000)
+    assert polled.implausible == 1
+    assert polled.times == Times(
+        run_ns=spinning.run_ns + other.run_ns,
+        wait_cpu_ns=spinning.wait_cpu_ns + other.wait_cpu_ns,
+        wait_block_ns=10_000_000,
+    )
 
 
 def thread_of(process: int, *, block_ns: int, lived_ns: int, pid: int | None = None) -> TaskDelays:

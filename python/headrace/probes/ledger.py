@@ -42,7 +42,7 @@ from headrace.system.accounting import (
     thread_count,
     thread_times,
 )
-from headrace.system.children import polled_times
+from headrace.system.children import Polled, polled_times
 from headrace.system.taskstats import TaskDelays, listening_socket
 
 
@@ -133,7 +133,7 @@ class _Reading:
     """This process and its living descendants, from taskstats."""
     living_threads: dict[int, int]
     """Number of threads of each of these processes."""
-    polled: Times
+    polled: Polled
     pressure_ns: tuple[int, int]
     io: IoCounts
     own: resource.struct_rusage
@@ -267,9 +267,10 @@ class LedgerMeter:
                 for pid, delays in now.processes.items()
             }
             parts = of_processes(start.processes, living, family, ended, wall_ns)
-            spent = Times()
+            spent, believed = Times(), True
         else:
-            spent = now.polled - start.polled
+            spent = now.polled.times - start.polled.times
+            believed = now.polled.implausible == start.polled.implausible
             parts = {
                 thread: (times - start.threads.get(thread, Times()), wall_ns)
                 for thread, times in now.threads.items()
@@ -277,7 +278,6 @@ class LedgerMeter:
         # This process's own CPU time comes from its clock, which is exact; the kernel's counts lag
         # by up to one tick.
         clocked = {os.getpid()} if self._taskstats is not None else parts.keys()
-        believed = True
         for pid, (times, lived_ns) in parts.items():
             true, all_of_it = possible(times, lived_ns)
             spent += Times(

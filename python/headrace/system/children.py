@@ -13,13 +13,13 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.errors import HeadraceError, MissingError
-from headrace.system.accounting import Times, descendants, thread_times
+from headrace.system.accounting import Times, descendants, possible, thread_times
 from headrace.system.taskstats import listening_socket
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -75,12 +75,29 @@ class ChildEnd:
             raise ChildFailedError(f"{self.program} ended with exit code {self.exit_code}{said}")
 
 
-_polled = Times()
-"""Sum over all process trees that `run` has polled; grows like RUSAGE_CHILDREN."""
+@dataclass(frozen=True)
+class Polled:
+    """What all process trees that `run` has polled ran and waited; grows like RUSAGE_CHILDREN."""
+
+    times: Times = field(default_factory=Times)
+    implausible: int = 0
+    """Threads with an impossible wait for block I/O (`accounting.possible`), counted as 0."""
+
+    def plus(self, threads: Iterable[Times], lived_ns: int) -> Polled:
+        """Add threads that lived no longer than `lived_ns`, each corrected to what is possible."""
+        times, implausible = self.times, self.implausible
+        for thread in threads:
+            true, plausible = possible(thread, lived_ns)
+            times += true
+            implausible += not plausible
+        return Polled(times, implausible)
 
 
-def polled_times() -> Times:
-    """Return the waits so far of all children that `run` has polled in this process."""
+_polled = Polled()
+
+
+def polled_times() -> Polled:
+    """Return the times so far of all children that `run` has polled in this process."""
     return _polled
 
 
@@ -111,6 +128,7 @@ def run(
         told.close()
     kills_before = _memory_kills()
     with stdout.open("wb") as out, stderr.open("wb") as err, _orphans_adopted() as orphans:
+        started_ns = time.monotonic_ns()
         try:
             process = subprocess.Popen(
                 command,
@@ -123,7 +141,7 @@ def run(
         except OSError as error:
             raise HeadraceError(f"{argv[0]} does not start: {error.strerror}") from error
         if told is None:
-            _wait_polling(process)
+            _wait_polling(process, started_ns)
         exit_code = process.wait()
     killed = exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL) and _memory_kills() > kills_before
     return ChildEnd(argv[0], exit_code, killed, len(orphans), _tail(stderr) or _tail(stdout))
@@ -148,7 +166,7 @@ def _orphans_adopted() -> Generator[set[int]]:
         prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _wait_polling(process: subprocess.Popen[bytes]) -> None:
+def _wait_polling(process: subprocess.Popen[bytes], started_ns: int) -> None:
     global _polled
     seen: dict[tuple[int, int], Times] = {}
     while True:
@@ -160,7 +178,7 @@ def _wait_polling(process: subprocess.Popen[bytes]) -> None:
         if ended is not None:
             break
         time.sleep(_POLL_S)
-    _polled = sum(seen.values(), _polled)
+    _polled = _polled.plus(seen.values(), time.monotonic_ns() - started_ns)
 
 
 def _end_all(pids: set[int]) -> None:
