@@ -43,8 +43,11 @@ IOR += [
                     "operation": "write",
                     "TestID": 0,
                     "numTasks": 4,
+                    "tasksPerNode": 4,
                     "bwMaxMIB": 3.0,
+                    "bwMinMIB": 1.0,
                     "bwMeanMIB": 2.0,
+                    "bwStdMIB": 1.0,
                 }
             ],
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,12 @@ def test_ior_as_csv(tmp_path: Path) -> None:
         ("\0\1\2", "is neither the output of mdtest nor of IOR"),
         ('{"summary": 3}', "is no JSON of IOR"),
         ('{"summary": [', "is no JSON of IOR"),
+        ('{"summary": [{}]}', 'is no JSON of IOR: "TestID" is missing'),
+        (ior_json(summary=[{"TestID": None, "numTasks": 1, "tasksPerNode": 1}]), "the wrong type"),
+        (
+            ior_json().replace('"tasksPerNode": 4', '"tasksPerNode": Infinity'),
+            "a field has a value of the wrong type",
+        ),
         ("{" + '"a":[' * 5000, "is no JSON of IOR"),
         ('{"a": 1}', "IOR's JSON holds no result"),
         ("SUMMARY rate: (of 1 iterations)\n", "no phase of this run of mdtest has a rate"),
@@ -255,6 +262,35 @@ def test_what_is_no_output_is_refused_with_its_name(tmp_path: Path, text: str, s
     assert caught.value.exit_code == ExitCode.BAD_INPUT
 
 
+@pytest.mark.parametrize(
+    ("text", "what", "line"),
+    [
+        (mdtest_output("4.0.0", {"File stat": [1.0]}, tasks=16), "tasks", 3),
+        (mdtest_output("4.0.0", {"File stat": [1.0]}, tasks=4, nodes=16), "nodes", 3),
+        (mdtest_tables("4.0.0", {"File stat": [1.0]}, tasks=16), "tasks", 1),
+        ("IOR-4.0.0: MPI\nSummary:\n  tasks : 16\nMax Read: 9.0 MiB/sec\n", "tasks", 3),
+        ("IOR-4.0.0: MPI\nSummary:\n  nodes : 16\nMax Read: 9.0 MiB/sec\n", "nodes", 3),
+        ("IOR-3.0.1: MPI\n clients = 16 (4 per node)\nMax Read: 9.0 MiB/sec\n", "clients", 2),
+        (
+            "IOR-4.0.0: MPI\nSummary:\n clients per node : 16\nMax Read: 9.0 MiB/sec\n",
+            "clients per node",
+            3,
+        ),
+    ],
+)
+@pytest.mark.parametrize("digits", [10, 5000])
+def test_a_number_that_no_run_has_is_refused_with_its_line(
+    tmp_path: Path, text: str, what: str, line: int, digits: int
+) -> None:
+    """Python converts no text of more than 4300 digits to a number."""
+    file = written(tmp_path, re.sub(r"\b16\b", "9" * digits, text))
+    with pytest.raises(StudyError) as caught:
+        read_results(file)
+    said = str(caught.value.faults[0])
+    assert said.startswith(f"{file}:{line}: ") and f"too large a number of {what}" in said
+    assert len(said) < 400
+
+
 def test_an_endless_file_is_refused() -> None:
     with pytest.raises(StudyError, match="longer than 256 MiB"):
         read_results(Path("/dev/zero"))
@@ -284,11 +320,20 @@ def test_the_table_leaves_phases_blank_and_the_rest_is_shown_when_a_file_is_none
     assert "File read" not in rows
 
 
-def test_a_damaged_record_of_a_trial_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "results",
+    [
+        '{"phases": {"file_stat": 3}}',
+        '{"phases": {}}',
+        '{"phases": {}, "clients": Infinity}',
+        '{"phases": null, "clients": 1}',
+    ],
+)
+def test_a_damaged_record_of_a_trial_is_named(tmp_path: Path, results: str) -> None:
     folder = tmp_path / "results" / "trials" / "0000"
     folder.mkdir(parents=True)
     (folder / "trial.json").write_text(
-        '{"workload": {"kind": "metadata"}, "results": {"phases": {"file_stat": 3}}}'
+        f'{{"workload": {{"kind": "metadata"}}, "results": {results}}}'
     )
     with pytest.raises(StudyError) as caught:
         read_results(tmp_path / "results")

@@ -72,10 +72,14 @@ def _read_folder(folder: Path) -> list[Imported]:
                 continue
             key = json.dumps(trial.get("levels", {}), sort_keys=True, default=str)
             _cell(trial, [results])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except OSError as error:
+            raise _fault(file, f"cannot be read: {error.strerror}") from None
+        except KeyError as error:
             raise _fault(
-                file, f"is no whole record of a trial ({type(error).__name__} {error})"
+                file, f'is no whole record of a trial: "{error.args[0]}" is missing'
             ) from None
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            raise _fault(file, "is no whole record of a trial: a field is not as written") from None
         cells.setdefault(key, (trial, []))[1].append(results)
     if not cells:
         raise _fault(folder, "holds no trial of a metadata workload")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-from headrace.workloads.mdtest.rates import BYTES, Imported, OutputError, Rate
+from headrace.workloads.mdtest.rates import BYTES, Imported, OutputError, Rate, count
 
 _MIB = 1 << 20
 _ACCESSES = ("write", "read")
@@ -114,7 +114,7 @@ def _iterations(text: str) -> list[Imported]:
     current: tuple[Imported, dict[str, list[float]]] | None = None
     per_node: int | None = None
     sums = False
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), start=1):
         # Version 2 prints summary rows with the same beginning, under another heading.
         sums = line.startswith("Operation") or (sums and bool(line.strip()))
         if re.match(r"^\s*(?:Options|Summary):\s*$", line) or current is None:
@@ -122,13 +122,14 @@ def _iterations(text: str) -> list[Imported]:
             results.append(current)
         made, rates = current
         if found := _CLIENTS.match(line):
-            made.clients, per_node = int(found["tasks"]), int(found["each"])
+            made.clients = count(found["tasks"], line=number, what="clients")
+            per_node = count(found["each"], line=number, what="clients per node")
         elif found := _TASKS.match(line):
-            made.clients = int(found["tasks"])
+            made.clients = count(found["tasks"], line=number, what="tasks")
         elif found := _NODES.match(line):
-            made.nodes = int(found["nodes"])
+            made.nodes = count(found["nodes"], line=number, what="nodes")
         elif found := _PER_NODE.match(line):
-            per_node = int(found["each"])
+            per_node = count(found["each"], line=number, what="clients per node")
         elif (found := _ROW.match(line)) and not sums:
             rates.setdefault(found["access"], []).append(float(found["rate"]) * _MIB)
         elif found := _MAX.match(line):
@@ -178,15 +179,10 @@ def _read_json(text: str) -> list[Imported]:
     try:
         program = f"IOR {content['Version']}" if "Version" in content else "IOR"
         found = _json_summary(content, program) or _json_iterations(content, program)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
-        raise OutputError(f"is no JSON of IOR: {type(error).__name__} {error}") from None
+    except KeyError as error:
+        raise OutputError(f'is no JSON of IOR: "{error.args[0]}" is missing') from None
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise OutputError("is no JSON of IOR: a field has a value of the wrong type") from None
     if not found:
         raise OutputError(
             "IOR's JSON holds no result", allowed='"summary" or "tests" with "Results"'

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.workloads.mdtest.phases import TITLES
-from headrace.workloads.mdtest.rates import Imported, OutputError, Rate
+from headrace.workloads.mdtest.rates import Imported, OutputError, Rate, count
 
 _PHASE_OF = {title.lower(): phase for phase, title in TITLES.items()}
 _HEADING = re.compile(r"^\s*SUMMARY(?: +(?P<what>rate|time))?\s*(?:\([^)]*\))?\s*:")
@@ -34,12 +34,29 @@ Version 3.3 put max, min and mean over ranks first, and until February 2021 thei
 """
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """The line that begins a run."""
+
+    version: str
+    tasks: int
+    nodes: int
+
+
+@dataclass(frozen=True)
+class _Items:
+    """The line above a table: the tasks that ran, and their files or directories."""
+
+    tasks: int
+    items: int
+
+
 @dataclass
 class _Table:
     """A table of rates, and the times printed beside it."""
 
-    launched: re.Match[str] | None
-    items: re.Match[str] | None
+    launched: _Launch | None
+    items: _Items | None
     rates: dict[str, Rate] = field(default_factory=dict[str, Rate])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     finished: bool = False
@@ -51,23 +68,21 @@ class _Table:
             for phase, rate in self.rates.items()
             if rate.is_known and (rate.max > 0 or self.seconds.get(phase, 0) > 0)
         }
-        clients = (
-            self.items["tasks"] if self.items else self.launched["tasks"] if self.launched else None
-        )
+        clients = self.items.tasks if self.items else self.launched.tasks if self.launched else None
         return Imported(
-            f"mdtest {self.launched['version']}" if self.launched else "mdtest",
-            None if clients is None else int(clients),
+            f"mdtest {self.launched.version}" if self.launched else "mdtest",
+            clients,
             self._nodes(clients),
             ran,
-            about={"items": int(self.items["items"])} if self.items else {},
+            about={"items": self.items.items} if self.items else {},
             whole=self.finished or self.launched is None,
         )
 
-    def _nodes(self, clients: str | None) -> int | None:
+    def _nodes(self, clients: int | None) -> int | None:
         """Return the number of nodes, which is known only when all tasks of the launch run."""
-        if self.launched is None or clients != self.launched["tasks"]:
+        if self.launched is None or clients != self.launched.tasks:
             return None
-        return int(self.launched["nodes"])
+        return self.launched.nodes
 
 
 def is_mdtest(text: str) -> bool:
@@ -78,15 +93,21 @@ def is_mdtest(text: str) -> bool:
 def read_mdtest(text: str) -> list[Imported]:
     """Return a result per table of rates. Raises OutputError for no table or a broken row."""
     tables: list[_Table] = []
-    launched: re.Match[str] | None = None
-    items: re.Match[str] | None = None
+    launched: _Launch | None = None
+    items: _Items | None = None
     times_only, seen_times = False, False
     within: str | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         if found := _LAUNCHED.search(line):
-            launched, items, within, times_only = found, None, None, False
+            tasks = count(found["tasks"], line=number, what="tasks")
+            launched = _Launch(
+                found["version"], tasks, count(found["nodes"], line=number, what="nodes")
+            )
+            items, within, times_only = None, None, False
         elif found := _ITEMS.match(line):
-            items, within = found, None
+            tasks = count(found["tasks"], line=number, what="tasks")
+            items = _Items(tasks, count(found["items"], line=number, what="items"))
+            within = None
         elif _TIMES_ONLY.match(line):
             times_only = True
         elif found := _HEADING.match(line):

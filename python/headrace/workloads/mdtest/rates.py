@@ -63,3 +63,18 @@ class OutputError(ValueError):
         self.line = line
         self.given = given
         self.allowed = allowed
+
+
+_MOST_COUNT = 10**9
+
+
+def count(text: str, *, line: int, what: str) -> int:
+    """Return a number of tasks, nodes or items. Raises OutputError for one that no run has."""
+    if len(text) > 10 or int(text) > _MOST_COUNT:
+        raise OutputError(
+            f"too large a number of {what}",
+            line=line,
+            given=text if len(text) <= 20 else f"{text[:20]}…",
+            allowed=f"at most {_MOST_COUNT}",
+        )
+    return int(text)
