@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`; each sets up what it needs first.
-.PHONY: setup setup-all demo test test-all check schema format bench wheel clean
+.PHONY: setup setup-all demo test test-all check schema docs format bench wheel clean
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:$(PATH)
 SOURCES := requirements.lock pyproject.toml Cargo.toml Cargo.lock scripts/setup \
@@ -42,6 +42,11 @@ check: setup-all
 schema:
 	headrace validate --schema > docs/study.schema.json
 
+# The documentation as a site, with search and the reference of the library: site/index.html.
+docs: setup-all
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	@echo "written: $(CURDIR)/site/index.html"
+
 format:
 	cargo fmt --all
 	ruff format python tests benchmarks
@@ -57,4 +62,4 @@ wheel: setup-all
 	scripts/wheel dist
 
 clean:
-	rm -rf .venv target results dist
+	rm -rf .venv target results dist site
