@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from headrace.datasets.collisions import BLOCK_EVENTS, SIGNAL, generate_block
-from headrace.datasets.fillings import further, reduced
+from headrace.datasets.fillings import reduced
+from headrace.datasets.further_columns import further
 from headrace.datasets.kinematics import (
     HIGGS_MASS_GEV,
     boost,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,13 @@ ALLOWED: dict[str, set[str]] = {
     "traces": GROUND,
     "profiles": GROUND,
     "drives": GROUND | {"traces"},
-    **dict.fromkeys(PARTS, GROUND | PARTS | CAPTURED),
+    "jobs": set(),
+    "datasets": GROUND,
+    "readers": GROUND | {"datasets", "jobs"},
+    "targets": GROUND | {"datasets", "readers"},
+    "faults": GROUND | {"readers", "targets"},
+    "probes": GROUND | CAPTURED,
+    "workloads": GROUND | CAPTURED | {"datasets", "jobs", "readers", "targets"},
     "study": GROUND | PARTS,
     "plan": GROUND | PARTS | {"study"},
     "records": GROUND | {"plan", "study"},
@@ -105,6 +113,77 @@ def test_imports_run_one_way(path: Path) -> None:
     assert room in ALLOWED, f"{room} is no room of the house: add it to ARCHITECTURE.md and here"
     astray = imported_rooms(path) - ALLOWED[room] - {room}
     assert not astray, f"{room} may not import {sorted(astray)}"
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+
+
+def nodes_that_run(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node, without those for the type checker alone."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            for otherwise in child.orelse:
+                yield otherwise
+                yield from nodes_that_run(otherwise)
+        else:
+            yield child
+            yield from nodes_that_run(child)
+
+
+def imports_of(text: str, known: set[str]) -> set[str]:
+    """Modules of the house that a module imports, at its top or in a function."""
+    found: set[str] = set()
+    for node in nodes_that_run(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
+            inside = submodules & known
+            # The package itself only for the names that are no modules of it.
+            found |= inside | ({node.module or ""} if inside != submodules else set())
+    return found & known
+
+
+def cycle_among(graph: dict[str, set[str]]) -> list[str] | None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_no_modules_import_each_other() -> None:
+    names = {module_name(path): path for path in MODULES}
+    known = {*names, "headrace._core"}
+    graph = {name: imports_of(path.read_text(), known) for name, path in names.items()}
+    for server in (name for name in names if name.endswith(".fork_server")):
+        # The job and the process that forks it share the class Channel; it is to have its own file.
+        graph[server].discard(server.replace("fork_server", "job"))
+    assert sum(map(len, graph.values())) > len(graph), "the imports were not found"
+    cycle = cycle_among(graph)
+    assert cycle is None, " imports ".join(reversed(cycle or []))
+
+
+def test_no_packages_may_import_each_other() -> None:
+    """Outside the base layer, whose packages serve each other."""
+    above = {room: {*rooms} - GROUND for room, rooms in ALLOWED.items() if room not in GROUND}
+    cycle = cycle_among(above)
+    assert cycle is None, " may import ".join(reversed(cycle or []))
+
+
+def test_cycles_are_seen_wherever_an_import_is() -> None:
+    in_function = "def late():\n    from headrace.b import thing\n"
+    for_types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import headrace.a\n"
+    known = {"headrace", "headrace.a", "headrace.b"}
+    late = imports_of(in_function, known)
+    assert late == {"headrace.b"}
+    assert cycle_among({"headrace.a": late, "headrace.b": imports_of("import headrace.a", known)})
+    assert not imports_of(for_types, known)
+    assert imports_of("from headrace import a, run", known) == {"headrace", "headrace.a"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

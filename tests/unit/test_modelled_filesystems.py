@@ -9,7 +9,8 @@ import pytest
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.study import load_study
 from headrace.study.resolve import resolve
-from headrace.targets.modelled import Export, filesystem
+from headrace.targets.exports import Export
+from headrace.targets.scenario import filesystem
 
 STUDY = """
 headrace = 1

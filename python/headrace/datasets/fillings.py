@@ -10,13 +10,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.datasets.spec import Shape
 from headrace.datasets.table import Array, Table
 
 Kind = Literal[
@@ -167,15 +165,6 @@ def _draw(rng: np.random.Generator, kind: Kind, name: str, size: int) -> Array:
             )
         case "key" | "running":
             return np.full(size, _identity(name), np.uint32)
-
-
-@cache
-def further(shape: Shape) -> Further:
-    """Return what this shape adds to `bench`."""
-    from headrace.datasets.aod_columns import aod
-    from headrace.datasets.nano_columns import nano
-
-    return {"bench": lambda: Further({}, ()), "nano": nano, "aod": aod}[shape]()
 
 
 def _positions(counts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

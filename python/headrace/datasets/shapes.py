@@ -20,7 +20,8 @@ from headrace.datasets.collisions import (
     generate_block,
     stream,
 )
-from headrace.datasets.fillings import fill, further, reduced
+from headrace.datasets.fillings import fill, reduced
+from headrace.datasets.further_columns import further
 from headrace.datasets.kinematics import ELECTRON_MASS_GEV, MUON_MASS_GEV
 from headrace.datasets.spec import Shape
 from headrace.datasets.table import Array, Table

@@ -301,7 +301,7 @@ def branch_kind(branch: Any) -> Literal["numbers", "objects", "unknown"]:
 
 def ntuple_columns(ntuple: Any) -> Iterator[Column]:
     """Yield the top-level fields of an RNTuple."""
-    from headrace.readers.ntuple_columns import fields_of, top_level
+    from headrace.datasets.ntuple_columns import fields_of, top_level
 
     plain = fields_of(ntuple)
     stored: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Base of server and link faults: which server, and how their effect is observed.
 
 During the jobs a process on the first node that runs jobs writes a small file at short intervals,
-each forced to the storage (readers/pulse.py). Its longest wait is the stall; after the fault it
+each forced to the storage (faults/pulse.py). Its longest wait is the stall; after the fault it
 shows when the storage serves again; at the end all files acknowledged to it are read back.
 """
 
@@ -24,7 +24,7 @@ from headrace.system.journal import Journal
 from headrace.system.processes import Started, run_program, start_process
 from headrace.system.servers import Server
 from headrace.targets import Location
-from headrace.targets.modelled import ServedOptions
+from headrace.targets.exports import ServedOptions
 from headrace.units import Seconds
 
 _VERIFY_PATIENCE_S = 60.0
@@ -144,7 +144,7 @@ class ServerFault(InjectedFault):
             time.sleep(_FIRST_LOOK_S)
 
     def _command(self, task: str, location: Location, value: str) -> list[str]:
-        argv = [sys.executable, "-m", "headrace.readers.pulse", task, self._place, value]
+        argv = [sys.executable, "-m", "headrace.faults.pulse", task, self._place, value]
         if location.cluster is None:
             return argv
         return next(iter(location.cluster)).command(argv)

@@ -11,61 +11,16 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Literal
 
+from headrace.metrics.definition import Better as Better
+from headrace.metrics.definition import Metric as Metric
+from headrace.metrics.definition import Scale as Scale
+from headrace.metrics.naming import named
 from headrace.metrics.trial import Trial
 from headrace.records.trial_record import TrialRecord
 from headrace.study.model import Price
-
-Better = Literal["more", "less"]
-Scale = Literal["plain", "prefixed", "time", "share"]
-
-
-@dataclass(frozen=True)
-class Metric:
-    """The definition of a metric."""
-
-    name: str
-    """Name in CSV and JSON: the unit comes last."""
-    title: str
-    """Title in table heads and on axes, without the unit."""
-    unit: str = ""
-    """Unit of the values, without a prefix: `B/s`, `events/s`. Empty for times and shares."""
-    scale: Scale = "plain"
-    """Scaling for display: none, SI prefixes, as a time, as a percentage."""
-    unit_s: float = 1.0
-    """For times: seconds per unit of the value."""
-    better: Better = "more"
-    value: Callable[[Trial], float | None] | None = None
-    """Value of one trial; None, NaN or infinity when the trial has none."""
-    value_for_price: Callable[[Mapping[str, float], Price], float | None] | None = None
-    """For metrics of money: value from the trial's other metrics and the price of its target."""
-    needs: str = "jobs"
-    """What a trial must have recorded for this metric."""
-    provenance: Callable[[TrialRecord], str] | None = None
-    """Provenance of the value, if it differs from the provenance of the trial."""
-    rank: int = 1000
-    """Position among the columns of tables."""
-    beside: bool = False
-    """Whether effects of factors and differences between results are also reported for this metric,
-    in addition to the main one.
-    """
-    only_with: str = ""
-    """Restrict that to trials that also have this metric."""
-    byte_boundary: bool = False
-    """Whether this is a byte rate at one of the boundaries between job and device; these share a
-    plot.
-    """
-    highest: float = math.inf
-    """Largest possible value."""
-
-    @property
-    def less_is_better(self) -> bool:
-        """Whether smaller values are better."""
-        return self.better == "less"
 
 
 @cache
@@ -158,9 +113,7 @@ def _with_provenance() -> tuple[tuple[str, Callable[[TrialRecord], str]], ...]:
 @cache
 def metric_of(name: str) -> Metric:
     """Return the definition of a metric; without one, derive it from the name (`naming.py`)."""
-    from headrace.metrics.naming import named
-
-    return registered().get(name) or named(name)
+    return registered().get(name) or named(name, registered())
 
 
 def less_is_better(name: str) -> bool:

@@ -6,8 +6,9 @@ Workloads of other packages measure rates that have no definition here (`files_p
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from headrace.metrics import Better, Metric
+from headrace.metrics.definition import Better, Metric
 
 _BASE = {"bytes": "B", "j": "J", "wh": "Wh", "w": "W", "eur": "EUR", "usd": "USD", "iops": "1/s"}
 _MONEY = ("eur", "usd")
@@ -21,17 +22,17 @@ _PRICED = re.compile(r"^(.+_per_)([a-z]{3})$")
 _LESS = re.compile(r"^(duration|energy|cost|price)|latency|(^|_)wall_s$")
 
 
-def named(name: str) -> Metric:
-    """Return a definition derived from the name alone. It computes no value; values come from
-    records.
-    """
-    from headrace.metrics import registered
+def named(name: str, defined: Mapping[str, Metric]) -> Metric:
+    """Return a definition derived from the name: it has no function, its values come from records.
 
+    `defined` are the metrics with a definition: a price per job in euros follows the one in any
+    currency.
+    """
     better: Better = "less" if _LESS.search(name) else "more"
     if name.endswith(("_share", "_fraction")):
         return Metric(name, _words(name), scale="share", better=better)
     priced = _PRICED.match(name)
-    if priced is not None and (of := registered().get(f"{priced[1]}currency")) is not None:
+    if priced is not None and (of := defined.get(f"{priced[1]}currency")) is not None:
         return Metric(
             name, of.title, of.unit.replace("currency", priced[2].upper()), better=of.better
         )

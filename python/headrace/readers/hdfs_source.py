@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from headrace.readers.counted_source import RangeSource
+from headrace.readers.range_source import RangeSource
 
 
 class HdfsSource(RangeSource):

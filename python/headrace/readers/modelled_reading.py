@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.datasets.layout import FileLayout
+from headrace.jobs import ModelledJob
 from headrace.readers import costs
 from headrace.readers.asking import Asked, asked, opening
 from headrace.readers.modelled_data import ModelledData
 from headrace.readers.options import ReadingOptions
-from headrace.workloads import ModelledJob
 
 FILE = "data"
 """Name of the file set that is read."""

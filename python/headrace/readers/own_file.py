@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.datasets.ntuple_columns import read_field, top_level
 from headrace.datasets.old_compression import read_old_files
 from headrace.datasets.trees import (
     branch_kind,
@@ -19,7 +20,6 @@ from headrace.datasets.trees import (
 )
 from headrace.readers.counted_source import Access
 from headrace.readers.counts import ReadCounts
-from headrace.readers.ntuple_columns import read_field, top_level
 from headrace.readers.own_columns import OwnNotes, matching
 from headrace.readers.uproot_reader import OpenFile, cut_steps
 

@@ -19,7 +19,7 @@ from headrace.readers.root_reader import RootTotals, counted, root, tree_of
 from headrace.readers.spans import Span, spans_of
 
 if TYPE_CHECKING:
-    from headrace.workloads import JobInput
+    from headrace.jobs import JobInput
 
 _NUMBER = (
     r"(?:Bool_t|bool|(?:signed |unsigned )?char|U?Char_t|U?Short_t|(?:unsigned "

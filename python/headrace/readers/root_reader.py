@@ -1,6 +1,6 @@
 """Read events with ROOT: RDataFrame, or a classic event loop that ROOT's interpreter compiles.
 
-Optional: needs the `root` package. The event loop is in higgs/kernel.hpp. For a TTree, the bytes
+Optional: needs the `root` package. The event loop is in kernel.hpp. For a TTree, the bytes
 requested come from TFile's own counters. An RNTuple does not read through TFile, so they come from
 the kernel's counters of this process; these include every other read of the process (the
 interpreter's files, when it compiles something first). ROOT does not report how long reads took,
@@ -19,7 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import headrace.workloads.higgs
 from headrace.datasets.trees import choose_tree
 from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.errors import HeadraceError
@@ -29,7 +28,7 @@ from headrace.readers.spans import Span, spans_of
 from headrace.readers.verification import verify
 
 if TYPE_CHECKING:
-    from headrace.workloads import JobInput
+    from headrace.jobs import JobInput
 
 
 @cache
@@ -41,7 +40,7 @@ def root() -> Any:
     module.gROOT.SetBatch(True)
     # Otherwise ROOT silently opens a file of a server on the same machine as a local file.
     module.gEnv.SetValue("TFile.ForceRemote", 1)
-    kernel = Path(headrace.workloads.higgs.__file__).with_name("kernel.hpp")
+    kernel = Path(__file__).with_name("kernel.hpp")
     # -O2 for the loop: by default, the interpreter compiles without optimisation.
     if not module.gInterpreter.Declare(f'#pragma cling optimize(2)\n#include "{kernel}"\n'):
         raise HeadraceError(f"{kernel}: ROOT cannot compile it")

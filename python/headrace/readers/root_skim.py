@@ -12,7 +12,7 @@ from headrace.readers.root_reader import RootTotals, counted, root
 from headrace.readers.spans import spans_of
 
 if TYPE_CHECKING:
-    from headrace.workloads import JobInput
+    from headrace.jobs import JobInput
 
 # The cuts of good_leptons in headrace.workloads.higgs.selection.
 _GOOD = (

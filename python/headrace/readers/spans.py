@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.workloads import JobInput
+    from headrace.jobs import JobInput
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any
 import awkward as ak
 import uproot
 
+from headrace.datasets.ntuple_columns import fields_of, read_field
 from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.errors import HeadraceError
 from headrace.readers.counted_source import Access, counted_source
 from headrace.readers.counts import ReadCounts
-from headrace.readers.ntuple_columns import fields_of, read_field
 from headrace.readers.spans import Span
 
 _FEW_COLUMNS = 8

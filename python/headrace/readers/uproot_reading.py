@@ -15,7 +15,7 @@ from headrace.readers.uproot_reader import Chunk, OpenFile, Share, UprootReader
 from headrace.readers.verification import verify
 
 if TYPE_CHECKING:
-    from headrace.workloads import JobInput
+    from headrace.jobs import JobInput
 
 
 class UprootReading:

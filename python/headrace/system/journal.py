@@ -27,14 +27,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.system import shared_settings
 from headrace.system.identity import boot_id, start_ticks
-
-if TYPE_CHECKING:
-    from headrace.system.undo_actions import Action
+from headrace.system.undo_actions import ACTIONS, Action
 
 _SCHEMA = 1
 
@@ -168,8 +166,6 @@ class Journal:
 
         Make the change after this call.
         """
-        from headrace.system.undo_actions import ACTIONS
-
         if action not in ACTIONS:
             raise RuntimeError(f"no undo action {action!r}")
         with self._lock:
@@ -319,8 +315,6 @@ class Journal:
 
 
 def _perform(entry: Entry, *, same_boot: bool) -> UndoResult:
-    from headrace.system.undo_actions import ACTIONS
-
     action = ACTIONS.get(entry.action)
     if action is None:
         return UndoResult(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
+from headrace.system.processes import run_program
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -174,9 +175,6 @@ def mount(
 
     Raises HeadraceError with the message of mount(8).
     """
-    # Not at the top: it imports the journal, whose undo actions import this module.
-    from headrace.system.processes import run_program
-
     argv = ["mount", "-t", filesystem]
     if options:
         argv += ["-o", ",".join(options)]

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system.identity import is_alive, start_ticks
-from headrace.system.journal import Entry, Journal
 from headrace.system.requirements import require_program
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Entry, Journal
 
 MARK = "HEADRACE_PROCESS"
 """Environment variable that marks a process as ours, even if we crash before its id is known."""

@@ -17,11 +17,14 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.system import mounts
-from headrace.system.journal import Journal
 from headrace.system.stopping import STOPPING
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 _ASKED_FOR_S = 5.0
 """A server that does not respond for this long during a stop counts as unresponsive."""

@@ -261,13 +261,11 @@ class Target(ABC):
         """Return the same storage as part of a scenario in virtual time; `site` is the study's Site
         or None. Pure.
 
-        This default serves every kind that uses a node's local drives: the drive that the options
-        name, otherwise the drive that the site's nodes have under the target's name. Raises
-        HeadraceError that names the missing option.
+        Raises HeadraceError that names a missing option, or for a kind without a model.
         """
-        from headrace.targets.modelled import local_storage
-
-        return local_storage(self, site)
+        raise HeadraceError(
+            f"target {self.name}: a target of kind {self.kind!r} has no model; measure it"
+        )
 
 
 def kinds() -> dict[str, type[Target]]:

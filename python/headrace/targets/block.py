@@ -28,8 +28,9 @@ from headrace.system.journal import Entry
 from headrace.system.mounts import mount, mount_of
 from headrace.system.owned import make_directories, make_file
 from headrace.system.storage import free_bytes, storage_of
-from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
+from headrace.targets import Location, Setting, TargetContext, TargetOptions
 from headrace.targets.emulated import EmulatedMedium
+from headrace.targets.local import LocalTarget
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
 from headrace.units import MOST_DRIVES, Bytes, format_bytes
@@ -144,7 +145,7 @@ class BlockOptions(TargetOptions):
         return Path(self.device or self.image or "").expanduser().absolute()
 
 
-class BlockTarget(Target):
+class BlockTarget(LocalTarget):
     """A file system that Headrace creates. Needs root."""
 
     kind: ClassVar[str] = "block"
@@ -293,7 +294,7 @@ class BlockTarget(Target):
             )
         return filesystems.why_not(self.options.filesystem)
 
-    def on_own_drive(self, number: int) -> Target | None:
+    def on_own_drive(self, number: int) -> BlockTarget | None:
         """One image or emulated drive per node; a device that the user names cannot be split."""
         options = self.options
         if options.device is not None or number == 0:

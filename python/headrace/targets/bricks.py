@@ -14,7 +14,7 @@ from typing_extensions import override
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.system.cluster import Node, NodeSettings
 from headrace.targets import TargetContext
-from headrace.targets.modelled import Export
+from headrace.targets.exports import Export
 from headrace.targets.served import ServedTarget
 
 

@@ -83,7 +83,7 @@ def _run(
     timeout_s: float,
     stop: Callable[[], bool] | None = None,
 ) -> str:
-    argv = [sys.executable, "-P", "-m", "headrace.readers.upload", *words]
+    argv = [sys.executable, "-P", "-m", "headrace.targets.upload", *words]
     command = node.command(argv) if node is not None else argv
     try:
         return run_program(

@@ -17,7 +17,7 @@ from headrace.system.emulator.limits import memory_bytes
 from headrace.system.journal import Entry
 from headrace.system.owned import make_directories
 from headrace.targets import TargetContext
-from headrace.targets.modelled import storage as modelled
+from headrace.targets.scenario import storage as modelled
 from headrace.units import format_bytes
 
 _NUMBERS = itertools.count()

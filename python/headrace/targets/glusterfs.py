@@ -23,8 +23,8 @@ from headrace.system.servers.glusterfs import Client, Glusterd, Layout, Volume
 from headrace.system.storage import storage_of
 from headrace.targets import Location, ModelledStorage, Setting, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
+from headrace.targets.exports import Bricks, ServedOptions
 from headrace.targets.glusterfs_settings import NAMES, VolumeSettings
-from headrace.targets.modelled import Bricks, ServedOptions
 from headrace.units import MOST_HOSTS, Bytes, Seconds
 
 _VOLUME = "headrace"

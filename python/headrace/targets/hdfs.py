@@ -23,7 +23,7 @@ from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameN
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
 from headrace.targets.by_url import put, remove, try_writing
-from headrace.targets.modelled import Bricks, ServedOptions
+from headrace.targets.exports import Bricks, ServedOptions
 from headrace.targets.served import link_settings
 from headrace.units import MOST_HOSTS, Bytes, Seconds
 

@@ -22,10 +22,10 @@ from headrace.targets import (
     Location,
     ModelledStorage,
     Setting,
-    Target,
     TargetContext,
     TargetOptions,
 )
+from headrace.targets.local import LocalTarget
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
 from headrace.units import Bytes, format_bytes
@@ -74,7 +74,7 @@ class KernelRaidOptions(TargetOptions):
         return self
 
 
-class KernelRaid(Target):
+class KernelRaid(LocalTarget):
     """An array that Headrace creates. Needs root."""
 
     kind: ClassVar[str] = "raid"
@@ -126,7 +126,7 @@ class KernelRaid(Target):
             return f"RAID {self.options.level} without one of its drives holds nothing"
         return filesystems.why_not("btrfs")
 
-    def on_own_drive(self, number: int) -> Target | None:
+    def on_own_drive(self, number: int) -> KernelRaid | None:
         """One array of images per node."""
         return self if number == 0 else KernelRaid(f"{self.name}-{number}", self.options)
 

@@ -11,7 +11,8 @@ from pydantic import Field
 from typing_extensions import override
 
 from headrace.targets import ModelledStorage, TargetOptions
-from headrace.targets.modelled import Export, ModelledTarget, ServedOptions
+from headrace.targets.exports import Export, ServedOptions
+from headrace.targets.modelled import ModelledTarget
 from headrace.units import MOST_HOSTS, Bytes
 
 

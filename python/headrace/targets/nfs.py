@@ -20,7 +20,7 @@ from headrace.system.servers import Server, nfs
 from headrace.system.servers.nfs_fuse_settings import ClientSettings
 from headrace.system.storage import storage_of
 from headrace.targets import Location, ModelledStorage, TargetContext, TargetOptions
-from headrace.targets.modelled import Export, ServedOptions
+from headrace.targets.exports import Export, ServedOptions
 from headrace.targets.served import ServedTarget
 from headrace.units import Bytes, Seconds
 

@@ -12,7 +12,8 @@ from typing_extensions import override
 
 from headrace.labels import Label
 from headrace.targets import ModelledStorage, TargetOptions
-from headrace.targets.modelled import Export, ModelledTarget, ServedOptions
+from headrace.targets.exports import Export, ServedOptions
+from headrace.targets.modelled import ModelledTarget
 from headrace.units import MOST_HOSTS, Bytes
 
 

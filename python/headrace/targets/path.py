@@ -18,7 +18,8 @@ from headrace.system.journal import Entry
 from headrace.system.owned import make_directories
 from headrace.system.storage import free_bytes, storage_of
 from headrace.system.striping import stripe
-from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions
+from headrace.targets import Location, Setting, TargetContext, TargetOptions
+from headrace.targets.local import LocalTarget
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
 from headrace.units import Bytes
@@ -86,7 +87,7 @@ def root_problems(options: Any, name: str) -> list[Problem]:
     ]
 
 
-class PathTarget(Target):
+class PathTarget(LocalTarget):
     """A directory on any file system. Works without root."""
 
     kind: ClassVar[str] = "path"

@@ -21,7 +21,7 @@ from headrace.system.servers import Server
 from headrace.system.servers.s3 import S3Gateway
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.by_url import put, remove, try_writing
-from headrace.targets.modelled import Export, ServedOptions
+from headrace.targets.exports import Export, ServedOptions
 from headrace.targets.served import ServedTarget
 from headrace.units import Seconds
 

@@ -24,7 +24,9 @@ from headrace.system.servers import Server, ServerContext
 from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import Location, Setting, TargetContext
 from headrace.targets.block import BlockOptions, BlockTarget
-from headrace.targets.modelled import Export, ModelledTarget, network_port
+from headrace.targets.exports import Export
+from headrace.targets.scenario import network_port
+from headrace.targets.service import ServiceTarget
 from headrace.validation import made_of
 
 READY_S = 30.0
@@ -72,7 +74,7 @@ def client_nodes(site: Any, count: int) -> tuple[NodeSettings, ...]:
     )
 
 
-class ServedTarget(ModelledTarget):
+class ServedTarget(ServiceTarget):
     """A target with its own servers, or with an existing one (`address`)."""
 
     server_kinds: ClassVar[tuple[type[Server], ...]] = ()

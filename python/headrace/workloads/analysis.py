@@ -52,7 +52,7 @@ class Analysis(Workload):
 
     def warm(self) -> None:
         """Run the whole search once over a few generated events."""
-        from headrace.readers.warming import warm_by_running
+        from headrace.workloads.reading.warming import warm_by_running
 
         warm_by_running(self, self.analysis.data)
 

@@ -97,7 +97,7 @@ class Scan(Workload):
 
     def warm(self) -> None:
         """Read and fill once over a few generated events."""
-        from headrace.readers.warming import warm_by_running
+        from headrace.workloads.reading.warming import warm_by_running
 
         variable = (
             {"variable": DEFAULT_VARIABLE, "columns": None} if self.scan.own is not None else {}

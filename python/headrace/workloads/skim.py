@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +13,7 @@ from headrace.datasets import Data, DatasetSpec, OwnFiles, data_bytes, data_file
 from headrace.errors import HeadraceError, Problem
 from headrace.readers.options import ReadingOptions, WrongField, reader_problems
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads.reading.output import write_out
 
 if TYPE_CHECKING:
     from headrace.readers.asking import Asked
@@ -116,7 +115,7 @@ class Skim(Workload):
 
     def warm(self) -> None:
         """Skim a few generated events."""
-        from headrace.readers.warming import warm_by_running
+        from headrace.workloads.reading.warming import warm_by_running
 
         warm_by_running(
             self, self.skim.data, {"columns": None} if self.skim.own is not None else None
@@ -125,7 +124,7 @@ class Skim(Workload):
     def run(self, job: JobInput) -> JobOutput:
         """Read, select and write. Raises HeadraceError for an unreadable file."""
         if self.skim.own is not None:
-            from headrace.workloads.own_skim import skim_own_files
+            from headrace.workloads.reading.own_skim import skim_own_files
 
             return skim_own_files(self.skim, job)
         return self._run_uproot(job) if self.skim.reader == "uproot" else self._run_root(job)
@@ -138,7 +137,7 @@ class Skim(Workload):
         written = [file for file in files if file.exists()]
         if self.skim.sync:
             for file in written:
-                sync(file)
+                write_out(file)
         return JobOutput(
             bytes_written=sum(file.stat().st_size for file in written),
             phases=[("read and write", begun, time.monotonic())],
@@ -175,7 +174,7 @@ class Skim(Workload):
                 begun = written
         begun = time.monotonic()
         if self.skim.sync and path.exists():
-            sync(path)
+            write_out(path)
         phases.append(("write", begun, time.monotonic()))
         return JobOutput(
             bytes_written=path.stat().st_size if path.exists() else 0,
@@ -263,12 +262,3 @@ def _survivors(data_json: str, min_leptons: int) -> tuple[float, float]:
         reader.close()
     stored = sum(piece.compressed_bytes for piece in pieces)
     return survivors / events, stored / sum(piece.uncompressed_bytes for piece in pieces)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file is on the device (fsync)."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

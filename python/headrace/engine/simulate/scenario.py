@@ -11,7 +11,7 @@ from headrace.engine.simulate.faults import inject
 from headrace.errors import HeadraceError
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
-from headrace.targets.modelled import filesystem, host, storage
+from headrace.targets.scenario import filesystem, host, storage
 from headrace.workloads import ModelledJob
 
 NODE = "node"

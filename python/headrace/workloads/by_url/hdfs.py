@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from headrace.workloads.by_url import RemoteStorage
+from headrace.workloads.by_url.storage import RemoteStorage
 
 
 class HdfsStorage(RemoteStorage):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from headrace.readers.remote import filesystem_of
-from headrace.workloads.by_url import RemoteStorage
+from headrace.workloads.by_url.storage import RemoteStorage
 
 _LEAST_PART_BYTES = 5 << 20
 """Minimum size of every part but the last, by the protocol."""

@@ -1,8 +1,8 @@
 """Four-lepton selection with awkward arrays and vector, one chunk of events at a time.
 
 The cuts are those of the CMS open-data analysis of this channel (opendata.cern.ch, record 5500),
-without its cuts on trigger and impact, which are specific to one detector's data. `kernel.hpp` does
-the same in C++, with the same bin contents.
+without its cuts on trigger and impact, which are specific to one detector's data.
+`readers/kernel.hpp` does the same in C++, with the same bin contents.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 A separate process, so that it can run on a cluster node.
 
-    python -m headrace.readers.upload URL FILE…
+    python -m headrace.targets.upload URL FILE…
         upload the files and print a JSON line per file: its URL; without files: only test writing
-    python -m headrace.readers.upload --compare URL FILE…
+    python -m headrace.targets.upload --compare URL FILE…
         print a JSON line per file: whether it is complete on the storage
-    python -m headrace.readers.upload --remove URL
+    python -m headrace.targets.upload --remove URL
         remove a folder with its contents; it need not exist
 
 A file that is complete on the storage stays. Complete means that its size matches and, when all

@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.workloads import JobInput, JobOutput
+from headrace.jobs import JobInput, JobOutput
+from headrace.workloads.reading.output import write_out
 
 if TYPE_CHECKING:
     from headrace.datasets.table import Table
@@ -33,7 +34,6 @@ def skim_own_files(options: SkimOptions, job: JobInput) -> JobOutput:
 
     from headrace.readers.tables import table_of_own
     from headrace.readers.uproot_reading import UprootReading
-    from headrace.workloads.skim import sync
 
     reading = UprootReading(options, job)
     phases: list[Phase] = []
@@ -56,7 +56,7 @@ def skim_own_files(options: SkimOptions, job: JobInput) -> JobOutput:
     written_files = [file for file in output.files if file.exists()]
     if options.sync:
         for file in written_files:
-            sync(file)
+            write_out(file)
     phases.append(("write", begun, time.monotonic()))
     return JobOutput(
         bytes_written=sum(file.stat().st_size for file in written_files),

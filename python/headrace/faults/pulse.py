@@ -4,9 +4,9 @@ It writes small files one after the other, each synced to the storage, and repor
 acknowledged or refused. Afterwards it reads back all acknowledged files. As a separate process, it
 blocks nothing else when the storage does not answer.
 
-    python -m headrace.readers.pulse write PLACE INTERVAL_S
+    python -m headrace.faults.pulse write PLACE INTERVAL_S
         write until ended, and print a JSON line per file
-    python -m headrace.readers.pulse verify PLACE COUNT
+    python -m headrace.faults.pulse verify PLACE COUNT
         print one JSON line: which of the first COUNT files are lost
 
 PLACE is a directory or a URL. Files are numbered, so that storage that distributes files over

@@ -1,0 +1,116 @@
+"""Jobs: what one job of a workload receives and returns, shared by workloads and readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A range of events of one file, given to a worker that requested work (`feed = "packets"`)."""
+
+    file: str
+    first_event: int
+    events: int
+
+
+@dataclass(frozen=True)
+class JobInput:
+    """The input of one job."""
+
+    files: tuple[str, ...]
+    """Paths or URLs of this job's own files (`feed = "files"`); empty for packets."""
+    directory: Path | None
+    """The target's directory for the job's output, or None when the target has none."""
+    scratch: Path
+    """A private directory of this job on the target, or on local disk for a URL target.
+
+    Headrace makes it before the job and removes it afterwards.
+    """
+    slot: int
+    slots: int
+    seed: int
+    packets: Callable[[], Iterator[Packet]] | None = None
+    """Yield packets until none is left; None when fed by files.
+
+    Request the next one only when done with the last.
+    """
+    keep: Path | None = None
+    """A directory for files that are kept in the record (fio's JSON, a log)."""
+    job: int = 0
+    """Number of the job within the trial: 0, 1, ... over all nodes."""
+    jobs: int = 1
+    """Number of jobs that are released together, over all nodes."""
+    url: str | None = None
+    """On a URL target: prefix of the URLs that this job may write; removed after the trial.
+
+    The trial's jobs share its parent.
+    """
+    node: int = 0
+    """Number of the node that the job runs on."""
+    first_here: int = 0
+    """Number of the first job that shares the file system of `directory`.
+
+    This is the node's first job where each node has a drive of its own.
+    """
+    meeting: Path | None = None
+    """A local directory shared by the trial's jobs, with which they can synchronise.
+
+    It is empty when the trial begins and removed after it.
+    """
+
+
+@dataclass
+class JobOutput:
+    """The result of one job.
+
+    Byte counts are those that the workload knows; the engine adds the kernel's.
+    """
+
+    events: int = 0
+    bytes_uncompressed: int = 0
+    """Bytes of the event data read, at their size in memory after decompression."""
+    bytes_asked: int = 0
+    """Bytes that the job requested from the storage (sum of its read sizes)."""
+    bytes_unique: int = 0
+    """Bytes of `bytes_asked` requested for the first time: the least that a cold cache moves."""
+    bytes_written: int = 0
+    read_calls: int = 0
+    read_wait_s: float = 0.0
+    """Wall time inside read calls, as far as the workload sees it (0 when it cannot)."""
+    asynchronous: bool = False
+    """True when the kernel does not report these waits (libaio): all sleep in reads counts."""
+    phases: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])
+    """(name, start, end), in seconds of time.monotonic(); names are stage-in, read, write."""
+    results: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The job's own results (peak mass, IOPS), JSON-serialisable; histograms are lists."""
+    measured_child: bool = False
+    """True when a child process (fio, a user's program) did the work: its usage is the job's."""
+
+
+@dataclass(frozen=True)
+class ModelledJob:
+    """A job for the simulator: JSON fields of a scenario (crates/simulator, `Scenario`)."""
+
+    steps: list[dict[str, Any]]
+    files: list[dict[str, Any]]
+    """File sets.
+
+    `on` is `"target"`, `"source"` (the workload's own server) or `"node"` (the node's first drive).
+    `count` is for the whole site; 0 means one file per slot.
+    """
+    memory_bytes: int = 0
+    events: int = 0
+    """Number of events per job."""
+    packets: dict[str, Any] | None = None
+    """How a master process distributes packets, when the study feeds packets."""
+    run: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of a run: spread and variation of CPU work, staggered starts, pCache."""
+    servers: tuple[dict[str, Any], ...] = ()
+    services: tuple[dict[str, Any], ...] = ()
+    source: str | None = None
+    """Name of the service that stores the files on `"source"`."""
+    description: dict[str, Any] = field(default_factory=dict[str, Any])

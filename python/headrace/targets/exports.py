@@ -1,0 +1,125 @@
+"""Targets: options of file services: what their servers store on, and where the servers are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from headrace.catalog import names
+from headrace.labels import ITSELF, Label
+from headrace.refusals import meant
+from headrace.targets import TargetOptions
+from headrace.units import MOST_DRIVES, MOST_HOSTS, Bytes
+
+Scheduler = Literal[
+    "noop", "none", "deadline", "mq-deadline", "anticipatory", "cfq", "bfq", "kyber"
+]
+FRESH = ("ext3", "ext4", "xfs", "btrfs")
+"""Filesystems as mkfs creates them; others are entries of the catalog."""
+
+
+def _commas(given: Any) -> Any:
+    return (
+        [word.strip() for word in given.split(",") if word.strip()]
+        if isinstance(given, str)
+        else given
+    )
+
+
+class ModelledRaid(BaseModel):
+    """`raid = { level = 5, drives = 4 }`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    level: Literal[0, 1, 5, 6, 10] = Field(description="RAID level")
+    drives: int = Field(ge=2, le=MOST_DRIVES, description="drives in it")
+    chunk: Bytes = Field(64 << 10, description="bytes on one drive before the next one's turn")
+
+
+class Export(BaseModel):
+    """What a server stores on: `{ drive, raid, filesystem, scheduler, read_ahead }`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    drive: Annotated[str | None, ITSELF] = Field(
+        None,
+        description=(
+            "a drive of the catalog, or a TOML file: emulated when measured, modelled when "
+            "simulated"
+        ),
+    )
+    device: str | None = Field(
+        None, description="measured: a block device, blank or named by --force-device too"
+    )
+    image: str | None = Field(
+        None,
+        description=(
+            "measured: a file that becomes a drive; with several servers a number is put "
+            "before its suffix"
+        ),
+    )
+    directory: str | None = Field(
+        None, description="measured: a directory in which the server gets a folder of its own"
+    )
+    size: Bytes | None = Field(
+        None,
+        gt=0,
+        description=(
+            "measured: bytes of an image (made for the study when no name is given) or drive"
+        ),
+    )
+    raid: ModelledRaid | None = Field(None, description="several of that drive")
+    filesystem: Annotated[str, ITSELF] = Field(
+        "ext4",
+        description="ext3, ext4, xfs, btrfs (fresh), or an entry of the catalog's filesystems",
+    )
+    mount: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
+        (),
+        description=(
+            "mount options, as list or text; simulated: access times, barrier and commit count"
+        ),
+    )
+    scheduler: Scheduler | None = Field(None, description="I/O scheduler; noop when not given")
+    read_ahead: Bytes | None = Field(
+        None, description="read-ahead of the filesystem; 128 KiB when not given"
+    )
+    queue_depth: int | None = Field(None, ge=1, description="requests that a drive gets at once")
+
+    @field_validator("filesystem")
+    @classmethod
+    def _known_filesystem(cls, name: str) -> str:
+        known = [*FRESH, *names("filesystems")]
+        if name not in known and not name.endswith(".toml"):
+            problem = meant("no such filesystem", name, known)
+            raise ValueError(f"{problem}; allowed: {', '.join(known)}")
+        return name
+
+
+class Bricks(Export):
+    """Where the bricks of a distributed filesystem are: on the compute nodes, or on servers."""
+
+    on: str = Field("node", description='"node", or the name of a [site.server.NAME]')
+
+
+class ServedOptions(TargetOptions):
+    """Options of every kind that is reached over a network."""
+
+    address: str | None = Field(
+        None,
+        description=(
+            "measured: host name or address of a server that is there already; none is started then"
+        ),
+    )
+    server: str | None = Field(
+        None, description="name of a [site.server.NAME]; one of its own when not given"
+    )
+    servers: Annotated[int | None, Label("{} server", "{} servers")] = Field(
+        None, ge=1, le=MOST_HOSTS, description="how many servers hold the data"
+    )
+    software: str | None = Field(
+        None, description="an entry of the catalog's servers: tuning of the file service"
+    )
+    virtual: bool = Field(False, description="the servers run in virtual machines")
+    tuning: dict[str, Any] = Field(
+        default_factory=dict[str, Any],
+        description="parameters of the file service, by the simulator's names",
+    )

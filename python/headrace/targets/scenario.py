@@ -1,0 +1,116 @@
+"""Targets: build the parts of a scenario in virtual time: volumes, drives, hosts and ports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.catalog import entry
+from headrace.targets.exports import FRESH
+from headrace.units import parse_bytes_per_s
+
+
+def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) -> dict[str, Any]:
+    """Return a volume of a scenario from options with `drive`, `raid`, `filesystem`, `scheduler`,
+    `read_ahead`, `queue_depth`."""
+    drive = entry("drives", export.drive).table
+    made: dict[str, Any] = {
+        "name": name,
+        "filesystem": filesystem(export.filesystem or "ext4", export.mount),
+    }
+    raid = getattr(export, "raid", None)
+    made["storage"] = storage(drive, None if raid is None else raid.model_dump())
+    made["scheduler"] = export.scheduler or "noop"
+    if raid is not None and raid.level != 1:
+        # Linux md reads ahead at least two whole stripes (drivers/md/raid0.c, raid5.c, raid10.c).
+        read_ahead_default_bytes = max(read_ahead_default_bytes, 2 * raid.chunk * raid.drives)
+    made["read_ahead_bytes"] = (
+        read_ahead_default_bytes if export.read_ahead is None else export.read_ahead
+    )
+    if export.queue_depth is not None:
+        # The option counts per drive; a RAID's queue holds the requests of all drives.
+        made["queue_depth"] = export.queue_depth * (1 if raid is None else raid.drives)
+    return made
+
+
+def storage(drive: dict[str, Any], raid: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a drive, or a RAID of equal drives (`level`, `drives`, `chunk`), as the model's
+    `StorageSpec` (crates/model)."""
+    made: dict[str, Any] = {"drives": [drive]}
+    if raid is not None:
+        made["raid"] = {
+            "level": raid["level"],
+            "drives": raid["drives"],
+            "chunk_bytes": raid["chunk"],
+        }
+    return made
+
+
+_MOUNT: dict[str, tuple[str, Any]] = {
+    "strictatime": ("access_time", "strict"),
+    "relatime": ("access_time", "relative"),
+    "noatime": ("access_time", "never"),
+    "barrier": ("barrier", True),
+    "barrier=1": ("barrier", True),
+    "barrier=0": ("barrier", False),
+    "nobarrier": ("barrier", False),
+}
+
+
+def filesystem(name: str, mount: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a filesystem by its kind (fresh) or its catalog entry, with the mount options that the
+    model knows: access times, barrier, commit."""
+    made: dict[str, Any] = (
+        {"kind": name} if name in FRESH else entry("filesystems", name).table.part()
+    )
+    for option in mount:
+        if option in _MOUNT:
+            field, value = _MOUNT[option]
+            made[field] = value
+        elif option.startswith("commit=") and option[7:].isdigit() and int(option[7:]) > 0:
+            made["commit_interval_ns"] = int(option[7:]) * 1_000_000_000
+    return made
+
+
+def network_port(link: Any) -> dict[str, Any]:
+    """Return a port of a scenario from a site's link: the name of an entry, `1 GbE`, `4 x 1 GbE`,
+    or a table."""
+    if link is None:
+        return entry("links", "1-gbe").table.part()
+    if isinstance(link, str):
+        count, _, each = link.rpartition(" x ")
+        ports = int(count) if count.strip().isdigit() else 1
+        known = each.strip().lower().replace(" ", "-")
+        try:
+            rate = parse_bytes_per_s(each)
+        except ValueError:
+            port = dict(entry("links", known).table.part())
+        else:
+            port = dict(entry("links", _nearest_link(rate)).table.part())
+            port["rate_bytes_per_s"] = rate
+        if ports > 1:
+            # Bonded ports: one flow uses one of them.
+            port["flow_bytes_per_s"] = port["rate_bytes_per_s"]
+            port["rate_bytes_per_s"] *= ports
+        return port
+    port = dict(entry("links", _nearest_link(link.rate)).table.part())
+    port.update(rate_bytes_per_s=link.rate * link.count, transmit_queue_packets=link.txqueuelen)
+    if link.latency:
+        port["latency_ns"] = round(link.latency * 1e9)
+    if link.count > 1:
+        port["flow_bytes_per_s"] = link.rate
+    return port
+
+
+def _nearest_link(rate_bytes_per_s: float) -> str:
+    """Return the catalog entry with the latency of such a port."""
+    for name, least in (("100-gbe", 6e9), ("25-gbe", 2e9), ("10-gbe", 6e8)):
+        if rate_bytes_per_s >= least:
+            return name
+    return "1-gbe"
+
+
+def host(name: str, machine: str | None, link: Any, count: int = 1) -> dict[str, Any]:
+    """Return a host of a scenario from a machine of the catalog and a link."""
+    table = entry("nodes", machine or "generic-server").table.part()
+    return {"name": name, "count": count, **table, "network": network_port(link)}

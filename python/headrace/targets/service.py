@@ -1,0 +1,106 @@
+"""Targets: base of file services, and their model in virtual time: servers, volumes, service."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.catalog import entry
+from headrace.errors import HeadraceError
+from headrace.targets import ModelledStorage, Target
+from headrace.targets.exports import Bricks, Export
+from headrace.targets.scenario import filesystem, host, volume
+
+
+class ServiceTarget(Target):
+    """A file service, whose `Options` are `ServedOptions`. `model` calls `served` or `on_bricks`."""
+
+    service_kind: ClassVar[str]
+    """The simulator's name of the service."""
+
+    def site_server(self, site: Any) -> Any:
+        """Return the `[site.server.NAME]` that the options name, or None."""
+        name = self.options.server
+        if name is None:
+            return None
+        if site is None or name not in site.server:
+            known = ", ".join(site.server) if site is not None else ""
+            raise HeadraceError(
+                f"target {self.name}: there is no [site.server.{name}]"
+                + (f"; there are: {known}" if known else "")
+            )
+        return site.server[name]
+
+    def software(self) -> tuple[str, dict[str, Any], dict[str, Any] | None, dict[str, Any] | None]:
+        """Return (service kind, tuning, ideal storage, cost of a virtual machine) of the catalog
+        entry, overridden by the options."""
+        name = self.options.software
+        if name is None:
+            return self.service_kind, dict(self.options.tuning), None, None
+        table = entry("servers", name).table
+        return table.kind, {**table.tuning, **self.options.tuning}, table.storage, table.virtual
+
+    def served(self, site: Any, export: Export, tuning: dict[str, Any]) -> ModelledStorage:
+        """Return the site's servers with one volume each, and the service on top of them."""
+        found = self.site_server(site)
+        kind, base, storage, virtual = self.software()
+        count = self.options.servers or (found.count if found is not None else 1)
+        server_name = f"{self.name}-server"
+        made = host(
+            server_name, found.machine if found else None, found.link if found else None, count
+        )
+        made["volumes"] = [self._volume(export, storage)]
+        if self.options.virtual or (found is not None and found.virtual):
+            made["virtualisation"] = virtual or {}
+        return self.with_service(kind, {**base, **tuning}, server_name, (made,), ())
+
+    def _volume(self, export: Export, storage: dict[str, Any] | None) -> dict[str, Any]:
+        if export.drive is not None:
+            return volume("data", export)
+        if storage is None:
+            raise HeadraceError(
+                f"target {self.name}: what does it store on? give export = {{ drive = … }}, or "
+                "software with storage of its own"
+            )
+        made: dict[str, Any] = {
+            "name": "data",
+            "ideal": storage,
+            "filesystem": filesystem(export.filesystem),
+        }
+        if export.read_ahead is not None:
+            made["read_ahead_bytes"] = export.read_ahead
+        return made
+
+    def on_bricks(self, site: Any, bricks: Bricks, tuning: dict[str, Any]) -> ModelledStorage:
+        """Return bricks on the compute nodes, or on servers."""
+        if bricks.on != "node":
+            named = type(self)(self.name, self.options.model_copy(update={"server": bricks.on}))
+            return named.served(site, bricks, tuning)
+        kind, base, _, _ = self.software()
+        if bricks.drive is None:
+            raise HeadraceError(f"target {self.name}: bricks on the nodes need a drive")
+        brick = volume(f"{self.name}-brick", bricks)
+        return self.with_service(kind, {**base, **tuning}, "node", (), (brick,))
+
+    def with_service(
+        self,
+        kind: str,
+        tuning: dict[str, Any],
+        host_name: str,
+        servers: tuple[dict[str, Any], ...],
+        node_volumes: tuple[dict[str, Any], ...],
+    ) -> ModelledStorage:
+        """Return a file service on top of volumes."""
+        volume_name = (servers[0]["volumes"][0] if servers else node_volumes[0])["name"]
+        service = {
+            "name": self.name,
+            "kind": kind,
+            "targets": [{"host": host_name, "volume": volume_name}],
+            "tuning": tuning,
+        }
+        return ModelledStorage(
+            place={"service": self.name},
+            node_volumes=node_volumes,
+            servers=servers,
+            services=(service,),
+            description={"service": kind, "tuning": tuning},
+        )
