@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headrace.analysis.compare import compare, hedges_g
+from headrace.analysis.compare import compare, hedges_g, mean_of
 from headrace.analysis.ratio import ratio_of_means
 from headrace.analysis.read import Records, read
 from headrace.errors import RefusedError
@@ -154,6 +154,21 @@ def test_interval_of_a_ratio_covers_the_truth() -> None:
         covered += found.low <= math.exp(-0.2) <= found.high
     low, high = stats.binom.ppf([0.0005, 0.9995], studies, 0.95)
     assert low <= covered <= high
+
+
+@pytest.mark.parametrize("spreads", [(0.1, 0.1), (0.001, 2.0)])
+def test_the_ratio_of_means_and_a_mean_are_those_of_scipy(spreads: tuple[float, float]) -> None:
+    random = np.random.default_rng(4)
+    for trials in range(2, 12):
+        a = np.exp(random.normal(0, spreads[0], trials))
+        b = np.exp(random.normal(0.3, spreads[1], 5))
+        found, p_value = ratio_of_means(a, b, (), 0.95)
+        test: Any = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
+        bounds = test.confidence_interval(0.95)
+        expected = (math.exp(bounds.low), math.exp(bounds.high), test.pvalue)
+        assert (found.low, found.high, p_value) == pytest.approx(expected, rel=1e-9)
+        half = stats.t.ppf(0.95, 4) * stats.sem(b)
+        assert mean_of(b, (), 0.9).high == pytest.approx(b.mean() + half, rel=1e-9)
 
 
 def test_interval_of_hedges_g_covers_the_truth() -> None:

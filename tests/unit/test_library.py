@@ -66,6 +66,22 @@ def test_functions_that_share_a_name_with_a_package_stay_callable(tmp_path: Path
     )
 
 
+def test_commands_that_only_read_a_study_import_no_analysis(tmp_path: Path) -> None:
+    """These libraries take one to three seconds of CPU time to import."""
+    (tmp_path / "study.toml").write_text(STUDY)
+    for arguments in (["--version"], ["validate", "study.toml"], ["plan", "study.toml"]):
+        said = python(
+            "import sys\n"
+            "from headrace.cli import main\n"
+            f"sys.argv = ['headrace', *{arguments}]\n"
+            "try: main()\n"
+            "except SystemExit as end: assert not end.code, end.code\n"
+            "print('imported:', *({'awkward', 'bokeh', 'pandas', 'scipy', 'uproot'} & {*sys.modules}))",
+            cwd=tmp_path,
+        )
+        assert said.splitlines()[-1] == "imported:", arguments
+
+
 def test_dir_shows_the_library_alone() -> None:
     shown = [name for name in dir(headrace) if not name.startswith("__")]
     assert shown == sorted(set(headrace.__all__) - {"__version__"})

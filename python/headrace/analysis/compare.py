@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from headrace.analysis.environment import values_by_name
 from headrace.analysis.find import FindOptions
@@ -198,7 +198,8 @@ def mean_of(values: np.ndarray, ids: tuple[str, ...], confidence: float) -> Esti
     mean = float(values.mean())
     if len(values) < 2:
         return Estimate(mean, None, None, len(values), "one trial", ids)
-    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1) * stats.sem(values))
+    quantile = float(special.stdtrit(len(values) - 1, 0.5 + confidence / 2))
+    half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
     return Estimate(mean, max(0.0, mean - half), mean + half, len(values), "mean, t interval", ids)
 
 

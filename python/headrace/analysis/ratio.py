@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from headrace.analysis.contrasts import ROUNDING
 from headrace.analysis.findings import Estimate
@@ -32,9 +31,21 @@ def ratio_of_means(
         return Estimate(
             math.exp(distance), math.exp(distance), math.exp(distance), len(ids), method, ids
         ), None
-    test: Any = stats.ttest_ind(logs_b, logs_a, equal_var=False)
-    bounds: Any = test.confidence_interval(confidence)
-    estimate = Estimate(
-        math.exp(distance), math.exp(bounds.low), math.exp(bounds.high), len(ids), method, ids
+    # Welch's test (Biometrika 34 (1947) 28), with the degrees of freedom of Welch and Satterthwaite.
+    # As in scipy.stats.ttest_ind, whose import takes a quarter of the CPU time of a short study.
+    share_a, share_b = (float(logs.var(ddof=1)) / len(logs) for logs in (logs_a, logs_b))
+    error = math.sqrt(share_a + share_b)
+    freedom = (share_a + share_b) ** 2 / (
+        share_a**2 / (len(logs_a) - 1) + share_b**2 / (len(logs_b) - 1)
     )
-    return estimate, float(test.pvalue)
+    difference = float(logs_b.mean() - logs_a.mean())
+    half = float(special.stdtrit(freedom, 0.5 + confidence / 2)) * error
+    estimate = Estimate(
+        math.exp(distance),
+        math.exp(difference - half),
+        math.exp(difference + half),
+        len(ids),
+        method,
+        ids,
+    )
+    return estimate, 2 * float(special.stdtr(freedom, -abs(difference) / error))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from headrace.cli._console import err, out
-from headrace.report.text_table import TextTable
 from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ def show_statistics(found: Statistics) -> None:
 
 
 def _show_amounts(found: Statistics) -> None:
+    from headrace.report.text_table import TextTable
+
     total = found.total
     title = f"{escape(found.trace.name)}: {found.duration_s:.3f} s, {found.format}"
     stage = "issued" if any(total.amount(op)[0] for op in _OPS) else "queued"
@@ -116,6 +117,8 @@ def warn(found: Statistics) -> None:
 
 
 def _show_latencies(found: Statistics) -> None:
+    from headrace.report.text_table import TextTable
+
     rows = (("Q2C", found.total.queue_to_complete), ("D2C", found.total.dispatch_to_complete))
     if not any(latency for _, latency in rows):
         out.print("the trace does not say when requests completed: no latencies")
@@ -142,6 +145,8 @@ def _show_latencies(found: Statistics) -> None:
 
 
 def _show_processes(found: Statistics) -> None:
+    from headrace.report.text_table import TextTable
+
     table = TextTable("process")
     for heading in ("requests", "moved", "rate", "seeks/s", "in order", "p50 ms", "p99 ms"):
         table.add_column(heading, justify="right")

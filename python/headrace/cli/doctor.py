@@ -10,7 +10,6 @@ from rich.markup import escape
 
 from headrace.cli._console import out
 from headrace.errors import ExitCode
-from headrace.report.text_table import TextTable
 
 
 def doctor(
@@ -21,6 +20,7 @@ def doctor(
 ) -> None:
     """Say what this machine can do, for a study or at all. Changes nothing."""
     from headrace.cli._finish import offer_undo
+    from headrace.report.text_table import TextTable
     from headrace.system.capabilities import capabilities
     from headrace.system.facts import facts
 

@@ -9,7 +9,6 @@ import typer
 from rich.markup import escape
 
 from headrace.cli._console import out
-from headrace.report.text_table import TextTable
 from headrace.units import format_bytes, format_seconds
 
 
@@ -25,6 +24,7 @@ def plan(
     from headrace.library import load_study
     from headrace.plan.estimate import estimate
     from headrace.records.place import check_place
+    from headrace.report.text_table import TextTable
 
     if cache_dir is not None:
         check_place(cache_dir, "--cache-dir")

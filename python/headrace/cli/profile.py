@@ -12,7 +12,6 @@ from rich.markup import escape
 
 from headrace.cli._console import err, out
 from headrace.cli._finish import finish
-from headrace.report.text_table import TextTable
 from headrace.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ def show(
     from headrace.profiles.picture import draw as draw_picture
     from headrace.profiles.steps import load, profile_path
     from headrace.profiles.summary import summarise
+    from headrace.report.text_table import TextTable
 
     profile = profile_path(profile, "PROFILE")
     recording = load(str(profile))

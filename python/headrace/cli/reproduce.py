@@ -15,7 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from headrace.cli._console import err, out
 from headrace.errors import as_word
-from headrace.report.text_table import TextTable
 
 
 def reproduce(
@@ -149,6 +148,8 @@ ROWS = 60
 
 
 def _show_emulated(result: Any, every: bool) -> None:
+    from headrace.report.text_table import TextTable
+
     out.rule(f"{result.id}: {result.title}")
     for name in dict.fromkeys(row.table for row in result.rows):
         rows = [row for row in result.rows if row.table == name]
@@ -192,6 +193,7 @@ def _rate(value: float | None, unit: str) -> str:
 
 
 def _show(result: Any, every: bool) -> None:
+    from headrace.report.text_table import TextTable
     from headrace.reproduce import summary
 
     out.rule(f"{result.id}: {result.title}")

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import uproot
 
-from headrace.datasets.old_compression import read_old_files
 from headrace.datasets.spec import Codec, Format
 from headrace.errors import HeadraceError
 
@@ -83,6 +81,11 @@ class TreeFacts:
 @contextmanager
 def opened(path: Path) -> Generator[Any]:
     """Open a ROOT file. Raises HeadraceError with the file's problem."""
+    # Imported on first use: studies of generated events need no uproot before their jobs.
+    import uproot
+
+    from headrace.datasets.old_compression import read_old_files
+
     read_old_files()
     located: Any = {
         str(path): None

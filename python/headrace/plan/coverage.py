@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from scipy import special
 
 _CELLS = 10_000
 _REPEATS_MAX = 100
@@ -27,6 +26,8 @@ def least_coverage(fewest: int, most: int, confidence: float) -> float:
     The rule of `plan/repeats.py` is simulated for 10,000 cells of normally distributed repeats with
     a fixed seed: accurate to 0.003. With `most` = `fewest` the coverage equals the confidence.
     """
+    from scipy import special
+
     fewest, most = max(fewest, 2), min(max(most, 2), _REPEATS_MAX)
     if most <= fewest:
         return confidence

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
 Statistic = Literal["mean", "median"]
 
@@ -42,6 +41,8 @@ def interval(values: Sequence[float], confidence: float, statistic: Statistic = 
     mean = float(np.mean(values))
     if len(values) < 2:
         return Interval(mean, None, None, "one trial")
+    from scipy import special  # on first use: a plan without repeats to judge needs no scipy
+
     half = float(
         special.stdtrit(len(values) - 1, 0.5 + confidence / 2)
         * np.std(values, ddof=1)
@@ -57,6 +58,8 @@ def _median(ordered: np.ndarray, confidence: float) -> Interval:
     largest that keeps this within 1 - confidence (Conover, Practical Nonparametric Statistics, 3rd
     ed., section 3.2). At 95 % this needs six values.
     """
+    from scipy import special
+
     count = len(ordered)
     middle = float(np.median(ordered))
     below = -1

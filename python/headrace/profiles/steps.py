@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tomlkit
 
 from headrace.catalog import entry
 from headrace.catalog.tables import PROFILE_VERSION, Profile
@@ -247,6 +246,8 @@ def save(recording: Recording, path: Path) -> None:
 
     Software has many names that are rarely read: they are stored with the steps.
     """
+    import tomlkit
+
     recording = recording.with_data_first()
     data = [file for file in recording.files if not file.software]
     software = [[file.path, file.bytes] for file in recording.files if file.software]

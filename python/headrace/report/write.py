@@ -7,10 +7,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from headrace.analysis.findings import Findings
 from headrace.errors import ExitCode, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.analysis.findings import Findings
 
 FORMATS = ("html", "csv", "latex", "parquet")
 

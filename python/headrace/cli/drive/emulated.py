@@ -12,7 +12,6 @@ import typer
 from headrace.cli._console import err, out
 from headrace.cli.drive.modelled import Drive, Json
 from headrace.errors import Fault, HeadraceError, MissingError, StudyError
-from headrace.report.text_table import TextTable
 from headrace.units import format_bytes, format_seconds, parse_bytes
 
 app = typer.Typer()
@@ -166,6 +165,7 @@ def attach(
 @app.command("attached")
 def attached(as_json: Json = False) -> None:
     """List the emulated drives of this machine, and how late they were."""
+    from headrace.report.text_table import TextTable
     from headrace.system.emulator import running
 
     found = running()

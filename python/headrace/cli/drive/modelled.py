@@ -10,7 +10,6 @@ import typer
 
 from headrace.cli._console import err, out
 from headrace.errors import Fault, StudyError
-from headrace.report.text_table import TextTable
 from headrace.units import format_bytes, format_bytes_per_s
 
 app = typer.Typer()
@@ -30,6 +29,7 @@ def _given(option: str, text: str, parse: Any) -> Any:
 def list_drives(as_json: Json = False) -> None:
     """List the drives of the catalog."""
     from headrace.catalog import entry, names
+    from headrace.report.text_table import TextTable
 
     rows = [_facts(entry("drives", name)) for name in names("drives")]
     if as_json:
@@ -60,6 +60,7 @@ def _facts(found: Any) -> dict[str, Any]:
 def show(drive: Drive, as_json: Json = False) -> None:
     """Show every value of a drive and where it comes from."""
     from headrace.catalog import entry
+    from headrace.report.text_table import TextTable
 
     found = entry("drives", drive)
     if as_json:
@@ -124,6 +125,7 @@ def run(
     from headrace.catalog import entry
     from headrace.drives import Load, parse_fio_bytes, parse_fio_seconds, run_drive
     from headrace.drives.fio import RW
+    from headrace.report.text_table import TextTable
 
     if rw not in RW:
         raise StudyError(
@@ -244,6 +246,7 @@ def fit(
     from headrace.catalog import entry
     from headrace.drives import fit_drive, parse_fio_seconds
     from headrace.drives.fitted_file import write_fitted
+    from headrace.report.text_table import TextTable
 
     found = entry("drives", drive)
     made = fit_drive(

@@ -12,7 +12,6 @@ from pathlib import Path
 from headrace import probes as probe_room
 from headrace.datasets import Data, OwnFiles
 from headrace.datasets.trees import first_cluster_events
-from headrace.datasets.writing.events_file import cluster_events
 from headrace.engine import workload_of
 from headrace.engine.measure.caches import prepare_cache
 from headrace.engine.measure.drive_energy import attached_energy_j, energy_of
@@ -322,6 +321,8 @@ def _cluster_events(spec: Data) -> int:
     """Return the events per cluster; for the user's own files, those of the first cluster."""
     if isinstance(spec, OwnFiles):
         return first_cluster_events(spec.find()[0].path, spec.tree)
+    from headrace.datasets.writing.events_file import cluster_events  # imports uproot
+
     return cluster_events(spec)
 
 
