@@ -98,6 +98,22 @@ def test_what_is_written_is_read(attach: Attach, rw: str, bs: str) -> None:
     assert device.report().failed == 0
 
 
+def test_its_directory_may_have_a_long_path(journal: Journal, tmp_path: Path) -> None:
+    """Longer than the address of a socket, which has at most 107 bytes."""
+    place = tmp_path / ("results-" * 25)
+    place.mkdir()
+    directory, _ = work_directory(journal, place)
+    device = emulator.attach(journal, storage_of(DISK), 64 * MIB, directory, seed=1)
+    try:
+        fio(device, rw="randwrite", bs="4k", number_ios=8, size="1m")
+        (found,) = [one for one in emulator.running() if one.pid == device.pid]
+        assert found.report is not None
+        assert found.report.failed == device.report().failed == 0
+    finally:
+        device.detach()
+    assert not device.alive
+
+
 def test_its_queue_is_the_drives(attach: Attach) -> None:
     disk = attach(DISK)
     assert block_queue.read_number(disk.name, "rotational") == 1

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError, UnsupportedLevelError
+from headrace.system.journal import Journal
+from headrace.system.owned import work_directory
 from headrace.system.servers.glusterfs import files_of
 from headrace.targets import TargetContext
 from headrace.targets.glusterfs import Glusterfs, GlusterfsOptions
@@ -140,6 +142,21 @@ def test_one_copy_on_a_dead_server_is_away_until_it_is_back(context: TargetConte
         ):  # the client connects anew by and by
             assert time.monotonic() < deadline
             time.sleep(0.2)
+
+
+@pytest.mark.heavy
+def test_the_work_directory_may_have_a_long_path(journal: Journal, tmp_path: Path) -> None:
+    """Longer than the address of a socket, which has at most 107 bytes; GlusterFS itself refuses
+    bricks with much longer paths."""
+    place = tmp_path / ("t" * max(1, 110 - len(str(tmp_path))))
+    place.mkdir()
+    work, _ = work_directory(journal, place)
+    target = made("glusterfs", servers=1, bricks=SIZE)
+    with standing(target, TargetContext(work, journal)) as (location, _):
+        directory = location.directory
+        assert directory is not None
+        (directory / "data").write_bytes(b"content")
+        assert (directory / "data").read_bytes() == b"content"
 
 
 @pytest.mark.heavy

@@ -315,11 +315,16 @@ def test_two_commands_do_not_undo_at_once(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_socket_is_removed_once_nobody_listens_on_it(journal: Journal, tmp_path: Path) -> None:
-    gone, kept = tmp_path / "gone", tmp_path / "kept"
+@pytest.mark.parametrize("folder", ["", "directory-" * 20], ids=["short path", "long path"])
+def test_a_socket_is_removed_once_nobody_listens_on_it(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path / folder)
+    gone, kept = Path("gone").absolute(), Path("kept").absolute()
     with socket.socket(socket.AF_UNIX) as dying, socket.socket(socket.AF_UNIX) as living:
         for listening, path in ((dying, gone), (living, kept)):
-            listening.bind(str(path))
+            listening.bind(path.name)
             listening.listen()
         last_thread = threading.Timer(0.5, dying.close)
         last_thread.start()

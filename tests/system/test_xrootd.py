@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
@@ -21,6 +22,8 @@ import headrace
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system.cluster import Cluster, call_inside
 from headrace.system.cluster.namespaces import Counters
+from headrace.system.journal import Journal
+from headrace.system.owned import work_directory
 from headrace.system.servers import xrootd
 from headrace.targets import Held, Location, TargetContext
 from headrace.targets.served import client_nodes
@@ -134,6 +137,20 @@ def damaged(file: Path) -> None:
         byte = opened.read(1)
         opened.seek(1000)
         opened.write(bytes([byte[0] ^ 1]))
+
+
+def test_the_temporary_directory_may_have_a_long_path(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than the address of a socket, which has at most 107 bytes."""
+    place = tmp_path / ("temporary-" * 20)
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    files = files_of(tmp_path / "files", 1)
+    work, _ = work_directory(journal)
+    with prepared(TargetContext(work, journal), servers=2) as (target, location, within):
+        (held,) = target.upload(files, "data", within, silent)
+        assert read(location, within, held) == files[0].read_bytes()
 
 
 def test_a_redirector_finds_the_server_of_each_file(context: TargetContext, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 //! The control socket: one JSON object per line, answered by one line: `{"ok": …}` or `{"error":
 //! "…"}`.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +35,16 @@ enum Ask {
     },
 }
 
+/// Create a socket at a path of any length: through its directory's descriptor, because the address
+/// of a socket has at most 107 bytes.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(parent.unwrap_or(Path::new(".")))?;
+    let short = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    UnixListener::bind(Path::new(&short).join(name))
+}
+
 /// State used to answer requests.
 pub struct Control {
     engine: Arc<Engine>,
@@ -48,7 +60,7 @@ impl Control {
 
     /// Listen at `path` until the process ends, with one thread per connection.
     pub fn listen(self: Arc<Self>, path: &Path) -> io::Result<()> {
-        let listener = UnixListener::bind(path)?;
+        let listener = bind(path)?;
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let control = Arc::clone(&self);

@@ -39,6 +39,24 @@ def work_directory(journal: Journal, parent: Path | None = None) -> tuple[Path, 
     return path, entry
 
 
+_SHORT = 40
+"""Bytes of a directory below which the paths of other programs' sockets can be addresses."""
+
+
+def socket_directory(journal: Journal) -> tuple[Path, Entry]:
+    """Create a work directory with a short path, for the sockets of other programs.
+
+    The address of a Unix socket has at most 107 bytes; a temporary directory may have more.
+    """
+    usual = Path(tempfile.gettempdir()).resolve()
+    places = [
+        place
+        for place in (usual, Path("/tmp"), Path("/var/tmp"), Path("/run"))
+        if len(os.fsencode(place)) <= _SHORT and os.access(place, os.W_OK)
+    ]
+    return work_directory(journal, places[0] if places else usual)
+
+
 def make_directories(journal: Journal, path: Path) -> list[Entry]:
     """Create a directory and its missing parents.
 

@@ -29,6 +29,7 @@ from headrace.system import (
     signatures,
     silent_mounts,
     tracefs,
+    unix_sockets,
 )
 from headrace.system.identity import disk_sequence, start_ticks
 from headrace.system.owned import OWNER_FILE
@@ -128,7 +129,7 @@ def _is_listened_on(path: Path) -> bool:
         # Non-blocking: a listener that never accepts must not block this.
         probe.setblocking(False)
         try:
-            probe.connect(str(path))
+            unix_sockets.connect(probe, path)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except BlockingIOError:

@@ -121,7 +121,6 @@ class EmulatedMedium:
         for number, (storage, size, limit) in enumerate(
             zip(self.storages(), self.device_sizes(), self.data_limits(), strict=True)
         ):
-            # Short: the path of a socket in it must be shorter than 108 bytes.
             folder = context.work_dir.resolve() / f"d{next(_NUMBERS)}"
             self._entries.extend(make_directories(context.journal, folder))
             seed = zlib.crc32(f"{self._target}/{number}".encode())

@@ -229,8 +229,7 @@ class ServedTarget(ServiceTarget):
 
     def launched(self, server: Server, context: TargetContext, storage: Path) -> Server:
         """Start a server without waiting: others can start meanwhile."""
-        # A new name avoids leftovers of an earlier server; a short one, because socket paths are
-        # limited to 107 characters.
+        # A new name avoids leftovers of an earlier server.
         place = context.work_dir / f"server-{os.urandom(3).hex()}"
         self.servers[server.name] = server
         self.later(lambda: shutil.rmtree(place, ignore_errors=True))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.system import unix_sockets
 
 
 class NoAnswerError(HeadraceError):
@@ -23,7 +24,7 @@ def ask(control: Path, what: str, *, timeout_s: float = 10.0, **arguments: Any) 
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
-            connection.connect(str(control))
+            unix_sockets.connect(connection, control)
             connection.sendall(line)
             with connection.makefile("rb") as answers:
                 answer = answers.readline()

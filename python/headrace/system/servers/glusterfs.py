@@ -28,6 +28,7 @@ from headrace.system import processes
 from headrace.system.cluster import Node
 from headrace.system.journal import Entry, Journal
 from headrace.system.mounts import read_mounts
+from headrace.system.owned import socket_directory
 from headrace.system.processes import Started, run_program, start_process
 from headrace.system.servers import Server, ServerContext
 
@@ -68,6 +69,8 @@ class Glusterd(Server):
         self.bricks: list[Path] = []
         """Directories that it serves for `volume`."""
         self.volume: Volume | None = None
+        self._own_sockets: tuple[Path, Entry] | None = None
+        """Directory of the control socket."""
         self._sockets: Entry | None = None
         self._known_sockets: set[str] = set()
 
@@ -76,6 +79,8 @@ class Glusterd(Server):
         for folder in ("state", "run"):
             (context.work_dir / folder).mkdir(exist_ok=True)
         (context.log_dir / "bricks").mkdir(exist_ok=True)
+        if self._own_sockets is None:
+            self._own_sockets = socket_directory(context.journal)
         text = _CONFIGURATION.format(
             work=context.work_dir / "state",
             run=context.work_dir / "run",
@@ -88,11 +93,10 @@ class Glusterd(Server):
 
     @property
     def socket(self) -> Path:
-        """The control socket of `gluster`.
-
-        A socket path has at most 107 bytes, so it is directly in the work directory.
-        """
-        return self._given().work_dir / "cli"
+        """The control socket of `gluster`."""
+        if self._own_sockets is None:
+            raise RuntimeError("the server is not configured")
+        return self._own_sockets[0] / "cli"
 
     @override
     def commands(self, context: ServerContext) -> Sequence[Sequence[str]]:
@@ -160,6 +164,9 @@ class Glusterd(Server):
             if not result.done:
                 raise HeadraceError(result.text, hint="headrace undo")
             self._sockets = None
+        if self._own_sockets is not None:
+            self._given().journal.undo(self._own_sockets[1])
+            self._own_sockets = None
 
     @override
     def restart(self, timeout_s: float = 30.0) -> float:

@@ -21,7 +21,7 @@ from typing_extensions import override
 from headrace.errors import HeadraceError
 from headrace.system.cluster import Node, call_inside
 from headrace.system.journal import Entry
-from headrace.system.owned import work_directory
+from headrace.system.owned import socket_directory
 from headrace.system.servers import Server, ServerContext
 
 PORT, CLUSTER_PORT = 1094, 1213
@@ -117,7 +117,7 @@ class Xrootd(Server):
         if self._state is None:
             # Separate and short: socket paths are limited to 107 characters, and the server adds
             # many.
-            self._state = work_directory(context.journal)
+            self._state = socket_directory(context.journal)
         state = self._state[0] / str(self._starts)
         for folder in (
             context.work_dir,
