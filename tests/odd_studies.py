@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 from headrace import faults, targets, workloads
 from headrace.refusals import annotation_of
-from headrace.study.model import PlanOptions, ReportOptions, RunOptions, Site
+from headrace.site import Site
+from headrace.study.model import PlanOptions, ReportOptions, RunOptions
 from headrace.validation import field_paths
 from mutations import places
 

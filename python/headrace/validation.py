@@ -138,12 +138,13 @@ def refusals(
     meant are left out, and the remaining ones at one place are merged into one problem.
     """
     items = [(_place(table, item), item) for item in error.errors(include_url=False)]
-    deeper = {place[:end] for place, _ in items for end in range(len(place))}
+    meant_here = {place[:end] for place, _ in items for end in range(len(place))}
+    meant_here |= {place for place, item in items if item["type"] not in MUST_BE}
     found: dict[FieldPath, Refusal] = {}
     for place, item in items:
         kind, given = item["type"], item["input"]
-        if kind in MUST_BE and isinstance(given, (dict, list)) and place in deeper:
-            continue  # a table or array was meant, and an item of it is wrong
+        if kind in MUST_BE and isinstance(given, (dict, list)) and place in meant_here:
+            continue  # a table or array was meant, and it or an item of it is wrong
         problem, allowed = refusal(item, *_around(model, place))
         before = found.get(place)
         if before is not None:

@@ -27,6 +27,8 @@ GROUND = {
     "units",
     "errors",
     "labels",
+    "site",
+    "raid",
     "registry",
     "palette",
     "user",
@@ -41,6 +43,8 @@ ALLOWED: dict[str, set[str]] = {
         name: {"errors", "registry", "units"}
         for name in ("units", "errors", "labels", "registry", "palette", "user")
     },
+    "site": {"raid", "units"},
+    "raid": set(),
     "document": {"errors", "registry", "units", "user"},
     "refusals": {"registry", "units"},
     "validation": {"document", "errors", "refusals"},

@@ -11,8 +11,10 @@ import pytest
 from headrace.engine.measure import validity
 from headrace.engine.measure.job_pool import JobEnd
 from headrace.engine.measure.packets import Packetiser
+from headrace.errors import StudyError
+from headrace.site import Site
 from headrace.study import load_study_text
-from headrace.study.model import RunOptions, Site
+from headrace.study.model import RunOptions
 from headrace.study.resolve import resolve
 from headrace.targets.nfs import Nfs, NfsOptions
 from headrace.targets.served import client_nodes, link_settings, processors
@@ -41,6 +43,37 @@ def test_links_are_what_the_study_says() -> None:
     assert link_settings(None).rate_bytes_per_s == 125e6
     assert link_settings(None, site.node.link) == link
     assert [node.name for node in client_nodes(site, 3)] == ["node-0", "node-1", "node-2"]
+
+
+@pytest.mark.parametrize(
+    ("drives", "said"),
+    [
+        ("count = 2, raid = 7", "allowed: 0, 1, 5, 6, 10"),
+        ("count = 2, raid = 5", "RAID 5 takes 3 drives at least"),
+        ("raid = 1", "RAID 1 takes 2 drives at least"),
+        ("count = 5, raid = 10", "an even number"),
+        ("count = 2, raid = 0, chunk = 17", "chunk"),
+    ],
+)
+def test_a_raid_that_cannot_be_is_refused_when_the_study_is_read(drives: str, said: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        load_study_text(
+            f"""
+headrace = 1
+title = "t"
+[target.here]
+kind = "path"
+path = "/tmp"
+[site.node]
+drives = {{ here = {{ drive = "mtron-msp-sata7035064", {drives} }} }}
+[workload.read]
+kind = "sequential"
+file_size = "1 MiB"
+""",
+            file=Path("study.toml"),
+            base=Path(),
+        )
+    assert said in str(caught.value)
 
 
 def test_processors_are_dealt_out_in_turn() -> None:

@@ -15,7 +15,8 @@ from headrace import faults, targets, workloads
 from headrace.catalog.tables import TABLES
 from headrace.document import Document
 from headrace.refusals import BOUNDS, LENGTHS, MUST_BE, OTHERS, OWN
-from headrace.study.model import PlanOptions, ReportOptions, RunOptions, Site
+from headrace.site import Site
+from headrace.study.model import PlanOptions, ReportOptions, RunOptions
 from headrace.validation import Problems
 
 ROOMS: tuple[Any, ...] = (targets, workloads, faults)

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 
 from headrace.document import FieldPath
 from headrace.registry import nearest
+from headrace.site import Site
 from headrace.study.fields import Address, find_field, with_level
-from headrace.study.model import Part, RunOptions, Site, Study
+from headrace.study.model import Part, RunOptions, Study
 from headrace.study.parts import PartsReader, kinds_of, source_of
 from headrace.validation import Problems, field_paths
 

@@ -15,8 +15,9 @@ from pydantic.fields import FieldInfo
 from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.labels import Label
+from headrace.site import Site
 from headrace.study.fields import find_field
-from headrace.study.model import RunOptions, Site
+from headrace.study.model import RunOptions
 from headrace.units import (
     format_bytes,
     format_bytes_per_s,

@@ -17,8 +17,9 @@ from headrace import workloads as workload_room
 from headrace.document import Document, parse_document, read_document
 from headrace.errors import StudyError
 from headrace.registry import nearest
+from headrace.site import Site
 from headrace.study.factors import FAULT, NO_FAULT, FactorsReader, factor_names, find_factor
-from headrace.study.model import PlanOptions, ReportOptions, RunOptions, Site, Study
+from headrace.study.model import PlanOptions, ReportOptions, RunOptions, Study
 from headrace.study.packaged import packaged_studies
 from headrace.study.parts import PartsReader
 from headrace.validation import Problems

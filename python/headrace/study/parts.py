@@ -13,8 +13,9 @@ from headrace import workloads as workload_room
 from headrace.catalog import entry
 from headrace.document import FieldPath
 from headrace.errors import StudyError
+from headrace.site import Site
 from headrace.study.fields import anchor_drives, anchored_fields, entry_names
-from headrace.study.model import Part, Site
+from headrace.study.model import Part
 from headrace.validation import Model, Problems
 
 

@@ -12,9 +12,10 @@ from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.document import dotted, shown
 from headrace.errors import Fault, StudyError
+from headrace.site import Site
 from headrace.study.factors import FAULT, find_factor
 from headrace.study.fields import anchor_drives, anchored_fields, with_level
-from headrace.study.model import RunOptions, Site, Study
+from headrace.study.model import RunOptions, Study
 from headrace.validation import Model, Refusal, refusals
 
 

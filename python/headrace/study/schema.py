@@ -12,8 +12,9 @@ from pydantic import TypeAdapter
 from headrace import faults as fault_room
 from headrace import targets as target_room
 from headrace import workloads as workload_room
+from headrace.site import Site
 from headrace.study.load import VERSION
-from headrace.study.model import PlanOptions, ReportOptions, RunOptions, Site
+from headrace.study.model import PlanOptions, ReportOptions, RunOptions
 
 
 def study_schema() -> dict[str, Any]:

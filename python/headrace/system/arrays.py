@@ -19,8 +19,6 @@ from headrace.system.journal import Entry, Journal
 from headrace.system.mounts import mount
 from headrace.system.processes import run_program
 
-LEAST_DRIVES = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}
-"""Minimum number of drives per RAID level; btrfs's raid10 accepts two, which is no RAID 10."""
 REDUNDANT = frozenset({1, 5, 6, 10})
 _REBUILD_PATIENCE_S = 600.0
 

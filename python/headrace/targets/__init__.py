@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
+from headrace.site import Site
 from headrace.system.claims import Place
 from headrace.system.cluster import Cluster, Interface, NodeSettings
 from headrace.system.emulator import EmulatedDevice
@@ -193,7 +194,7 @@ class Target(ABC):
         `prepare`."""
         return False
 
-    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+    def nodes_wanted(self, site: Site | None) -> tuple[NodeSettings, ...]:
         """Return the nodes that its servers need besides the nodes that run jobs; `site` is the
         study's Site or None."""
         return ()
@@ -257,7 +258,7 @@ class Target(ABC):
         """Tear the target down and restore the machine. Safe to call twice and after a failed
         `prepare`."""
 
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """Return the same storage as part of a scenario in virtual time; `site` is the study's Site
         or None. Pure.
 

@@ -22,6 +22,7 @@ from headrace.errors import (
     UnsupportedLevelError,
 )
 from headrace.labels import ITSELF
+from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.system import filesystems, loops, requirements, signatures
 from headrace.system.claims import Place
 from headrace.system.journal import Entry
@@ -52,9 +53,11 @@ class Raid(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    level: Literal[0, 1, 5, 6, 10] = Field(description="RAID level")
+    level: RaidLevel = Field(description="RAID level")
     drives: int = Field(2, ge=2, le=MOST_DRIVES, description="how many drives of the one kind")
-    chunk: Bytes = Field(65536, gt=0, description="bytes on one drive before the next takes over")
+    chunk: Bytes = Field(
+        65536, ge=SMALLEST_CHUNK_BYTES, description="bytes on one drive before the next takes over"
+    )
     by: Literal["model", "kernel"] = Field(
         "model",
         description=(
@@ -65,13 +68,7 @@ class Raid(BaseModel):
 
     @model_validator(mode="after")
     def _possible(self) -> Raid:
-        least = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}[self.level]
-        if self.drives < least:
-            raise ValueError(
-                f"RAID {self.level} takes {least} drives at least (given {self.drives})"
-            )
-        if self.level == 10 and self.drives % 2:
-            raise ValueError(f"RAID 10 takes an even number of drives (given {self.drives})")
+        check_drives(self.level, self.drives)
         if self.by == "kernel" and self.level not in (0, 1, 10):
             raise ValueError(
                 f"the kernel's RAID is btrfs's, which has 0, 1 and 10 (given {self.level})"

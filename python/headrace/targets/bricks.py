@@ -7,11 +7,11 @@ a [site.server.NAME], bricks have their own nodes.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
+from headrace.site import Site, SiteServer
 from headrace.system.cluster import Node, NodeSettings
 from headrace.targets import TargetContext
 from headrace.targets.exports import Export
@@ -32,7 +32,7 @@ class BricksTarget(ServedTarget):
         return self.options.server or (None if on == "node" else on)
 
     @override
-    def site_server(self, site: Any) -> Any:
+    def site_server(self, site: Site | None) -> SiteServer | None:
         name = self._site_name
         if name is None:
             return None
@@ -43,7 +43,7 @@ class BricksTarget(ServedTarget):
         return site.server[name]
 
     @override
-    def server_count(self, site: Any) -> int:
+    def server_count(self, site: Site | None) -> int:
         """Return the number in the options or the site, otherwise the number that all copies of a
         file need."""
         found = self.site_server(site)
@@ -59,7 +59,7 @@ class BricksTarget(ServedTarget):
         return self._site_name is not None or self.options.servers is not None
 
     @override
-    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+    def nodes_wanted(self, site: Site | None) -> tuple[NodeSettings, ...]:
         return super().nodes_wanted(site) if self.separate_servers() else ()
 
     @override

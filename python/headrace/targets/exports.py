@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from headrace.catalog import names
 from headrace.labels import ITSELF, Label
+from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.refusals import meant
 from headrace.targets import TargetOptions
 from headrace.units import MOST_DRIVES, MOST_HOSTS, Bytes
@@ -31,9 +32,18 @@ class ModelledRaid(BaseModel):
     """`raid = { level = 5, drives = 4 }`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    level: Literal[0, 1, 5, 6, 10] = Field(description="RAID level")
+    level: RaidLevel = Field(description="RAID level")
     drives: int = Field(ge=2, le=MOST_DRIVES, description="drives in it")
-    chunk: Bytes = Field(64 << 10, description="bytes on one drive before the next one's turn")
+    chunk: Bytes = Field(
+        64 << 10,
+        ge=SMALLEST_CHUNK_BYTES,
+        description="bytes on one drive before the next one's turn",
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> ModelledRaid:
+        check_drives(self.level, self.drives)
+        return self
 
 
 class Export(BaseModel):

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.labels import Label
+from headrace.site import Site
 from headrace.system.cluster import Node
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server
@@ -280,7 +281,7 @@ class Glusterfs(BricksTarget):
     # -- the model ------------------------------------------------------------
 
     @override
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """Bricks, and a FUSE client on every node."""
         if self.options.disperse is not None:
             raise HeadraceError(

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
 from headrace.labels import Label
+from headrace.site import Site
 from headrace.system.cluster import Node, NodeSettings
 from headrace.system.servers import Server
 from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameNode, reach_name_node
@@ -85,7 +86,7 @@ class Hdfs(BricksTarget):
         return f"{self.name}-name"
 
     @override
-    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+    def nodes_wanted(self, site: Site | None) -> tuple[NodeSettings, ...]:
         """Return the nodes of the data nodes and one for the name node."""
         if not self.needs_cluster():
             return ()
@@ -193,7 +194,7 @@ class Hdfs(BricksTarget):
         remove(f"{self._url}/{folder}", self._uploads_from, context, {})
 
     @override
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """Data nodes on the compute nodes, or on servers."""
         options: HdfsOptions = self.options
         tuning = {"replicas": options.replicas, "block_bytes": options.block_size}

@@ -14,8 +14,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from headrace.errors import HeadraceError, MissingError, Problem, UnsupportedLevelError
+from headrace.raid import RaidLevel, check_drives
+from headrace.site import Site
 from headrace.system import filesystems, requirements
-from headrace.system.arrays import LEAST_DRIVES, REDUNDANT, Array
+from headrace.system.arrays import REDUNDANT, Array
 from headrace.system.owned import make_directories, make_file
 from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import (
@@ -38,7 +40,7 @@ class KernelRaidOptions(TargetOptions):
 
     path_fields: ClassVar[tuple[str, ...]] = ("folder",)
 
-    level: Literal[0, 1, 5, 6, 10] = Field(description="RAID level")
+    level: RaidLevel = Field(description="RAID level")
     drives: int = Field(2, ge=2, le=16, description="how many drives")
     size: Bytes = Field(
         1 << 30, ge=filesystems.SMALLEST_BYTES["btrfs"], description="bytes of each drive"
@@ -64,13 +66,7 @@ class KernelRaidOptions(TargetOptions):
 
     @model_validator(mode="after")
     def _possible(self) -> KernelRaidOptions:
-        least = LEAST_DRIVES[self.level]
-        if self.drives < least:
-            raise ValueError(
-                f"RAID {self.level} takes {least} drives at least (given {self.drives})"
-            )
-        if self.level == 10 and self.drives % 2:
-            raise ValueError(f"RAID 10 takes an even number of drives (given {self.drives})")
+        check_drives(self.level, self.drives)
         return self
 
 
@@ -224,7 +220,7 @@ class KernelRaid(LocalTarget):
             return {}
         return {**self._queue.read(), "state": self._array.state()}
 
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """Raise HeadraceError: image files have no model; a RAID of catalog drives has one."""
         raise HeadraceError(
             f"target {self.name}: an array of image files has no model",

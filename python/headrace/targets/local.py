@@ -7,6 +7,7 @@ from typing import Any
 from typing_extensions import override
 
 from headrace.errors import HeadraceError
+from headrace.site import Site
 from headrace.targets import ModelledStorage, Target
 from headrace.targets.exports import Export, ModelledRaid
 from headrace.targets.scenario import volume
@@ -17,7 +18,7 @@ class LocalTarget(Target):
     """A target on the local drives of a node (`path`, `block`, `raid`)."""
 
     @override
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """Return a volume of each node, on the drive that the options name, otherwise on the drive
         that the site's nodes have under the target's name.
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 from typing_extensions import override
 
+from headrace.site import Site
 from headrace.targets import ModelledStorage, TargetOptions
 from headrace.targets.exports import Export, ServedOptions
 from headrace.targets.modelled import ModelledTarget
@@ -41,7 +42,7 @@ class Lustre(ModelledTarget):
     service_kind = "lustre"
 
     @override
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """Object storage servers with one target each."""
         options: LustreOptions = self.options
         tuning: dict[str, Any] = {

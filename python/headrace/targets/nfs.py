@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
+from headrace.site import Site
 from headrace.system.cluster import Node
 from headrace.system.servers import Server, nfs
 from headrace.system.servers.nfs_fuse_settings import ClientSettings
@@ -86,7 +87,7 @@ class Nfs(ServedTarget):
         return problems
 
     @override
-    def server_count(self, site: Any) -> int:
+    def server_count(self, site: Site | None) -> int:
         """Always one, whatever the site has."""
         return 1
 
@@ -190,7 +191,7 @@ class Nfs(ServedTarget):
             ) from error
 
     @override
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """One server that holds all files."""
         options: NfsOptions = self.options
         tuning: dict[str, Any] = {}

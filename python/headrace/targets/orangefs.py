@@ -5,12 +5,13 @@ Files are striped over all servers; no client cache; several metadata servers.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
 
 from headrace.labels import Label
+from headrace.site import Site
 from headrace.targets import ModelledStorage, TargetOptions
 from headrace.targets.exports import Export, ServedOptions
 from headrace.targets.modelled import ModelledTarget
@@ -38,7 +39,7 @@ class Orangefs(ModelledTarget):
     service_kind = "orangefs"
 
     @override
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """Data servers; some of them also are metadata servers."""
         options: OrangefsOptions = self.options
         return self.served(

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
 from headrace.readers.remote import PATIENCE
+from headrace.site import Site
 from headrace.system.cluster import Node
 from headrace.system.servers import Server
 from headrace.system.servers.s3 import S3Gateway
@@ -81,7 +82,7 @@ class S3(ServedTarget):
         return self.options.endpoint is None
 
     @override
-    def server_count(self, site: Any) -> int:
+    def server_count(self, site: Site | None) -> int:
         """Always one endpoint, whatever the site has."""
         return 1
 
@@ -179,6 +180,6 @@ class S3(ServedTarget):
         remove(f"{self.url}/{folder}", self._uploads_from, context, self._environment)
 
     @override
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """Raise HeadraceError: object storage has no model."""
         raise HeadraceError(f"target {self.name}: object storage has no model; measure it")

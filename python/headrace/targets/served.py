@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
+from headrace.site import Site
 from headrace.system import cluster as clusters
 from headrace.system.cluster import Cluster, LinkSettings, Node, NodeSettings
 from headrace.system.owned import make_directories, work_directory
@@ -60,7 +61,7 @@ def processors(cores: int | None, number: int, apart: int = 0) -> tuple[int, ...
     return tuple(sorted({own[(first + each) % len(own)] for each in range(min(cores, len(own)))}))
 
 
-def client_nodes(site: Any, count: int) -> tuple[NodeSettings, ...]:
+def client_nodes(site: Site | None, count: int) -> tuple[NodeSettings, ...]:
     """Return the nodes that run jobs: `node-0`, `node-1` ..."""
     node = site.node if site is not None else None
     return tuple(
@@ -92,7 +93,7 @@ class ServedTarget(ServiceTarget):
     def needs_cluster(self) -> bool:
         return self.options.address is None
 
-    def server_count(self, site: Any) -> int:
+    def server_count(self, site: Site | None) -> int:
         """Return the number of servers."""
         found = self.site_server(site)
         return self.options.servers or (found.count if found is not None else 1)
@@ -102,7 +103,7 @@ class ServedTarget(ServiceTarget):
         return f"{self.options.server or self.name}-{number}"
 
     @override
-    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+    def nodes_wanted(self, site: Site | None) -> tuple[NodeSettings, ...]:
         if not self.needs_cluster():
             return ()
         found = self.site_server(site)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from headrace.catalog import entry
 from headrace.errors import HeadraceError
+from headrace.site import Site, SiteServer
 from headrace.targets import ModelledStorage, Target
 from headrace.targets.exports import Bricks, Export
 from headrace.targets.scenario import filesystem, host, volume
@@ -17,7 +18,7 @@ class ServiceTarget(Target):
     service_kind: ClassVar[str]
     """The simulator's name of the service."""
 
-    def site_server(self, site: Any) -> Any:
+    def site_server(self, site: Site | None) -> SiteServer | None:
         """Return the `[site.server.NAME]` that the options name, or None."""
         name = self.options.server
         if name is None:
@@ -39,7 +40,7 @@ class ServiceTarget(Target):
         table = entry("servers", name).table
         return table.kind, {**table.tuning, **self.options.tuning}, table.storage, table.virtual
 
-    def served(self, site: Any, export: Export, tuning: dict[str, Any]) -> ModelledStorage:
+    def served(self, site: Site | None, export: Export, tuning: dict[str, Any]) -> ModelledStorage:
         """Return the site's servers with one volume each, and the service on top of them."""
         found = self.site_server(site)
         kind, base, storage, virtual = self.software()
@@ -70,7 +71,9 @@ class ServiceTarget(Target):
             made["read_ahead_bytes"] = export.read_ahead
         return made
 
-    def on_bricks(self, site: Any, bricks: Bricks, tuning: dict[str, Any]) -> ModelledStorage:
+    def on_bricks(
+        self, site: Site | None, bricks: Bricks, tuning: dict[str, Any]
+    ) -> ModelledStorage:
         """Return bricks on the compute nodes, or on servers."""
         if bricks.on != "node":
             named = type(self)(self.name, self.options.model_copy(update={"server": bricks.on}))

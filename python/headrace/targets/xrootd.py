@@ -23,6 +23,7 @@ from typing_extensions import override
 from headrace.datasets.copies import copy_file
 from headrace.datasets.integrity import MANIFEST, checksum
 from headrace.errors import HeadraceError, InterruptedRunError
+from headrace.site import Site, SiteServer
 from headrace.system.cluster import Node, NodeSettings
 from headrace.system.processes import run_program
 from headrace.system.requirements import missing_program
@@ -107,7 +108,7 @@ class Xrootd(ServedTarget):
         return self.options.bricks.on == "node"
 
     @override
-    def site_server(self, site: Any) -> Any:
+    def site_server(self, site: Site | None) -> SiteServer | None:
         named = self.options.bricks.on
         if self.options.server is None and named not in ("node", "server"):
             return type(self)(
@@ -121,7 +122,7 @@ class Xrootd(ServedTarget):
         return self.on_nodes or (self.options.servers or 1) > 1
 
     @override
-    def nodes_wanted(self, site: Any) -> tuple[NodeSettings, ...]:
+    def nodes_wanted(self, site: Site | None) -> tuple[NodeSettings, ...]:
         if not self.needs_cluster():
             return ()
         wanted = [] if self.on_nodes else list(super().nodes_wanted(site))
@@ -411,7 +412,7 @@ class Xrootd(ServedTarget):
         super().release(context)
 
     @override
-    def model(self, site: Any) -> ModelledStorage:
+    def model(self, site: Site | None) -> ModelledStorage:
         """Data servers on the compute nodes (a job there reads its own disk), or on servers."""
         options: XrootdOptions = self.options
         if options.server is not None or options.bricks.on == "server":

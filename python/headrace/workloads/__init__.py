@@ -20,6 +20,7 @@ from headrace.jobs import JobOutput as JobOutput
 from headrace.jobs import ModelledJob as ModelledJob
 from headrace.jobs import Packet as Packet
 from headrace.registry import parts
+from headrace.site import Site
 
 SET_FOR_JOBS = "HEADRACE_SET_FOR_JOBS"
 """Environment variable of jobs: the variables that Headrace set for its own code, by comma."""
@@ -129,7 +130,7 @@ class Workload(ABC):
     def run(self, job: JobInput) -> JobOutput:
         """Run one job. Any exception means failure, and its message becomes the job's cause."""
 
-    def profile(self, site: Any) -> ModelledJob:
+    def profile(self, site: Site | None) -> ModelledJob:
         """Return the same job as a profile for virtual time; `site` is the study's Site or None.
 
         Pure.

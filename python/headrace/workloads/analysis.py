@@ -10,6 +10,7 @@ from pydantic import model_validator
 from headrace.datasets import Data, data_bytes
 from headrace.errors import Problem
 from headrace.readers.options import ReadingOptions, reader_problems
+from headrace.site import Site
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 
 
@@ -91,7 +92,7 @@ class Analysis(Workload):
         )
         return candidates, histograms.numbers(), reading.output()
 
-    def profile(self, site: Any) -> ModelledJob:
+    def profile(self, site: Site | None) -> ModelledJob:
         """Return the reads that the file's layout and the reader cause, and the CPU time."""
         from headrace.readers.costs import SEARCH_EVENT_NS, SEARCH_NS
         from headrace.readers.modelled_data import modelled_data

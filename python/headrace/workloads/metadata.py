@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from headrace._core import metadata_json
 from headrace.errors import HeadraceError, MissingError, Problem
+from headrace.site import Site
 from headrace.system import children
 from headrace.system.own_programs import own_program
 from headrace.system.program_pages import hold_program
@@ -344,7 +345,7 @@ class Metadata(Workload):
         return merge_phases(outputs)
 
     @override
-    def profile(self, site: Any) -> ModelledJob:
+    def profile(self, site: Site | None) -> ModelledJob:
         """Return the same operations, one item after the other; one client per slot.
 
         A job in virtual time has one new file at a time: the phases of an item follow each other,

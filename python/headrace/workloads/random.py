@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from headrace.errors import Problem
+from headrace.site import Site
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, Seconds, format_bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
@@ -143,7 +144,7 @@ class Random(Workload):
             told["runtime"] = f"{round(1e6 * (options.duration or 0))}us"
         return told
 
-    def profile(self, site: Any) -> ModelledJob:
+    def profile(self, site: Site | None) -> ModelledJob:
         """Return fio's requests on a file of the job's own."""
         options = self.options
         access = "direct" if options.direct else "buffered"

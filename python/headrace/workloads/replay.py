@@ -19,6 +19,7 @@ from headrace.profiles.replaying import Replayer
 from headrace.profiles.scenario import scenario_steps
 from headrace.profiles.steps import Op, load, profile_table
 from headrace.profiles.summary import sizes_given
+from headrace.site import Site
 from headrace.targets.xrootd import Xrootd, XrootdOptions
 from headrace.units import MOST_FILES, Bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
@@ -265,7 +266,7 @@ class Replay(Workload):
         )
 
     @override
-    def profile(self, site: Any) -> ModelledJob:
+    def profile(self, site: Site | None) -> ModelledJob:
         """Return the profile with the study's changes."""
         options: ReplayOptions = self.options
         table = self._table()

@@ -14,6 +14,7 @@ from typing_extensions import override
 from headrace.datasets import Data, OwnFiles, data_bytes
 from headrace.errors import HeadraceError, Problem
 from headrace.readers.options import ReadingOptions, WrongField, reader_problems
+from headrace.site import Site
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 
 DEFAULT_VARIABLE = "Muon_pt"
@@ -195,7 +196,7 @@ class Scan(Workload):
 
         return wanted_columns(self.scan.own, self.scan.variable, self.scan.columns)
 
-    def profile(self, site: Any) -> ModelledJob:
+    def profile(self, site: Site | None) -> ModelledJob:
         """Return the reads that the file's layout and the reader cause, and the CPU time."""
         from headrace.readers.costs import SCAN_EVENT_NS
         from headrace.readers.modelled_data import modelled_data

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from headrace.errors import Problem
+from headrace.site import Site
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, format_bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
@@ -169,7 +170,7 @@ class Sequential(Workload):
             told["rwmixread"] = round(100 * options.read_fraction)
         return told
 
-    def profile(self, site: Any) -> ModelledJob:
+    def profile(self, site: Site | None) -> ModelledJob:
         """Return fio's requests on a file of the job's own."""
         options = self.options
         access = {"mmap": "mapped"}.get(options.engine, "direct" if options.direct else "buffered")

@@ -12,6 +12,7 @@ from typing_extensions import override
 from headrace.datasets import Data, DatasetSpec, OwnFiles, data_bytes, data_files
 from headrace.errors import HeadraceError, Problem
 from headrace.readers.options import ReadingOptions, WrongField, reader_problems
+from headrace.site import Site
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 from headrace.workloads.reading.output import write_out
 
@@ -183,7 +184,7 @@ class Skim(Workload):
             **reading.output(),
         )
 
-    def profile(self, site: Any) -> ModelledJob:
+    def profile(self, site: Site | None) -> ModelledJob:
         """Return the reads that the file's layout and the reader cause, and a write per run."""
         from headrace.readers.costs import COMPRESSION_NS, SELECTION_EVENT_NS
         from headrace.readers.modelled_data import modelled_data

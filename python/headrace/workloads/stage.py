@@ -26,6 +26,7 @@ from typing_extensions import override
 from headrace.datasets import Data, data_files
 from headrace.errors import HeadraceError, Problem
 from headrace.readers.options import ReadingOptions, WrongField
+from headrace.site import Site
 from headrace.units import MOST_FILES, Bytes
 from headrace.user import user_name
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
@@ -322,7 +323,7 @@ class Stage(Replay):
         return merged
 
     @override
-    def profile(self, site: Any) -> ModelledJob:
+    def profile(self, site: Site | None) -> ModelledJob:
         """Return the profile, whose steps `stage` and `take` name the files copied."""
         if not self.options.profile:
             raise HeadraceError(

@@ -1,0 +1,20 @@
+"""Base layer: RAID levels, and how many drives each of them takes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+RaidLevel = Literal[0, 1, 5, 6, 10]
+LEAST_DRIVES: dict[int, int] = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}
+"""btrfs accepts a raid10 of two drives, which is no RAID 10."""
+SMALLEST_CHUNK_BYTES = 512
+"""One sector: the smallest chunk that a model takes."""
+
+
+def check_drives(level: RaidLevel, drives: int) -> None:
+    """Raise ValueError when a RAID of this level cannot have that many drives."""
+    least = LEAST_DRIVES[level]
+    if drives < least:
+        raise ValueError(f"RAID {level} takes {least} drives at least (given {drives})")
+    if level == 10 and drives % 2:
+        raise ValueError(f"RAID 10 takes an even number of drives (given {drives})")

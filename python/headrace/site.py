@@ -1,0 +1,107 @@
+"""Base layer: the site of a study, a real or imagined cluster (docs/study-file.md)."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
+from headrace.units import MOST_DRIVES, MOST_HOSTS, MOST_PORTS, Bytes, BytesPerS, Seconds
+
+
+class Section(BaseModel):
+    """Base of every table of a study file: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SiteDrive(Section):
+    """Drives of one kind in a node or server."""
+
+    drive: str
+    count: int = Field(1, ge=1, le=MOST_DRIVES)
+    raid: RaidLevel | None = Field(None, description="RAID level of several drives")
+    chunk: Bytes | None = Field(
+        None, ge=SMALLEST_CHUNK_BYTES, description="bytes on one drive before the next one's turn"
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> SiteDrive:
+        if self.raid is not None:
+            check_drives(self.raid, self.count)
+        return self
+
+
+class SiteLink(Section):
+    """A network link."""
+
+    rate: BytesPerS = Field(125e6, gt=0, description="of one port, in each direction")
+    latency: Seconds = Field(
+        0.0,
+        ge=0,
+        description="one way; measured links need the kernel's netem for it, 0 leaves the "
+        "machine's own",
+    )
+    mtu: int = Field(1500, ge=576, le=65535, description="largest packet")
+    txqueuelen: int = Field(1000, ge=1, description="packets that wait at an end of it")
+    socket_buffer: Bytes | None = Field(
+        None,
+        ge=4096,
+        description="measured: bound on the buffers of every TCP socket; the kernel's when not "
+        "given",
+    )
+    count: int = Field(
+        1, ge=1, le=MOST_PORTS, description="ports that are bonded; measured: one link of their sum"
+    )
+
+
+class SiteNodes(Section):
+    """`[site.node]`: the nodes that run jobs."""
+
+    count: int = Field(1, ge=1, le=MOST_HOSTS)
+    machine: str | None = Field(
+        None,
+        description="a machine of the catalog: cores, memory, power (simulated and priced, not "
+        "built)",
+    )
+    cores: int | None = Field(
+        None,
+        ge=1,
+        description="processors of a node; measured: that many of this machine's, shared when "
+        "they run out",
+    )
+    memory: Bytes | None = Field(
+        None,
+        gt=0,
+        description="memory of a node; measured: bounds jobs, clients and their page cache "
+        "(needs root)",
+    )
+    drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
+    link: str | SiteLink | None = None
+
+
+class SiteServer(Section):
+    """`[site.server.NAME]`: a file server."""
+
+    machine: str | None = Field(
+        None, description="a machine of the catalog (simulated and priced, not built)"
+    )
+    cores: int | None = Field(None, ge=1, description="measured: processors that it may use")
+    memory: Bytes | None = Field(
+        None, gt=0, description="measured: memory of the server with its page cache (needs root)"
+    )
+    link: str | SiteLink | None = Field(
+        None,
+        description='"1 GbE", "4 x 1 GbE", or a table; measured: as the nodes have it when not '
+        "given",
+    )
+    count: int = Field(1, ge=1, le=MOST_HOSTS)
+    drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
+    virtual: bool = False
+
+
+class Site(Section):
+    """`[site]`: nodes, servers, links, power of a real or imagined cluster."""
+
+    node: SiteNodes = Field(default_factory=lambda: SiteNodes.model_validate({}))
+    server: dict[str, SiteServer] = Field(default_factory=dict[str, SiteServer])
+    pue: float = Field(1.0, ge=1, description="power usage effectiveness: all power over IT power")
