@@ -1,7 +1,7 @@
 """Discover plug-ins: one module each in its package, or an entry point of another distribution.
 
-The plug-in packages are `headrace.targets`, `headrace.workloads`, `headrace.probes`,
-`headrace.faults` and `headrace.engine`. A plug-in is a class in one of their modules that inherits
+The plug-in packages are `headrace.targets`, `headrace.protocols`, `headrace.workloads`,
+`headrace.probes`, `headrace.faults` and `headrace.engine`. A plug-in is a class in one of their modules that inherits
 the package's base class and defines its own `kind`. Other distributions add plug-ins by the entry
 point group of the same name. There is no registration call.
 """

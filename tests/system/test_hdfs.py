@@ -12,8 +12,8 @@ from headrace.datasets.store import materialise
 from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.system.cluster import call_inside
 from headrace.targets import TargetContext
-from headrace.targets.by_url import put
 from headrace.targets.hdfs import Hdfs
+from headrace.targets.remote_url import put
 from headrace.workloads import JobInput
 from headrace.workloads.skim import Skim, SkimOptions
 from served_targets import assert_gone, fault, made, standing

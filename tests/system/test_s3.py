@@ -10,7 +10,7 @@ import pytest
 from headrace.datasets import DatasetSpec
 from headrace.datasets.store import materialise
 from headrace.errors import HeadraceError
-from headrace.readers.remote import filesystem_of
+from headrace.protocols import filesystem_of
 from headrace.system.cluster import call_inside
 from headrace.targets import TargetContext
 from headrace.targets.s3 import S3Options
@@ -70,7 +70,7 @@ def test_what_is_put_there_is_read_and_verified(
 
 def _upload(location: object, context: TargetContext, files: list[Path]) -> list[str]:
     from headrace.targets import Location
-    from headrace.targets.by_url import put
+    from headrace.targets.remote_url import put
 
     assert isinstance(location, Location)
     assert location.cluster is not None
@@ -112,7 +112,7 @@ def test_who_is_refused(context: TargetContext, monkeypatch: pytest.MonkeyPatch)
     assert "endpoint" in (caught.value.hint or "")
 
     with standing(made("s3"), context) as (location, within):
-        from headrace.targets.by_url import try_writing
+        from headrace.targets.remote_url import try_writing
 
         assert location.cluster is not None
         node = location.cluster["node-0"]

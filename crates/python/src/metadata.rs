@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::errors::{read, write};
 
-/// A Python object with the methods of `headrace.workloads.by_url.RemoteStorage`.
+/// A Python object with the methods of `headrace.protocols.storage.RemoteStorage`.
 struct Called {
     object: PyObject,
     has_directories: bool,

@@ -63,13 +63,16 @@ class _Objects:
         self._place = place
 
     def _at(self, number: int) -> tuple[Any, str]:
-        from headrace.readers.remote import filesystem_of
+        # Not at the top: files in a directory need none of it.
+        from headrace.protocols import filesystem_of
 
         return filesystem_of(f"{self._place}/{number}")
 
     def write(self, number: int) -> None:
         filesystem, path = self._at(number)
-        if not self._place.startswith("s3://"):
+        from headrace.protocols import protocol_of
+
+        if not protocol_of(self._place).objects:
             filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         with filesystem.open(path, "wb") as file:
             file.write(content(number))

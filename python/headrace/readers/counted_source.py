@@ -1,4 +1,4 @@
-"""uproot sources that count: local files by `pread` or memory map, URLs through fsspec.
+"""uproot sources that count: local files by `pread` or memory map, URLs by fsspec or a client.
 
 uproot takes a source class; `counted_source` makes one that counts into a given `ReadCounts`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import queue
 import time
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -15,10 +16,10 @@ import uproot.source.file
 import uproot.source.fsspec
 from uproot.source.chunk import Chunk
 
+from headrace.protocols import protocol_of
+from headrace.protocols.storage import RangeFile
 from headrace.readers.counts import ReadCounts
-from headrace.readers.hdfs_source import HdfsSource
 from headrace.readers.range_source import RangeSource
-from headrace.readers.remote import options_of
 
 Access = Literal["pread", "mmap"]
 
@@ -34,9 +35,10 @@ def counted_source(file: str, access: Access, counts: ReadCounts) -> type[Any]:
     A mapped file has no read calls and no visible wait (the kernel waits on page faults); the bytes
     requested are those that uproot takes out of the map.
     """
-    if file.startswith("hdfs://"):
-        return type("CountedHdfsSource", (HdfsSource,), {"counts": counts})
     if is_url(file):
+        if (opener := protocol_of(file).range_opener()) is not None:
+            fields = {"counts": counts, "opener": staticmethod(opener)}
+            return type("CountedClientSource", (_ClientSource,), fields)
         return type("CountedRemoteSource", (_RemoteSource,), {"counts": counts})
     kind = _PreadSource if access == "pread" else _MappedSource
     return type(f"Counted{kind.__name__}", (kind,), {"counts": counts})
@@ -101,13 +103,44 @@ class _MappedSource(uproot.source.file.MemmapSource):
         return super().chunks(ranges, notifications)
 
 
+class _ClientSource(RangeSource):
+    """A URL by the protocol's own client."""
+
+    opener: Callable[[str], RangeFile]
+
+    def _open(self) -> None:
+        self._file: RangeFile | None = self.opener(self._file_path)
+        self._num_bytes = self._file.size
+
+    def _read(self, start: int, stop: int) -> Any:
+        if self._file is None:
+            raise ValueError(f"{self._file_path}: closed")
+        if stop > self._num_bytes:
+            raise self._truncated(start, stop)
+        begun = time.perf_counter()
+        data = self._file.read_range(start, stop)
+        self.counts.add(self._file_path, start, stop, 1, time.perf_counter() - begun)
+        return np.frombuffer(data, np.uint8)
+
+    @property
+    def closed(self) -> bool:
+        """True when the file is closed."""
+        return self._file is None
+
+    def __enter__(self) -> _ClientSource:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file = None
+
+
 class _RemoteSource(uproot.source.fsspec.FSSpecSource):
     """A URL by fsspec; waits for all requested bytes, so that the wait can be counted."""
 
     counts: ReadCounts
 
     def __init__(self, file_path: str, **options: Any) -> None:
-        super().__init__(file_path, **{**options, **options_of(file_path)})
+        super().__init__(file_path, **{**options, **protocol_of(file_path).options()})
 
     def chunk(self, start: int, stop: int) -> Chunk:
         """Fetch one range."""

@@ -9,8 +9,8 @@ import xxhash
 
 from headrace.datasets.integrity import MANIFEST, checksum, read_manifest
 from headrace.errors import HeadraceError
+from headrace.protocols import filesystem_of
 from headrace.readers.counted_source import is_url
-from headrace.readers.remote import filesystem_of
 
 
 def verify(events_by_file: dict[str, int], *, whole: bool, key: str | None = None) -> None:

@@ -23,8 +23,8 @@ from headrace.system.servers import Server
 from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameNode, reach_name_node
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
-from headrace.targets.by_url import put, remove, try_writing
 from headrace.targets.exports import Bricks, ServedOptions
+from headrace.targets.remote_url import put, remove, try_writing
 from headrace.targets.served import link_settings
 from headrace.units import MOST_HOSTS, Bytes, Seconds
 

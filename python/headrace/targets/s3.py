@@ -15,14 +15,14 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
-from headrace.readers.remote import PATIENCE
+from headrace.protocols import PATIENCE
 from headrace.site import Site
 from headrace.system.cluster import Node
 from headrace.system.servers import Server
 from headrace.system.servers.s3 import S3Gateway
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
-from headrace.targets.by_url import put, remove, try_writing
 from headrace.targets.exports import Export, ServedOptions
+from headrace.targets.remote_url import put, remove, try_writing
 from headrace.targets.served import ServedTarget
 from headrace.units import Seconds
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.readers.remote import filesystem_of
+from headrace.protocols import filesystem_of, protocol_of
 
 _PIECE_BYTES = 4 << 20
 COMPARED_BYTES = 2 << 30
@@ -44,8 +44,8 @@ def upload(folder: str, file: Path, *, compare: bool = True) -> str:
     if is_there(folder, file, compare=compare):
         return url
     filesystem, path = filesystem_of(url)
-    # An S3 object is visible only when complete, and cannot be renamed.
-    renames = not url.startswith("s3://")
+    # An object is visible only when complete, and cannot be renamed.
+    renames = not protocol_of(url).objects
     place = f"{path}.partial-{os.getpid()}" if renames else path
     if renames:
         filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -88,7 +88,7 @@ def try_writing(folder: str) -> None:
     """Write a small file, read it back and remove it."""
     url = f"{folder}/.headrace-{os.urandom(4).hex()}"
     filesystem, path = filesystem_of(url)
-    if not url.startswith("s3://"):
+    if not protocol_of(url).objects:
         filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
     with filesystem.open(path, "wb") as file:
         file.write(b"headrace")

@@ -29,8 +29,8 @@ from headrace.system.processes import run_program
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server, xrootd
 from headrace.targets import Held, Location, ModelledStorage, Problem, TargetContext, TargetOptions
-from headrace.targets.by_url import remove, whole
 from headrace.targets.exports import Bricks, Export, ServedOptions
+from headrace.targets.remote_url import remove, whole
 from headrace.targets.served import READY_S, ServedTarget, link_settings
 from headrace.units import Bytes
 

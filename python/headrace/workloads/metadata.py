@@ -3,7 +3,7 @@
 Each slot is one process of `clients` clients (crates/metadata). The clients of all slots on all
 nodes go through the phases in step. One trial is one iteration of mdtest. On mounted storage, the
 process is a separate program that makes system calls. On storage that is reached by URL, it is the
-job itself, whose clients call the protocol's library (workloads/by_url).
+job itself, whose clients call the protocol's library (`protocols/`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from headrace import protocols
 from headrace._core import metadata_json
 from headrace.errors import HeadraceError, MissingError, Problem
+from headrace.protocols import client_of, remote_storage
 from headrace.site import Site
 from headrace.system import children
 from headrace.system.own_programs import own_program
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, Seconds, format_bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
-from headrace.workloads.by_url import kind_of, remote_storage
 from headrace.workloads.mdtest.phases import merge_phases
 
 PROGRAM = "headrace-metadata"
@@ -212,7 +213,7 @@ class Metadata(Workload):
     @override
     def why_not_by_url(self, url_prefix: str) -> str | None:
         """Return why these items need directories: a bucket has neither these nor renames."""
-        return None if kind_of(url_prefix).has_directories else self._why_no_directories()
+        return None if client_of(url_prefix).has_directories else self._why_no_directories()
 
     @override
     def why_not_on_own_drives(self) -> str | None:
@@ -236,6 +237,7 @@ class Metadata(Workload):
     def warm(self) -> None:
         """Load the program into memory, so that it is not read from a cold device."""
         hold_program(str(own_program(PROGRAM)))
+        protocols.kinds()  # a job's first URL needs no search for them
 
     @override
     def run(self, job: JobInput) -> JobOutput:

@@ -12,15 +12,16 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from headrace import protocols
 from headrace.errors import Problem
+from headrace.protocols import client_of
 from headrace.site import Site
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, format_bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
-from headrace.workloads.by_url import kind_of
-from headrace.workloads.by_url.streaming import Access, Stream
 from headrace.workloads.fio import client, modelled
 from headrace.workloads.fio.results import merge_results
+from headrace.workloads.fio.streaming import Access, Stream
 
 Mode = Literal["write", "rewrite", "read", "reread", "random-read", "random-write", "mixed"]
 
@@ -87,7 +88,7 @@ class Sequential(Workload):
     def why_not_by_url(self, url_prefix: str) -> str | None:
         """Return why the protocol cannot do this; fio's own options need a mount."""
         options = self.options
-        storage = kind_of(url_prefix)
+        storage = client_of(url_prefix)
         if options.mode in ("random-write", "mixed") and not storage.random_writes:
             return (
                 f"mode = {options.mode!r}: files of {url_prefix} are written from their beginning "
@@ -110,6 +111,7 @@ class Sequential(Workload):
     def warm(self) -> None:
         """Load fio into memory, so that the program is not read from a cold device."""
         hold_program("fio")
+        protocols.kinds()  # a job's first URL needs no search for them
 
     def run(self, job: JobInput) -> JobOutput:
         """Read or write the whole file once; `reread` reads it twice."""

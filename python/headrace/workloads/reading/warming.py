@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace import protocols
 from headrace.datasets.own_files import OwnFiles
 from headrace.datasets.spec import DatasetSpec
 
@@ -28,6 +29,8 @@ def warm_by_running(
     """
     from headrace.datasets.file_of_events import write_file
     from headrace.workloads import JobInput
+
+    protocols.kinds()  # a job's first URL needs no search for them
 
     few = {"events": _EVENTS, "files": 1, "cluster_events": _EVENTS, "signal_fraction": 0.5}
     memory = Path("/dev/shm")

@@ -1,8 +1,8 @@
 """Copy one input file to a path of this node, in a separate process, completely or not at all.
 
 Used by the workload `stage`. A file in a directory is copied by `cp` (never as a reflink: every
-byte moves), one on XRootD by `xrdcp` where installed, one behind any other URL by this module as a
-program:
+byte moves), one behind a URL by the protocol's own program (`xrdcp`) where installed, otherwise by
+this module as a program:
 
     python -m headrace.workloads.staging.copying URL FILE
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from headrace.datasets.integrity import checksum
 from headrace.errors import HeadraceError
+from headrace.protocols import filesystem_of, protocol_of
 from headrace.units import format_bytes
 
 _PIECE_BYTES = 4 << 20
@@ -27,8 +28,6 @@ def size_of(source: str) -> int:
     """Return the size of an input file. Raises HeadraceError when it does not exist."""
     try:
         if "://" in source:
-            from headrace.readers.remote import filesystem_of
-
             filesystem, path = filesystem_of(source)
             return int(filesystem.info(path)["size"])
         return Path(source).stat().st_size
@@ -81,8 +80,8 @@ def _command(source: str, place: Path) -> list[str]:
     """Return the lightest program that can copy the source: a job shares its cores with it."""
     if "://" not in source:
         return ["cp", "--reflink=never", "--sparse=never", "--", source, str(place)]
-    if source.startswith(("root://", "roots://")) and shutil.which("xrdcp"):
-        return ["xrdcp", "--force", "--silent", "--nopbar", source, str(place)]
+    if (command := protocol_of(source).copy_command(source, str(place))) is not None:
+        return command
     return [sys.executable, "-m", "headrace.workloads.staging.copying", source, str(place)]
 
 
@@ -100,8 +99,6 @@ def _compare(source: str, copied: Path) -> None:
         if checksum(Path(source)) != checksum(copied):
             raise HeadraceError(f"{source}: the staged copy differs from it")
         return
-    from headrace.readers.remote import filesystem_of
-
     filesystem, path = filesystem_of(source)
     with filesystem.open(path, "rb") as far, copied.open("rb") as near:
         while True:
@@ -113,8 +110,6 @@ def _compare(source: str, copied: Path) -> None:
 
 
 def _fetch(url: str, place: Path) -> None:
-    from headrace.readers.remote import filesystem_of
-
     filesystem, path = filesystem_of(url)
     with filesystem.open(path, "rb") as far, place.open("wb") as near:
         while piece := far.read(_PIECE_BYTES):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.errors import HeadraceError
+from headrace.protocols import remote_storage
 from headrace.workloads import JobInput
-from headrace.workloads.by_url import remote_storage
 from headrace.workloads.fio.client import FioRun
 from headrace.workloads.fio.meeting import Meeting
 from headrace.workloads.fio.results import Direction, FioResult

@@ -6,15 +6,59 @@ Objects are uploaded whole, or in parts of at least 5 MiB; they cannot be rename
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-from headrace.readers.remote import filesystem_of
-from headrace.workloads.by_url.storage import RemoteStorage
+from headrace.protocols import UrlProtocol, filesystem_of, patience_s
+from headrace.protocols.storage import RemoteStorage
 
 _LEAST_PART_BYTES = 5 << 20
 """Minimum size of every part but the last, by the protocol."""
+
+
+_CONNECT_PATIENCE_S = 5.0
+
+
+class S3(UrlProtocol):
+    """URLs `s3://BUCKET/KEY`. Endpoint, region and credentials are in the environment.
+
+    `AWS_ENDPOINT_URL_S3`, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, as for
+    every S3 client.
+    """
+
+    kind = "s3"
+    objects: ClassVar[bool] = True
+
+    @override
+    def options(self) -> dict[str, Any]:
+        wait_s = patience_s()
+        return {
+            "endpoint_url": os.environ.get("AWS_ENDPOINT_URL_S3")
+            or os.environ.get("AWS_ENDPOINT_URL"),
+            "client_kwargs": {"region_name": os.environ.get("AWS_REGION", "us-east-1")},
+            "config_kwargs": {
+                "connect_timeout": min(_CONNECT_PATIENCE_S, wait_s),
+                "read_timeout": wait_s,
+                "retries": {"max_attempts": 1},
+                # Do not send checksums that only Amazon's own servers support.
+                "request_checksum_calculation": "when_required",
+                "response_checksum_validation": "when_required",
+            },
+            "use_listings_cache": False,
+        }
+
+    @override
+    def address_and_path(self, url: str) -> tuple[str, str]:
+        """Return the bucket as the first part of the path."""
+        split = urlsplit(url)
+        return "s3://", f"/{split.netloc}{split.path}"
+
+    @override
+    def client(self) -> type[RemoteStorage]:
+        return S3Storage
 
 
 class S3Storage(RemoteStorage):

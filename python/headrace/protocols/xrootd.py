@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 from typing_extensions import override
 
-from headrace.workloads.by_url.storage import RemoteStorage
+from headrace.protocols import UrlProtocol
+from headrace.protocols.storage import RemoteStorage
+
+
+class Xrootd(UrlProtocol):
+    """URLs `root://HOST:PORT//PATH`, which fsspec-xrootd reads."""
+
+    kind = "root"
+
+    @override
+    def client(self) -> type[RemoteStorage]:
+        return XrootdStorage
+
+    @override
+    def copy_command(self, url: str, place: str) -> list[str] | None:
+        if shutil.which("xrdcp") is None:
+            return None
+        return ["xrdcp", "--force", "--silent", "--nopbar", url, place]
+
+
+class XrootdOverTls(Xrootd):
+    """URLs `roots://…`."""
+
+    kind = "roots"
 
 
 class XrootdStorage(RemoteStorage):

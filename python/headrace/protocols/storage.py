@@ -37,6 +37,19 @@ class ByteSource(Protocol):
         ...
 
 
+class RangeFile(Protocol):
+    """A file whose ranges readers of events request, each by one call."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        ...
+
+    def read_range(self, start: int, stop: int) -> bytes:
+        """Return the bytes from `start` to `stop`."""
+        ...
+
+
 class RemoteStorage(ABC):
     """A protocol's client. Paths are those after `//host` in a URL.
 

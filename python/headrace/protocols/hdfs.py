@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from headrace.workloads.by_url.storage import RemoteStorage
+from headrace.protocols import UrlProtocol
+from headrace.protocols.storage import RangeFile, RemoteStorage
+
+
+class Hdfs(UrlProtocol):
+    """URLs `hdfs://NAMENODE:PORT/PATH`."""
+
+    kind = "hdfs"
+
+    @override
+    def client(self) -> type[RemoteStorage]:
+        return HdfsStorage
+
+    @override
+    def range_opener(self) -> Callable[[str], RangeFile]:
+        """Return a function that opens a file once at the name node; data nodes answer the reads.
+
+        Through fsspec, each range would request the block locations from the name node again.
+        """
+        return lambda url: _HdfsRanges(*self.address_and_path(url))
+
+
+class _HdfsRanges:
+    def __init__(self, address: str, path: str) -> None:
+        from hdfs_native import Client
+
+        self._file: Any = Client(address).read(path)
+        self.size: int = len(self._file)
+
+    def read_range(self, start: int, stop: int) -> bytes:
+        return self._file.read_range(start, stop - start)
 
 
 class HdfsStorage(RemoteStorage):
