@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace.system.journal import pending_journals, undo
+from headrace.system import block_queue, loops, shared_settings
+from headrace.system.journal import Journal, pending_journals, undo
 from headrace.system.shared_settings import holders, put_back_abandoned
 from house import HEADRACE
 
 RUN = """
 import sys
 from pathlib import Path
+from headrace.system import block_queue, loops, shared_settings
 from headrace.system.journal import Journal
 from headrace.system.shared_settings import set_file
 with Journal.open("a run", Path(sys.argv[1])) as journal:
@@ -151,9 +153,64 @@ def test_what_is_set_already_and_not_by_headrace_is_left(runs: Runs) -> None:
 
 def test_a_run_that_goes_on_is_not_abandoned(runs: Runs) -> None:
     run = runs.start()
-    put_back_abandoned()
+    put_back_abandoned(block_queue.put_back)
     assert runs.value == "1"
     run.send_signal(signal.SIGKILL)
     run.communicate()
-    assert any(str(runs.setting) in said for said in put_back_abandoned())
+    assert any(str(runs.setting) in said for said in put_back_abandoned(block_queue.put_back))
     assert runs.value == "0"
+
+
+SET_A_QUEUE = """
+import sys
+from pathlib import Path
+from headrace.system.block_queue import Queue
+from headrace.system.journal import Journal
+with Journal.open("a run", Path(sys.argv[1])) as journal:
+    queue = Queue(journal, sys.argv[2])
+    queue.set_scheduler("none")
+    queue.set_depth(16)
+    print("set", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def stored_for(disk: str) -> list[str]:
+    files = shared_settings.folder().glob("*.json")
+    return [text for file in files if f"queue of {disk}" in (text := file.read_text())]
+
+
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("gone", [False, True], ids=["attached", "gone"])
+def test_undo_puts_a_queue_back_that_a_run_left_whose_journal_is_gone(
+    journal: Journal, tmp_path: Path, gone: bool
+) -> None:
+    """The state of a queue stayed in the folder of settings until the next run on that disk."""
+    image = tmp_path / "image"
+    image.write_bytes(bytes(1 << 20))
+    device = loops.attach(journal, image, direct_io=False)
+    before = block_queue.read_scheduler(device.name), block_queue.read_depth(device.name)
+    run = subprocess.Popen(
+        [sys.executable, "-c", SET_A_QUEUE, str(tmp_path / "lost"), device.name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout and run.stdout.readline().strip() == "set"
+    assert block_queue.read_depth(device.name) == 16
+    run.kill()
+    run.communicate()
+    shutil.rmtree(tmp_path / "lost")
+    assert stored_for(device.name)
+    if gone:
+        assert journal.undo(device.entry).done
+    ended = subprocess.run(
+        [HEADRACE, "undo"],
+        env={**os.environ, "HEADRACE_JOURNAL_DIR": str(tmp_path / "empty"), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0 and f"queue of {device.name}: set back" in ended.stdout, ended
+    assert stored_for(device.name) == []
+    now = block_queue.read_scheduler(device.name), block_queue.read_depth(device.name)
+    assert now == before

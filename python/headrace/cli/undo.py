@@ -14,6 +14,7 @@ def undo(
     show: Annotated[bool, typer.Option("--show", help="only list what would be undone")] = False,
 ) -> None:
     """Put back what crashed runs have changed: mounts, loop devices, settings, processes, folders."""
+    from headrace.system import block_queue
     from headrace.system.journal import pending_journals
     from headrace.system.journal import undo as undo_journal
     from headrace.system.shared_settings import put_back_abandoned
@@ -32,7 +33,7 @@ def undo(
                 markup=False,
             )
             failed = failed or not result.done
-    abandoned = [] if show else put_back_abandoned()
+    abandoned = [] if show else put_back_abandoned(block_queue.put_back)
     for said in abandoned:
         out.print(f"  {said} (left by a run without an undo journal)", markup=False)
     if not pending and not abandoned:

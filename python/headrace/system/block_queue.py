@@ -138,6 +138,20 @@ def restore(disk: str, state: QueueState) -> None:
         _write(disk, "nr_requests", state.nr_requests)
 
 
+def put_back(disk: str, sequence: int | None, state: Any) -> str:
+    """Restore the queue of a disk to its stored state; return what was done, as a clause.
+
+    A loop device keeps its queue settings after it is detached: they are restored even when another
+    file is attached to it now. Raises OSError when the kernel refuses.
+    """
+    if not _queue(disk).is_dir():
+        return "the device is gone"
+    if not disk.startswith("loop") and disk_sequence(disk) != sequence:
+        return "the device is gone"
+    restore(disk, QueueState(**state))
+    return "set back"
+
+
 class Queue:
     """The queue of one whole disk, changed through the journal."""
 
@@ -166,7 +180,7 @@ class Queue:
             scheduler = read_scheduler(self.disk) or "none"
             return asdict(QueueState(scheduler, read_number(self.disk, "nr_requests"), depth))
 
-        with held(key, now, is_set) as token:
+        with held(key, now, is_set, disk=self.disk, disk_sequence=sequence) as token:
             if token is not None:
                 self._entries.append(
                     self._journal.begin(

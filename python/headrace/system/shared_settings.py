@@ -47,7 +47,10 @@ class _Held:
     """The value before the first change."""
     holders: tuple[_Holder, ...]
     path: str | None = None
-    """The kernel file to which `before` is written; None when restoring needs more than that."""
+    """The kernel file to which `before` is written; None for the queue of a disk."""
+    disk: str | None = None
+    disk_sequence: int | None = None
+    """The disk whose queue `before` is, and which of the disks of this name."""
 
 
 def folder() -> Path:
@@ -87,7 +90,14 @@ def _load(file: Path) -> _Held | None:
         if table["boot"] != boot_id():
             return None
         holders = tuple(_Holder(**each) for each in table["holders"])
-        return _Held(table["key"], table["before"], holders, table["path"])
+        return _Held(
+            table["key"],
+            table["before"],
+            holders,
+            table["path"],
+            table.get("disk"),
+            table.get("disk_sequence"),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -110,7 +120,13 @@ def holders(key: str) -> list[int]:
 
 @contextmanager
 def held(
-    key: str, now: Callable[[], Any], is_set: Callable[[], bool], path: Path | None = None
+    key: str,
+    now: Callable[[], Any],
+    is_set: Callable[[], bool],
+    path: Path | None = None,
+    *,
+    disk: str | None = None,
+    disk_sequence: int | None = None,
 ) -> Generator[str | None]:
     """Become a holder of a setting; yield the token for `release`.
 
@@ -128,7 +144,8 @@ def held(
         others = tuple(each for each in found.holders if each.alive) if found is not None else ()
         ours = _Holder(token, os.getpid(), start_ticks(os.getpid()) or 0)
         before = found.before if found is not None else now()
-        _store(_Held(key, before, (*others, ours), None if path is None else str(path)))
+        where = None if path is None else str(path)
+        _store(_Held(key, before, (*others, ours), where, disk, disk_sequence))
         try:
             yield token
         except BaseException:
@@ -216,10 +233,11 @@ def set_file(
     return entry
 
 
-def put_back_abandoned() -> list[str]:
-    """Restore every kernel file held only by dead processes; return one sentence for each.
+def put_back_abandoned(put_back_queue: Callable[[str, int | None, Any], str]) -> list[str]:
+    """Restore every setting held only by dead processes; return one sentence for each.
 
-    Their journals do this too; this is for processes whose journal is gone. Never raises.
+    `put_back_queue` restores the queue of a disk: name, sequence number, state. Journals do this
+    too; this is for processes whose journal is gone. Never raises.
     """
     said: list[str] = []
     if not folder().is_dir():
@@ -229,12 +247,20 @@ def put_back_abandoned() -> list[str]:
             found = _load(file)
             if found is None:
                 file.unlink(missing_ok=True)
-            elif found.path is not None and not any(each.alive for each in found.holders):
-                path = Path(found.path)
-                try:
-                    said.append(f"setting {path}: {write(path, str(found.before))}")
-                except OSError as error:
-                    said.append(f"setting {path}: {error}")
+                continue
+            if any(each.alive for each in found.holders):
+                continue
+            subject = f"queue of {found.disk}" if found.disk else f"setting {found.path}"
+            try:
+                if found.disk is not None:
+                    done = put_back_queue(found.disk, found.disk_sequence, found.before)
+                elif found.path is not None:
+                    done = write(Path(found.path), str(found.before))
                 else:
-                    file.unlink(missing_ok=True)
+                    continue  # a queue, stored by Headrace 0.1
+            except (OSError, HeadraceError, TypeError) as error:
+                said.append(f"{subject}: {error}")
+            else:
+                said.append(f"{subject}: {done}")
+                file.unlink(missing_ok=True)
     return said

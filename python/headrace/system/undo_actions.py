@@ -31,7 +31,7 @@ from headrace.system import (
     tracefs,
     unix_sockets,
 )
-from headrace.system.identity import disk_sequence, start_ticks
+from headrace.system.identity import start_ticks
 from headrace.system.owned import OWNER_FILE
 
 Args = dict[str, Any]
@@ -67,15 +67,7 @@ def _release_setting(args: Args, same_boot: bool) -> str:
 
 def _restore_queue(args: Args, same_boot: bool) -> str:
     def put_back(state: Any) -> str:
-        # A loop device keeps its queue settings after it is detached: restore them even when
-        # another file is attached to it now.
-        if (
-            not args["disk"].startswith("loop")
-            and disk_sequence(args["disk"]) != args["disk_sequence"]
-        ):
-            return "the device is gone"
-        block_queue.restore(args["disk"], block_queue.QueueState(**state))
-        return "set back"
+        return block_queue.put_back(args["disk"], args["disk_sequence"], state)
 
     if "token" not in args:  # journals of Headrace 0.1
         return put_back(args["state"])
