@@ -5,6 +5,7 @@ Study files and catalog entries share it. Every problem becomes a `Fault` with f
 
 from __future__ import annotations
 
+import typing
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -16,6 +17,7 @@ from headrace.errors import Fault, UsageError
 from headrace.refusals import MUST_BE, annotation_of, discriminator, meant, nested_models, refusal
 
 NamePath = tuple[str, ...]
+_ARRAYS = (list, tuple, set, frozenset)
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -92,21 +94,37 @@ class Problems:
         model: type[Model],
         *,
         at: FieldPath | None = None,
+        several: str = "",
     ) -> Model | None:
         """Return the table as its model, None when it has problems.
 
-        A problem's path is `path` followed by its place in the table, or `at` when given.
+        A problem's path is `path` followed by its place in the table, or `at` when given. `several`
+        is a hint, with `{}` for the field, for an array where the field takes one value.
         """
         try:
             return model.model_validate(table)
         except ValidationError as error:
             for place, given, problem, allowed in refusals(error, table, model):
-                fault = self.document.fault(
-                    path + place if at is None else at, problem, given=given, allowed=allowed
-                )
+                where = path + place if at is None else at
+                if several and isinstance(given, list) and _takes_one(model, place):
+                    problem += f"; {several.format(dotted(place))}"
+                fault = self.document.fault(where, problem, given=given, allowed=allowed)
                 if fault not in self.faults:
                     self.faults.append(fault)
             return None
+
+
+def _takes_one(model: type[BaseModel], place: FieldPath) -> bool:
+    """Return whether a field of a model takes single values only."""
+    names = [part for part in place if isinstance(part, str)]
+    annotation = annotation_of(model, names) if len(names) == len(place) else None
+    return annotation is not None and not _takes_array(annotation)
+
+
+def _takes_array(annotation: Any) -> bool:
+    if annotation in _ARRAYS or typing.get_origin(annotation) in _ARRAYS:
+        return True
+    return any(_takes_array(inner) for inner in typing.get_args(annotation))
 
 
 def made_of(model: type[Model], table: dict[str, Any], what: str) -> Model:

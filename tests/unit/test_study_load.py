@@ -125,6 +125,42 @@ def test_each_mistake_is_named_with_its_line(old: str, new: str, line: int, word
     assert any(text.startswith(f"study.toml:{line}:") and words in text for text in found), found
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ("[factors]\nslots = [1, 2]", "[run]\nslots = [1, 2]\n[factors]", "slots"),
+        ("[factors]\n", '[run]\ncache = ["cold", "warm"]\n[factors]\n', "cache"),
+        ('"ext4"\n', '["ext4", "xfs"]\n', "target.image.filesystem"),
+        ('size = "1 GB"', 'size = ["1 GB", "2 GB"]', "target.image.size"),
+        ("events = 1000", "events = [1000, 2000]", "workload.scan.data.events"),
+        ("[factors]\n", "[site]\npue = [1.1, 1.5]\n[factors]\n", "site.pue"),
+    ],
+)
+def test_levels_outside_factors_are_told_where_they_belong(old: str, new: str, hint: str) -> None:
+    good = GOOD.replace('target = ["disk", "image"]\n', "")
+    good = good.replace('filesystem = ["ext4", "xfs"]\n', "")
+    assert old in good
+    (said,) = faults(good.replace(old, new))
+    assert f"several levels go in [factors]: {hint} = […]" in said
+    # What the hint says works.
+    levels = new.partition(f"{hint.rpartition('.')[2]} = ")[2].partition("]")[0] or new.strip()[:-1]
+    without = good.replace("slots = [1, 2]\n", "")
+    load(without.replace("[factors]\n", f"[factors]\n{hint} = {levels}]\n"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[factors]\n", "[plan]\nseed = [1, 2]\n[factors]\n"),
+        ("slots = [1, 2]", "slots = [[1, 2]]"),
+        ("data = {", "data = { files = [], "),
+    ],
+)
+def test_other_arrays_are_not_taken_for_levels(old: str, new: str) -> None:
+    assert old in GOOD
+    assert not any("several levels" in said for said in faults(GOOD.replace(old, new)))
+
+
 def test_every_mistake_is_named_at_once() -> None:
     text = (
         GOOD.replace("slots = [1, 2]", "slots = [0]")

@@ -18,6 +18,12 @@ from headrace.study.fields import anchor_drives, anchored_fields, entry_names
 from headrace.study.model import Part
 from headrace.validation import Model, Problems
 
+_SEVERAL = {
+    "run": "several levels go in [factors]: {} = […]",
+    "site": "several levels go in [factors]: site.{} = […]",
+}
+"""Sections with fields that factors vary -> what to do with an array where one value is allowed."""
+
 
 class PartsReader:
     """Reads targets, workloads, faults and sections; adds problems to `problems`."""
@@ -35,7 +41,8 @@ class PartsReader:
         if name == "site":
             self.known_entries((name,), table)
             table = self.anchored_drives((name,), table)
-        return self.problems.validated((name,), table, model)
+        several = _SEVERAL.get(name, "")
+        return self.problems.validated((name,), table, model, several=several)
 
     def parts(self, room: str, kinds: dict[str, Any]) -> dict[str, Part]:
         """Return the targets or workloads by name, without those of unknown kind."""
@@ -62,7 +69,8 @@ class PartsReader:
         self.known_entries(path, own)
         before = len(self.problems.faults)
         own = self.anchored(path, kinds[kind].Options, own)
-        options = self.problems.validated(path, own, kinds[kind].Options)
+        several = f"several levels go in [factors]: {room}.{name}.{{}} = […]"
+        options = self.problems.validated(path, own, kinds[kind].Options, several=several)
         if options is not None and len(self.problems.faults) == before:
             self.check_own_files(path, options)
         if len(self.problems.faults) > before:
