@@ -163,15 +163,25 @@ def _scaled(value: float, units: list[str], step: float) -> str:
 
 
 def format_bytes(value: float) -> str:
-    """Return a size as text: `64 KiB`, `1.50 GB`.
+    """Return a size that somebody chose as text: `64 KiB`, `1.50 GB`.
 
-    Binary prefixes when it is a whole number of them, else decimal ones.
+    Binary prefixes when it is a whole number of them, else decimal ones. For data that was moved or
+    counted, `format_amount`.
     """
     whole = int(value)
     if whole == value and whole >= 1024 and whole % 1024 == 0:
         for prefix, factor in reversed(_BINARY.items()):
             if whole % factor == 0 and whole // factor < 10_000:
                 return f"{whole // factor} {prefix}B"
+    return format_amount(value)
+
+
+def format_amount(value: float) -> str:
+    """Return an amount of data that was moved or counted as text: `65.5 kB`, `1.50 GB`.
+
+    The prefixes are always decimal, as in rates: amounts in one message can be compared. A whole
+    number of KiB says nothing there, because devices and page cache move whole pages.
+    """
     return _scaled(value, ["B", "kB", "MB", "GB", "TB", "PB", "EB"], 1000)
 
 

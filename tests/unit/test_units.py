@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.units import (
+    format_amount,
     format_bytes,
     format_seconds,
     parse_bytes,
@@ -80,6 +81,17 @@ def test_a_size_shown_in_binary_reads_back(size: int) -> None:
     shown = format_bytes(size * 1024)
     if "iB" in shown:
         assert parse_bytes(shown) == size * 1024
+
+
+@given(st.integers(min_value=0, max_value=2**59))
+def test_an_amount_has_decimal_prefixes_alone(amount: int) -> None:
+    """Amounts that are whole numbers of KiB stood as MiB beside others in MB."""
+    assert "i" not in format_amount(amount)
+    assert parse_bytes_per_s(f"{format_amount(amount)}/s") == pytest.approx(amount, rel=0.01)
+
+
+def test_a_size_and_an_amount() -> None:
+    assert (format_bytes(40 << 20), format_amount(40 << 20)) == ("40 MiB", "41.9 MB")
 
 
 def test_times_for_people() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from headrace.cli._console import err, out
-from headrace.units import format_bytes, format_bytes_per_s
+from headrace.units import format_amount, format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
     from headrace.traces import Statistics
@@ -35,7 +35,7 @@ def _show_amounts(found: Statistics) -> None:
     ops = [op for op in _OPS if op in ("read", "write") or amounts[op][0]]
     table = TextTable("", *ops, title=title)
     table.add_row("requests", *(f"{amounts[op][0]:,}" for op in ops))
-    table.add_row("moved", *("" if op == "flush" else format_bytes(amounts[op][1]) for op in ops))
+    table.add_row("moved", *("" if op == "flush" else format_amount(amounts[op][1]) for op in ops))
     if found.has_times:
         rates = {op: moved / found.duration_s for op, (_, moved) in amounts.items()}
         table.add_row(
@@ -155,7 +155,7 @@ def _show_processes(found: Statistics) -> None:
         table.add_row(
             f"{escape(part.name)} {part.pid}",
             f"{part.requests:,}",
-            format_bytes(part.bytes),
+            format_amount(part.bytes),
             "" if part.rate_bytes_per_s is None else format_bytes_per_s(part.rate_bytes_per_s),
             "" if part.seeks_per_s is None else f"{part.seeks_per_s:,.0f}",
             "" if part.sequential_fraction is None else f"{100 * part.sequential_fraction:.1f} %",

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from headrace.cli._console import out
-from headrace.units import format_bytes, format_seconds
+from headrace.units import format_amount, format_seconds
 
 
 def plan(
@@ -55,13 +55,13 @@ def plan(
         f"{guess.rests_on})"
     )
     for name, size in guess.target_bytes.items():
-        out.print(f"  {name}: up to {format_bytes(size)} on the target")
+        out.print(f"  {name}: up to {format_amount(size)} on the target")
     for name, size in guess.memory_bytes.items():
         out.print(
-            f"  {name}: emulated drives take up to {format_bytes(size)} of memory when measured"
+            f"  {name}: emulated drives take up to {format_amount(size)} of memory when measured"
         )
     if guess.cache_bytes:
-        out.print(f"  data sets: {format_bytes(guess.cache_bytes)} in the cache of generated data")
+        out.print(f"  data sets: {format_amount(guess.cache_bytes)} in the cache of generated data")
     for name, text in guess.own_data:
         out.print(f"  {name} reads {escape(text)}")
     for problem in space_problems(loaded.study, made, cache_dir or default_cache()):

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from headrace.cli._console import err, out
 from headrace.cli._finish import finish
-from headrace.units import format_bytes, format_seconds
+from headrace.units import format_amount, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from headrace.profiles.steps import Unseen
@@ -69,19 +69,19 @@ def show(
                  f"{format_seconds(summary.cpu_wait_s)} waiting for a CPU"),
         ("processes", f"{recording.processes}, {int(recording.steps.thread.max(initial=-1)) + 1} "
                       f"threads; {recording.exit}"),
-        ("read", f"{format_bytes(summary.bytes_read)} in {summary.reads} reads"),
-        ("each byte", f"read {summary.reuse:.2f} times ({format_bytes(summary.bytes_unique)} "
+        ("read", f"{format_amount(summary.bytes_read)} in {summary.reads} reads"),
+        ("each byte", f"read {summary.reuse:.2f} times ({format_amount(summary.bytes_unique)} "
                       f"without repetition)"),
         ("size of a read", f"{sizes[1]} in the middle; {sizes[0]} to {sizes[2]} for nine in ten"),
         ("order", f"{summary.sequential_fraction:.0%} of reads begin where the one before ended, "
                   f"{summary.forward_fraction:.0%} there or further on"),
         ("work between reads", f"{work[1]:.3g} ms in the middle; {work[0]:.3g} to {work[2]:.3g} "
                                f"ms for nine in ten"),
-        ("written", f"{format_bytes(summary.bytes_written)} in {summary.writes} writes"),
+        ("written", f"{format_amount(summary.bytes_written)} in {summary.writes} writes"),
         ("other calls", f"{summary.opens} opens, {summary.stats} stats, {summary.seeks} seeks, "
                         f"{summary.maps} maps"),
         ("not seen", _unseen(recording.unseen)),
-        ("software", f"{summary.software_files} files, {format_bytes(summary.software_bytes)} "
+        ("software", f"{summary.software_files} files, {format_amount(summary.software_bytes)} "
                      f"read; left out of all above"),
     ]  # fmt: skip
     for name, text in rows:
@@ -95,11 +95,11 @@ def show(
         for use in summary.files[:files]:
             listed.add_row(
                 escape(use.path),
-                format_bytes(use.bytes),
+                format_amount(use.bytes),
                 str(use.reads),
-                format_bytes(use.bytes_read),
-                format_bytes(use.bytes_unique),
-                format_bytes(use.bytes_written),
+                format_amount(use.bytes_read),
+                format_amount(use.bytes_unique),
+                format_amount(use.bytes_written),
             )
         out.print(listed)
         if len(summary.files) > files:
@@ -114,9 +114,9 @@ def _unseen(unseen: Unseen | None) -> str:
     if unseen is None:
         return "unknown: nobody counted"
     return (
-        f"{format_bytes(unseen.read_bytes)} read, {format_bytes(unseen.written_bytes)} written, of "
-        f"{format_bytes(unseen.kernel_read_bytes)} and "
-        f"{format_bytes(unseen.kernel_written_bytes)} that the kernel counted"
+        f"{format_amount(unseen.read_bytes)} read, {format_amount(unseen.written_bytes)} written, of "
+        f"{format_amount(unseen.kernel_read_bytes)} and "
+        f"{format_amount(unseen.kernel_written_bytes)} that the kernel counted"
     )
 
 

@@ -34,7 +34,7 @@ def record(
     from headrace.profiles.recorder import record as run
     from headrace.profiles.steps import Op, save
     from headrace.records.place import check_place
-    from headrace.units import format_bytes, format_seconds
+    from headrace.units import format_amount, format_seconds
 
     name = (
         re.sub(r"[^A-Za-z0-9._-]+", "-", out.stem if out is not None else Path(command[0]).name)
@@ -49,7 +49,7 @@ def record(
         err.print(f"[yellow]note:[/yellow] {escape(note)}")
     steps = recording.steps
     read, written = (
-        format_bytes(int(steps.length[steps.op == op].sum())) for op in (Op.READ, Op.WRITE)
+        format_amount(int(steps.length[steps.op == op].sum())) for op in (Op.READ, Op.WRITE)
     )
     err.print(
         f"recorded: {len(steps)} steps, {read} read, {written} written, "

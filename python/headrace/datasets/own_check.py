@@ -7,7 +7,7 @@ from pathlib import Path
 from headrace.datasets.own_files import OwnFile, OwnFiles, expanded, state_of, typical
 from headrace.datasets.trees import events_of, look_over, tree_facts
 from headrace.errors import HeadraceError
-from headrace.units import format_bytes
+from headrace.units import format_amount
 
 MOST_PROBLEMS = 5
 """Maximum number of problems reported for a folder of files that are not ROOT files."""
@@ -51,12 +51,12 @@ def described(own: OwnFiles) -> str:
     of_pieces = "baskets" if facts.format == "ttree" else "pages"
     total = (
         f"{len(files)} file{'s' if len(files) > 1 else ''} of "
-        f"{format_bytes(sum(f.bytes for f in files))}"
+        f"{format_amount(sum(f.bytes for f in files))}"
     )
     return (
         f"{total}; {facts.file.name} has {facts.events:,} events in {facts.name}: "
-        f"{len(facts.columns):,} columns, {format_bytes(memory)} uncompressed, "
-        f"{format_bytes(stored)} stored in {pieces:,} {of_pieces}, {facts.clusters:,} "
+        f"{len(facts.columns):,} columns, {format_amount(memory)} uncompressed, "
+        f"{format_amount(stored)} stored in {pieces:,} {of_pieces}, {facts.clusters:,} "
         f"cluster{'s' if facts.clusters != 1 else ''}"
     )
 

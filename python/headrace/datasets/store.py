@@ -27,7 +27,7 @@ from headrace.datasets.locks import only_one
 from headrace.datasets.spec import GENERATOR_VERSION, DatasetSpec
 from headrace.datasets.writers import Facts, write_files
 from headrace.errors import HeadraceError
-from headrace.units import format_bytes
+from headrace.units import format_amount
 
 Progress = Callable[[int, int], None]
 """Called with the number of events written so far and in total; raises to stop."""
@@ -91,8 +91,8 @@ def _not_written(directory: Path, spec: DatasetSpec, error: OSError) -> Headrace
         if directory.parent.is_dir():
             free = shutil.disk_usage(directory.parent).free
         return HeadraceError(
-            f"{directory}: no space left for a data set of about {format_bytes(needed)} "
-            f"({format_bytes(free)} are free)",
+            f"{directory}: no space left for a data set of about {format_amount(needed)} "
+            f"({format_amount(free)} are free)",
             hint="free some space, name another place by --cache-dir, or ask for fewer events",
         )
     hint = None

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from headrace.probes import Probe, Totals, Watch
 from headrace.system.accounting import CounterFile
-from headrace.units import format_bytes
+from headrace.units import format_amount
 
 _SECTOR_BYTES = 512
 _CLASS = Path("/sys/class/block")
@@ -194,6 +194,6 @@ def competing_io(
         return None
     return (
         "competing-io",
-        f"the device moved {format_bytes(moved)}, of which the jobs caused {format_bytes(caused)}: "
+        f"the device moved {format_amount(moved)}, of which the jobs caused {format_amount(caused)}: "
         f"{100 * foreign / moved:.0f} % was other I/O",
     )

@@ -12,7 +12,7 @@ from headrace.palette import BLACK, CURVE_COLOURS, GREY
 from headrace.profiles.steps import Op, Recording, Steps
 from headrace.profiles.summary import Summary, is_read, summarise
 from headrace.profiles.timeline import timeline
-from headrace.units import format_bytes, format_seconds
+from headrace.units import format_amount, format_seconds
 
 READ, WRITE, WORK, SLEEP = CURVE_COLOURS[0], CURVE_COLOURS[1], CURVE_COLOURS[2], GREY
 _MOST_POINTS = 20_000
@@ -38,8 +38,8 @@ def draw(recording: Recording, path: Path) -> None:
     _time(figure.add_subplot(grid[1, 1]), recording)
     _parts(figure.add_subplot(grid[1, 2]), recording, summary)
     figure.suptitle(
-        f"{recording.name}: {format_bytes(summary.bytes_read)} in {summary.reads} reads, "
-        f"{format_bytes(summary.bytes_written)} written, {format_seconds(summary.duration_s)}",
+        f"{recording.name}: {format_amount(summary.bytes_read)} in {summary.reads} reads, "
+        f"{format_amount(summary.bytes_written)} written, {format_seconds(summary.duration_s)}",
         fontsize=13,
     )
     try:

@@ -23,7 +23,7 @@ from headrace.profiles.preloading import preloaded
 from headrace.profiles.programs import ProgramError, find_program, not_executed, why_not_recorded
 from headrace.profiles.recording import Read, join
 from headrace.profiles.steps import Op, Recording, Unseen
-from headrace.units import format_bytes
+from headrace.units import format_amount
 
 _NOTED_BYTES = 16 << 10
 """Fewer unseen bytes get no note: they are the C library's own reads of its settings. They are in
@@ -130,10 +130,10 @@ def _notes(read: Read, unseen: Unseen | None) -> list[str]:
         )
     elif max(unseen.read_bytes, unseen.written_bytes) >= _NOTED_BYTES:
         notes.append(
-            f"not seen: {format_bytes(unseen.read_bytes)} read (the kernel counted "
-            f"{format_bytes(unseen.kernel_read_bytes)})"
-            f" and {format_bytes(unseen.written_bytes)} written (of "
-            f"{format_bytes(unseen.kernel_written_bytes)}):"
+            f"not seen: {format_amount(unseen.read_bytes)} read (the kernel counted "
+            f"{format_amount(unseen.kernel_read_bytes)})"
+            f" and {format_amount(unseen.written_bytes)} written (of "
+            f"{format_amount(unseen.kernel_written_bytes)}):"
             " the profile lacks them"
         )
     elif (

@@ -8,7 +8,7 @@ from headrace.analysis.findings import FaultEffect, Findings
 from headrace.metrics.shown import ShownMetric
 from headrace.report import wording
 from headrace.report.numbers import interval_text, number, percent
-from headrace.units import format_bytes, format_seconds
+from headrace.units import format_amount, format_seconds
 
 COLUMNS = ("target", "fault", "failed jobs", "stall", "rate left", "recovery", "lost")
 
@@ -77,7 +77,7 @@ def _lost(effect: FaultEffect) -> str:
             else f"none of {number(effect.acknowledged_writes)} writes made safe"
         )
     if effect.lost_bytes:
-        said.append(f"{format_bytes(effect.lost_bytes)} that were in the drive's cache")
+        said.append(f"{format_amount(effect.lost_bytes)} that were in the drive's cache")
     return "; ".join(said) or "–"
 
 

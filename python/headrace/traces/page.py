@@ -36,7 +36,7 @@ from headrace.traces.tiles import (
     coarser,
     colour_cells,
 )
-from headrace.units import format_bytes, format_bytes_per_s
+from headrace.units import format_amount, format_bytes_per_s
 
 # Bokeh's models accept properties that its annotations lack, so its objects are Any here.
 models: Any = bokeh.models
@@ -114,7 +114,7 @@ def _table(all_statistics: list[Statistics], labels: list[str]) -> str:
             label,
             f"{statistics.duration_s:.2f} s",
             f"{total.requests:,}",
-            format_bytes(total.bytes),
+            format_amount(total.bytes),
             "" if total.rate_bytes_per_s is None else format_bytes_per_s(total.rate_bytes_per_s),
             "" if total.iops is None else f"{total.iops:,.0f}",
             "" if total.seeks_per_s is None else f"{total.seeks_per_s:,.0f}",

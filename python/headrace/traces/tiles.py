@@ -23,7 +23,7 @@ from headrace.traces.cells import (
 )
 from headrace.traces.ranges import BUSY, READS, WRITES, Range, busy_range, shared, shares_within
 from headrace.traces.statistics import Part, Statistics
-from headrace.units import format_bytes
+from headrace.units import format_amount
 
 __all__ = [
     "BINS_PER_DECADE",
@@ -116,7 +116,7 @@ class Run:
             if count and write not in drawn:
                 several = "s" if count > 1 else ""
                 found.append(
-                    f"offsets of {count:,} {op}{several} ({format_bytes(moved)}) are not drawn"
+                    f"offsets of {count:,} {op}{several} ({format_amount(moved)}) are not drawn"
                 )
         if not self.depth_is_known:
             found.append("requests in flight are not known: no completions in the trace")

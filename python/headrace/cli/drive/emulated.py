@@ -12,7 +12,7 @@ import typer
 from headrace.cli._console import err, out
 from headrace.cli.drive.modelled import Drive, Json
 from headrace.errors import Fault, HeadraceError, MissingError, StudyError
-from headrace.units import format_bytes, format_seconds, parse_bytes
+from headrace.units import format_amount, format_bytes, format_seconds, parse_bytes
 
 app = typer.Typer()
 
@@ -205,7 +205,7 @@ def attached(as_json: Json = False) -> None:
         times = [format_seconds(value * 1e-9) for value in (late.p50, late.p99, late.p999)]
         table.add_row(
             *row,
-            format_bytes(report.data_bytes),
+            format_amount(report.data_bytes),
             f"{report.requests:,}",
             *times,
             f"{report.late_share:.2%}",

@@ -37,7 +37,7 @@ from headrace.datasets.spec import file_name
 from headrace.datasets.store import materialise
 from headrace.datasets.trees import events_of
 from headrace.errors import HeadraceError, InterruptedRunError
-from headrace.units import format_bytes
+from headrace.units import format_amount
 from headrace.user import user_name
 
 OURS = ".headrace" if os.geteuid() == 0 else f".headrace-{user_name()}"
@@ -154,7 +154,7 @@ class Placing:
             self._put_right(spec, place, names, thorough)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                size = format_bytes(data_bytes(spec))
+                size = format_amount(data_bytes(spec))
                 raise HeadraceError(
                     f"no space left on {directory} for the data set of {size}"
                 ) from None

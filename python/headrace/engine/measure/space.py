@@ -23,7 +23,7 @@ from headrace.targets import Target
 from headrace.targets.block import BlockOptions
 from headrace.targets.own_drives import OwnDrives, on_nodes
 from headrace.targets.path import PathOptions
-from headrace.units import format_bytes
+from headrace.units import format_amount
 from headrace.workloads import Workload
 
 RECORD_BYTES = 100_000
@@ -168,9 +168,9 @@ def _short_of_room(entries: list[tuple[Path, int, str]]) -> Problem | None:
     if total <= free:
         return None
     largest_first = sorted(entries, key=lambda entry: -entry[1])
-    parts = ", ".join(f"{format_bytes(size)} for {what}" for _, size, what in largest_first)
+    parts = ", ".join(f"{format_amount(size)} for {what}" for _, size, what in largest_first)
     return _problem(
-        f"the file system of {place} has {format_bytes(free)} free, about {format_bytes(total)} "
+        f"the file system of {place} has {format_amount(free)} free, about {format_amount(total)} "
         f"are needed: {parts}",
         "the study",
         "fewer events or files, free space, or another place (--cache-dir, --results, the "
@@ -187,7 +187,7 @@ def _too_much_for_targets(needs: Needs) -> list[Problem]:
             worst[target] = contents.bytes, room
     return [
         _problem(
-            f"its file system takes {format_bytes(room)}, about {format_bytes(size)} are needed",
+            f"its file system takes {format_amount(room)}, about {format_amount(size)} are needed",
             f"target {target}",
             "a larger size or device, or fewer events or files",
             surely=size > SURELY * room,

@@ -13,7 +13,7 @@ from headrace.records.interference import ForeignProgram, Interference
 from headrace.records.trial_record import FaultRecord, PacketsRecord, Reason
 from headrace.study.model import RunOptions
 from headrace.targets import Setting
-from headrace.units import format_bytes
+from headrace.units import format_amount
 
 COLD_SHARE = 0.9
 """Cold trials: share of the unique bytes requested by jobs that must come from the device."""
@@ -100,13 +100,13 @@ def cold(
         found.append(
             reason(
                 "cache-not-cold",
-                f"{format_bytes(resident_bytes)} of the files were in the page cache before the "
+                f"{format_amount(resident_bytes)} of the files were in the page cache before the "
                 f"jobs",
             )
         )
     # Without a device behind the storage the counters are empty.
     if device and device["bytes_read"] < COLD_SHARE * unique:
-        moved, asked = format_bytes(device["bytes_read"]), format_bytes(unique)
+        moved, asked = format_amount(device["bytes_read"]), format_amount(unique)
         found.append(
             reason(
                 "cache-not-cold",
@@ -155,7 +155,7 @@ def over_network(
     unique = sum(job.output.bytes_unique for job in jobs if job.output is not None)
     if received >= COLD_SHARE * unique:
         return []
-    got, asked = format_bytes(received), format_bytes(unique)
+    got, asked = format_amount(received), format_amount(unique)
     return [
         reason(
             "not-over-the-network",

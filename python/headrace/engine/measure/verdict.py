@@ -14,7 +14,7 @@ from headrace.probes.block import competing_io
 from headrace.records.interference import Interference
 from headrace.records.trial_record import Reason
 from headrace.study.resolve import Resolved
-from headrace.units import format_bytes
+from headrace.units import format_amount
 from headrace.workloads import Workload
 
 
@@ -114,5 +114,5 @@ def _competing_io(
         else []
     )
     if movers:
-        text += f" ({', '.join(f'{one.name}: {format_bytes(one.moved_bytes)}' for one in movers)})"
+        text += f" ({', '.join(f'{one.name}: {format_amount(one.moved_bytes)}' for one in movers)})"
     return [validity.reason(code, text)]

@@ -19,7 +19,7 @@ from pathlib import Path
 from headrace.datasets.integrity import checksum
 from headrace.errors import HeadraceError
 from headrace.protocols import filesystem_of, protocol_of
-from headrace.units import format_bytes
+from headrace.units import format_amount
 
 _PIECE_BYTES = 4 << 20
 
@@ -62,7 +62,7 @@ def copy(source: str, place: Path, *, verify: bool, cached: bool = True) -> tupl
         size, wanted = partial.stat().st_size, size_of(source)
         if size != wanted:
             raise HeadraceError(
-                f"{source}: {format_bytes(size)} were staged of {format_bytes(wanted)}: the copy "
+                f"{source}: {format_amount(size)} were staged of {format_amount(wanted)}: the copy "
                 "is not whole"
             )
         if verify:
