@@ -1,9 +1,10 @@
 """Discover plug-ins: one module each in its package, or an entry point of another distribution.
 
 The plug-in packages are `headrace.targets`, `headrace.protocols`, `headrace.workloads`,
-`headrace.probes`, `headrace.faults` and `headrace.engine`. A plug-in is a class in one of their modules that inherits
-the package's base class and defines its own `kind`. Other distributions add plug-ins by the entry
-point group of the same name. There is no registration call.
+`headrace.probes`, `headrace.faults`, `headrace.launchers` and `headrace.engine`. A plug-in is a
+class in one of their modules that inherits the package's base class and defines its own `kind`.
+Other distributions add plug-ins by the entry point group of the same name. There is no registration
+call.
 """
 
 from __future__ import annotations

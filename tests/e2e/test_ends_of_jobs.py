@@ -113,6 +113,7 @@ def test_a_killed_fork_server_costs_one_trial(house: House) -> None:
     assert "Traceback" not in err
     failed, done = sorted(house.trials(), key=lambda trial: trial["status"] == "done")
     assert failed["status"] == "failed" and done["status"] == "done"
+    assert failed["run"]["on"] == done["run"]["on"] == "local"
     assert "fork server" in failed["cause"] and "killed by SIGKILL" in failed["cause"]
     assert not sleeper.is_running()
     assert not list(Path(house.place / "storage" / ".headrace").rglob("job-*"))

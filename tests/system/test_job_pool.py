@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from headrace.datasets import materialise, read_manifest
-from headrace.engine.measure.fork_server import ForkServer, ForkServerDiedError
 from headrace.engine.measure.job_pool import JobPool, PoolResult, PoolTask
 from headrace.engine.measure.packets import Packetiser
+from headrace.launchers import Launcher, Launchers
+from headrace.launchers.fork_server import ForkServerDiedError
+from headrace.launchers.local import MachineAgent
 from headrace.system.identity import start_ticks
+from headrace.system.journal import Journal
 from headrace.workloads import JobInput, Workload, kinds
 
 DATA = {"events": 6000, "files": 3, "cluster_events": 250, "signal_fraction": 0.3}
@@ -25,10 +28,22 @@ needs_root_package = pytest.mark.skipif(
 
 
 @pytest.fixture
-def fork_server() -> Iterator[ForkServer]:
-    server = ForkServer()
-    yield server
-    server.close()
+def launcher() -> Iterator[Launcher]:
+    with Launchers() as launchers:
+        yield launchers["local"]
+
+
+class Telling(MachineAgent):
+    """The agent of this machine, which tells of each process before its job starts."""
+
+    def __init__(self, journal: Journal, slot: int, told: Callable[[int, int], None]) -> None:
+        super().__init__(journal)
+        self._slot = slot
+        self._told = told
+
+    def adopt(self, pid: int) -> None:
+        super().adopt(pid)
+        self._told(pid, self._slot)
 
 
 def caught(pid: int) -> str:
@@ -38,7 +53,12 @@ def caught(pid: int) -> str:
 
 
 def task(
-    workload: Workload, kind: str, options: dict[str, Any], place: Path, **fields: Any
+    journal: Journal,
+    workload: Workload,
+    kind: str,
+    options: dict[str, Any],
+    place: Path,
+    **fields: Any,
 ) -> PoolTask:
     place.mkdir(exist_ok=True)
 
@@ -50,6 +70,8 @@ def task(
             files=files, directory=place, scratch=scratch, slot=slot, slots=1, seed=1, job=job
         )
 
+    adopt = fields.get("adopt", lambda pid, slot: None)
+    agents = [Telling(journal, slot, adopt) for slot in range(fields.get("slots", 1))]
     return PoolTask(
         kind=kind,
         name=workload.name,
@@ -57,16 +79,16 @@ def task(
         slots=fields.get("slots", 1),
         network=False,
         make_input=given,
+        agent=agents.__getitem__,
         log_dir=place,
         timeout_s=120,
         packets=fields.get("packets"),
-        adopt=fields.get("adopt"),
         here=fields.get("here", lambda file, slot: file),
     )
 
 
-def run(server: ForkServer, wanted: PoolTask) -> PoolResult:
-    pool = JobPool(server, wanted, lambda: False)
+def run(launcher: Launcher, wanted: PoolTask) -> PoolResult:
+    pool = JobPool(launcher, wanted, lambda: False)
     try:
         pool.get_ready()
         return pool.run()
@@ -77,26 +99,27 @@ def run(server: ForkServer, wanted: PoolTask) -> PoolResult:
 @needs_root_package
 @pytest.mark.parametrize("reader", ["rdataframe", "event-loop"])
 def test_root_takes_no_signals_and_hides_no_end(
-    reader: str, fork_server: ForkServer, tmp_path: Path
+    reader: str, launcher: Launcher, journal: Journal, tmp_path: Path
 ) -> None:
     """ROOT's TUnixSystem replaces eleven handlers, SIGCHLD's among them, when it is started up."""
     options = {"data": DATA, "reader": reader}
     part = kinds()["scan"]
     scan = part("mine", part.Options.model_validate(options))
-    assert fork_server.warm("command", "first", {"command": ["true"]}) is None
-    before = caught(fork_server.pid)
-    assert fork_server.warm("scan", "mine", options) is None
-    assert caught(fork_server.pid) == before
+    assert launcher.warm("command", "first", {"command": ["true"]}) is None
+    (fork_server,) = launcher.pids()
+    before = caught(fork_server)
+    assert launcher.warm("scan", "mine", options) is None
+    assert caught(fork_server) == before
     dataset = scan.dataset(1)
     assert dataset is not None
     file = str(materialise(dataset, tmp_path)[0])
-    result = run(fork_server, task(scan, "scan", options, tmp_path / "jobs", files=[file]))
+    result = run(launcher, task(journal, scan, "scan", options, tmp_path / "jobs", files=[file]))
     assert [job.exit for job in result.jobs] == ["ok"]
     assert result.jobs[0].peak_rss_bytes > 0, "how the process ended was reported"
 
 
 def test_a_killed_fork_server_says_so_and_is_started_anew(
-    fork_server: ForkServer, tmp_path: Path
+    launcher: Launcher, journal: Journal, tmp_path: Path
 ) -> None:
     options = {"command": ["sleep", "0.3"]}
     part = kinds()["command"]
@@ -106,19 +129,24 @@ def test_a_killed_fork_server_says_so_and_is_started_anew(
     def adopt(pid: int, slot: int) -> None:
         pids.append(pid)
         if slot == 1:
-            os.kill(fork_server.pid, signal.SIGKILL)
+            os.kill(*launcher.pids(), signal.SIGKILL)
 
-    wanted = task(sleep, "command", options, tmp_path / "jobs", slots=2, adopt=adopt)
+    wanted = task(journal, sleep, "command", options, tmp_path / "jobs", slots=2, adopt=adopt)
     with pytest.raises(ForkServerDiedError, match="was killed by SIGKILL"):
-        run(fork_server, wanted)
+        run(launcher, wanted)
     assert len(pids) == 2
     assert [start_ticks(pid) for pid in pids] == [None, None], "jobs die with it"
-    again = run(fork_server, task(sleep, "command", options, tmp_path / "jobs", slots=2))
+    again = run(launcher, task(journal, sleep, "command", options, tmp_path / "jobs", slots=2))
     assert [job.exit for job in again.jobs] == ["ok", "ok"]
 
 
 def packets_task(
-    tmp_path: Path, slots: int, dies: Callable[[str, int], bool], *, packet_events: int = 250
+    journal: Journal,
+    tmp_path: Path,
+    slots: int,
+    dies: Callable[[str, int], bool],
+    *,
+    packet_events: int = 250,
 ) -> tuple[PoolTask, Workload]:
     """A query over a data set, in packets of at least `packet_events`.
 
@@ -140,6 +168,7 @@ def packets_task(
         return file
 
     wanted = task(
+        journal,
         search,
         "analysis",
         options,
@@ -167,18 +196,18 @@ def merged(search: Workload, result: PoolResult) -> tuple[int, dict[str, Any]]:
 
 @pytest.mark.parametrize("slots", [1, 3])
 def test_packets_of_a_dead_worker_are_done_by_others(
-    slots: int, fork_server: ForkServer, tmp_path: Path
+    slots: int, launcher: Launcher, journal: Journal, tmp_path: Path
 ) -> None:
-    wanted, search = packets_task(tmp_path, slots, lambda file, slot: False)
-    whole = merged(search, run(fork_server, wanted))
+    wanted, search = packets_task(journal, tmp_path, slots, lambda file, slot: False)
+    whole = merged(search, run(launcher, wanted))
     given: list[int] = []
 
     def third_packet_of_slot_0(file: str, slot: int) -> bool:
         given.append(slot)
         return slot == 0 and given.count(0) == 3
 
-    wanted, search = packets_task(tmp_path, slots, third_packet_of_slot_0)
-    result = run(fork_server, wanted)
+    wanted, search = packets_task(journal, tmp_path, slots, third_packet_of_slot_0)
+    result = run(launcher, wanted)
     assert sorted(job.exit for job in result.jobs).count("killed") == 1
     assert result.packets is not None
     assert result.packets.handed_out_again >= 3, (
@@ -188,7 +217,9 @@ def test_packets_of_a_dead_worker_are_done_by_others(
     assert merged(search, result) == whole
 
 
-def test_a_packet_that_kills_twice_is_given_up(fork_server: ForkServer, tmp_path: Path) -> None:
+def test_a_packet_that_kills_twice_is_given_up(
+    launcher: Launcher, journal: Journal, tmp_path: Path
+) -> None:
     # A file is one packet, however fast the workers are: both die with the same one.
     one_per_file = DATA["events"] // DATA["files"]
     deaths: list[str] = []
@@ -199,8 +230,10 @@ def test_a_packet_that_kills_twice_is_given_up(fork_server: ForkServer, tmp_path
             return True
         return False
 
-    wanted, search = packets_task(tmp_path, 2, of_the_last_file, packet_events=one_per_file)
-    result = run(fork_server, wanted)
+    wanted, search = packets_task(
+        journal, tmp_path, 2, of_the_last_file, packet_events=one_per_file
+    )
+    result = run(launcher, wanted)
     assert len(deaths) == 2
     assert result.packets is not None
     (given_up,) = result.packets.given_up

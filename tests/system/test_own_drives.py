@@ -122,6 +122,7 @@ def test_each_node_has_an_emulated_drive(tmp_path: Path) -> None:
     medium = 'drive = "mtron-msp-sata7035064"\nsize = "128 MiB"\nfilesystem = "ext4"'
     (two,) = measured(tmp_path, medium, ["stream"], [2])
     assert two["provenance"] == "emulated"
+    assert two["run"]["on"] == "namespaces"
     assert [report["reads"] > 100 for report in two["emulators"]] == [True, True]
     assert two["device"]["bytes_read"] >= 2 * 2 * (24 << 20)
     assert shares_read(tmp_path, two)[1] == pytest.approx(0.5, abs=0.05)

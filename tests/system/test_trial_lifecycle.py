@@ -32,7 +32,9 @@ pytestmark = pytest.mark.usefixtures("needs_root")
 
 PACKAGE = str(Path(sys.modules["headrace"].__file__ or "").parent)
 # A step is a function of these, or one that these call.
-STEPS = tuple(f"{PACKAGE}/{room}/" for room in ("engine/measure", "targets", "faults", "probes"))
+STEPS = tuple(
+    f"{PACKAGE}/{room}/" for room in ("engine/measure", "launchers", "targets", "faults", "probes")
+)
 # The last resort, which nothing can stand in for: writing down that the trial failed.
 LAST_RESORT = (
     "write_failure",
@@ -216,7 +218,7 @@ def test_an_error_at_any_step_of_a_trial_is_a_record(house: House, memory: Path)
         scratch = [str(path) for path in memory.rglob("*") if path.is_file()]
         return [*threads(), *groups(), *scratch]
 
-    trials = 200
+    trials = 300
     observer = Injecting(left)
     levels = ", ".join(str(100 + number) for number in range(trials))
     run(house, TRIALS.format(levels=levels), observer)
@@ -271,7 +273,7 @@ def test_an_error_at_any_step_of_a_target_is_a_record(house: House) -> None:
     def left() -> list[str]:
         return [*threads(), *groups()]
 
-    repeats = 90
+    repeats = 130
     observer = Injecting(left, OF_A_TARGET, learns_from=2)
     run(house, TARGETS.format(repeats=repeats), observer)
     assert observer.steps > 50 and not observer.not_tried, "give the study more repeats"

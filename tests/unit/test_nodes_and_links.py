@@ -10,8 +10,12 @@ import pytest
 
 from headrace.engine.measure import validity
 from headrace.engine.measure.job_pool import JobEnd
+from headrace.engine.measure.nodes import launcher_of, launcher_problems, nodes_wanted
 from headrace.engine.measure.packets import Packetiser
+from headrace.engine.measure.whole_plot import make_target
 from headrace.errors import StudyError
+from headrace.launchers import NodesWanted
+from headrace.plan import make_plan
 from headrace.site import Site
 from headrace.study import load_study_text
 from headrace.study.model import RunOptions
@@ -123,6 +127,68 @@ def test_the_rate_of_links_is_a_factor() -> None:
     resolved = resolve(study, "nas", "scan", {"link.rate": "10 Mb/s", "nodes": 2})
     assert resolved.run.nodes == 2
     assert client_nodes(resolved.site, 1)[0].link.rate_bytes_per_s == 1.25e6
+
+
+ON_A_FOLDER = STUDY.partition("[factors]")[0].replace('kind = "nfs"', 'kind = "path"\npath = "."')
+ON_A_SERVER = STUDY.partition("[factors]")[0]
+
+
+def resolved_run(text: str, run: str) -> tuple[RunOptions, NodesWanted]:
+    study = load_study_text(f"{text}[run]\n{run}\n", file=Path("study.toml"), base=Path("/"))
+    resolved = resolve(study, "nas", "scan", {})
+    target = make_target("nas", resolved, resolved.run.nodes)
+    return resolved.run, nodes_wanted(target, resolved, resolved.run.nodes)
+
+
+@pytest.mark.parametrize(
+    ("text", "run", "launcher"),
+    [
+        (ON_A_FOLDER, "", "local"),
+        (ON_A_FOLDER, 'on = "namespaces"', "namespaces"),
+        (ON_A_FOLDER, "nodes = 2", "namespaces"),
+        (ON_A_SERVER, "", "namespaces"),
+        (ON_A_FOLDER, 'on = "local"', "local"),
+    ],
+)
+def test_jobs_run_on_built_nodes_where_a_study_has_nodes(
+    text: str, run: str, launcher: str
+) -> None:
+    options, wanted = resolved_run(text, run)
+    assert launcher_of(options, wanted) == launcher
+    assert len(wanted.clients) == options.nodes
+    assert [node.name for node in wanted.servers] == (["nas-0"] if text == ON_A_SERVER else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "run", "why"),
+    [
+        (ON_A_FOLDER, 'on = "local"\nnodes = 2', "nodes = 2"),
+        (ON_A_SERVER, 'on = "local"', "target nas starts servers"),
+    ],
+)
+def test_nodes_that_the_named_launcher_cannot_have_are_refused(
+    text: str, run: str, why: str
+) -> None:
+    (problem,) = launcher_problems(*resolved_run(text, run))
+    assert problem.what.startswith(f'on = "local": {why}')
+    assert problem.remedy == 'allowed here: on = "namespaces", or no `on`'
+
+
+def test_a_launcher_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(StudyError) as refused:
+        resolved_run(ON_A_FOLDER, 'on = "namespace"')
+    (fault,) = refused.value.faults
+    assert (fault.field, fault.given) == ("run.on", '"namespace"')
+    assert fault.problem == 'not one of the allowed values; did you mean "namespaces"?'
+    assert fault.allowed == '"local", "namespaces"'
+
+
+def test_the_launcher_is_a_factor_between_whole_plots() -> None:
+    text = ON_A_FOLDER + '[factors]\non = ["local", "namespaces"]\nslots = [1, 2]\n'
+    plan = make_plan(load_study_text(text, file=Path("study.toml"), base=Path("/")))
+    plots = {(trial.whole_plot, trial.levels["on"]) for trial in plan.trials}
+    assert len(plots) == len({plot for plot, _ in plots}), "one launcher in each whole plot"
+    assert {on for _, on in plots} == {"local", "namespaces"}
 
 
 def test_a_link_that_was_full_is_named() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticKnownError
 
+from headrace import launchers
 from headrace.labels import Label
 from headrace.site import Section, Site
 from headrace.units import (
@@ -71,7 +73,12 @@ class PlanOptions(Section):
 class RunOptions(Section):
     """`[run]`: how slots are filled and sampled. Each field can be a factor."""
 
-    on: str = Field("local", description="where jobs run: local")
+    on: str | None = Field(
+        None,
+        description="where jobs run: local (this machine) or namespaces (nodes that are network "
+        "namespaces of it); namespaces when not given and the study has nodes or servers, "
+        "local otherwise",
+    )
     slots: Annotated[int, Label("{} slot", "{} slots")] = Field(
         1, ge=1, le=MOST_SLOTS, description="jobs that run at once on a node"
     )
@@ -134,6 +141,15 @@ class RunOptions(Section):
         description="record every block request of the target's device in the trial's trace/ "
         "(needs root)",
     )
+
+    @field_validator("on")
+    @classmethod
+    def _known_launcher(cls, value: str | None) -> str | None:
+        kinds = list(launchers.kinds())
+        if value is not None and value not in kinds:
+            expected = ", ".join(f"'{kind}'" for kind in kinds)
+            raise PydanticKnownError("literal_error", {"expected": expected})
+        return value
 
     @model_validator(mode="before")
     @classmethod

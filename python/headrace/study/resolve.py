@@ -55,7 +55,7 @@ def hard_to_change(study: Study, factor: str, target: str) -> bool:
         return True
     settings = target_room.kinds()[study.targets[target].kind].settings
     for address in find_factor(study, factor):
-        if address.room == "site":
+        if address.room == "site" or (address.room, address.field) == ("run", "on"):
             return True
         if address.room == "target" and address.part == target and address.field not in settings:
             return True

@@ -16,15 +16,15 @@ from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.engine import Engine, Run
 from headrace.engine.measure import sources
-from headrace.engine.measure.fork_server import ForkServer
+from headrace.engine.measure.nodes import launcher_problems, nodes_wanted
 from headrace.engine.measure.space import space_problems
 from headrace.engine.measure.whole_plot import Session, make_target, run_whole_plot
 from headrace.engine.repeating import Repeating
 from headrace.errors import Problem
+from headrace.launchers import Launchers
 from headrace.plan.trial import Plan
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
-from headrace.system import cluster as clusters
 from headrace.system.claims import Place
 from headrace.system.facts import enable_delay_accounting, facts
 from headrace.system.journal import Journal
@@ -65,18 +65,12 @@ class Measure(Engine):
                             f"this kind of workload can be fed by: {allowed}",
                         )
                     )
-            if resolved.run.on != "local":
-                problems.append(
-                    Problem(
-                        f'on = "{resolved.run.on}"',
-                        "[run]",
-                        'jobs run on this machine only: on = "local"',
-                    )
-                )
+            source_targets = sources.sources_of(study, [trial]).values()
+            target = make_target(trial.target, resolved, nodes)
+            wanted = nodes_wanted(target, resolved, nodes, source_targets)
+            problems += launcher_problems(resolved.run, wanted)
             if resolved.run.trace:
                 problems += probe_room.kinds()["trace"]().check()
-            if resolved.run.nodes > 1 and (missing := clusters.why_not()) is not None:
-                problems.append(Problem(missing[0], f"nodes = {resolved.run.nodes}", missing[1]))
             kind = target_room.kinds()[resolved.target_kind]
             if kind.url_prefix and (
                 why_not := _why_not_by_url(trial.workload, resolved, kind.url_prefix)
@@ -128,12 +122,11 @@ class Measure(Engine):
         with Journal.open(run.study.title) as journal:
             work, _ = work_directory(journal)  # first journal entry, so that it is removed last
             enable_delay_accounting(journal)
-            fork_server = ForkServer()
-            try:
+            with Launchers() as launchers:
                 session = Session(
                     run,
                     TargetContext(work, journal, run.forced_devices, stop=run.stop.is_set),
-                    fork_server,
+                    launchers,
                     environment,
                     slots_max,
                     repeating,
@@ -143,8 +136,6 @@ class Measure(Engine):
                         trials = [trial for trial in group if session.wanted(trial)]
                         if trials:
                             run_whole_plot(session, trials)
-            finally:
-                fork_server.close()
 
 
 def _why_not_by_url(name: str, resolved: Resolved, url_prefix: str) -> str | None:

@@ -44,10 +44,7 @@ class InterferenceWatch:
 
 def _cpus_of_jobs(prepared: PreparedTarget) -> frozenset[int]:
     own = usable_cpus()
-    cluster = prepared.nodes.cluster
-    if cluster is None:
-        return own
-    pinned = [cluster[name].settings.cpus for name in prepared.nodes.names]
+    pinned = [agent.cpus for agent in prepared.nodes.agents]
     return own if None in pinned else frozenset(cpu for cpus in pinned for cpu in cpus or ())
 
 
@@ -67,7 +64,7 @@ def _own(prepared: PreparedTarget) -> Own:
         if "pid" in args and is_alive(args["pid"], args["start_ticks"])
     }
     return Own(
-        jobs=frozenset({prepared.fork_server.pid}),
+        jobs=prepared.launcher.pids(),
         servers=frozenset(alive),
         marks=frozenset(str(args["mark"]) for args in started if "mark" in args),
         pids=frozenset(behind(prepared.location.device_names)),

@@ -1,15 +1,11 @@
 """Run the jobs of one trial: release them together, serve packets, sustain load, enforce timeouts.
 
-All jobs are started and warmed up before the release. The pool uses one thread and one selector
-over the jobs' channels. While jobs run it sleeps; it costs them one message per job or packet.
+All jobs are started and warmed up before the release. Where they run, and how they are started and
+killed, is the launcher's part. While jobs run, the pool sleeps in the launcher's `wait`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
-import selectors
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -17,16 +13,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.engine.measure.fork_server import Channel, Exit, ForkServer, ForkServerDiedError
-from headrace.engine.measure.job import JobOrder
 from headrace.engine.measure.packets import Packetiser
 from headrace.errors import HeadraceError, InterruptedRunError
+from headrace.launchers import (
+    Agent,
+    Ended,
+    Event,
+    Job,
+    JobExit,
+    JobSpec,
+    Launcher,
+    PacketWanted,
+    Ready,
+    Reported,
+)
 from headrace.records.trial_record import PacketsRecord
 from headrace.workloads import JobInput, JobOutput, Packet
 
 _READY_PATIENCE_S = 120.0
 _EXIT_PATIENCE_S = 10.0
-_REPORT_PATIENCE_S = 1.0
 
 
 @dataclass
@@ -64,28 +69,20 @@ class PoolResult:
 
 @dataclass
 class _PoolJob:
-    number: int
+    job: Job
     slot: int
-    pid: int
-    process: int
-    """A pidfd: readable when the process has ended."""
-    channel: Channel
-    input: JobInput
     ready: bool = False
-    released_at: float = 0.0
     waiting_for_packet: bool = False
     had_packet: bool = False
     dismissed: bool = False
     """Whether it has received the message that no packet is left."""
     end: JobEnd | None = None
-    gone: Exit | None = None
     killed_for: str | None = None
 
-    def forget_process(self) -> None:
-        """Close the pidfd of a process that has ended. Safe to call twice."""
-        if self.process >= 0:
-            os.close(self.process)
-            self.process = -1
+    @property
+    def number(self) -> int:
+        """Number of the job within the trial."""
+        return self.job.spec.job
 
 
 @dataclass
@@ -100,6 +97,8 @@ class PoolTask:
     network: bool
     make_input: Callable[[int, int], JobInput]
     """(job, slot) -> input of that job."""
+    agent: Callable[[int], Agent]
+    """Agent of the node of a slot. Packets of files on that node are preferred."""
     log_dir: Path
     timeout_s: float
     packets: Packetiser | None = None
@@ -107,38 +106,32 @@ class PoolTask:
     """Sustained load for this time; None: a batch."""
     jobs_total: int | None = None
     """Sustained load until this many jobs have started."""
-    adopt: Callable[[int, int], None] | None = None
-    """Called with each new pid and its slot before the job starts (memory limit, CPUs)."""
-    home: Callable[[int], str] = field(default=lambda slot: "")
-    """Node of a slot; packets of files on that node are preferred."""
     here: Callable[[str, int], str] = field(default=lambda file, slot: file)
     """Path of a data set file on the node of a slot."""
-    namespace: Callable[[int], str | None] = field(default=lambda slot: None)
-    """Network namespace for the job of a slot; None: that of the machine."""
+    yield_to_kernel: bool = False
+    """Whether jobs leave the CPU at once to the kernel's path to an emulated drive."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Environment variables that jobs need to reach the storage."""
-    out_of_memory: Callable[[], int] | None = None
-    """Return how many processes the kernel has killed for lack of memory so far."""
     progress: Callable[[int, int, float], None] = field(default=lambda done, running, rate: None)
 
 
 class JobPool:
     """The jobs of one trial."""
 
-    def __init__(self, fork_server: ForkServer, task: PoolTask, stop: Callable[[], bool]) -> None:
-        self._fork_server = fork_server
+    def __init__(self, launcher: Launcher, task: PoolTask, stop: Callable[[], bool]) -> None:
+        self._launcher = launcher
         self._task = task
         self._stop = stop
         self._jobs: list[_PoolJob] = []
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(fork_server, selectors.EVENT_READ, None)
+        self._pool_job: dict[Job, _PoolJob] = {}
+        self._agents = list(dict.fromkeys(task.agent(slot) for slot in range(task.slots)))
         self._started = 0
         self._release = 0.0
         self._stonewall: float | None = None
         self._closed = False
         self._replaced = 0
         """Workers started to replace dead ones whose packets no other worker could take."""
-        self._oom_before = task.out_of_memory() if task.out_of_memory else 0
+        self._oom_before = self._out_of_memory()
 
     def get_ready(self) -> list[int]:
         """Start one job per slot and return the process ids when all are ready for release.
@@ -146,13 +139,13 @@ class JobPool:
         Raises InterruptedRunError when stopped, HeadraceError when jobs cannot start.
         """
         task = self._task
-        problem = self._fork_server.warm(task.kind, task.name, task.options)
+        problem = self._launcher.warm(task.kind, task.name, task.options)
         if problem is not None:
             raise HeadraceError(f"workload {task.name} could not be warmed: {problem}")
         for slot in range(task.slots):
             self._spawn(slot)
         self._await_ready(self._jobs)
-        return [job.pid for job in self._jobs]
+        return [job.job.pid for job in self._jobs]
 
     def run(self) -> PoolResult:
         """Release the jobs and return when the last one has reported its end.
@@ -161,8 +154,7 @@ class JobPool:
         when stopped.
         """
         self._release = time.monotonic()
-        for job in self._jobs:
-            self._go(job)
+        self._launcher.release([job.job for job in self._jobs])
         self._loop()
         ends = [job.end for job in self._jobs if job.end is not None]
         last = max((end.end_s for end in ends), default=0.0)
@@ -177,32 +169,24 @@ class JobPool:
 
     # -- one job --
 
-    def _spawn(self, slot: int) -> _PoolJob:
+    def _spawn(self, slot: int) -> None:
         task, number = self._task, self._started
         self._started += 1
-        given = task.make_input(number, slot)
-        pid, channel = self._fork_server.spawn()
-        job = _PoolJob(number, slot, pid, os.pidfd_open(pid), channel, given)
-        self._jobs.append(job)  # from here on, `close` ends it
-        self._selector.register(channel, selectors.EVENT_READ, job)
-        if task.adopt is not None:
-            task.adopt(pid, slot)
-        log = task.log_dir / f"job-{number:04d}.log"
-        channel.send(
-            JobOrder(
-                task.kind,
-                task.name,
-                task.options,
-                number,
-                given,
-                task.packets is not None,
-                task.network,
-                log,
-                task.namespace(slot),
-                task.environment,
-            )
+        spec = JobSpec(
+            task.kind,
+            task.name,
+            task.options,
+            number,
+            task.make_input(number, slot),
+            task.packets is not None,
+            task.network,
+            task.log_dir / f"job-{number:04d}.log",
+            task.environment,
+            task.yield_to_kernel,
         )
-        return job
+        job = _PoolJob(self._launcher.spawn(spec, task.agent(slot)), slot)
+        self._jobs.append(job)  # from here on, `close` ends it
+        self._pool_job[job.job] = job
 
     def _await_ready(self, jobs: list[_PoolJob]) -> None:
         deadline = time.monotonic() + _READY_PATIENCE_S
@@ -213,11 +197,6 @@ class JobPool:
                     f"jobs of workload {self._task.name} did not get ready within "
                     f"{_READY_PATIENCE_S:.0f} s"
                 )
-
-    def _go(self, job: _PoolJob) -> None:
-        job.released_at = time.monotonic()
-        with contextlib.suppress(OSError):
-            job.channel.send(("go",))
 
     def _more(self) -> bool:
         """Return whether to start another job in a free slot."""
@@ -237,11 +216,8 @@ class JobPool:
             self._poll(0.25)
             now = time.monotonic()
             for job in running:
-                if (
-                    job.end is None
-                    and job.released_at
-                    and now - job.released_at > self._task.timeout_s
-                ):
+                released = job.job.released_s
+                if job.end is None and released and now - released > self._task.timeout_s:
                     self._kill(job, "timeout")
             if now - shown > 0.5:
                 shown = now
@@ -260,50 +236,38 @@ class JobPool:
         """Process all pending messages and exits; wait at most `patience_s`."""
         if self._stop():
             raise InterruptedRunError("stopped")
-        for key, _ in self._selector.select(patience_s):
-            if key.data is None:
-                continue
-            self._receive(key.data)
-        for gone in self._fork_server.take_exits():
-            for job in self._jobs:
-                if job.pid == gone.pid:
-                    self._gone(job, gone)
+        for event in self._launcher.wait(patience_s):
+            if (job := self._pool_job.get(event.job)) is not None:
+                self._process(job, event)
 
-    def _receive(self, job: _PoolJob) -> None:
-        try:
-            message, _ = job.channel.receive()
-        except (EOFError, OSError):
-            self._hang_up(job)
-            return
-        word = message[0]
-        if word == "ready":
-            job.ready = True
-            if self._release:
-                self._go(job)
-        elif word == "next":
-            self._serve_packet(job)
-        elif word == "done":
-            _, start, end, output, ledger = message
-            self._finish(job, "ok", None, start, end, output, ledger)
-        else:  # failed, killed, out-of-memory
-            _, start, end, cause, ledger = message
-            self._finish(job, word, cause, start, end, None, ledger)
+    def _process(self, job: _PoolJob, event: Event) -> None:
+        match event:
+            case Ready():
+                job.ready = True
+                if self._release:
+                    self._launcher.release([job.job])
+            case PacketWanted():
+                self._serve_packet(job)
+            case Reported():
+                self._finish(job, event)
+            case Ended():
+                self._ended(job, event.exit)
 
     def _serve_packet(self, job: _PoolJob) -> None:
         packets = self._task.packets
         if packets is None:
             raise RuntimeError("a job fed by files asked for a packet")
-        answer = packets.next(job.number, time.monotonic(), self._task.home(job.slot))
+        answer = packets.next(job.number, time.monotonic(), job.job.agent.name)
         job.waiting_for_packet = answer == "wait"
         if answer == "wait":
             return
+        packet = None
         if isinstance(answer, Packet):
-            answer = replace(answer, file=self._task.here(answer.file, job.slot))
-        job.had_packet = job.had_packet or answer is not None
-        job.dismissed = answer is None
-        with contextlib.suppress(OSError):  # a job that has died is reported by its exit
-            job.channel.send(answer)
-        if answer is None and self._stonewall is None:
+            packet = replace(answer, file=self._task.here(answer.file, job.slot))
+        job.had_packet = job.had_packet or packet is not None
+        job.dismissed = packet is None
+        self._launcher.give(job.job, packet)
+        if packet is None and self._stonewall is None:
             self._stonewall = time.monotonic() - self._release
         self._serve_waiting()
 
@@ -330,33 +294,21 @@ class JobPool:
             self._replaced += 1
             self._spawn(job.slot)
 
-    def _finish(
-        self,
-        job: _PoolJob,
-        exit_word: str,
-        cause: str | None,
-        start: float,
-        end: float,
-        output: Any,
-        ledger: Any,
-    ) -> None:
-        file = job.input.files[0] if job.input.files else None
-        base = self._release or start
+    def _finish(self, job: _PoolJob, report: Reported) -> None:
+        files = job.job.spec.input.files
+        base = self._release or report.start_s
         job.end = JobEnd(
             job.number,
             job.slot,
-            file,
-            exit_word,
-            cause,
-            start - base,
-            end - base,
-            output,
-            ledger,
-            start,
+            files[0] if files else None,
+            report.word,
+            report.cause,
+            report.start_s - base,
+            report.end_s - base,
+            report.output,
+            report.ledger,
+            report.start_s,
         )
-        if job.gone is not None:
-            job.end.peak_rss_bytes = job.gone.peak_rss_bytes
-        self._hang_up(job)
         self._packets_ended(job, job.end)
         if self._release and self._more():
             self._spawn(job.slot)
@@ -367,63 +319,46 @@ class JobPool:
         ):
             self._stonewall = time.monotonic() - self._release
 
-    def _hang_up(self, job: _PoolJob) -> None:
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(job.channel)
-            job.channel.close()
-
-    def _gone(self, job: _PoolJob, gone: Exit) -> None:
-        """Process the exit of a job process.
-
-        Its last report may still be in the channel: read it first.
-        """
-        job.gone = gone
-        job.forget_process()
-        while job.end is None and job.channel.sock.fileno() >= 0:
-            self._receive(job)
+    def _ended(self, job: _PoolJob, exit: JobExit) -> None:
+        """Process the exit of a job process; without a report, it is the end of the job."""
         if job.end is None:
-            word, cause = self._cause_of_death(job, gone)
+            word, cause = self._cause_of_death(job, exit)
             now = time.monotonic()
-            self._finish(job, word, cause, job.released_at or now, now, None, None)
+            start = job.job.released_s or now
+            self._finish(job, Reported(job.job, word, cause, start, now, None, None))
         if job.end is not None:
-            job.end.peak_rss_bytes = gone.peak_rss_bytes
+            job.end.peak_rss_bytes = exit.peak_rss_bytes
 
-    def _cause_of_death(self, job: _PoolJob, gone: Exit) -> tuple[str, str]:
+    def _out_of_memory(self) -> int:
+        return sum(agent.out_of_memory() for agent in self._agents)
+
+    def _cause_of_death(self, job: _PoolJob, exit: JobExit) -> tuple[str, str]:
         if job.killed_for == "timeout":
             return "timeout", f"did not end within {self._task.timeout_s:g} s and was killed"
-        if gone.status is None:
-            return "failed", "ended without a report"
-        if os.WIFSIGNALED(gone.status):
-            number = os.WTERMSIG(gone.status)
-            count = self._task.out_of_memory() if self._task.out_of_memory else 0
-            if number == signal.SIGKILL and count > self._oom_before:
+        if exit.signal is not None:
+            if exit.signal == signal.SIGKILL and self._out_of_memory() > self._oom_before:
                 # Each kill explains one death: two jobs can die before the first is reported.
                 self._oom_before += 1
                 return (
                     "out-of-memory",
                     "killed by the kernel: the memory limit of the jobs was reached",
                 )
-            return "killed", f"killed by signal {signal.Signals(number).name}"
-        return "failed", f"ended with exit code {os.WEXITSTATUS(gone.status)} and no report"
+            return "killed", f"killed by signal {signal.Signals(exit.signal).name}"
+        if exit.exit_code is None:
+            return "failed", "ended without a report"
+        return "failed", f"ended with exit code {exit.exit_code} and no report"
 
     def _kill(self, job: _PoolJob, why: str) -> None:
         job.killed_for = why
-        for kill in (
-            lambda: signal.pidfd_send_signal(job.process, signal.SIGKILL),
-            # Includes its child processes; the process group may not exist yet.
-            lambda: os.killpg(job.pid, signal.SIGKILL),
-        ):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill()
+        self._launcher.kill([job.job])
 
     def kill(self) -> None:
         """Kill every job that has not reported its end; `close` waits for them."""
         for job in self._running():
             self._kill(job, "stopped")
-            self._hang_up(job)
 
     def close(self) -> None:
-        """Kill remaining jobs by process id and wait until every process has ended.
+        """Kill remaining jobs and wait until every process has ended.
 
         Safe to call twice. Raises HeadraceError with the ids of processes that do not end.
         """
@@ -431,38 +366,10 @@ class JobPool:
             return
         self._closed = True
         self.kill()
-        try:
-            left = self._wait_for_exits(_EXIT_PATIENCE_S)
-        finally:
-            self._selector.close()
-        if left:
-            raise HeadraceError(f"jobs do not end: process {', '.join(map(str, sorted(left)))}")
-
-    def _wait_for_exits(self, patience_s: float) -> set[int]:
-        """Wait until all jobs have ended. Return the process ids of those still running."""
-        waiting = {job.process: job for job in self._jobs if job.gone is None}
-        processes = select.poll()
-        for descriptor in waiting:
-            processes.register(descriptor, select.POLLIN)
-        deadline = time.monotonic() + patience_s
-        while waiting and (left_s := deadline - time.monotonic()) > 0:
-            for descriptor, _ in processes.poll(1000 * left_s):
-                processes.unregister(descriptor)
-                del waiting[descriptor]
-        self._take_resource_usage(_REPORT_PATIENCE_S)
+        left = self._launcher.reap([job.job for job in self._jobs], _EXIT_PATIENCE_S)
         for job in self._jobs:
-            job.forget_process()
-        return {job.pid for job in waiting.values()}
-
-    def _take_resource_usage(self, patience_s: float) -> None:
-        """Read the resource usage of ended processes from the fork server, unless it has died."""
-        missing = {job.pid: job for job in self._jobs if job.gone is None}
-        deadline = time.monotonic() + patience_s
-        with contextlib.suppress(ForkServerDiedError):
-            while missing and (left_s := deadline - time.monotonic()) > 0:
-                for gone in self._fork_server.take_exits():
-                    job = missing.pop(gone.pid, None)
-                    if job is not None and job.end is not None:
-                        job.gone, job.end.peak_rss_bytes = gone, gone.peak_rss_bytes
-                if missing:
-                    select.select([self._fork_server], [], [], left_s)
+            if job.end is not None and job.job.exit is not None:
+                job.end.peak_rss_bytes = job.job.exit.peak_rss_bytes
+        if left:
+            pids = ", ".join(map(str, sorted(job.pid for job in left)))
+            raise HeadraceError(f"jobs do not end: process {pids}")

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.engine import Run
-from headrace.engine.measure.fork_server import ForkServer
-from headrace.engine.measure.nodes import Nodes
 from headrace.engine.measure.sources import Source
+from headrace.launchers import Launcher, Nodes
 from headrace.targets import Held, Location, Target, TargetContext
 from headrace.workloads import Workload
 
@@ -22,7 +21,7 @@ class PreparedTarget:
     target: Target
     context: TargetContext
     location: Location
-    fork_server: ForkServer
+    launcher: Launcher
     environment: dict[str, Any]
     slots_max: int
     work_dir: Path

@@ -13,7 +13,6 @@ from headrace import probes as probe_room
 from headrace.datasets import Data, OwnFiles
 from headrace.datasets.trees import first_cluster_events
 from headrace.engine import workload_of
-from headrace.engine.measure.caches import prepare_cache
 from headrace.engine.measure.drive_energy import attached_energy_j, energy_of
 from headrace.engine.measure.fault_injector import FaultInjector
 from headrace.engine.measure.inputs import DatasetLayout, Inputs, moved, prepare_files
@@ -30,8 +29,6 @@ from headrace.plan.trial import Trial
 from headrace.probes import Watch
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
-from headrace.system.cgroups import MemoryLimit
-from headrace.system.emulator import yield_to_kernel
 from headrace.workloads import Workload
 
 
@@ -79,9 +76,9 @@ class _TrialRun:
             self.prepared, self.resolved, self.workload, self.trial, self._directory
         )
         self._apply_settings()
-        limits = self._limit_memory()
+        self._limit_memory()
         self._prepare_cache(layout)
-        task = self._task(layout, scratch_root, meeting, limits)
+        task = self._task(layout, scratch_root, meeting)
         self._run_jobs(task)
         self.outcome.settings_after = self.prepared.target.read_settings()
 
@@ -142,44 +139,36 @@ class _TrialRun:
                 "; ".join(f"{each.name} = {each.asked}: {each.reason}" for each in lacking)
             )
 
-    def _limit_memory(self) -> list[MemoryLimit]:
-        """Create one memory limit per node, if the run requests a limit."""
-        made: list[MemoryLimit] = []
+    def _limit_memory(self) -> None:
+        """Limit the memory of jobs on each node, if the run requests a limit."""
         if self._run.memory_limit is not None:
-            for _ in range(self._run.nodes):
-                limit = MemoryLimit(self.prepared.context.journal, self._run.memory_limit)
-                self.teardown.later("lifting the memory limit", limit.close)
-                made.append(limit)
-        return made
+            for agent in self.prepared.nodes.agents[: self._run.nodes]:
+                lift = agent.limit_memory(self._run.memory_limit)
+                self.teardown.later("lifting the memory limit", lift)
 
     def _prepare_cache(self, layout: DatasetLayout) -> None:
         if self._run.cache == "cold":
             self.prepared.target.drop_caches(self.prepared.context)
-        self.outcome.resident_bytes = prepare_cache(
-            self._run.cache,
-            layout.everywhere,
-            self.prepared.location,
-            self.prepared.run.observer.phase,
-        )
+        resident = [
+            agent.prepare_cache(
+                self._run.cache,
+                layout.everywhere,
+                self.prepared.location.own_device,
+                self.prepared.run.observer.phase,
+            )
+            for agent in self.prepared.nodes.by_kernel()
+        ]
+        known = [size for size in resident if size is not None]
+        self.outcome.resident_bytes = sum(known) if known else None
 
     # -- the jobs --
 
-    def _task(
-        self, layout: DatasetLayout, scratch_root: Path, meeting: Path, limits: list[MemoryLimit]
-    ) -> PoolTask:
+    def _task(self, layout: DatasetLayout, scratch_root: Path, meeting: Path) -> PoolTask:
         """Return the task of the job pool."""
-        prepared, run, nodes = self.prepared, self._run, self.prepared.nodes
+        prepared, run, agents = self.prepared, self._run, self.prepared.nodes.agents
         location, holding = prepared.location, prepared.holding(self.workload)
         packets = self._packetiser(layout)
         sustained = run.load == "sustained"
-
-        def adopt(pid: int, slot: int) -> None:
-            nodes.adopt(pid, slot // run.slots)
-            if limits:
-                limits[slot // run.slots].add(pid)
-            if location.emulated:
-                # Jobs that keep every CPU busy would delay the kernel's path to the emulated drive.
-                yield_to_kernel(pid)
 
         return PoolTask(
             kind=self.resolved.workload_kind,
@@ -190,19 +179,17 @@ class _TrialRun:
             slots=self._released,
             network=(holding if self.workload.reads_source() else prepared).location.network,
             make_input=self._inputs(layout, scratch_root, meeting, packets is not None),
+            agent=lambda slot: agents[slot // run.slots],
             log_dir=self.keep,
             timeout_s=run.timeout,
             packets=packets,
             duration_s=(run.duration or 30.0) if sustained and run.jobs is None else None,
             jobs_total=run.jobs if sustained else None,
-            adopt=adopt,
+            yield_to_kernel=bool(location.emulated),
             environment={**holding.location.environment, **location.environment},
-            home=lambda slot: nodes.name(slot // run.slots),
             here=lambda file, slot: moved(
                 file, self._directory, location.on_node(slot // run.slots)
             ),
-            namespace=lambda slot: nodes.namespace(slot // run.slots),
-            out_of_memory=lambda: sum(limit.killed() for limit in limits) + nodes.out_of_memory(),
             progress=self._progress,
         )
 
@@ -275,7 +262,7 @@ class _TrialRun:
         prepared, outcome, later = self.prepared, self.outcome, self.teardown.later
         location = prepared.location
         later("removing empty logs", lambda: _drop_empty_logs(self.keep))
-        pool = JobPool(prepared.fork_server, task, prepared.run.stop.is_set)
+        pool = JobPool(prepared.launcher, task, prepared.run.stop.is_set)
         sampler = Sampler(_probes(self._run), self._run.series_interval)
         injector = FaultInjector(self.resolved.faults, location, prepared.context.journal)
         # On abort the steps run in reverse order: jobs that wait for a stalled drive cannot end

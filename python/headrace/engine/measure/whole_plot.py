@@ -14,8 +14,7 @@ from headrace import faults as fault_room
 from headrace import targets as target_room
 from headrace.engine import Run
 from headrace.engine.measure import sources
-from headrace.engine.measure.fork_server import ForkServer
-from headrace.engine.measure.nodes import built
+from headrace.engine.measure.nodes import launcher_of, nodes_wanted
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Failure, Outcome, Step, failure_of
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.teardown import TearDown, try_again
@@ -23,6 +22,7 @@ from headrace.engine.measure.trial_record import write_failure, write_outcome
 from headrace.engine.measure.trials import run_trial
 from headrace.engine.repeating import Repeating
 from headrace.errors import InterruptedRunError
+from headrace.launchers import Launchers
 from headrace.plan.trial import Trial
 from headrace.records.trial_record import TrialRecord
 from headrace.study.resolve import Resolved, resolve
@@ -36,7 +36,7 @@ class Session:
 
     run: Run
     context: TargetContext
-    fork_server: ForkServer
+    launchers: Launchers
     environment: dict[str, Any]
     slots_max: int
     """Largest number of slots of any trial of the plan, summed over nodes."""
@@ -131,9 +131,11 @@ class _WholePlot:
             return Failure("unsupported", why_not)
         say(f"preparing {name}")
         source_targets = sources.sources_of(session.run.study, self._trials)
+        wanted = nodes_wanted(target, first, count, source_targets.values())
+        launcher = session.launchers[launcher_of(first.run, wanted)]
+        self._note_launcher(launcher.kind)
         nodes = self._teardown.entered(
-            "taking nodes and links down",
-            built(session.context.journal, target, first, count, source_targets.values()),
+            "taking nodes and links down", launcher.nodes(session.context.journal, wanted)
         )
         context = replace(session.context, cluster=nodes.cluster, client_nodes=nodes.names)
         made = sources.prepared(source_targets, context)
@@ -149,7 +151,7 @@ class _WholePlot:
             target,
             context,
             target.prepare(context),
-            session.fork_server,
+            launcher,
             session.environment,
             session.slots_max,
             context.work_dir,
@@ -157,6 +159,12 @@ class _WholePlot:
             sources=made,
         )
         return None
+
+    def _note_launcher(self, kind: str) -> None:
+        """Put the launcher into the options of every trial: its record states it."""
+        for name, resolved in self._resolved.items():
+            run = resolved.run.model_copy(update={"on": kind})
+            self._resolved[name] = replace(resolved, run=run)
 
     def _make_anew(self, prepared: PreparedTarget) -> Failure | None:
         """Set up the target again. Return the failure, if any; the next trial then retries."""

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headrace.system import page_cache
-from headrace.targets import Location
 
 
 def prepare_cache(
-    wanted: str, files: Sequence[str], location: Location, say: Callable[[str], None]
+    wanted: str, files: Sequence[str], own_device: bool, say: Callable[[str], None]
 ) -> int | None:
     """Bring the page cache into the state `wanted` for the jobs' input files.
 
-    `wanted` is `cold`, `warm` or `as-is`. Returns the bytes of these files still in the cache when
-    cold was requested, None otherwise. Raises OSError when a file cannot be read.
+    `wanted` is `cold`, `warm` or `as-is`; `own_device`: no other program uses the device. Returns
+    the bytes of these files still in the cache when cold was requested, None otherwise. Raises
+    OSError when a file cannot be read.
     """
     paths = [Path(file) for file in files if "://" not in file]
     if wanted == "cold":
@@ -24,7 +24,7 @@ def prepare_cache(
         # For a device of the study's own, cached metadata are dropped too. On a shared device,
         # dropping everything would make other programs read again while jobs run, so it happens
         # only if dropping the files alone failed.
-        if (stayed or location.own_device) and page_cache.can_drop_all():
+        if (stayed or own_device) and page_cache.can_drop_all():
             page_cache.drop_all()
         return page_cache.resident_bytes(paths)
     if wanted == "warm":

@@ -8,18 +8,15 @@ The fork server and its jobs die with the process that started it (PR_SET_PDEATH
 
 from __future__ import annotations
 
-import array
 import contextlib
 import ctypes
 import gc
 import json
 import os
-import pickle
 import select
 import selectors
 import signal
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Generator
@@ -27,7 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from headrace.errors import HeadraceError
+from headrace.launchers import LauncherLostError
+from headrace.launchers.channel import Channel
 from headrace.system.signals import dispositions_kept
 from headrace.workloads import SET_FOR_JOBS
 
@@ -38,58 +36,11 @@ _THREAD_COUNTS = (
     "MKL_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-_LENGTH = struct.Struct("!I")
 
 
 def die_with_parent() -> None:
     """Make the kernel kill this process when its parent dies."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-class Channel:
-    """Complete pickled messages over a stream socket, only between Headrace's own processes."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-
-    def fileno(self) -> int:
-        """File descriptor, for select."""
-        return self.sock.fileno()
-
-    def send(self, message: Any, descriptor: int | None = None) -> None:
-        """Send a message, and an open file descriptor if given."""
-        body = pickle.dumps(message)
-        data = _LENGTH.pack(len(body)) + body
-        if descriptor is not None:
-            extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
-            sent = self.sock.sendmsg([data], extra)
-            data = data[sent:]
-        self.sock.sendall(data)
-
-    def receive(self) -> tuple[Any, int | None]:
-        """Wait for a message and the file descriptor sent with it. Raises EOFError at the end."""
-        descriptors = array.array("i")
-        data, extra, _, _ = self.sock.recvmsg(_LENGTH.size, socket.CMSG_LEN(descriptors.itemsize))
-        if not data:
-            raise EOFError
-        for _level, _kind, content in extra:
-            descriptors.frombytes(content[: descriptors.itemsize])
-        head = data + self._exactly(_LENGTH.size - len(data))
-        body = self._exactly(_LENGTH.unpack(head)[0])
-        return pickle.loads(body), (descriptors[0] if descriptors else None)
-
-    def _exactly(self, size: int) -> bytes:
-        pieces = bytearray()
-        while len(pieces) < size:
-            piece = self.sock.recv(size - len(pieces))
-            if not piece:
-                raise EOFError
-            pieces += piece
-        return bytes(pieces)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self.sock.close()
 
 
 @dataclass(frozen=True)
@@ -104,7 +55,7 @@ class Exit:
     peak_rss_bytes: int
 
 
-class ForkServerDiedError(HeadraceError):
+class ForkServerDiedError(LauncherLostError):
     """The fork server has died. The jobs it forked died with it."""
 
 
@@ -125,7 +76,7 @@ class ForkServer:
         command = [
             sys.executable,
             "-c",
-            "from headrace.engine.measure.fork_server import main; main()",
+            "from headrace.launchers.fork_server import main; main()",
             str(theirs.fileno()),
         ]
         # One thread per job: a numerical library with a thread pool per process would measure
@@ -148,6 +99,11 @@ class ForkServer:
     def pid(self) -> int:
         """Process id of the fork server."""
         return self._process.pid
+
+    @property
+    def channel(self) -> Channel:
+        """Channel to the process, for select; another one after it was started anew."""
+        return self._channel
 
     def fileno(self) -> int:
         """File descriptor, for select: readable when an exit is pending."""
@@ -289,6 +245,9 @@ class _Server:
         pidfd = self._jobs.pop(pid)
         self._selector.unregister(pidfd)
         os.close(pidfd)
+        # Processes that the job left behind. Its group id is not another's before `wait4`.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
         try:
             _, status, usage = os.wait4(pid, 0)
         except ChildProcessError:  # a library that waits for every child was faster
@@ -322,7 +281,7 @@ def _warm(kind: str, name: str, options: dict[str, Any]) -> str | None:
 
 
 def _become_job(descriptor: int, parent: int) -> NoReturn:
-    from headrace.engine.measure import job
+    from headrace.launchers import job
 
     code = 1
     try:

@@ -1,0 +1,361 @@
+"""Launchers: where the jobs of a trial run, one module each. This module is their interface.
+
+A launcher sets up the nodes of a whole plot, starts job processes on them, releases these together,
+kills them, and reports what they say and how they end. What a trial is (its jobs, packets,
+sustained load, time limits, validity) is the engine's. What must happen on a node goes through the
+node's agent.
+
+    with Launchers() as launchers:
+        launcher = launchers["local"]
+        with launcher.nodes(journal, NodesWanted(client_nodes(site, 1))) as nodes:
+            launcher.warm("command", "mine", options)
+            job = launcher.spawn(spec, nodes.agents[0])
+            launcher.wait(60.0)         # [Ready(job)]
+            launcher.release([job])
+            launcher.wait(60.0)         # [Reported(job, ...)], then [Ended(job)]
+            launcher.reap([job], 10.0)
+
+`tests/system/test_launcher_contract.py` checks these methods for every registered launcher.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar
+
+from headrace.errors import HeadraceError
+from headrace.jobs import JobInput, JobOutput, Packet
+from headrace.registry import parts
+from headrace.system.cluster import Cluster, NodeSettings
+from headrace.system.journal import Journal
+
+
+class LauncherLostError(HeadraceError):
+    """What ran the jobs has died. The jobs died with it."""
+
+
+# -- jobs --
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """Everything that a job process needs to know."""
+
+    kind: str
+    """Kind of the workload."""
+    name: str
+    options: dict[str, Any]
+    """Options of the workload, JSON-compatible."""
+    job: int
+    """Number of the job within the trial."""
+    input: JobInput
+    packets: bool
+    """Whether the job requests packets while it runs."""
+    network: bool
+    """Whether it reads its files over the network, for its ledger."""
+    log: Path
+    """File for its standard output and standard error."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Variables that it needs to reach the storage."""
+    yield_to_kernel: bool = False
+    """Whether it leaves the CPU at once to the kernel's path to an emulated drive."""
+
+
+@dataclass(frozen=True)
+class JobExit:
+    """How a job's process ended. Code and signal are both None when nobody knows."""
+
+    exit_code: int | None
+    signal: int | None
+    """Number of the signal that ended it."""
+    user_s: float
+    system_s: float
+    peak_rss_bytes: int
+
+
+@dataclass(eq=False)
+class Job:
+    """A job process. The launcher fills in when it was released and how it ended."""
+
+    spec: JobSpec
+    agent: Agent
+    pid: int
+    """Process id on its node."""
+    released_s: float = 0.0
+    """On the engine's monotonic clock; 0 before the release."""
+    exit: JobExit | None = None
+    """None until the end of the process was reported."""
+
+
+# -- events: what `wait` returns --
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The job has done its imports and waits for the release."""
+
+    job: Job
+
+
+@dataclass(frozen=True)
+class PacketWanted:
+    """The job waits for a packet: answer with `Launcher.give`."""
+
+    job: Job
+
+
+@dataclass(frozen=True)
+class Reported:
+    """The last message of a job: its result, or why it has none. The process ends soon after."""
+
+    job: Job
+    word: str
+    """ok, failed, killed, out-of-memory."""
+    cause: str | None
+    start_s: float
+    """On the engine's monotonic clock."""
+    end_s: float
+    output: JobOutput | None
+    ledger: Any
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The process has ended. All its messages were returned before this."""
+
+    job: Job
+    exit: JobExit
+
+
+Event = Ready | PacketWanted | Reported | Ended
+
+
+# -- nodes --
+
+
+class Agent(ABC):
+    """What must happen on one node: CPUs and memory of jobs, the page cache, its undo journal."""
+
+    name: str = ""
+    """Name of the node; empty for this machine."""
+    kernel: str
+    """Identity of the running kernel. Nodes with the same one share page cache and settings."""
+    cpus: frozenset[int] | None = None
+    """CPUs that jobs on this node may use; None: all that Headrace may use."""
+
+    @abstractmethod
+    def adopt(self, pid: int) -> None:
+        """Put a job's process on the node's CPUs and under its memory limits. Raises HeadraceError.
+
+        The launcher calls it before the job receives its specification.
+        """
+
+    @abstractmethod
+    def limit_memory(self, size: int) -> Callable[[], None]:
+        """Limit the memory of jobs that are spawned from now on. Return the call that lifts it.
+
+        The limit is in the node's undo journal. Raises HeadraceError.
+        """
+
+    @abstractmethod
+    def out_of_memory(self) -> int:
+        """Return how many processes the node's kernel has killed because a limit was reached."""
+
+    @abstractmethod
+    def prepare_cache(
+        self, wanted: str, files: Sequence[str], own_device: bool, say: Callable[[str], None]
+    ) -> int | None:
+        """Bring the node's page cache into the state `wanted`: `cold`, `warm` or `as-is`.
+
+        Returns the bytes of the files still in the cache when cold was requested, None otherwise.
+        `own_device`: no other program uses the device. Raises OSError when a file cannot be read.
+        """
+
+
+@dataclass(frozen=True)
+class NodesWanted:
+    """The nodes that a whole plot needs."""
+
+    clients: tuple[NodeSettings, ...]
+    """Nodes that run jobs; a launcher that cannot build nodes ignores their settings."""
+    servers: tuple[NodeSettings, ...] = ()
+    """Nodes for servers that targets start."""
+    reason: str = ""
+    """Why jobs need nodes with a network of their own; empty when they do not."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a whole plot: an agent for each node that runs jobs, and links, if any."""
+
+    agents: tuple[Agent, ...]
+    cluster: Cluster | None = None
+    """Nodes of jobs and servers and their links, where the launcher has built them."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the nodes that run jobs; empty when jobs run directly on this machine."""
+        return tuple(agent.name for agent in self.agents if agent.name)
+
+    def by_kernel(self) -> tuple[Agent, ...]:
+        """Return one agent for each kernel: for what all nodes of a kernel share."""
+        found: dict[str, Agent] = {}
+        for agent in self.agents:
+            found.setdefault(agent.kernel, agent)
+        return tuple(found.values())
+
+    def rates(self) -> dict[str, float | None]:
+        """Return the rate of each node's link per direction in bytes per second, servers included.
+
+        None means no limit.
+        """
+        if self.cluster is None:
+            return {}
+        return {node.name: node.settings.link.rate_bytes_per_s for node in self.cluster}
+
+    @contextmanager
+    def links_open(self) -> Generator[None]:
+        """Remove the limits of links while data sets are placed.
+
+        Slow links would only add waiting time.
+        """
+        if self.cluster is None:
+            yield
+            return
+        rates = {node.name: node.settings.link for node in self.cluster}
+        slow = [
+            name
+            for name, link in rates.items()
+            if link.rate_bytes_per_s is not None or link.delay_s
+        ]
+        for name in slow:
+            self.cluster.set_link(name, replace(rates[name], rate_bytes_per_s=None, delay_s=0.0))
+        try:
+            yield
+        finally:
+            for name in slow:
+                self.cluster.set_link(name, rates[name])
+
+
+# -- launchers --
+
+
+class Launcher(ABC):
+    """One way to run jobs. A subclass is one module that defines `kind` and these methods.
+
+    It lives as long as a run of a study, and runs the jobs of one trial at a time.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, others: Launchers) -> None:
+        """`others`: the launchers of the same run, for one that builds on another."""
+
+    @classmethod
+    def refuses(cls, wanted: NodesWanted) -> str | None:
+        """Return why no machine could run these nodes with it; None when it can."""
+        return None
+
+    @classmethod
+    def check(cls) -> tuple[str, str] | None:
+        """Return what this machine lacks for it, and the remedy; None when nothing."""
+        return None
+
+    @abstractmethod
+    def nodes(self, journal: Journal, wanted: NodesWanted) -> AbstractContextManager[Nodes]:
+        """Set up the nodes of a whole plot, and tear them down. Raises HeadraceError.
+
+        Every change of a machine is in that machine's undo journal first.
+        """
+
+    @abstractmethod
+    def warm(self, kind: str, name: str, options: dict[str, Any]) -> str | None:
+        """Prepare for jobs of this workload, so that a job starts at once and unmeasured.
+
+        Returns the workload's error, or None. Starts anew what has died since. Raises
+        LauncherLostError.
+        """
+
+    @abstractmethod
+    def spawn(self, spec: JobSpec, agent: Agent) -> Job:
+        """Start the process of a job on a node. It gets ready and waits for its release.
+
+        No process is left when it raises. Raises LauncherLostError and what the agent raises.
+        """
+
+    @abstractmethod
+    def release(self, jobs: Iterable[Job]) -> None:
+        """Let ready jobs begin, all together. A job that has ended is passed over."""
+
+    @abstractmethod
+    def give(self, job: Job, packet: Packet | None) -> None:
+        """Answer a job that wants a packet; None: no packet is left."""
+
+    @abstractmethod
+    def wait(self, timeout_s: float) -> list[Event]:
+        """Return what has happened, as soon as something has; nothing after `timeout_s`.
+
+        Raises LauncherLostError.
+        """
+
+    @abstractmethod
+    def kill(self, jobs: Iterable[Job]) -> None:
+        """Kill jobs with the processes that they started. Does not wait. Safe to call twice."""
+
+    @abstractmethod
+    def reap(self, jobs: Sequence[Job], patience_s: float) -> list[Job]:
+        """Wait until the processes of jobs have ended, and fill in `Job.exit` where it is known.
+
+        Returns the jobs that still run after `patience_s`. Messages of these jobs are discarded.
+        Does not raise when what ran the jobs has died.
+        """
+
+    @abstractmethod
+    def pids(self) -> frozenset[int]:
+        """Return the processes on this machine that jobs descend from."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the launcher and every job. Safe to call twice."""
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Launchers:
+    """The launchers of one run by kind: each starts at its first use, all are closed together."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Launcher] = {}
+        self._stack = ExitStack()
+
+    def __getitem__(self, kind: str) -> Launcher:
+        if kind not in self._open:
+            made = kinds()[kind](self)
+            self._open[kind] = self._stack.enter_context(made)
+        return self._open[kind]
+
+    def __enter__(self) -> Launchers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        self._open.clear()
+
+
+def kinds() -> dict[str, type[Launcher]]:
+    """Return every registered launcher class by kind."""
+    return parts("headrace.launchers", Launcher)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

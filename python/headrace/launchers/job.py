@@ -1,0 +1,87 @@
+"""The job process: receive a specification, report ready, wait for the release, run, report.
+
+Protocol with the launcher (pickled messages): a JobSpec and the network namespace are received,
+`ready` is sent; `go` is received; with packets, `next` is sent and a packet or None is received,
+repeatedly; at the end the fields of `launchers.Reported` are sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.jobs import Packet
+from headrace.launchers import JobSpec
+from headrace.launchers.channel import Channel
+
+
+def serve(channel: Channel) -> int:
+    """Run one job. Return the exit code of the process."""
+    from headrace import workloads
+    from headrace.probes.ledger import LedgerMeter
+    from headrace.system.children import ChildFailedError
+
+    spec: JobSpec
+    namespace: str | None
+    (spec, namespace), _ = channel.receive()
+    _redirect(spec.log)
+    os.environ.update(spec.environment)
+    if namespace is not None:
+        from headrace.system.cluster.namespaces import enter
+
+        try:
+            enter(namespace)
+        except HeadraceError as error:
+            now = time.monotonic()
+            channel.send(("failed", error.message, now, now, None, None))
+            return 1
+    part = workloads.kinds()[spec.kind]
+    workload = part(spec.name, part.Options.model_validate(spec.options))
+    given = replace(spec.input, packets=(lambda: _pull(channel)) if spec.packets else None)
+    meter = LedgerMeter(network=spec.network)
+    channel.send(("ready",))
+    channel.receive()
+    start = time.monotonic()
+    meter.begin()
+    try:
+        output = workload.run(given)
+    except HeadraceError as error:
+        word = error.exit if isinstance(error, ChildFailedError) else "failed"
+        channel.send((word, error.message, start, time.monotonic(), None, meter.end(0.0)))
+        return 1
+    except BaseException as error:
+        traceback.print_exc()
+        cause = f"{type(error).__name__}: {error}".splitlines()[0][:400]
+        channel.send(("failed", cause, start, time.monotonic(), None, meter.end(0.0)))
+        return 1
+    row = meter.end(output.read_wait_s, asynchronous=output.asynchronous)
+    end = time.monotonic()
+    channel.send(("ok", None, start, end, output, row))
+    return 0
+
+
+def _pull(channel: Channel) -> Iterator[Packet]:
+    while True:
+        channel.send(("next",))
+        packet, _ = channel.receive()
+        if packet is None:
+            return
+        yield packet
+
+
+def _redirect(log: Path) -> None:
+    """Redirect output of the job to its log, away from the user's terminal."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    with contextlib.suppress(OSError):
+        os.close(handle)

@@ -1,0 +1,320 @@
+"""Jobs on this machine, forked from a process that has already imported everything.
+
+One thread and one selector over the jobs' channels. While jobs run it sleeps; a job costs it one
+message when it is ready, one per packet and one at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import selectors
+import signal
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from headrace.errors import HeadraceError
+from headrace.jobs import Packet
+from headrace.launchers import (
+    Agent,
+    Ended,
+    Event,
+    Job,
+    JobExit,
+    JobSpec,
+    Launcher,
+    Launchers,
+    Nodes,
+    NodesWanted,
+    PacketWanted,
+    Ready,
+    Reported,
+)
+from headrace.launchers.caches import prepare_cache
+from headrace.launchers.channel import Channel
+from headrace.launchers.fork_server import Exit, ForkServer, ForkServerDiedError
+from headrace.system.cgroups import MemoryLimit
+from headrace.system.emulator import yield_to_kernel
+from headrace.system.journal import Journal
+
+_REPORT_PATIENCE_S = 1.0
+"""Time for the fork server to report the ends of processes that have ended."""
+_REST_PATIENCE_S = 1.0
+"""Time for the rest of a message of a job that has ended: a child may hold its channel open."""
+_END_PATIENCE_S = 10.0
+
+
+class MachineAgent(Agent):
+    """A node that shares this machine's kernel: the machine itself, or a network namespace."""
+
+    namespace: str | None = None
+    """Network namespace that its jobs enter; None: that of the machine."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._limits: list[MemoryLimit] = []
+        self.kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    @override
+    def adopt(self, pid: int) -> None:
+        for limit in self._limits:
+            limit.add(pid)
+
+    @override
+    def limit_memory(self, size: int) -> Callable[[], None]:
+        limit = MemoryLimit(self._journal, size)
+        self._limits.append(limit)
+
+        def lift() -> None:
+            if limit in self._limits:
+                self._limits.remove(limit)
+            limit.close()
+
+        return lift
+
+    @override
+    def out_of_memory(self) -> int:
+        return sum(limit.killed() for limit in self._limits)
+
+    @override
+    def prepare_cache(
+        self, wanted: str, files: Sequence[str], own_device: bool, say: Callable[[str], None]
+    ) -> int | None:
+        return prepare_cache(wanted, files, own_device, say)
+
+
+@dataclass(eq=False)
+class _LocalJob(Job):
+    channel: Channel | None = None
+    """None when nothing more is expected from it."""
+    process: int = -1
+    """A pidfd: readable when the process has ended; -1 when it is no longer needed."""
+
+
+class Local(Launcher):
+    """Runs jobs on this machine."""
+
+    kind = "local"
+
+    def __init__(self, others: Launchers) -> None:
+        super().__init__(others)
+        self._fork_server = ForkServer()
+        self._selector = selectors.DefaultSelector()
+        self._watched: Channel | None = None
+        self._jobs: dict[int, _LocalJob] = {}
+        """Jobs that were not reaped, by process id."""
+        self._closed = False
+        self._watch_fork_server()
+
+    def _watch_fork_server(self) -> None:
+        """Wait for its messages, too; it has a new channel after it was started anew."""
+        channel = self._fork_server.channel
+        if channel is self._watched:
+            return
+        if self._watched is not None:
+            self._selector.unregister(self._watched)
+        self._selector.register(channel, selectors.EVENT_READ, None)
+        self._watched = channel
+
+    @override
+    @classmethod
+    def refuses(cls, wanted: NodesWanted) -> str | None:
+        return wanted.reason or None
+
+    @override
+    @contextmanager
+    def nodes(self, journal: Journal, wanted: NodesWanted) -> Generator[Nodes]:
+        if (why_not := self.refuses(wanted)) is not None:
+            raise HeadraceError(f'on = "{self.kind}": {why_not}')
+        yield Nodes((MachineAgent(journal),))
+
+    @override
+    def warm(self, kind: str, name: str, options: dict[str, Any]) -> str | None:
+        problem = self._fork_server.warm(kind, name, options)
+        self._watch_fork_server()
+        return problem
+
+    @override
+    def pids(self) -> frozenset[int]:
+        return frozenset({self._fork_server.pid})
+
+    # -- one job --
+
+    @override
+    def spawn(self, spec: JobSpec, agent: Agent) -> Job:
+        if not isinstance(agent, MachineAgent):
+            raise TypeError(f"launcher {self.kind}: {agent.name} is not a node of this machine")
+        pid, channel = self._fork_server.spawn()
+        job = self._jobs[pid] = _LocalJob(spec, agent, pid, channel=channel)
+        try:
+            job.process = os.pidfd_open(pid)
+            self._selector.register(channel, selectors.EVENT_READ, job)
+            agent.adopt(pid)
+            if spec.yield_to_kernel:
+                # Jobs that keep every CPU busy would delay the kernel's path to an emulated drive.
+                yield_to_kernel(pid)
+            with contextlib.suppress(OSError):  # a job that has died is reported by its exit
+                channel.send((spec, agent.namespace))
+        except BaseException:
+            self.kill([job])
+            self.reap([job], _END_PATIENCE_S)
+            raise
+        return job
+
+    @override
+    def release(self, jobs: Iterable[Job]) -> None:
+        for job in self._own(jobs):
+            if job.channel is not None:
+                job.released_s = time.monotonic()
+                with contextlib.suppress(OSError):
+                    job.channel.send(("go",))
+
+    @override
+    def give(self, job: Job, packet: Packet | None) -> None:
+        for own in self._own([job]):
+            if own.channel is not None:
+                with contextlib.suppress(OSError):
+                    own.channel.send(packet)
+
+    @override
+    def kill(self, jobs: Iterable[Job]) -> None:
+        for job in self._own(jobs):
+            if job.exit is not None:  # the process id may be another's by now
+                continue
+            if job.process >= 0:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(job.process, signal.SIGKILL)
+            # Includes its child processes; the process group may not exist yet.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(job.pid, signal.SIGKILL)
+
+    def _own(self, jobs: Iterable[Job]) -> list[_LocalJob]:
+        return [job for job in jobs if isinstance(job, _LocalJob)]
+
+    # -- what jobs say and how they end --
+
+    @override
+    def wait(self, timeout_s: float) -> list[Event]:
+        events: list[Event] = []
+        for key, _ in self._selector.select(timeout_s):
+            if key.data is not None:
+                self._receive(key.data, events)
+        for gone in self._fork_server.take_exits():
+            job = self._jobs.get(gone.pid)
+            if job is not None:
+                self._ended(job, gone, events)
+        return events
+
+    def _receive(self, job: _LocalJob, events: list[Event]) -> None:
+        if job.channel is None:
+            return
+        try:
+            message, _ = job.channel.receive()
+        except (EOFError, OSError):
+            self._hang_up(job)
+            return
+        word = message[0]
+        if word == "ready":
+            events.append(Ready(job))
+        elif word == "next":
+            events.append(PacketWanted(job))
+        else:
+            events.append(Reported(job, *message))
+            self._hang_up(job)
+
+    def _ended(self, job: _LocalJob, gone: Exit, events: list[Event]) -> None:
+        """Return the last messages of a job, which may still be in its channel, and its end."""
+        exit = job.exit = _exit_of(gone)
+        self._forget_process(job)
+        while job.channel is not None:
+            # All that it sent is here. A child of it may hold the other end open, so that the end
+            # of the stream never comes.
+            if not select.select([job.channel], [], [], 0)[0]:
+                self._hang_up(job)
+                break
+            job.channel.sock.settimeout(_REST_PATIENCE_S)
+            self._receive(job, events)
+        events.append(Ended(job, exit))
+
+    def _hang_up(self, job: _LocalJob) -> None:
+        if job.channel is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(job.channel)
+            job.channel.close()
+            job.channel = None
+
+    def _forget_process(self, job: _LocalJob) -> None:
+        if job.process >= 0:
+            os.close(job.process)
+            job.process = -1
+
+    # -- the end --
+
+    @override
+    def reap(self, jobs: Sequence[Job], patience_s: float) -> list[Job]:
+        own = self._own(jobs)
+        try:
+            for job in own:
+                self._hang_up(job)
+            left = self._wait_for_processes(own, patience_s)
+            self._take_resource_usage(own, _REPORT_PATIENCE_S)
+        finally:
+            for job in own:
+                self._forget_process(job)
+                if self._jobs.get(job.pid) is job:
+                    del self._jobs[job.pid]
+        return left
+
+    def _wait_for_processes(self, jobs: Sequence[_LocalJob], patience_s: float) -> list[Job]:
+        """Wait until processes have ended. Return the jobs of those still running."""
+        waiting = {job.process: job for job in jobs if job.process >= 0}
+        processes = select.poll()
+        for descriptor in waiting:
+            processes.register(descriptor, select.POLLIN)
+        deadline = time.monotonic() + patience_s
+        while waiting and (left_s := deadline - time.monotonic()) > 0:
+            for descriptor, _ in processes.poll(1000 * left_s):
+                processes.unregister(descriptor)
+                del waiting[descriptor]
+        return list(waiting.values())
+
+    def _take_resource_usage(self, jobs: Sequence[_LocalJob], patience_s: float) -> None:
+        """Read the resource usage of ended processes from the fork server, unless it has died."""
+        missing = {job.pid: job for job in jobs if job.exit is None}
+        deadline = time.monotonic() + patience_s
+        with contextlib.suppress(ForkServerDiedError):
+            while missing and (left_s := deadline - time.monotonic()) > 0:
+                for gone in self._fork_server.take_exits():
+                    if (job := missing.pop(gone.pid, None)) is not None:
+                        job.exit = _exit_of(gone)
+                if missing:
+                    select.select([self._fork_server], [], [], left_s)
+
+    @override
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            jobs = list(self._jobs.values())
+            self.kill(jobs)
+            self.reap(jobs, _END_PATIENCE_S)
+        finally:
+            self._selector.close()
+            self._fork_server.close()
+
+
+def _exit_of(gone: Exit) -> JobExit:
+    code = number = None
+    if gone.status is not None and os.WIFSIGNALED(gone.status):
+        number = os.WTERMSIG(gone.status)
+    elif gone.status is not None:
+        code = os.WEXITSTATUS(gone.status)
+    return JobExit(code, number, gone.user_s, gone.system_s, gone.peak_rss_bytes)
