@@ -1,8 +1,6 @@
 //! What the parts together must show: read-ahead, metadata, journals, sharing of cores and drives, write-back.
 
-mod common;
-
-use common::{node, parse, text, volume};
+use crate::common::{node, parse, text, volume};
 use headrace_simulator::outcome::Outcome;
 use headrace_simulator::run;
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! File services, staging and packets: every kind runs to its end and shows what sets it apart.
 
-mod common;
-
-use common::{node, parse, volume};
+use crate::common::{node, parse, volume};
 use headrace_simulator::outcome::Outcome;
 use headrace_simulator::run;
 use serde_json::{json, Value};

@@ -1,5 +1,4 @@
 //! Scenarios that several tests start from.
-#![allow(dead_code)]
 
 use headrace_simulator::Scenario;
 use serde_json::{json, Value};

@@ -1,8 +1,6 @@
 //! Whole scenarios: jobs run to their end, ledgers add up, equal seeds give equal bytes.
 
-mod common;
-
-use common::{local_scenario, text};
+use crate::common::{local_scenario, node, text};
 use headrace_simulator::{run, Scenario};
 use serde_json::json;
 
@@ -62,7 +60,7 @@ fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
 fn nodes_that_share_nothing_run_apart_and_give_the_same_on_any_number_of_threads() {
     let mut scenario = text();
     scenario["nodes"][0]["count"] = json!(5);
-    scenario["servers"] = json!([common::node("idle", 1, 2)]);
+    scenario["servers"] = json!([node("idle", 1, 2)]);
     scenario["run"]["assign"] = json!("static");
     scenario["run"]["load"]["jobs"] = json!(13);
     scenario["run"]["cpu_spread"] = json!(0.3);

@@ -1,8 +1,6 @@
 //! When a write to a service counts as done: write-behind, what closing waits for, and what servers bring to their drives.
 
-mod common;
-
-use common::{node, parse, volume};
+use crate::common::{node, parse, volume};
 use headrace_simulator::outcome::Outcome;
 use headrace_simulator::run;
 use serde_json::{json, Value};

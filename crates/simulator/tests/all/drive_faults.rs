@@ -1,8 +1,6 @@
 //! Faults of drives in virtual time: what they do to jobs.
 
-mod common;
-
-use common::text;
+use crate::common::text;
 use headrace_simulator::{run, Outcome, Scenario};
 use serde_json::{json, Value};
 

@@ -1,8 +1,6 @@
 //! Files that are there before a simulation are on the flash of the drives that hold them.
 
-mod common;
-
-use common::{node, parse, text};
+use crate::common::{node, parse, text};
 use headrace_simulator::outcome::Outcome;
 use headrace_simulator::run;
 use serde_json::{json, Value};

@@ -1,0 +1,4 @@
+//! All integration tests of the crate in one binary, so that they are linked once.
+
+mod pacing;
+mod store;

@@ -1,0 +1,11 @@
+//! All integration tests of the crate in one binary, so that they are linked once.
+
+mod catalog_truth;
+mod drive_properties;
+mod hdd_truth;
+mod raid_truth;
+mod replay_truth;
+mod scheduling;
+mod ssd_truth;
+mod steady_memory;
+mod stored_data;

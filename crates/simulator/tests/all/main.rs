@@ -1,0 +1,10 @@
+//! All integration tests of the crate in one binary, so that they are linked once.
+
+mod common;
+mod drive_faults;
+mod end_to_end;
+mod physics;
+mod requests;
+mod services;
+mod stored_data;
+mod write_paths;
