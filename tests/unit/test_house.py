@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from headrace.study.schema import study_schema
+from rust_modules import cycles
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "headrace"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+CRATES = sorted(path.parent for path in (ROOT / "crates").glob("*/Cargo.toml"))
 
 # A room may import itself and the rooms named here (law 2). `engine` stands beside the way: records, plan, study, parts, ground.
 GROUND = {
@@ -243,3 +245,45 @@ def test_the_published_schema_is_the_one_of_the_code() -> None:
     assert published == study_schema(), (
         "docs/study.schema.json is stale; write it again: make schema"
     )
+
+
+@pytest.mark.parametrize("crate", CRATES, ids=lambda crate: crate.name)
+def test_no_import_cycle_in_a_crate(crate: Path) -> None:
+    found = cycles(crate / "src")
+    assert not found, f"these modules of {crate.name} use each other: {found}"
+
+
+# How one module can use another.
+USES = {
+    "use": "use crate::b::two;",
+    "braces": "use crate::{c, b::{two, self as other}};",
+    "parent": "use super::b;",
+    "in the code": "fn one() -> u32 { crate::b::two() }",
+    "re-export": "use crate::facade::two;",
+    "all": "use crate::b::*;",
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_cycle_in_a_crate_is_found(use: str, tmp_path: Path) -> None:
+    (tmp_path / "lib.rs").write_text("mod a; mod b; mod c; mod facade;")
+    (tmp_path / "facade.rs").write_text("pub use crate::b::two;")
+    (tmp_path / "c.rs").write_text("pub fn three() {}")
+    (tmp_path / "b.rs").write_text("use crate::a::one;\npub fn two() {}")
+    (tmp_path / "a.rs").write_text(f"pub fn one() {{}}\n{use}")
+    assert cycles(tmp_path) == [["a", "b"]]
+
+
+def test_a_cycle_of_a_module_and_its_submodule_is_found(tmp_path: Path) -> None:
+    (tmp_path / "lib.rs").write_text("mod a;")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "mod.rs").write_text("mod b;\nstruct One(b::Two);")
+    (tmp_path / "a" / "b.rs").write_text("use super::One;\npub struct Two(Box<One>);")
+    assert cycles(tmp_path) == [["a", "a::b"]]
+    # A re-export alone is no use; nor are tests and comments.
+    (tmp_path / "a" / "mod.rs").write_text("mod b;\npub use b::Two; // b::Two\nstruct One;")
+    assert cycles(tmp_path) == []
+    (tmp_path / "a" / "mod.rs").write_text(
+        "mod b;\nstruct One;\n#[cfg(test)]\nmod tests { fn f() { let _ = super::b::Two; } }"
+    )
+    assert cycles(tmp_path) == []

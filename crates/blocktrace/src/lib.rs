@@ -1,7 +1,7 @@
 //! Reads block traces of any supported format in one pass, joins events to requests, computes
 //! statistics, and aggregates them for plots.
 //!
-//! [`source::open`] returns batches of [`event::Event`]s in time order. [`join::Join`] follows each
+//! [`formats::open`] returns batches of [`event::Event`]s in time order. [`join::Join`] follows each
 //! request from queueing to completion and notifies a [`join::Watcher`]. [`statistics::Statistics`]
 //! is a watcher; so is [`follow::Follow`], which passes the start and end of each request to
 //! [`tiles::Tiles`] and [`requests::Requests`]. Memory use is proportional to the requests in
@@ -15,6 +15,7 @@ pub mod damage;
 pub mod event;
 pub mod flight;
 pub mod follow;
+pub mod formats;
 pub mod ftrace;
 pub mod iolog;
 pub mod join;

@@ -17,8 +17,9 @@ use rustix::ioctl::{ioctl, opcode, NoArg, Opcode, Updater};
 use serde::Deserialize;
 
 use crate::blkrecord::Form;
+use crate::formats::open;
 use crate::recording::{Recorded, Recorder};
-use crate::source::{open, plain, BATCH};
+use crate::source::{plain, BATCH};
 
 /// What to record.
 #[derive(Clone, Debug, Deserialize)]

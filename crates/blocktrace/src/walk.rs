@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use crate::damage::{Damage, Damages};
 use crate::event::{Action, Event, Names};
+use crate::formats::open;
 use crate::join::{Join, Watcher};
-use crate::source::{open, BATCH};
+use crate::source::BATCH;
 
 /// Selects a part of a trace.
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use headrace_blocktrace::damage::Damage;
 use headrace_blocktrace::follow::Follow;
+use headrace_blocktrace::formats::open;
 use headrace_blocktrace::join::Join;
 use headrace_blocktrace::requests::{Requests, Row};
-use headrace_blocktrace::source::{open, Source, BATCH};
+use headrace_blocktrace::source::{Source, BATCH};
 use headrace_blocktrace::statistics::summarise;
 use headrace_blocktrace::tiles::{Tiles, Window};
 use headrace_blocktrace::walk::{has_issues, walk, Filter};

@@ -19,8 +19,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use crate::identity;
 use crate::kernel;
-use crate::process;
 use crate::segment::{self, Segment};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"HRREC\0\0\x02");
@@ -189,7 +189,7 @@ pub fn take_segment() -> Option<(*mut Segment, u32)> {
 
 fn end<T>(why: Fact) -> Option<T> {
     note(why);
-    process::stop();
+    identity::stop();
     None
 }
 

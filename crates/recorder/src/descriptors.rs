@@ -7,8 +7,9 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::arena;
 use crate::kernel;
-use crate::names::{self, Digits};
+use crate::names;
 use crate::process;
+use crate::text::Digits;
 
 const MOST: usize = 65_536;
 const UNKNOWN: u32 = 0;

@@ -6,10 +6,10 @@ use libc::{c_char, c_int, c_uint};
 
 use crate::descriptors::{self, known_file_of};
 use crate::names;
-use crate::process;
+use crate::process::{self, end};
 use crate::real;
 use crate::real::errno;
-use crate::record::{begin, end, Begun, Call, Op};
+use crate::record::{begin, Begun, Call, Op};
 
 /// Register an opened descriptor and record the open. Failed opens are ignored.
 pub fn opened(begun: Begun, fd: c_int) {

@@ -15,6 +15,8 @@
 mod arena;
 mod descriptors;
 mod files;
+mod finish;
+mod identity;
 mod kernel;
 mod lifetime;
 mod maps;
@@ -26,5 +28,7 @@ mod segment;
 mod sizes;
 mod streams;
 mod syscalls;
+mod text;
 mod transfers;
 mod unseen;
+mod writer;

@@ -5,17 +5,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{c_char, c_int, pid_t};
 
-use crate::arena::{self, Fact};
-use crate::descriptors;
+use crate::finish::finish;
 use crate::kernel;
-use crate::maps;
-use crate::names::{self, Digits};
+use crate::names;
 use crate::process;
 use crate::real;
-use crate::record::{begin, bytes_read, cpu_wait, end, now, process_cpu, Call, Op};
-use crate::segment;
+use crate::record::now;
 use crate::streams;
 use crate::syscalls;
+use crate::text::Digits;
 
 extern "C" fn start() {
     process::start();
@@ -47,20 +45,6 @@ fn objects_loaded() -> u64 {
     found
 }
 
-/// Record the end of the process or its image. `loaded`: objects loaded since the start.
-pub fn finish(loaded: u64) {
-    if !process::active() || process::is_borrowed() {
-        return;
-    }
-    maps::write_down_all();
-    note_rings();
-    let (length, (_, asked)) = (cpu_wait(), bytes_read());
-    let call =
-        Call { file: loaded as u32, offset: process_cpu(), length, asked, ..Call::default() };
-    end(begin(), Op::End, call);
-    segment::give_back();
-}
-
 extern "C" fn at_end() {
     if process::active() {
         // The dynamic loader calls this function, so no thread can hold the loader's lock forever.
@@ -75,19 +59,6 @@ static AT_START: extern "C" fn() = start;
 #[used]
 #[link_section = ".fini_array"]
 static AT_END: extern "C" fn() = at_end;
-
-/// Record whether a descriptor is an io_uring, whose transfers are not recorded.
-fn note_rings() {
-    for fd in 0..(descriptors::highest() + 32).min(256) {
-        if descriptors::known_file_of(fd).is_none() {
-            names::with_link(&names::descriptor_link(fd), |path| {
-                if path == Some(b"anon_inode:[io_uring]") {
-                    arena::note(Fact::IoUring);
-                }
-            });
-        }
-    }
-}
 
 macro_rules! exits {
     ($($name:literal $hook:ident;)*) => {$(

@@ -10,9 +10,10 @@ use libc::{c_char, c_int, off64_t, size_t};
 use crate::arena::{self, Fact};
 use crate::descriptors::known_file_of;
 use crate::kernel;
-use crate::process;
+use crate::process::{self, end};
 use crate::real;
-use crate::record::{begin, end, Call, Op};
+use crate::record::{begin, Call, Op};
+use crate::writer;
 
 const MOST: usize = 512;
 const PAGE_BYTES: u64 = kernel::PAGE_BYTES as u64;
@@ -104,7 +105,7 @@ impl Tables {
                     &mut entries[..pages],
                     (at / kernel::PAGE_BYTES * 8) as u64,
                 );
-                crate::segment::count_other(got.max(0) as i64, 0);
+                writer::count_other(got.max(0) as i64, 0);
                 for (present, entry) in found.iter_mut().zip(entries) {
                     *present = entry >> 63 == 1;
                 }

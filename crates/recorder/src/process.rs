@@ -1,19 +1,16 @@
-//! State of the process: its identity, and whether it is recorded.
+//! Registration of a process: at the start of an image, and of every forked child at its first call.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::arena;
+use crate::identity::{ACTIVE, DIRECTORY, GENERATION, IMAGE, PID};
 use crate::kernel;
-use crate::names::{self, Digits};
-use crate::record::{self, Call, Op};
-use crate::segment;
+use crate::names;
+use crate::record::{self, Begun, Call, Op};
+use crate::text::Digits;
+use crate::writer;
 
-static ACTIVE: AtomicBool = AtomicBool::new(false);
-static PID: AtomicI32 = AtomicI32::new(0);
-/// Number of forks between the image's first process and this one.
-static GENERATION: AtomicU32 = AtomicU32::new(1);
-static IMAGE: AtomicU32 = AtomicU32::new(0);
-static DIRECTORY: AtomicU32 = AtomicU32::new(0);
+pub use crate::identity::{directory, image, is_borrowed, stop};
 
 /// A page that the kernel zeroes in every forked child, including forks that bypass the C library.
 /// If it does not hold `KNOWN`, this process is new and not yet registered. Null: the kernel does
@@ -48,29 +45,6 @@ pub fn active() -> bool {
             ACTIVE.load(Ordering::Relaxed)
         }
     }
-}
-
-pub fn stop() {
-    ACTIVE.store(false, Ordering::Relaxed);
-}
-
-pub fn generation() -> u32 {
-    GENERATION.load(Ordering::Relaxed)
-}
-
-pub fn image() -> u32 {
-    IMAGE.load(Ordering::Relaxed)
-}
-
-/// Return the number of the working directory.
-pub fn directory() -> u32 {
-    DIRECTORY.load(Ordering::Relaxed)
-}
-
-/// Return whether this is a child of vfork. It shares our memory but is another process, so its
-/// opens and closes must not change our tables.
-pub fn is_borrowed() -> bool {
-    kernel::process_id() != PID.load(Ordering::Relaxed)
 }
 
 /// Record a change of the working directory.
@@ -117,7 +91,7 @@ pub fn start() {
             }
         }
     }
-    segment::start();
+    writer::start();
     let begun = record::begin();
     ACTIVE.store(true, Ordering::Relaxed);
     introduce(0);
@@ -134,6 +108,13 @@ fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     introduce(parent);
     record::push(begun, Op::Start, Call { file: 1, length: record::cpu_wait(), ..Call::default() });
+}
+
+/// Write the record of a call after it returned, if the process is recorded.
+pub fn end(begun: Begun, op: Op, call: Call) {
+    if active() {
+        record::push(begun, op, call);
+    }
 }
 
 /// Called in the child after a fork by the C library.

@@ -1,8 +1,8 @@
 //! Records: what was requested, when, and the thread's CPU time until then.
 
 use crate::kernel;
-use crate::process;
-use crate::segment;
+use crate::segment::{self, Slot};
+use crate::writer;
 
 /// Kind of a record. The numbers are part of the file format.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ pub struct Record {
     asked: u64,
 }
 
-const _: () = assert!(core::mem::size_of::<Record>() == core::mem::size_of::<segment::Slot>());
+const _: () = assert!(core::mem::size_of::<Record>() == core::mem::size_of::<Slot>());
 
 /// Data of a call besides its times.
 #[derive(Clone, Copy, Default)]
@@ -105,7 +105,7 @@ fn proc_text<'a>(path: &[u8], to: &'a mut [u8]) -> &'a [u8] {
     }
     let got = kernel::read(fd, to).max(0);
     kernel::close(fd);
-    segment::count_other(got as i64, 0);
+    writer::count_other(got as i64, 0);
     to.get(..got as usize).unwrap_or(&[])
 }
 
@@ -138,18 +138,11 @@ pub fn begin() -> Begun {
     Begun { cpu_ns: clock(libc::CLOCK_THREAD_CPUTIME_ID), start_ns: now() }
 }
 
-/// Write the record of a call after it returned.
-pub fn end(begun: Begun, op: Op, call: Call) {
-    if process::active() {
-        push(begun, op, call);
-    }
-}
-
-/// Like `end`, but also during the registration of a process.
+/// Write the record of a call after it returned. Calls of the program use [`crate::process::end`].
 pub fn push(begun: Begun, op: Op, call: Call) {
     let end_ns = now();
     let cpu_ns = clock(libc::CLOCK_THREAD_CPUTIME_ID).wrapping_sub(begun.cpu_ns);
-    segment::with_slots(1, |slot, thread| {
+    writer::with_slots(1, |slot, thread| {
         // SAFETY: the slot belongs to this thread; its kind is written last.
         unsafe {
             slot.cast::<Record>().write(Record {

@@ -8,9 +8,9 @@ use libc::{c_char, c_int, off64_t};
 use crate::arena::{self, Fact};
 use crate::descriptors::file_of;
 use crate::names;
-use crate::process;
+use crate::process::{self, end};
 use crate::real;
-use crate::record::{begin, end, Begun, Call, Op};
+use crate::record::{begin, Begun, Call, Op};
 
 macro_rules! by_descriptor {
     ($($name:literal $hook:ident;)*) => {$(

@@ -12,7 +12,7 @@ use libc::{c_int, c_long};
 use crate::arena::{note, Fact};
 use crate::descriptors::{target, Target};
 use crate::files::{closed, closing, opened};
-use crate::lifetime;
+use crate::finish::finish;
 use crate::process;
 use crate::real;
 use crate::record::{begin, Op};
@@ -143,7 +143,7 @@ unsafe extern "C-unwind" fn observed(
             done
         }
         libc::SYS_exit_group => {
-            lifetime::finish(0);
+            finish(0);
             call()
         }
         libc::SYS_seccomp => {

@@ -6,9 +6,10 @@ use libc::{c_int, c_uint, iovec, off64_t, size_t, ssize_t};
 
 use crate::descriptors::{self, target, Target};
 use crate::kernel;
+use crate::process::end;
 use crate::real;
-use crate::record::{begin, end, Begun, Call, Op};
-use crate::segment::count_other;
+use crate::record::{begin, Begun, Call, Op};
+use crate::writer::count_other;
 
 /// Count bytes transferred through descriptors that are not files.
 pub fn other(op: Op, count: ssize_t) {

@@ -4,8 +4,7 @@
 use crate::offsets;
 use crate::program::Requests;
 use crate::scenario::{Access, PatternOp};
-use crate::task::{Flow, Phase, State};
-use crate::world::{Backend, World};
+use crate::world::{Backend, Flow, Phase, State, World};
 
 /// Phases of a task within a `requests` step.
 const REAP: u8 = 0;

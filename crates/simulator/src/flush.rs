@@ -4,9 +4,8 @@
 use headrace_model::pagecache::{PageState, PAGE_BYTES};
 use headrace_model::Op as DriveOp;
 
-use crate::journal::JournalState;
 use crate::storage::{page_of, FLUSHER};
-use crate::world::{Backend, Event, Io, IoKind, World, NONE};
+use crate::world::{Backend, Event, Io, IoKind, JournalState, World, NONE};
 
 /// Pages of one file that a flusher writes before it continues with the next file
 /// (MAX_WRITEBACK_PAGES).

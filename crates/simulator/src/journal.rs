@@ -5,33 +5,8 @@ use headrace_model::filesystem::FilesystemKind;
 use headrace_model::scheduler::SubmittedIo;
 use headrace_model::{Op as DriveOp, Request};
 
-use crate::queue::Handle;
 use crate::storage::FLUSHER;
-use crate::world::{Backend, Event, Io, IoKind, World, NONE};
-
-/// The running transaction of a filesystem.
-#[derive(Debug, Default)]
-pub(crate) struct Journal {
-    pub dirty: Vec<u32>,
-    pub is_dirty: Vec<bool>,
-    pub timer: Option<Handle>,
-    pub state: JournalState,
-    /// Blocks written by the running commit; after it they are dirtied at their final location.
-    pub committing: Vec<u32>,
-    /// Number of files whose data must be written first (ordered mode).
-    pub ordered_left: u32,
-    pub waiters: Vec<u32>,
-    pub next_waiters: Vec<u32>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum JournalState {
-    #[default]
-    Idle,
-    Data,
-    Log,
-    Barrier,
-}
+use crate::world::{Backend, Event, Io, IoKind, JournalState, World, NONE};
 
 impl World<'_> {
     /// Allocate blocks at write time, as ext3 does; the other filesystems allocate at writeback.

@@ -6,9 +6,7 @@ use headrace_model::pagecache::PAGE_BYTES;
 
 use crate::scenario::Access;
 use crate::storage::Wanted;
-use crate::world::{Backend, Op, OpKind, Parent, World, NONE};
-
-use crate::task::*;
+use crate::world::{Backend, Flow, Op, OpKind, Parent, Phase, State, World, NONE};
 
 impl World<'_> {
     /// Start a read, write or sync on the current file of a set.

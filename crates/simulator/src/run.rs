@@ -10,8 +10,7 @@ use rayon::prelude::*;
 use crate::outcome::{DriveOutcome, EnergyOutcome, HostOutcome, LatencyOutcome, Outcome};
 use crate::scenario::{Feed, Load, Scenario, ScenarioError};
 use crate::split::run_apart;
-use crate::task::{Phase, State};
-use crate::world::World;
+use crate::world::{Phase, State, World};
 
 /// Progress of a batch of scenarios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,7 @@
 use headrace_model::pagecache::readahead::ReadAhead;
 
 use crate::scenario::Access;
-use crate::world::{World, NONE};
-
-use crate::task::*;
+use crate::world::{Copying, Flow, Phase, Staged, State, World, NONE};
 
 impl World<'_> {
     /// Start to copy the next file of a set to the node, or use the copy in the node's pCache.

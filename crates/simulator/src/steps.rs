@@ -3,9 +3,7 @@
 use crate::offsets;
 use crate::program::{Events, Instruction, Pattern};
 use crate::scenario::{Access, PatternOp};
-use crate::world::{Backend, OpKind, World};
-
-use crate::task::*;
+use crate::world::{Backend, Flow, OpKind, Phase, State, World};
 
 impl World<'_> {
     /// Run a process until it has to wait or is done.

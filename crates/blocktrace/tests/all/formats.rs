@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use headrace_blocktrace::blktrace::{files_of_run, Writer};
 use headrace_blocktrace::damage::{Damage, Damages};
 use headrace_blocktrace::event::{device_number, Action, Event, Op};
-use headrace_blocktrace::source::open;
+use headrace_blocktrace::formats::open;
 use proptest::prelude::*;
 
 const DEVICE: u32 = 8 << 20;

@@ -12,22 +12,14 @@
 //!   it has free space.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use super::space::{Group, Space};
-use super::FilesystemKind;
+use super::spec::FilesystemKind;
 
 /// Inodes of 256 bytes per block.
 pub(super) const INODES_PER_BLOCK: u32 = 16;
 /// Inode number of the root directory of ext filesystems (`EXT3_ROOT_INO`).
 const ROOT_INODE: usize = 2;
-
-/// Inodes of a group. The lowest free one is allocated.
-#[derive(Debug, Default)]
-pub(super) struct InodeTable {
-    used: u32,
-    freed: BinaryHeap<Reverse<u32>>,
-}
 
 impl Group {
     /// Two blocks of the table are bitmaps.

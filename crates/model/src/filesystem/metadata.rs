@@ -2,21 +2,8 @@
 //! a number that identifies it in the cache and the journal.
 
 use super::inodes::INODES_PER_BLOCK;
-use super::{
-    Filesystem, FilesystemKind, DIRECT_PAGES, INDIRECT_PAGES, LEAF_EXTENTS, SECTORS_PER_BLOCK,
-};
-
-/// A block shared by many files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum TableBlock {
-    /// A block of an inode table, by its address.
-    Inodes(u64),
-    /// The free-space block of a group, by its address: the bitmap of ext, or the header of an XFS
-    /// allocation group with the roots of its trees.
-    Free(u64),
-    /// A block of group descriptors, by its index on the device.
-    Descriptors(u64),
-}
+use super::{Filesystem, TableBlock, DIRECT_PAGES, INDIRECT_PAGES, LEAF_EXTENTS};
+use super::{FilesystemKind, SECTORS_PER_BLOCK};
 
 /// Descriptors of 32 bytes per block.
 const DESCRIPTORS_PER_BLOCK: u64 = 128;

@@ -1,8 +1,10 @@
 //! Free space of a filesystem: groups of blocks, each with a moving allocation pointer and a list
 //! of freed extents. `inodes.rs` chooses the group of a new file.
 
-use super::inodes::InodeTable;
-use super::{FilesystemKind, FilesystemSpec, NoSpace, BLOCK_BYTES};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::spec::{FilesystemKind, FilesystemSpec, NoSpace, BLOCK_BYTES};
 use crate::stream::Stream;
 
 /// Blocks per bitmap block.
@@ -13,6 +15,13 @@ const GROUP_BLOCKS: u64 = 32_768;
 pub struct Run {
     pub block: u64,
     pub blocks: u64,
+}
+
+/// Inodes of a group. The lowest free one is allocated.
+#[derive(Debug, Default)]
+pub(super) struct InodeTable {
+    pub(super) used: u32,
+    pub(super) freed: BinaryHeap<Reverse<u32>>,
 }
 
 #[derive(Debug)]

@@ -1,10 +1,8 @@
-//! Bottlenecks: the clock of bytes served to each flow that a bottleneck limits, and the next
-//! completion.
+//! Bottlenecks: the clock of bytes served to each flow that a bottleneck limits.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::Network;
 use crate::request::Nanos;
 
 #[derive(Clone, Copy, Debug)]
@@ -47,34 +45,16 @@ pub(super) struct Bottleneck {
     pub(super) floor: f64,
 }
 
-impl Network {
-    pub(super) fn tick(&mut self, bottleneck: u32, now: Nanos) {
-        let b = &mut self.bottlenecks[bottleneck as usize];
-        if now > b.last {
-            if !b.flows.is_empty() {
-                b.clock += (now - b.last) as f64 * 1e-9 * b.rate;
-            }
-            b.last = now;
-        }
-    }
-
-    pub(super) fn set_due(&mut self, bottleneck: u32) {
-        let b = &mut self.bottlenecks[bottleneck as usize];
-        b.version = b.version.wrapping_add(1);
-        if let Some(first) = b.flows.peek() {
-            let left = ((first.bytes - b.clock).max(0.0) / b.rate * 1e9).ceil();
-            self.due.push(std::cmp::Reverse((b.last + left as u64, bottleneck, b.version)));
-        }
-    }
-
-    /// Return when the next flow is done.
-    pub fn next_done(&mut self) -> Option<Nanos> {
-        while let Some(&std::cmp::Reverse((time, bottleneck, version))) = self.due.peek() {
-            if self.bottlenecks[bottleneck as usize].version == version {
-                return Some(time);
-            }
-            self.due.pop();
-        }
-        None
-    }
+/// State of a port while all ports are recomputed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Level {
+    /// Remaining capacity and the flows that share it.
+    pub(super) left: f64,
+    pub(super) flows: u32,
+    /// The rate that each flow would get.
+    pub(super) fair: f64,
+    /// The lowest fair rate or limit of its groups at any port.
+    pub(super) lowest: f64,
 }
+
+pub(super) const UNLIMITED: f64 = f64::INFINITY;

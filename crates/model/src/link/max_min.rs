@@ -3,21 +3,9 @@
 
 use std::collections::{BinaryHeap, HashMap};
 
-use super::bottleneck::Mark;
-use super::{Network, UNLIMITED};
+use super::bottleneck::{Mark, UNLIMITED};
+use super::Network;
 use crate::request::Nanos;
-
-/// State of a port while all ports are recomputed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Level {
-    /// Remaining capacity and the flows that share it.
-    left: f64,
-    flows: u32,
-    /// The rate that each flow would get.
-    fair: f64,
-    /// The lowest fair rate or limit of its groups at any port.
-    lowest: f64,
-}
 
 impl Network {
     /// Return the most likely bottleneck of a group that starts to send.

@@ -9,17 +9,17 @@
 //! flow is done when the clock reaches its mark, so a change of rate costs nothing per flow. A
 //! change that keeps all bottlenecks takes O(log n); any other change recomputes all ports.
 //!
-//! This module starts and finishes flows, `max_min` computes their rates, and `bottleneck` their
+//! This module starts and finishes flows, `max_min` computes their rates, and `due` their
 //! completion times.
 
 mod bottleneck;
+mod due;
 mod max_min;
 
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::request::Nanos;
-use bottleneck::{Bottleneck, Mark};
-use max_min::Level;
+use bottleneck::{Bottleneck, Level, Mark, UNLIMITED};
 
 /// Rates of a port and the limit of a single flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,8 +72,6 @@ pub struct Network {
     refills: u64,
     levels: Vec<Level>,
 }
-
-const UNLIMITED: f64 = f64::INFINITY;
 
 impl Network {
     pub fn new(ports: &[Port]) -> Self {

@@ -1,43 +1,8 @@
 //! Extents, the elements of the LRU lists and of a file's index: create, split, join and drop.
 
-use super::{PageCache, NONE, REGION_SHIFT};
+use super::{Extent, PageCache, PageState, NONE, REGION_SHIFT};
 
 const MAX_EXTENT_PAGES: u32 = 1024;
-
-/// State of the pages of an extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageState {
-    Clean,
-    /// Being read.
-    Reading,
-    Dirty,
-    /// Being written.
-    Writeback,
-}
-
-/// Contiguous pages of one file in one state.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent {
-    pub file: u32,
-    pub start: u32,
-    pub pages: u32,
-    pub state: PageState,
-    /// The read-ahead mark (`PG_readahead`): an access of this page starts the next window.
-    pub mark: u32,
-    /// The I/O that reads or writes it.
-    pub io: u32,
-    pub(super) active: bool,
-    pub(super) touched_end: u32,
-    pub(super) newer: u32,
-    pub(super) older: u32,
-}
-
-impl Extent {
-    /// Return the page after its last.
-    pub fn end(&self) -> u32 {
-        self.start + self.pages
-    }
-}
 
 impl PageCache {
     /// Return the length of the longest part of `pages` pages from `start` that fits into one

@@ -9,6 +9,7 @@
 //! `extents` has the operations on extents that these share. `readahead` computes read-ahead
 //! windows, `two_windows` those of kernels before 2.6.23.
 
+mod extent;
 mod extents;
 mod lookup;
 pub mod lustre;
@@ -19,7 +20,7 @@ mod writeback;
 
 use serde::{Deserialize, Serialize};
 
-pub use extents::{Extent, PageState};
+pub use extent::{Extent, PageState};
 pub use writeback::WritebackSpec;
 
 /// Bytes per page.

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::two_windows::TwoWindows;
+use super::two_windows::{initial_size, TwoWindows};
 
 /// Read-ahead algorithm of a host, by kernel version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,18 +43,6 @@ pub struct ReadAhead {
 
 /// Number of faults on missing pages after which read-around stops (`MMAP_LOTSAMISS`).
 const MMAP_LOTS_A_MISS: u32 = 100;
-
-/// `get_init_ra_size`, the same before and after 2.6.23.
-pub(super) fn initial_size(request: u32, max: u32) -> u32 {
-    let size = request.next_power_of_two();
-    if size <= max / 32 {
-        size * 4
-    } else if size <= max / 4 {
-        size * 2
-    } else {
-        max
-    }
-}
 
 impl ReadAhead {
     fn next_size(&self, max: u32) -> u32 {

@@ -6,13 +6,24 @@
 //! pages. After 256 cached pages without a miss, read-ahead stops until a page is missing. Unlike
 //! the kernel's, these windows are never dropped for a congested queue.
 
-use super::readahead::initial_size;
 use super::NONE;
 
 /// Cached pages without a miss after which the file counts as cached (`VM_MAX_CACHE_HIT`).
 const MAX_CACHE_HIT: u16 = 256;
 /// `VM_MIN_READAHEAD`, 16 KiB: the minimum window after pages were evicted before use.
 const MIN_PAGES: u32 = 4;
+
+/// `get_init_ra_size`, the same before and after 2.6.23.
+pub(super) fn initial_size(request: u32, max: u32) -> u32 {
+    let size = request.next_power_of_two();
+    if size <= max / 32 {
+        size * 4
+    } else if size <= max / 4 {
+        size * 2
+    } else {
+        max
+    }
+}
 
 /// Read-ahead state of one open file (`struct file_ra_state` up to 2.6.22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ pub mod member;
 pub mod planning;
 pub mod rebuild;
 pub mod spec;
+mod state;
 
 use crate::completions::{Completions, ANSWER_NS};
 use crate::ranges;
@@ -18,82 +19,11 @@ use crate::request::{
 };
 use crate::spec::SpecError;
 use layout::{Layout, Level, Piece};
-use planning::Lists;
-use rebuild::{Change, Rebuild};
 use spec::RaidSpec;
+use state::{Change, Child, Job, Lists, Member, Parent, Rebuild, Slab, NEVER};
 
-const NEVER: Nanos = Nanos::MAX;
-/// Parent of rebuild work, which belongs to no request.
-const REBUILDING: usize = usize::MAX;
 /// Process number of the RAID's own thread; the processes of jobs have other numbers.
 const RAID_THREAD: u32 = 0;
-
-/// A request of the caller.
-#[derive(Clone, Copy)]
-struct Parent {
-    tag: u64,
-    seq: u64,
-    jobs: usize,
-    status: Status,
-    process: u32,
-    sync: bool,
-}
-
-/// Pieces that complete together; the pieces in `then` are issued after them.
-#[derive(Default)]
-struct Job {
-    parent: usize,
-    pending: usize,
-    then: Vec<Piece>,
-    then_op: Option<Op>,
-    fua: bool,
-}
-
-/// A piece in flight.
-#[derive(Clone, Copy)]
-struct Child {
-    job: usize,
-    op: Op,
-    piece: Piece,
-    /// Read because another piece failed: if this one fails too, no other copy is tried.
-    instead: bool,
-}
-
-struct Member<D> {
-    device: D,
-    next_wake: Nanos,
-    /// Absent, or being filled by `Raid::rebuild`.
-    failed: bool,
-    pending: usize,
-    /// End of its last piece.
-    last_end: u64,
-    issued: u64,
-}
-
-/// A list with reusable slots.
-struct Slab<T> {
-    slots: Vec<T>,
-    free: Vec<usize>,
-}
-
-impl<T> Slab<T> {
-    fn new() -> Self {
-        Slab { slots: Vec::new(), free: Vec::new() }
-    }
-
-    fn insert(&mut self, value: T) -> usize {
-        match self.free.pop() {
-            Some(index) => {
-                self.slots[index] = value;
-                index
-            }
-            None => {
-                self.slots.push(value);
-                self.slots.len() - 1
-            }
-        }
-    }
-}
 
 /// A RAID.
 pub struct Raid<D: Queue> {
@@ -261,7 +191,7 @@ impl<D: Queue> Raid<D> {
     /// synchronous.
     fn submitter(&self, job: usize, op: Op) -> (u32, bool) {
         let job = &self.jobs.slots[job];
-        match self.parents.slots.get(job.parent) {
+        match job.parent.map(|parent| &self.parents.slots[parent]) {
             Some(parent) if self.layout.level == Level::Striped => (parent.process, parent.sync),
             Some(parent) if op == Op::Read && job.then_op.is_none() => {
                 (parent.process, parent.sync)
@@ -272,10 +202,10 @@ impl<D: Queue> Raid<D> {
     }
 
     /// Start a job with the pieces in `first`, followed by those in `then`; empty both lists.
-    fn start_job(&mut self, parent: usize, op: Op, then_op: Option<Op>, fua: bool) {
+    fn start_job(&mut self, parent: Option<usize>, op: Op, then_op: Option<Op>, fua: bool) {
         let mut first = std::mem::take(&mut self.first);
-        if let Some(parent) = self.parents.slots.get_mut(parent) {
-            parent.jobs += 1;
+        if let Some(parent) = parent {
+            self.parents.slots[parent].jobs += 1;
         }
         let job = match self.jobs.free.pop() {
             Some(job) => job,
@@ -325,10 +255,10 @@ impl<D: Queue> Raid<D> {
     fn end_job(&mut self, job: usize) {
         let parent = self.jobs.slots[job].parent;
         self.jobs.free.push(job);
-        if parent == REBUILDING {
+        let Some(parent) = parent else {
             self.rebuild_stepped();
             return;
-        }
+        };
         let slot = &mut self.parents.slots[parent];
         slot.jobs -= 1;
         if slot.jobs == 0 {
@@ -355,9 +285,8 @@ impl<D: Queue> Raid<D> {
             _ => self.layout.level != Level::Striped && self.survives(),
         };
         if !recovered {
-            let parent = self.jobs.slots[job].parent;
-            if let Some(parent) = self.parents.slots.get_mut(parent) {
-                parent.status = Status::Failed(fault);
+            if let Some(parent) = self.jobs.slots[job].parent {
+                self.parents.slots[parent].status = Status::Failed(fault);
             }
             return;
         }

@@ -1,27 +1,9 @@
 //! Planning of requests: striping, read balancing, parity updates and reads with a missing member.
 
 use super::layout::{join, Level, Piece};
+use super::state::Lists;
 use super::Raid;
 use crate::request::{Op, Queue, Request};
-
-/// Lists that the plan of a stripe fills, kept to avoid allocations.
-#[derive(Default)]
-pub(super) struct Lists {
-    /// Written data: chunk, first sector in the chunk, sectors.
-    written: Vec<(usize, u64, u32)>,
-    /// Old data and parity that the write changes (read-modify-write).
-    modify: Vec<Piece>,
-    /// The rest of the stripe, from which parity can be recomputed (reconstruct-write).
-    remake: Vec<Piece>,
-}
-
-impl Lists {
-    fn clear(&mut self) {
-        self.written.clear();
-        self.modify.clear();
-        self.remake.clear();
-    }
-}
 
 impl<D: Queue> Raid<D> {
     /// Return whether all data is still available.
@@ -57,7 +39,7 @@ impl<D: Queue> Raid<D> {
                         self.first.push(Piece { member, sector: 0, sectors: 0 });
                     }
                 }
-                self.start_job(parent, Op::Flush, None, false);
+                self.start_job(Some(parent), Op::Flush, None, false);
             }
             (Op::Read, _) => self.plan_read(parent, request),
             // md does not send discards to members with parity, because data and parity would then
@@ -66,7 +48,7 @@ impl<D: Queue> Raid<D> {
             (_, Level::Parity(_)) => self.plan_parity_write(parent, request),
             (op, _) => {
                 self.plan_copies(request);
-                self.start_job(parent, op, None, request.fua);
+                self.start_job(Some(parent), op, None, request.fua);
             }
         }
     }
@@ -98,7 +80,7 @@ impl<D: Queue> Raid<D> {
             );
         }
         self.first = pieces;
-        self.start_job(parent, Op::Read, None, false);
+        self.start_job(Some(parent), Op::Read, None, false);
     }
 
     /// Return the mirror that serves a read: one whose last piece ended at `sector`, else an idle
@@ -257,9 +239,9 @@ impl<D: Queue> Raid<D> {
         }
         (self.first, self.then, self.lists) = (reads, then, lists);
         if at_once {
-            self.start_job(parent, request.op, None, request.fua);
+            self.start_job(Some(parent), request.op, None, request.fua);
         } else {
-            self.start_job(parent, Op::Read, Some(request.op), request.fua);
+            self.start_job(Some(parent), Op::Read, Some(request.op), request.fua);
         }
     }
 }

@@ -1,32 +1,12 @@
 //! Rebuild: fill a replaced member from the others during the load.
 
 use super::layout::{Level, Piece};
-use super::{Raid, NEVER, REBUILDING};
+use super::state::{Change, Rebuild, NEVER};
+use super::Raid;
 use crate::request::{Nanos, Op, Queue, SECTOR_BYTES};
 
 /// One step of a rebuild (1 MiB).
 const STEP_SECTORS: u64 = 2048;
-
-/// A rebuild in progress.
-pub(super) struct Rebuild {
-    pub member: usize,
-    /// Filled up to this sector.
-    pub position: u64,
-    /// When the next step starts; NEVER while a step is in progress.
-    pub due: Nanos,
-    step: u64,
-    started: Nanos,
-}
-
-/// A scheduled failure or replacement of a member.
-pub(super) struct Change<D> {
-    member: usize,
-    due: Nanos,
-    /// The replacement device; `None` for a failure.
-    spare: Option<D>,
-    replaces: bool,
-    pub done: bool,
-}
 
 impl<D: Queue> Raid<D> {
     /// Take a member out of service at `due`; return the index of the change.
@@ -122,7 +102,7 @@ impl<D: Queue> Raid<D> {
         self.first = reads;
         if possible {
             self.then.push(piece);
-            self.start_job(REBUILDING, Op::Read, Some(Op::Write), false);
+            self.start_job(None, Op::Read, Some(Op::Write), false);
         } else {
             // Too many members are missing: no data to rebuild from.
             self.rebuild = None;

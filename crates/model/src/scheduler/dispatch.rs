@@ -1,6 +1,7 @@
 //! Dispatch and completion: keep the drive full and process due events at their times.
 
-use super::elevator::{each, Choice, Elevator, Scheduler};
+use super::elevator::{Choice, Elevator};
+use super::list::{each, Scheduler};
 use super::{BlockQueue, SubmittedIo};
 use crate::request::{Completion, Nanos, Op, Queue, Request, Status};
 

@@ -1,7 +1,8 @@
 //! Plugging and merging: I/Os collect in the plug and are merged into adjacent requests, in the
 //! plug or in the scheduler.
 
-use super::elevator::{each, Elevator, Scheduler};
+use super::elevator::Elevator;
+use super::list::{each, Scheduler};
 use super::requests::Queued;
 use super::{BlockQueue, SubmittedIo};
 use crate::request::{Nanos, Op, Queue};

@@ -6,7 +6,7 @@
 //! dispatches at the times when they were due.
 //!
 //! This module accepts I/Os, `merging` merges them, `elevator` is the interface to the schedulers,
-//! and `dispatch` sends requests to the drive and collects completions.
+//! `list` lists them, and `dispatch` sends requests to the drive and collects completions.
 
 mod anticipatory;
 mod bfq;
@@ -15,6 +15,7 @@ mod deadline;
 mod dispatch;
 mod elevator;
 mod kyber;
+mod list;
 mod merging;
 mod noop;
 pub mod requests;
@@ -24,7 +25,8 @@ use std::collections::VecDeque;
 
 use crate::histogram::Histogram;
 use crate::request::{Completion, Device, Nanos, Op, Queue, Request, Wrapper};
-use elevator::{each, Elevator, Scheduler};
+use elevator::Elevator;
+use list::{each, Scheduler};
 use requests::{Queued, Requests, Sorted, NONE};
 
 pub use crate::request::SubmittedIo;
@@ -32,8 +34,8 @@ pub use anticipatory::AnticipatoryTunables;
 pub use bfq::BfqTunables;
 pub use cfq::CfqTunables;
 pub use deadline::DeadlineTunables;
-pub use elevator::SchedulerSpec;
 pub use kyber::KyberTunables;
+pub use list::SchedulerSpec;
 pub use thinking::SharedHabits;
 
 /// Configuration of a block queue.

@@ -3,10 +3,9 @@
 use headrace_model::pagecache::PageCache;
 use headrace_model::Medium;
 
-use crate::feed::SetFiles;
 use crate::scenario::{CacheState, Place, ScenarioError, Share};
 use crate::storage::page_end;
-use crate::world::{Backend, Mount, World, NONE};
+use crate::world::{Backend, Mount, SetFiles, World, NONE};
 
 impl World<'_> {
     pub(super) fn add_files(&mut self) -> Result<(), ScenarioError> {

@@ -10,10 +10,9 @@ use headrace_model::Medium;
 
 use super::block_layer::block_layer;
 use crate::cpu::Cpu;
-use crate::journal::Journal;
 use crate::scenario::{HostSpec, ScenarioError, VolumeSpec};
 use crate::storage::page_end;
-use crate::world::{Backend, Host, Mount, Sampler, Volume, World, NONE};
+use crate::world::{Backend, Host, Journal, Mount, Sampler, Volume, World, NONE};
 
 fn host_name(spec: &HostSpec, number: u32) -> String {
     if spec.count == 1 {

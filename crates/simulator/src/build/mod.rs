@@ -12,12 +12,11 @@ use std::collections::HashMap;
 
 use headrace_model::link::{Network, Port};
 
-use crate::feed::{Feeder, Slot};
 use crate::outcome::Counters;
 use crate::program::{compile, Instruction};
 use crate::queue::EventQueue;
 use crate::scenario::{Feed, HostSpec, Scenario, ScenarioError};
-use crate::world::{Event, Host, Slab, World, NONE};
+use crate::world::{Event, Feeder, Host, Slab, Slot, World, NONE};
 
 pub(crate) use hosts::port;
 

@@ -8,9 +8,9 @@ use headrace_model::pagecache::PageCache;
 use headrace_model::scheduler::BlockQueue;
 use headrace_model::Nanos;
 
-use super::Sampler;
+use super::journal::Journal;
+use super::series::Sampler;
 use crate::cpu::Cpu;
-use crate::journal::Journal;
 use crate::queue::Handle;
 
 #[derive(Debug)]

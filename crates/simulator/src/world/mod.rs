@@ -1,13 +1,17 @@
 //! The state of a simulation and its event loop.
 //!
-//! `hosts` defines machines with their volumes and mounts; `io` defines operations and I/Os in
-//! progress. Both are stored in slots of `slab`. `timers` schedules the events of cores, drives and
-//! the network, `series` records time series of drives.
+//! `hosts` defines machines with their volumes and mounts, `journal` the journals of filesystems,
+//! `task` the processes of jobs, `feeder` the distribution of work, and `io` operations and I/Os in
+//! progress. Short-lived objects are stored in slots of `slab`. `timers` schedules the events of
+//! cores, drives and the network, `series` records time series of drives.
 
+mod feeder;
 mod hosts;
 mod io;
+mod journal;
 mod series;
 mod slab;
+mod task;
 mod timers;
 
 use std::collections::HashMap;
@@ -18,18 +22,19 @@ use headrace_model::pagecache::lustre::LustreReadAhead;
 use headrace_model::request::Completion;
 use headrace_model::Nanos;
 
-use crate::feed::Feeder;
 use crate::outcome::{Counters, JobOutcome};
 use crate::program::Instruction;
 use crate::queue::{EventQueue, Handle};
 use crate::remote::{Rpc, Service};
 use crate::scenario::Scenario;
-use crate::task::Task;
 
+pub(crate) use feeder::{Feeder, PacketSource, SetFiles, Slot};
 pub(crate) use hosts::{Backend, Host, Instance, Mount, Volume};
 pub(crate) use io::{Io, IoKind, Op, OpKind, Parent};
+pub(crate) use journal::{Journal, JournalState};
 pub(crate) use series::Sampler;
 pub(crate) use slab::Slab;
+pub(crate) use task::{Copying, Flow, Packet, Phase, Staged, State, Task, TaskFile};
 
 /// Invalid index.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -133,6 +138,18 @@ impl<'a> World<'a> {
             Event::Slot(slot) => self.slot_free(slot),
             Event::Fault { number, ends } => self.fault(number, ends),
             Event::End => self.over = true,
+        }
+    }
+
+    /// Close every elapsed interval of a volume's series.
+    pub fn sample(&mut self, volume: u32) {
+        let v = &mut self.volumes[volume as usize];
+        let Some(sampler) = &mut v.series else { return };
+        while sampler.next <= self.now {
+            let at = sampler.next;
+            v.queue.settle(at);
+            sampler.close(v.queue.counters(), sampler.interval_ns);
+            sampler.next = at + sampler.interval_ns;
         }
     }
 }

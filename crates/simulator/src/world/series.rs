@@ -3,7 +3,6 @@
 use headrace_model::scheduler::{LatencySum, QueueCounters};
 use headrace_model::Nanos;
 
-use super::World;
 use crate::outcome::DriveSeries;
 
 /// Records one drive's series.
@@ -48,18 +47,4 @@ fn mean_ns(now: &LatencySum, was: &LatencySum) -> f32 {
         return 0.0;
     }
     ((now.total_ns - was.total_ns) as f64 / requests as f64) as f32
-}
-
-impl World<'_> {
-    /// Close every elapsed interval of a volume's series.
-    pub fn sample(&mut self, volume: u32) {
-        let v = &mut self.volumes[volume as usize];
-        let Some(sampler) = &mut v.series else { return };
-        while sampler.next <= self.now {
-            let at = sampler.next;
-            v.queue.settle(at);
-            sampler.close(v.queue.counters(), sampler.interval_ns);
-            sampler.next = at + sampler.interval_ns;
-        }
-    }
 }

@@ -1,0 +1,36 @@
+//! The clock of each bottleneck, and the time of the next completion.
+
+use super::Network;
+use crate::request::Nanos;
+
+impl Network {
+    pub(super) fn tick(&mut self, bottleneck: u32, now: Nanos) {
+        let b = &mut self.bottlenecks[bottleneck as usize];
+        if now > b.last {
+            if !b.flows.is_empty() {
+                b.clock += (now - b.last) as f64 * 1e-9 * b.rate;
+            }
+            b.last = now;
+        }
+    }
+
+    pub(super) fn set_due(&mut self, bottleneck: u32) {
+        let b = &mut self.bottlenecks[bottleneck as usize];
+        b.version = b.version.wrapping_add(1);
+        if let Some(first) = b.flows.peek() {
+            let left = ((first.bytes - b.clock).max(0.0) / b.rate * 1e9).ceil();
+            self.due.push(std::cmp::Reverse((b.last + left as u64, bottleneck, b.version)));
+        }
+    }
+
+    /// Return when the next flow is done.
+    pub fn next_done(&mut self) -> Option<Nanos> {
+        while let Some(&std::cmp::Reverse((time, bottleneck, version))) = self.due.peek() {
+            if self.bottlenecks[bottleneck as usize].version == version {
+                return Some(time);
+            }
+            self.due.pop();
+        }
+        None
+    }
+}

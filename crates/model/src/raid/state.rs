@@ -1,0 +1,115 @@
+//! The parts of a RAID's state: requests, their jobs and pieces, members, and the rebuild.
+
+use super::layout::Piece;
+use crate::request::{Nanos, Op, Status};
+
+/// Later than every event.
+pub(super) const NEVER: Nanos = Nanos::MAX;
+
+/// A request of the caller.
+#[derive(Clone, Copy)]
+pub(super) struct Parent {
+    pub(super) tag: u64,
+    pub(super) seq: u64,
+    pub(super) jobs: usize,
+    pub(super) status: Status,
+    pub(super) process: u32,
+    pub(super) sync: bool,
+}
+
+/// Pieces that complete together; the pieces in `then` are issued after them.
+#[derive(Default)]
+pub(super) struct Job {
+    /// `None`: a step of the rebuild, which belongs to no request.
+    pub(super) parent: Option<usize>,
+    pub(super) pending: usize,
+    pub(super) then: Vec<Piece>,
+    pub(super) then_op: Option<Op>,
+    pub(super) fua: bool,
+}
+
+/// A piece in flight.
+#[derive(Clone, Copy)]
+pub(super) struct Child {
+    pub(super) job: usize,
+    pub(super) op: Op,
+    pub(super) piece: Piece,
+    /// Read because another piece failed: if this one fails too, no other copy is tried.
+    pub(super) instead: bool,
+}
+
+pub(super) struct Member<D> {
+    pub(super) device: D,
+    pub(super) next_wake: Nanos,
+    /// Absent, or being filled by `Raid::rebuild`.
+    pub(super) failed: bool,
+    pub(super) pending: usize,
+    /// End of its last piece.
+    pub(super) last_end: u64,
+    pub(super) issued: u64,
+}
+
+/// A list with reusable slots.
+pub(super) struct Slab<T> {
+    pub(super) slots: Vec<T>,
+    pub(super) free: Vec<usize>,
+}
+
+impl<T> Slab<T> {
+    pub(super) fn new() -> Self {
+        Slab { slots: Vec::new(), free: Vec::new() }
+    }
+
+    pub(super) fn insert(&mut self, value: T) -> usize {
+        match self.free.pop() {
+            Some(index) => {
+                self.slots[index] = value;
+                index
+            }
+            None => {
+                self.slots.push(value);
+                self.slots.len() - 1
+            }
+        }
+    }
+}
+
+/// A rebuild in progress.
+pub(super) struct Rebuild {
+    pub(super) member: usize,
+    /// Filled up to this sector.
+    pub(super) position: u64,
+    /// When the next step starts; NEVER while a step is in progress.
+    pub(super) due: Nanos,
+    pub(super) step: u64,
+    pub(super) started: Nanos,
+}
+
+/// A scheduled failure or replacement of a member.
+pub(super) struct Change<D> {
+    pub(super) member: usize,
+    pub(super) due: Nanos,
+    /// The replacement device; `None` for a failure.
+    pub(super) spare: Option<D>,
+    pub(super) replaces: bool,
+    pub(super) done: bool,
+}
+
+/// Lists that the plan of a stripe fills, kept to avoid allocations.
+#[derive(Default)]
+pub(super) struct Lists {
+    /// Written data: chunk, first sector in the chunk, sectors.
+    pub(super) written: Vec<(usize, u64, u32)>,
+    /// Old data and parity that the write changes (read-modify-write).
+    pub(super) modify: Vec<Piece>,
+    /// The rest of the stripe, from which parity can be recomputed (reconstruct-write).
+    pub(super) remake: Vec<Piece>,
+}
+
+impl Lists {
+    pub(super) fn clear(&mut self) {
+        self.written.clear();
+        self.modify.clear();
+        self.remake.clear();
+    }
+}

@@ -1,0 +1,104 @@
+//! State of the distribution of work: slots, files of sets, packets of events, and the nodes'
+//! pCaches.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headrace_model::Nanos;
+
+/// A job slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub host: u32,
+    pub number: u32,
+    pub task: u32,
+}
+
+/// The files of a set and their locations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SetFiles {
+    /// Indexed by host: instances on its volume. Empty for sets in services.
+    pub local: Vec<Vec<u32>>,
+    /// Indexed by host: the mount of the volume or service; `NONE` if the host has none.
+    pub mount: Vec<u32>,
+    /// Files of the service, for sets in services.
+    pub remote: Vec<u32>,
+    pub service: u32,
+    /// Number of files assigned so far: one counter per host for local sets, a single one
+    /// otherwise.
+    pub turn: Vec<u64>,
+}
+
+/// Files whose events are not all assigned yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PacketSource {
+    /// (file, next event, number of workers on the file).
+    pub files: Vec<(u32, u64, u32)>,
+    pub left: u64,
+}
+
+/// Staged files that other jobs of the node can use.
+#[derive(Debug, Default)]
+pub(crate) struct PCache {
+    /// By host and source (set, file): instance and bytes.
+    entries: BTreeMap<(u32, (u32, u32)), (u32, u64)>,
+    /// By host: sources, least recently used first, and bytes held.
+    order: BTreeMap<u32, (VecDeque<(u32, u32)>, u64)>,
+}
+
+impl PCache {
+    pub fn find(&mut self, host: u32, source: (u32, u32)) -> Option<u32> {
+        let &(instance, _) = self.entries.get(&(host, source))?;
+        let (order, _) = self.order.entry(host).or_default();
+        order.retain(|&other| other != source);
+        order.push_back(source);
+        Some(instance)
+    }
+
+    /// Add a staged file; return the instances that are evicted.
+    pub fn insert(
+        &mut self,
+        host: u32,
+        source: (u32, u32),
+        instance: u32,
+        bytes: u64,
+        limit: u64,
+    ) -> Vec<u32> {
+        let mut gone = Vec::new();
+        let (order, held) = self.order.entry(host).or_default();
+        if let Some((old, old_bytes)) = self.entries.remove(&(host, source)) {
+            // Two jobs staged the file at the same time: keep the later copy.
+            order.retain(|&other| other != source);
+            *held -= old_bytes;
+            gone.push(old);
+        }
+        while *held + bytes > limit {
+            let Some(oldest) = order.pop_front() else { break };
+            if let Some((old, old_bytes)) = self.entries.remove(&(host, oldest)) {
+                *held -= old_bytes;
+                gone.push(old);
+            }
+        }
+        order.push_back(source);
+        *held += bytes;
+        self.entries.insert((host, source), (instance, bytes));
+        gone
+    }
+}
+
+/// State of the distribution of work.
+#[derive(Debug, Default)]
+pub(crate) struct Feeder {
+    pub slots: Vec<Slot>,
+    pub sets: Vec<SetFiles>,
+    pub task_of_job: Vec<u32>,
+    pub next_job: u64,
+    pub finished: u64,
+    /// Jobs that each node has yet to receive (static assignment).
+    pub quota: BTreeMap<u32, u64>,
+    pub packet_set: u32,
+    /// By host for local files; under `NONE` for files of services.
+    pub sources: BTreeMap<u32, PacketSource>,
+    pub master_free: Nanos,
+    pub pcache: PCache,
+    pub workers_left: u32,
+}

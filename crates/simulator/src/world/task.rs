@@ -1,0 +1,114 @@
+//! State of the processes of jobs.
+
+use std::collections::VecDeque;
+
+use headrace_model::pagecache::readahead::ReadAhead;
+use headrace_model::stream::Stream;
+use headrace_model::Nanos;
+
+/// What a process is doing, as recorded in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Cpu,
+    Block,
+    Network,
+    Other,
+}
+
+/// The phase of a job that a wait is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    None,
+    StageIn,
+    Read,
+    Write,
+    Metadata,
+}
+
+/// The current file of a process in one file set.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskFile {
+    pub instance: u32,
+    pub read_ahead: ReadAhead,
+    /// Byte range of the file in the client library's buffer of this process.
+    pub buffer: (u64, u64),
+    pub open: bool,
+    /// Staged files in the order in which they were requested.
+    pub staged: VecDeque<Staged>,
+    /// The current file belongs to the node's pCache.
+    pub cached: bool,
+}
+
+/// A file that is being staged or is ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Staged {
+    pub instance: u32,
+    pub ready: bool,
+    pub cached: bool,
+}
+
+/// State of a stager: a process that copies one file for its parent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copying {
+    pub parent: u32,
+    /// The parent's job; the parent's slot of the slab may be reused by another job.
+    pub job: u32,
+    pub from: u32,
+    pub to: u32,
+    pub set: u32,
+    pub chunk: u64,
+    pub at: u64,
+    /// Index of the source in its set, for the pCache.
+    pub source: (u32, u32),
+}
+
+/// Events assigned by the master.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub file: u32,
+    pub first: u64,
+    pub count: u64,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub host: u32,
+    pub slot: u32,
+    pub job: u32,
+    pub process: u32,
+    pub alive: bool,
+    pub pc: u32,
+    pub phase: u8,
+    pub iteration: u64,
+    pub position: u64,
+    pub loops: Vec<(u32, u64)>,
+    pub files: Vec<TaskFile>,
+    pub state: State,
+    pub since: Nanos,
+    pub wait_phase: Phase,
+    pub pending_cpu_ns: u64,
+    pub cpu_factor: f64,
+    pub variation: f64,
+    pub stream: Stream,
+    pub ranges: Vec<(u64, u64)>,
+    pub next_range: u32,
+    pub waiting_ops: u32,
+    /// Any completed operation wakes the process, not only the last one.
+    pub wake_any: bool,
+    /// End of a step with a fixed duration; 0: no such step.
+    pub until: Nanos,
+    pub packet: Option<Packet>,
+    pub packet_since: Nanos,
+    pub worked_events: u64,
+    pub worked_ns: u64,
+    pub copying: Option<Copying>,
+    pub take_waits: bool,
+}
+
+/// How a process continues after a step.
+pub(crate) enum Flow {
+    On,
+    Blocked,
+    Done,
+}
