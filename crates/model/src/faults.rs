@@ -414,7 +414,8 @@ impl<D: Device> Wrapper for FaultyDevice<D> {
     fn pass_down(&mut self, _now: Nanos) {}
 
     fn with_own_faults(&self, below: FaultCounts) -> FaultCounts {
-        FaultCounts { fired: self.fired(), lost_bytes: self.lost_bytes + below.lost_bytes, ..below }
+        let fired = [below.fired, self.fired()].concat();
+        FaultCounts { fired, lost_bytes: self.lost_bytes + below.lost_bytes, ..below }
     }
 }
 

@@ -9,3 +9,4 @@ mod scheduling;
 mod ssd_truth;
 mod steady_memory;
 mod stored_data;
+mod wrappers;
