@@ -24,16 +24,24 @@ const LOCKS_AT: i64 = 1 << 40;
 /// Interval between checks of the other clients while waiting.
 const LOOK: Duration = Duration::from_millis(200);
 
+// States of a client.
 const ABSENT: u32 = 0;
 const PRESENT: u32 = 1;
 const GONE: u32 = 2;
+
+// States of the test.
+const SOUND: u32 = 0;
+/// A client failed and writes its message.
+const FAILING: u32 = 1;
+/// The message is complete.
+const FAILED: u32 = 2;
 
 #[repr(C)]
 struct Head {
     agreement: AtomicU64,
     arrived: AtomicU32,
     generation: AtomicU32,
-    /// 0: no failure; 1: the message is being written; 2: the message is complete.
+    /// State of the test.
     failed: AtomicU32,
     message_bytes: AtomicU32,
     starts_ns: [AtomicU64; PHASES],
@@ -221,7 +229,7 @@ impl Step {
     /// Return whether any client failed: cheap enough for a call before every operation.
     #[inline]
     pub fn failing(&self) -> bool {
-        self.head().failed.load(Ordering::Relaxed) != 0
+        self.head().failed.load(Ordering::Relaxed) != SOUND
     }
 
     /// Return the first failure of any client as an error.
@@ -231,7 +239,8 @@ impl Step {
         }
         let head = self.head();
         let begun = Instant::now();
-        while head.failed.load(Ordering::Acquire) == 1 && begun.elapsed() < Duration::from_secs(1) {
+        let patience = Duration::from_secs(1);
+        while head.failed.load(Ordering::Acquire) == FAILING && begun.elapsed() < patience {
             std::thread::yield_now();
         }
         let length = (head.message_bytes.load(Ordering::Acquire) as usize).min(MESSAGE_BYTES);
@@ -249,7 +258,9 @@ impl Step {
     /// Stop all clients with a reason; only the first reason is kept.
     pub fn fail(&self, text: &str) {
         let head = self.head();
-        if head.failed.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let first =
+            head.failed.compare_exchange(SOUND, FAILING, Ordering::AcqRel, Ordering::Acquire);
+        if first.is_err() {
             return;
         }
         let mut end = text.len().min(MESSAGE_BYTES);
@@ -262,7 +273,7 @@ impl Step {
             word.store(u32::from_ne_bytes([four[0], four[1], four[2], four[3]]), Ordering::Relaxed);
         }
         head.message_bytes.store(end as u32, Ordering::Release);
-        head.failed.store(2, Ordering::Release);
+        head.failed.store(FAILED, Ordering::Release);
         // Wake waiting clients so that they see the failure at once.
         wake(&head.generation);
     }

@@ -23,7 +23,9 @@ pub struct VirtualDiskSpec {
 #[derive(Debug)]
 struct Guest {
     tag: u64,
+    /// Pieces that are not complete.
     left: u32,
+    write: bool,
     status: Status,
     time: Nanos,
 }
@@ -121,7 +123,7 @@ impl VirtualDisk {
             self.writing = false;
         } else if self.writing
             && self.spec.write_through
-            && self.guests.get(&guest).is_some_and(|g| g.left > u32::MAX / 2)
+            && self.guests.get(&guest).is_some_and(|g| g.write)
         {
             // A write is complete after its flush.
             let piece = self.next_piece;
@@ -140,7 +142,7 @@ impl VirtualDisk {
         if completion.status != Status::Done {
             entry.status = completion.status;
         }
-        if entry.left == 0 || entry.left == WRITE_BIT {
+        if entry.left == 0 {
             let Guest { tag, status, time, .. } = *entry;
             self.guests.remove(&guest);
             self.inside -= 1;
@@ -148,9 +150,6 @@ impl VirtualDisk {
         }
     }
 }
-
-/// Marks a guest's write in its count of pieces.
-const WRITE_BIT: u32 = 1 << 31;
 
 impl Wrapper for VirtualDisk {
     type Below = dyn Queue + Send;
@@ -202,8 +201,8 @@ impl Device for VirtualDisk {
                 break;
             }
         }
-        let left = count | if write { WRITE_BIT } else { 0 };
-        self.guests.insert(guest, Guest { tag: request.tag, left, status: Status::Done, time: 0 });
+        let entry = Guest { tag: request.tag, left: count, write, status: Status::Done, time: 0 };
+        self.guests.insert(guest, entry);
     }
 
     fn wake_ahead(&mut self, now: Nanos, _until: Nanos, out: &mut Vec<Completion>) {

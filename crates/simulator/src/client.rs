@@ -4,39 +4,37 @@
 use crate::offsets;
 use crate::program::Requests;
 use crate::scenario::{Access, PatternOp};
-use crate::world::{Backend, Flow, Phase, State, World};
-
-/// Phases of a task within a `requests` step.
-const REAP: u8 = 0;
-const SUBMIT: u8 = 1;
-const DRAIN: u8 = 2;
+use crate::world::{Backend, Flow, Phase, Progress, State, World};
 
 impl World<'_> {
-    /// Submit requests until `in_flight` of them are pending, or all are done.
+    /// Submit requests until `in_flight` of them are pending, or all are done. At its beginning the
+    /// process reaps a completion.
     pub(super) fn requests_step(&mut self, task: u32, r: &Requests) -> Flow {
         let now = self.now;
         let t = &mut self.tasks[task];
-        if t.until == 0 {
-            t.until = if r.duration_ns > 0 { now + r.duration_ns } else { u64::MAX };
-        }
+        let until = *t.until.get_or_insert(match r.duration_ns {
+            0 => u64::MAX,
+            duration_ns => now + duration_ns,
+        });
         let none_left = r.count > 0 && t.iteration >= r.count;
-        match t.phase {
-            REAP => {
+        match t.progress {
+            Progress::Begun => {
                 t.wake_any = false;
-                t.phase = if none_left || now >= t.until { DRAIN } else { SUBMIT };
+                let over = none_left || now >= until;
+                t.progress = if over { Progress::Draining } else { Progress::Submitting };
                 self.compute(task, 0)
             }
-            SUBMIT => {
-                t.phase = REAP;
+            Progress::Submitting => {
+                t.progress = Progress::Begun;
                 if none_left || t.waiting_ops >= r.in_flight {
                     t.wake_any = true;
                     return self.wait_for_requests(task, r.file);
                 }
-                t.phase = SUBMIT;
+                t.progress = Progress::Submitting;
                 match self.one_request(task, r) {
                     // Served from the cache: its CPU time is spent before the next request.
                     Flow::On => {
-                        self.tasks[task].phase = REAP;
+                        self.tasks[task].progress = Progress::Begun;
                         Flow::On
                     }
                     _ => Flow::On,
@@ -44,7 +42,7 @@ impl World<'_> {
             }
             _ if t.waiting_ops > 0 => self.wait_for_requests(task, r.file),
             _ => {
-                t.until = 0;
+                t.until = None;
                 self.advance(task)
             }
         }

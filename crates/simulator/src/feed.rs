@@ -158,10 +158,10 @@ impl World<'_> {
         hosts.sort_unstable();
         hosts.dedup();
         let files = &self.feeder.sets[set];
-        let lists: Vec<(u32, usize)> = if files.local.is_empty() {
-            vec![(NONE, files.remote.len())]
+        let lists: Vec<(Option<u32>, usize)> = if files.local.is_empty() {
+            vec![(None, files.remote.len())]
         } else {
-            hosts.iter().map(|&host| (host, files.local[host as usize].len())).collect()
+            hosts.iter().map(|&host| (Some(host), files.local[host as usize].len())).collect()
         };
         let sources = lists.len() as u64;
         for (number, (key, count)) in lists.into_iter().enumerate() {
@@ -184,7 +184,7 @@ impl World<'_> {
         let Feed::Packets(spec) = &self.scenario.run.feed else { return None };
         let t = &self.tasks[task];
         let (host, worked_events, worked_ns) = (t.host, t.worked_events, t.worked_ns);
-        let own = if self.feeder.sources.contains_key(&NONE) { NONE } else { host };
+        let own = (!self.feeder.sources.contains_key(&None)).then_some(host);
         let on = t.files[self.feeder.packet_set as usize].instance;
         let rate_events_per_ns =
             if worked_ns > 0 { worked_events as f64 / worked_ns as f64 } else { 0.0 };

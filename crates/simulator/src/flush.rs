@@ -5,7 +5,7 @@ use headrace_model::pagecache::{PageState, PAGE_BYTES};
 use headrace_model::Op as DriveOp;
 
 use crate::storage::{page_of, FLUSHER};
-use crate::world::{Backend, Event, Io, IoKind, JournalState, World, NONE};
+use crate::world::{Backend, Event, Io, IoKind, JournalState, OpStage, World, NONE};
 
 /// Pages of one file that a flusher writes before it continues with the next file
 /// (MAX_WRITEBACK_PAGES).
@@ -285,7 +285,7 @@ impl World<'_> {
         let op = self.ops[index];
         let mount = self.instances[op.instance].mount;
         let host = self.mounts[mount as usize].host as usize;
-        if op.stage == 0 {
+        if op.stage == OpStage::Submitting {
             let i = &self.instances[op.instance];
             let dirty = self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0;
             if dirty || i.writes > 0 {
@@ -298,7 +298,7 @@ impl World<'_> {
                 }
                 return false;
             }
-            self.ops[index].stage = 1;
+            self.ops[index].stage = OpStage::Submitted;
             if let Backend::Service(service) = self.mounts[mount as usize].backend {
                 return self.commit_remote(index, service);
             }

@@ -5,7 +5,7 @@ use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::pagecache::PAGE_BYTES;
 
 use crate::scenario::Access;
-use crate::storage::Wanted;
+use crate::storage::{Started, Wanted};
 use crate::world::{Backend, Flow, Op, OpKind, Parent, Phase, State, World, NONE};
 
 impl World<'_> {
@@ -69,14 +69,14 @@ impl World<'_> {
             read_ahead,
         };
         match self.start_op(wanted) {
-            Ok(_) => {
+            Started::Waits => {
                 self.tasks[task].waiting_ops += 1;
                 if self.tasks[task].state != state || self.tasks[task].wait_phase != phase {
                     self.enter(task, state, phase);
                 }
                 Flow::Blocked
             }
-            Err(op) => {
+            Started::Done(op) => {
                 self.after_op(task, set, &op);
                 Flow::On
             }
@@ -358,7 +358,7 @@ impl World<'_> {
                     mapped: false,
                     read_ahead: ReadAhead::default(),
                 };
-                if self.start_op(wanted).is_ok() {
+                if let Started::Waits = self.start_op(wanted) {
                     self.tasks[task].waiting_ops += 1;
                     self.enter(task, State::Block, Phase::Metadata);
                     return Flow::Blocked;

@@ -1,6 +1,6 @@
 //! Requests at a data server: a thread, the server's cores and volume, and the next replica.
 
-use crate::storage::Wanted;
+use crate::storage::{Started, Wanted};
 use crate::world::{Event, Op, OpKind, Parent, World, NONE};
 
 use crate::remote::*;
@@ -165,7 +165,7 @@ impl World<'_> {
             let backend = self.mounts[self.instances[instance].mount as usize].backend;
             self.note_access(instance, backend);
         }
-        if let Err(op) = self.start_op(wanted) {
+        if let Started::Done(op) = self.start_op(wanted) {
             self.stored(rpc, &op);
         }
     }
@@ -190,7 +190,7 @@ impl World<'_> {
                 mapped: false,
                 read_ahead: op.read_ahead,
             };
-            if self.start_op(wanted).is_ok() {
+            if let Started::Waits = self.start_op(wanted) {
                 return;
             }
         }

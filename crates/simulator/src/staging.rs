@@ -3,7 +3,7 @@
 use headrace_model::pagecache::readahead::ReadAhead;
 
 use crate::scenario::Access;
-use crate::world::{Copying, Flow, Phase, Staged, State, World, NONE};
+use crate::world::{CopyStep, Copying, Flow, Phase, Progress, Staged, State, World, NONE};
 
 impl World<'_> {
     /// Start to copy the next file of a set to the node, or use the copy in the node's pCache.
@@ -38,6 +38,7 @@ impl World<'_> {
             set: to,
             chunk,
             at: 0,
+            next: CopyStep::Open,
             source: (from, source.0),
         });
         self.run_task(stager);
@@ -50,31 +51,36 @@ impl World<'_> {
         let bytes = self.instances[from].bytes;
         let left = bytes - copying.at;
         let chunk = copying.chunk.min(left);
-        match self.tasks[task].phase {
-            0 => {
-                self.tasks[task].phase = 1;
+        match copying.next {
+            CopyStep::Open => {
+                self.copy_next(task, CopyStep::Read);
                 self.metadata(task, copying.from, false, None)
             }
-            1 => {
+            CopyStep::Read => {
                 if left == 0 {
                     return Flow::Done;
                 }
-                self.tasks[task].phase = 2;
+                self.copy_next(task, CopyStep::Work);
                 self.read(task, copying.from, copying.at, chunk, Access::Buffered)
             }
-            2 => {
-                self.tasks[task].phase = 3;
+            CopyStep::Work => {
+                self.copy_next(task, CopyStep::Write);
                 self.compute(task, 0)
             }
-            _ => {
-                let t = &mut self.tasks[task];
-                t.phase = 1;
-                if let Some(c) = &mut t.copying {
+            CopyStep::Write => {
+                if let Some(c) = &mut self.tasks[task].copying {
+                    c.next = CopyStep::Read;
                     c.at += chunk;
                 }
                 self.jobs[copying.job as usize].bytes.staged_bytes += chunk;
                 self.write(task, copying.to, Some(copying.at), chunk, Access::Buffered)
             }
+        }
+    }
+
+    fn copy_next(&mut self, task: u32, next: CopyStep) {
+        if let Some(copying) = &mut self.tasks[task].copying {
+            copying.next = next;
         }
     }
 
@@ -127,7 +133,7 @@ impl World<'_> {
             self.enter(task, State::Network, Phase::StageIn);
         }
         // Called again when a stager is done.
-        self.tasks[task].phase = 8;
+        self.tasks[task].progress = Progress::AwaitsStaged;
         Flow::Blocked
     }
 
@@ -142,7 +148,7 @@ impl World<'_> {
             file.cached = staged.cached;
             file.read_ahead = ReadAhead::default();
         }
-        self.tasks[task].phase = 9;
+        self.tasks[task].progress = Progress::Ending;
         Flow::On
     }
 

@@ -3,7 +3,7 @@
 use crate::offsets;
 use crate::program::{Events, Instruction, Pattern};
 use crate::scenario::{Access, PatternOp};
-use crate::world::{Backend, Flow, OpKind, Phase, State, World};
+use crate::world::{Backend, Flow, OpKind, Phase, Progress, State, World};
 
 impl World<'_> {
     /// Run a process until it has to wait or is done.
@@ -41,7 +41,7 @@ impl World<'_> {
     pub(super) fn advance(&mut self, task: u32) -> Flow {
         let t = &mut self.tasks[task];
         t.pc += 1;
-        t.phase = 0;
+        t.progress = Progress::Begun;
         t.iteration = 0;
         t.position = 0;
         Flow::On
@@ -49,17 +49,16 @@ impl World<'_> {
 
     pub(super) fn step(&mut self, task: u32) -> Flow {
         let t = &self.tasks[task];
-        let (pc, phase) = (t.pc, t.phase);
+        let (pc, progress) = (t.pc, t.progress);
         let Some(instruction) = self.program.get(pc as usize) else { return Flow::Done };
-        // Most instructions have a first phase that may block and are complete when the process
-        // resumes (phase 9).
-        if phase == 9 {
+        // Most instructions block at most once and are complete when the process resumes.
+        if progress == Progress::Ending {
             return self.advance(task);
         }
-        if let (8, Instruction::Stage { to, .. }) = (phase, instruction) {
+        if let (Progress::AwaitsStaged, Instruction::Stage { to, .. }) = (progress, instruction) {
             let to = *to;
             let last = self.tasks[task].files[to as usize].staged.len() - 1;
-            self.tasks[task].phase = 9;
+            self.tasks[task].progress = Progress::Ending;
             return self.await_staged(task, to, last);
         }
         match instruction {
@@ -78,14 +77,14 @@ impl World<'_> {
             }
             Instruction::ReadVector { file, .. } => {
                 let file = *file;
-                if phase == 0 {
+                if progress == Progress::Begun {
                     let Instruction::ReadVector { ranges, .. } = &self.program[pc as usize] else {
                         return Flow::On;
                     };
                     let ranges = ranges.to_vec();
                     let t = &mut self.tasks[task];
                     t.ranges = ranges;
-                    t.phase = 1;
+                    t.progress = Progress::Located;
                 }
                 match self.vector_step(task, file, Access::Buffered) {
                     Flow::Done => self.advance(task),
@@ -100,7 +99,7 @@ impl World<'_> {
     }
 
     pub(super) fn simple_step(&mut self, task: u32, instruction: &Instruction) -> Flow {
-        self.tasks[task].phase = 9;
+        self.tasks[task].progress = Progress::Ending;
         match *instruction {
             Instruction::Compute { cpu_ns } => self.compute(task, cpu_ns),
             Instruction::Wait { wait_ns } => {
@@ -151,7 +150,7 @@ impl World<'_> {
                 let t = &mut self.tasks[task];
                 if times == 0 {
                     t.pc = end;
-                    t.phase = 0;
+                    t.progress = Progress::Begun;
                 } else {
                     t.loops.push((t.pc, times - 1));
                     self.advance(task);
@@ -164,7 +163,7 @@ impl World<'_> {
                     Some((at, left)) if *at == start && *left > 0 => {
                         *left -= 1;
                         t.pc = start + 1;
-                        t.phase = 0;
+                        t.progress = Progress::Begun;
                         Flow::On
                     }
                     _ => {
@@ -192,16 +191,16 @@ impl World<'_> {
     }
 
     pub(super) fn pattern_step(&mut self, task: u32, p: &Pattern) -> Flow {
-        match self.tasks[task].phase {
-            0 => {
+        match self.tasks[task].progress {
+            Progress::Begun => {
                 if self.tasks[task].iteration >= p.count {
                     return self.advance(task);
                 }
-                self.tasks[task].phase = 1;
+                self.tasks[task].progress = Progress::Worked;
                 let vector = u64::from(p.vector).min(p.count - self.tasks[task].iteration);
                 self.compute(task, p.cpu_ns * vector)
             }
-            1 => {
+            Progress::Worked => {
                 let instance = self.current_file(task, p.file);
                 let file_bytes = self.instances[instance].bytes;
                 let span = match (p.span, p.op) {
@@ -229,7 +228,7 @@ impl World<'_> {
                     t.iteration += 1;
                 }
                 t.next_range = 0;
-                t.phase = 2;
+                t.progress = Progress::Located;
                 let job = &mut self.jobs[t.job as usize];
                 job.events += p.events * vector;
                 job.bytes.uncompressed_bytes += p.uncompressed * vector;
@@ -239,7 +238,7 @@ impl World<'_> {
                 if p.op == PatternOp::Write {
                     let t = &mut self.tasks[task];
                     let Some(&(offset, length)) = t.ranges.get(t.next_range as usize) else {
-                        t.phase = 0;
+                        t.progress = Progress::Begun;
                         return Flow::On;
                     };
                     t.next_range += 1;
@@ -247,7 +246,7 @@ impl World<'_> {
                 }
                 match self.vector_step(task, p.file, p.access) {
                     Flow::Done => {
-                        self.tasks[task].phase = 0;
+                        self.tasks[task].progress = Progress::Begun;
                         Flow::On
                     }
                     flow => flow,
@@ -263,8 +262,8 @@ impl World<'_> {
         let Some(Instruction::Sequence(s)) = self.program.get(t.pc as usize) else {
             return Flow::On;
         };
-        match t.phase {
-            0 => {
+        match t.progress {
+            Progress::Begun => {
                 let elsewhere = match (s.first_event, t.packet) {
                     (Some(event), Some(packet)) => {
                         !(packet.first..packet.first + packet.count).contains(&event)
@@ -279,20 +278,20 @@ impl World<'_> {
                     let job = &mut self.jobs[t.job as usize];
                     job.events += events;
                     job.bytes.uncompressed_bytes += uncompressed;
-                    self.tasks[task].phase = 9;
+                    self.tasks[task].progress = Progress::Ending;
                     return if work > 0 { self.compute(task, work) } else { Flow::On };
                 }
                 let work = s.cpu_ns.get(index).copied().unwrap_or(0);
-                self.tasks[task].phase = 1;
+                self.tasks[task].progress = Progress::Worked;
                 if work > 0 {
                     self.compute(task, work)
                 } else {
                     Flow::On
                 }
             }
-            1 => {
+            Progress::Worked => {
                 let wait_ns = s.wait_ns.get(index).copied().unwrap_or(0);
-                self.tasks[task].phase = 2;
+                self.tasks[task].progress = Progress::Located;
                 let until = self.now + wait_ns;
                 self.pause(task, until, State::Other, Phase::None)
             }
@@ -300,7 +299,7 @@ impl World<'_> {
                 let (file, op, access, (offset, length)) =
                     (s.file, s.op, s.access, s.ranges[index]);
                 let t = &mut self.tasks[task];
-                t.phase = 0;
+                t.progress = Progress::Begun;
                 t.iteration += 1;
                 match op {
                     PatternOp::Read => self.read(task, file, offset, length, access),
@@ -342,8 +341,8 @@ impl World<'_> {
         let clusters_to = (first + count).div_ceil(e.per_cluster);
         let per_step = u64::from(e.vector.min(e.reads));
         let steps = u64::from(e.reads).div_ceil(per_step);
-        match self.tasks[task].phase {
-            0 => {
+        match self.tasks[task].progress {
+            Progress::Begun => {
                 let t = &mut self.tasks[task];
                 let mut cluster = clusters_from + t.iteration / steps;
                 while cluster < clusters_to && offsets::skipped(cluster, e.skip) {
@@ -358,7 +357,7 @@ impl World<'_> {
                     - first.max(cluster * e.per_cluster);
                 // The CPU work of the events is distributed evenly over the cluster's steps.
                 let work = mine * e.cpu_ns * (step + 1) / steps - mine * e.cpu_ns * step / steps;
-                t.phase = 1;
+                t.progress = Progress::Worked;
                 if step == 0 {
                     let job = &mut self.jobs[t.job as usize];
                     job.events += mine;
@@ -366,7 +365,7 @@ impl World<'_> {
                 }
                 self.compute(task, work)
             }
-            1 => {
+            Progress::Worked => {
                 let instance = self.current_file(task, e.file);
                 let file_bytes = self.instances[instance].bytes;
                 let t = &mut self.tasks[task];
@@ -379,12 +378,12 @@ impl World<'_> {
                     t.ranges.push(range);
                 }
                 t.next_range = 0;
-                t.phase = 2;
+                t.progress = Progress::Located;
                 Flow::On
             }
             _ => match self.vector_step(task, e.file, e.access) {
                 Flow::Done => {
-                    self.tasks[task].phase = 0;
+                    self.tasks[task].progress = Progress::Begun;
                     Flow::On
                 }
                 flow => flow,

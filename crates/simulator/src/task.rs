@@ -6,7 +6,7 @@ use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::stream::Stream;
 use headrace_model::Nanos;
 
-use crate::world::{Event, Flow, Phase, State, Task, TaskFile, World, NONE};
+use crate::world::{Event, Flow, Phase, Progress, State, Task, TaskFile, World, NONE};
 
 impl World<'_> {
     pub fn new_task(&mut self, host: u32, slot: u32, job: u32, process: u32) -> u32 {
@@ -28,7 +28,7 @@ impl World<'_> {
             process,
             alive: true,
             pc: 0,
-            phase: 0,
+            progress: Progress::Begun,
             iteration: 0,
             position: 0,
             loops: Vec::new(),
@@ -44,7 +44,7 @@ impl World<'_> {
             next_range: 0,
             waiting_ops: 0,
             wake_any: false,
-            until: 0,
+            until: None,
             packet: None,
             packet_since: self.now,
             worked_events: 0,
@@ -183,7 +183,7 @@ impl World<'_> {
             let end = self.program.len() as u32;
             let t = &mut self.tasks[task];
             t.pc = end;
-            t.phase = 0;
+            t.progress = Progress::Begun;
             return Flow::On;
         };
         let set = self.feeder.packet_set;

@@ -9,7 +9,7 @@ use super::RpcKind;
 use crate::layout::{Layout, Piece};
 use crate::scenario::Commit;
 use crate::storage::page_of;
-use crate::world::{Io, IoKind, OpKind, World, NONE};
+use crate::world::{Io, IoKind, OpKind, OpStage, World, NONE};
 
 impl World<'_> {
     /// Request the missing pages of an operation's window.
@@ -63,17 +63,17 @@ impl World<'_> {
         } else {
             (s.settled.read_request_bytes, u64::MAX, s.replicas)
         };
-        if write && op.stage == 0 {
+        if write && op.stage == OpStage::Submitting {
             self.grow(op.instance, op.offset + op.length);
         }
-        if op.stage == 0 && !behind && window == u64::MAX {
+        if op.stage == OpStage::Submitting && !behind && window == u64::MAX {
             if let Layout::Striped { targets, .. } = self.services[service as usize].layout {
                 if targets > 1 {
                     return self.run_on_all_targets(index, service, targets, largest);
                 }
             }
         }
-        self.ops[index].stage = 1;
+        self.ops[index].stage = OpStage::Submitted;
         let (mut at, end) = (self.ops[index].offset, op.offset + op.length);
         while at < end {
             let piece = self.services[service as usize].layout.locate(at, replicas);
@@ -110,7 +110,7 @@ impl World<'_> {
     fn run_on_all_targets(&mut self, index: u32, service: u32, targets: u32, largest: u64) -> bool {
         let op = self.ops[index];
         let o = &mut self.ops[index];
-        (o.stage, o.offset, o.length) = (1, op.offset + op.length, 0);
+        (o.stage, o.offset, o.length) = (OpStage::Submitted, op.offset + op.length, 0);
         let instance = &self.instances[op.instance];
         let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
         let s = &self.services[service as usize];

@@ -5,7 +5,7 @@ use headrace_model::pagecache::PageState;
 
 use super::page_end;
 use crate::scenario::ClientReadAhead;
-use crate::world::{Backend, World, NONE};
+use crate::world::{Backend, OpStage, World, NONE};
 
 impl World<'_> {
     /// Start the client's own read-ahead, which does not depend on missing pages.
@@ -177,8 +177,8 @@ impl World<'_> {
         let op = self.ops[index];
         let mount = self.instances[op.instance].mount;
         let host = self.mounts[mount as usize].host as usize;
-        if op.stage == 0 {
-            self.ops[index].stage = 1;
+        if op.stage == OpStage::Submitting {
+            self.ops[index].stage = OpStage::Submitted;
             let file = self.instances[op.instance].cache_file;
             self.hosts[host].cache.write(file, op.cursor, op.end - op.cursor);
             self.grow(op.instance, op.offset + op.length);

@@ -4,7 +4,7 @@
 use headrace_model::pagecache::PAGE_BYTES;
 use headrace_model::Op as DriveOp;
 
-use crate::world::{Backend, Io, IoKind, OpKind, World, NONE};
+use crate::world::{Backend, Io, IoKind, OpKind, OpStage, World, NONE};
 
 impl World<'_> {
     pub(super) fn run_direct(&mut self, index: u32) -> bool {
@@ -19,7 +19,7 @@ impl World<'_> {
     fn run_direct_local(&mut self, index: u32, volume: u32) -> bool {
         let op = self.ops[index];
         let write = op.kind == OpKind::DirectWrite;
-        if op.stage == 1 {
+        if op.stage == OpStage::Submitted {
             return op.outstanding == 0;
         }
         let fs_file = self.instances[op.instance].file;
@@ -68,7 +68,7 @@ impl World<'_> {
         }
         self.ops[index].cursor = page;
         if !waits {
-            self.ops[index].stage = 1;
+            self.ops[index].stage = OpStage::Submitted;
         }
         let now = self.now;
         self.volumes[volume as usize].queue.unplug(now);

@@ -12,7 +12,7 @@ mod volume;
 use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::pagecache::PAGE_BYTES;
 
-use crate::world::{Io, IoKind, Op, OpKind, Parent, World, NONE};
+use crate::world::{Io, IoKind, Op, OpKind, OpStage, Parent, World, NONE};
 
 /// The process number of asynchronous writeback (the flusher).
 pub(crate) const FLUSHER: u32 = 0;
@@ -41,10 +41,16 @@ pub(crate) struct Wanted {
     pub read_ahead: ReadAhead,
 }
 
+/// What became of an operation at its start.
+pub(crate) enum Started {
+    /// It completed at once.
+    Done(Op),
+    Waits,
+}
+
 impl World<'_> {
-    /// Start an operation. Return `Err(op)` if it completed at once, else `Ok` with its index; its
-    /// parent is then notified on completion.
-    pub fn start_op(&mut self, wanted: Wanted) -> Result<u32, Op> {
+    /// Start an operation. If it does not complete at once, its parent is notified on completion.
+    pub fn start_op(&mut self, wanted: Wanted) -> Started {
         let op = Op {
             kind: wanted.kind,
             parent: wanted.parent,
@@ -53,7 +59,7 @@ impl World<'_> {
             job: wanted.job,
             mapped: wanted.mapped,
             failed: false,
-            stage: 0,
+            stage: OpStage::Submitting,
             cursor: page_of(wanted.offset),
             end: page_end(wanted.offset + wanted.length),
             submit_from: 0,
@@ -73,9 +79,9 @@ impl World<'_> {
             self.before_read(index);
         }
         if self.run_op(index) {
-            Err(self.take_op(index))
+            Started::Done(self.take_op(index))
         } else {
-            Ok(index)
+            Started::Waits
         }
     }
 
@@ -144,9 +150,11 @@ impl World<'_> {
                 o.failed |= failed;
                 o.outstanding -= 1;
                 self.instances[instance].uncommitted |= o.kind == OpKind::DirectWrite;
-                // In stage 0 the operation also waits for a metadata block; the I/O of that block
-                // resumes it.
-                if o.stage > 0 && (o.outstanding == 0 || matches!(o.kind, OpKind::DirectWrite)) {
+                // While it is submitting, the operation also waits for a metadata block; the I/O of
+                // that block resumes it.
+                if o.stage == OpStage::Submitted
+                    && (o.outstanding == 0 || matches!(o.kind, OpKind::DirectWrite))
+                {
                     self.resume_op(op);
                 }
                 self.bury(instance);

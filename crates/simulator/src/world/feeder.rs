@@ -96,8 +96,8 @@ pub(crate) struct Feeder {
     /// Jobs that each node has yet to receive (static assignment).
     pub quota: BTreeMap<u32, u64>,
     pub packet_set: u32,
-    /// By host for local files; under `NONE` for files of services.
-    pub sources: BTreeMap<u32, PacketSource>,
+    /// By host for local files; one without a host for files of services.
+    pub sources: BTreeMap<Option<u32>, PacketSource>,
     pub master_free: Nanos,
     pub pcache: PCache,
     pub workers_left: u32,

@@ -55,6 +55,16 @@ pub(crate) enum OpKind {
     Close,
 }
 
+/// The stage of an operation that bypasses the page cache, writes into it, or syncs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpStage {
+    /// Not everything is submitted: a read or write may wait for a metadata block, a sync for dirty
+    /// pages.
+    Submitting,
+    /// Everything is submitted, and the operation waits for it.
+    Submitted,
+}
+
 /// A read, write or sync in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
@@ -66,7 +76,7 @@ pub(crate) struct Op {
     pub job: u32,
     pub mapped: bool,
     pub failed: bool,
-    pub stage: u8,
+    pub stage: OpStage,
     pub cursor: u32,
     pub end: u32,
     pub submit_from: u32,

@@ -30,11 +30,13 @@ use crate::scenario::Scenario;
 
 pub(crate) use feeder::{Feeder, PacketSource, SetFiles, Slot};
 pub(crate) use hosts::{Backend, Host, Instance, Mount, Volume};
-pub(crate) use io::{Io, IoKind, Op, OpKind, Parent};
+pub(crate) use io::{Io, IoKind, Op, OpKind, OpStage, Parent};
 pub(crate) use journal::{Journal, JournalState};
 pub(crate) use series::Sampler;
 pub(crate) use slab::Slab;
-pub(crate) use task::{Copying, Flow, Packet, Phase, Staged, State, Task, TaskFile};
+pub(crate) use task::{
+    CopyStep, Copying, Flow, Packet, Phase, Progress, Staged, State, Task, TaskFile,
+};
 
 /// Invalid index.
 pub(crate) const NONE: u32 = u32::MAX;

@@ -58,6 +58,7 @@ pub(crate) struct Copying {
     pub set: u32,
     pub chunk: u64,
     pub at: u64,
+    pub next: CopyStep,
     /// Index of the source in its set, for the pCache.
     pub source: (u32, u32),
 }
@@ -70,6 +71,36 @@ pub(crate) struct Packet {
     pub count: u64,
 }
 
+/// How far a process is in the current instruction, or in the current element of its pattern,
+/// events or sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// At its beginning.
+    Begun,
+    /// Its CPU work is done.
+    Worked,
+    /// The ranges to transfer are known.
+    Located,
+    /// A client's requests: submit the next one.
+    Submitting,
+    /// A client's requests: wait for the last ones.
+    Draining,
+    /// The process waits for a staged file.
+    AwaitsStaged,
+    /// The instruction is complete as soon as the process resumes.
+    Ending,
+}
+
+/// What a stager does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyStep {
+    Open,
+    Read,
+    /// The CPU work of the chunk.
+    Work,
+    Write,
+}
+
 /// A process.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -79,7 +110,7 @@ pub(crate) struct Task {
     pub process: u32,
     pub alive: bool,
     pub pc: u32,
-    pub phase: u8,
+    pub progress: Progress,
     pub iteration: u64,
     pub position: u64,
     pub loops: Vec<(u32, u64)>,
@@ -96,8 +127,8 @@ pub(crate) struct Task {
     pub waiting_ops: u32,
     /// Any completed operation wakes the process, not only the last one.
     pub wake_any: bool,
-    /// End of a step with a fixed duration; 0: no such step.
-    pub until: Nanos,
+    /// End of the client's requests, while it sends them.
+    pub until: Option<Nanos>,
     pub packet: Option<Packet>,
     pub packet_since: Nanos,
     pub worked_events: u64,
