@@ -23,6 +23,7 @@ from headrace.faults import FaultOptions, InjectedFault
 from headrace.system.journal import Journal
 from headrace.system.processes import Started, run_program, start_process
 from headrace.system.servers import Server
+from headrace.system.waiting import wait_until
 from headrace.targets import Location
 from headrace.targets.exports import ServedOptions
 from headrace.units import Seconds
@@ -135,13 +136,10 @@ class ServerFault(InjectedFault):
         with self._log.open("wb") as log:
             self._pulse = start_process(journal, argv, environment=location.environment, output=log)
         # The pulse must run before the injection to observe it.
-        deadline = time.monotonic() + self.options.patience
-        while not self._lines():
-            if time.monotonic() > deadline:
-                raise HeadraceError(
-                    f"{self.kind}: no small file could be written before it was injected"
-                )
-            time.sleep(_FIRST_LOOK_S)
+        if not wait_until(self._lines, self.options.patience, _FIRST_LOOK_S):
+            raise HeadraceError(
+                f"{self.kind}: no small file could be written before it was injected"
+            )
 
     def _command(self, task: str, location: Location, value: str) -> list[str]:
         argv = [sys.executable, "-m", "headrace.faults.pulse", task, self._place, value]
@@ -191,29 +189,32 @@ class ServerFault(InjectedFault):
     def _wait_for_service(self, since: float, deadline: float) -> float | None:
         """Return when the first small file after `since` was acknowledged; None if none was before
         `deadline`."""
-        while self._pulse is not None:
-            after = [
+
+        def served() -> list[float]:
+            return [
                 line["at"] for line in self._lines() if "number" in line and line["at"] >= since
             ]
-            if after:
-                return float(after[0])
-            if time.monotonic() > deadline:
-                return None
-            time.sleep(_LOOK_S)
-        return None
+
+        if self._pulse is None or not wait_until(served, deadline - time.monotonic(), _LOOK_S):
+            return None
+        return float(served()[0])
 
     def _wait_until_whole(self, location: Location, deadline: float) -> str:
         """Return what replicas still lack at the deadline; empty if nothing."""
-        if location.lacking is None:
+        if (lacking_of := location.lacking) is None:
             return ""
-        while True:
+        lacking = ""
+
+        def whole() -> bool:
+            nonlocal lacking
             try:
-                lacking = location.lacking()
+                lacking = lacking_of()
             except HeadraceError as error:
                 lacking = error.message
-            if not lacking or time.monotonic() > deadline:
-                return lacking
-            time.sleep(_LOOK_S)
+            return not lacking
+
+        wait_until(whole, deadline - time.monotonic(), _LOOK_S)
+        return lacking
 
     def _stop_pulse(self) -> None:
         if self._pulse is not None:

@@ -18,6 +18,7 @@ from headrace.system.filesystems import make_filesystem
 from headrace.system.journal import Entry, Journal
 from headrace.system.mounts import mount
 from headrace.system.processes import run_program
+from headrace.system.waiting import wait_until
 
 REDUNDANT = frozenset({1, 5, 6, 10})
 _REBUILD_PATIENCE_S = 600.0
@@ -152,10 +153,8 @@ class Array:
     def wait_rebuilt(self) -> float:
         """Wait until the new drive is filled; return the seconds that took."""
         begun = time.monotonic()
-        while self.state() == "rebuilding":
-            if time.monotonic() - begun > _REBUILD_PATIENCE_S:
-                raise HeadraceError(f"the array is not rebuilt within {_REBUILD_PATIENCE_S:g} s")
-            time.sleep(0.2)
+        if not wait_until(lambda: self.state() != "rebuilding", _REBUILD_PATIENCE_S, 0.2):
+            raise HeadraceError(f"the array is not rebuilt within {_REBUILD_PATIENCE_S:g} s")
         return time.monotonic() - begun
 
     def release(self) -> None:

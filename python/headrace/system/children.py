@@ -21,6 +21,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError, MissingError
 from headrace.system.accounting import Times, descendants, possible, thread_times
 from headrace.system.taskstats import listening_socket
+from headrace.system.waiting import wait_until
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.05
@@ -186,9 +187,9 @@ def _end_all(pids: set[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 5
     waiting = set(pids)
-    while waiting and time.monotonic() < deadline:
+
+    def all_reaped() -> bool:
         for pid in tuple(waiting):
             try:
                 if os.waitpid(pid, os.WNOHANG)[0]:
@@ -197,8 +198,9 @@ def _end_all(pids: set[int]) -> None:
                 # Not our child (yet): it is reparented to us when its parent dies.
                 if not Path(f"/proc/{pid}").exists():
                     waiting.discard(pid)
-        if waiting:
-            time.sleep(0.002)
+        return not waiting
+
+    wait_until(all_reaped, 5, 0.002)
 
 
 def _memory_kills() -> int:

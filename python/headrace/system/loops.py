@@ -10,13 +10,13 @@ import errno
 import fcntl
 import os
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, MissingError
+from headrace.system.waiting import retry, wait_until
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -127,11 +127,8 @@ def _detach(find: Callable[[], list[str]], patience_s: float) -> list[str]:
                 raise
         finally:
             os.close(handle)
-    deadline = time.monotonic() + patience_s
-    while left := find():
-        if time.monotonic() > deadline:
-            raise HeadraceError(f"/dev/{left[0]} is still in use")
-        time.sleep(0.02)
+    if not wait_until(lambda: not find(), patience_s, 0.02) and (left := find()):
+        raise HeadraceError(f"/dev/{left[0]} is still in use")
     return names
 
 
@@ -209,11 +206,11 @@ def _configure(control: int, backing: int, label: bytes, flags: int) -> str:
 
 
 def _open_when_there(name: str) -> int:
-    deadline = time.monotonic() + 5.0
-    while True:
-        try:
-            return os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError as error:  # udev has not created the new device file yet
-            if time.monotonic() > deadline:
-                raise HeadraceError(f"/dev/{name} does not come to be") from error
-            time.sleep(0.01)
+    def opened() -> int:
+        return os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
+
+    try:
+        # udev creates the new device file a moment later.
+        return retry(opened, FileNotFoundError, 5.0, 0.01)
+    except FileNotFoundError as error:
+        raise HeadraceError(f"/dev/{name} was not created") from error

@@ -7,7 +7,6 @@ import ctypes
 import errno
 import os
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.system.processes import run_program
+from headrace.system.waiting import wait_until
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -150,21 +150,25 @@ def unmount(directory: Path, source: str, *, lazy: bool = False, patience_s: flo
     HeadraceError names the processes that use it.
     """
     count = 0
-    deadline = time.monotonic() + patience_s
     flags = _UMOUNT_NOFOLLOW
-    while is_mounted(directory, source):
-        if _libc.umount2(os.fsencode(directory), flags) == 0:
-            count += 1
-            continue
-        number = ctypes.get_errno()
-        if number != errno.EBUSY:
-            raise HeadraceError(f"{directory} cannot be unmounted: {os.strerror(number)}")
-        if time.monotonic() > deadline:
-            if not lazy:
-                users = ", ".join(users_of(directory)) or "nobody that can be seen"
-                raise HeadraceError(f"{directory} cannot be unmounted, it is in use by {users}")
-            flags |= _MNT_DETACH
-        time.sleep(0.02)
+
+    def gone() -> bool:
+        nonlocal count
+        while is_mounted(directory, source):
+            if _libc.umount2(os.fsencode(directory), flags) == 0:
+                count += 1
+                continue
+            number = ctypes.get_errno()
+            if number != errno.EBUSY:
+                raise HeadraceError(f"{directory} cannot be unmounted: {os.strerror(number)}")
+            return False
+        return True
+
+    if not wait_until(gone, patience_s, 0.02):
+        flags |= _MNT_DETACH
+        if not lazy or not wait_until(gone, patience_s, 0.02):
+            users = ", ".join(users_of(directory)) or "nobody that can be seen"
+            raise HeadraceError(f"{directory} cannot be unmounted, it is in use by {users}")
     return count
 
 

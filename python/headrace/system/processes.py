@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system.identity import is_alive, start_ticks
 from headrace.system.requirements import require_program
+from headrace.system.waiting import wait_until
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -59,12 +60,17 @@ def end(pid: int, ticks: int, *, patience_s: float = 2.0, gently: bool = True) -
             return True
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        deadline = time.monotonic() + wait_s
-        while is_alive(pid, ticks) and time.monotonic() < deadline:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-            time.sleep(0.005)
+        wait_until(lambda: _is_gone(pid, ticks), wait_s, 0.005)
     return not is_alive(pid, ticks)
+
+
+def _is_gone(pid: int, ticks: int) -> bool:
+    if not is_alive(pid, ticks):
+        return True
+    # Not an ended child: its exit status belongs to the code that waits for it.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return False
 
 
 @dataclass

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, MissingError
 from headrace.system.kernel_filesystems import glimpse, known, mounted, reach
+from headrace.system.waiting import retry
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -149,17 +149,14 @@ def remove_instance(name: str, patience_s: float = 5.0) -> bool:
 
 
 def _remove(directory: Path, patience_s: float) -> bool:
-    deadline = time.monotonic() + patience_s
-    with contextlib.suppress(OSError):
-        (directory / "tracing_on").write_text("0")
-    while True:
+    def remove() -> bool:
         try:
             directory.rmdir()
         except FileNotFoundError:
             return False
-        except OSError:  # its reader is just closing it
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return True
+        return True
+
+    with contextlib.suppress(OSError):
+        (directory / "tracing_on").write_text("0")
+    # Its reader may just be closing it.
+    return retry(remove, OSError, patience_s, 0.02)

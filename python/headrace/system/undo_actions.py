@@ -33,6 +33,7 @@ from headrace.system import (
 )
 from headrace.system.identity import start_ticks
 from headrace.system.owned import OWNER_FILE
+from headrace.system.waiting import retry, wait_until
 
 Args = dict[str, Any]
 _SOCKET_PATIENCE_S = 5.0
@@ -137,11 +138,8 @@ def _remove_sockets(args: Args, same_boot: bool) -> str:
             continue
         # A killed process with many threads disappears before its last thread has closed its
         # socket.
-        deadline = time.monotonic() + _SOCKET_PATIENCE_S
-        while _is_listened_on(path):
-            if time.monotonic() > deadline:
-                raise HeadraceError(f"{name} is still listened on")
-            time.sleep(0.1)
+        if not wait_until(lambda path=path: not _is_listened_on(path), _SOCKET_PATIENCE_S, 0.1):
+            raise HeadraceError(f"{name} is still listened on")
         path.unlink(missing_ok=True)
         removed.append(path.name)
     return f"removed {', '.join(removed)}" if removed else "not there"
@@ -198,21 +196,14 @@ def _remove_cgroup(args: Args, same_boot: bool) -> str:
 
 
 def _leave_cgroup(group: Path, parent: Path) -> None:
-    deadline = time.monotonic() + 5.0
-    while True:
-        for pid in (group / "cgroup.procs").read_text().split():
-            with contextlib.suppress(OSError):
-                (parent / "cgroup.procs").write_text(pid)
-        try:
+    def leave() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for pid in (group / "cgroup.procs").read_text().split():
+                with contextlib.suppress(OSError):
+                    (parent / "cgroup.procs").write_text(pid)
             group.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return
+
+    retry(leave, OSError, 5.0, 0.02)
 
 
 _UNMARKED_S = 1.0
@@ -275,11 +266,8 @@ def _blank_device(args: Args, same_boot: bool) -> str:
         return f"left alone: it holds another file system ({found.type})"
     # A mount namespace created while the device was mounted (of a server or another run) can hold
     # it for a moment longer.
-    deadline = time.monotonic() + _BLANK_PATIENCE_S
-    while signatures.holders(device):
-        if time.monotonic() > deadline:
-            raise HeadraceError("still in use")
-        time.sleep(0.1)
+    if not wait_until(lambda: not signatures.holders(device), _BLANK_PATIENCE_S, 0.1):
+        raise HeadraceError("still in use")
     signatures.blank(device)
     return "blanked again"
 

@@ -7,7 +7,6 @@ an existing Hadoop cluster. Also simulated in virtual time.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -21,6 +20,7 @@ from headrace.site import Site
 from headrace.system.cluster import Node, NodeSettings
 from headrace.system.servers import Server
 from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameNode, reach_name_node
+from headrace.system.waiting import retry
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
 from headrace.targets.exports import Bricks, ServedOptions
@@ -174,14 +174,15 @@ class Hdfs(BricksTarget):
 
     def _try(self, context: TargetContext, hint: str | None) -> None:
         # A data node that has just joined accepts blocks only after its first block report.
-        deadline = time.monotonic() + (_JOINED_S if self.needs_cluster() else 0.0)
-        while True:
-            try:
-                try_writing(self._url, self._uploads_from, context, {})
-                return
-            except HeadraceError as error:
-                if time.monotonic() > deadline:
-                    raise HeadraceError(error.message, hint=hint) from error
+        patience_s = _JOINED_S if self.needs_cluster() else 0.0
+
+        def write() -> None:
+            try_writing(self._url, self._uploads_from, context, {})
+
+        try:
+            retry(write, HeadraceError, patience_s, 0.0)
+        except HeadraceError as error:
+            raise HeadraceError(error.message, hint=hint) from error
 
     @override
     def upload(

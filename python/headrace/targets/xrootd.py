@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,6 +27,7 @@ from headrace.system.cluster import Node, NodeSettings
 from headrace.system.processes import run_program
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server, xrootd
+from headrace.system.waiting import retry, wait_until
 from headrace.targets import Held, Location, ModelledStorage, Problem, TargetContext, TargetOptions
 from headrace.targets.exports import Bricks, Export, ServedOptions
 from headrace.targets.remote_url import remove, whole
@@ -213,14 +213,13 @@ class Xrootd(ServedTarget):
     def _await_manager(self, manager: Node) -> None:
         """Wait until the redirector's manager answers: a data server that does not find it retries
         only after ten seconds."""
-        deadline = time.monotonic() + READY_S
-        while not manager.accepts(manager.address, xrootd.CLUSTER_PORT):
-            if time.monotonic() > deadline:
-                said = self.servers[f"{self.name}-redirector"].last_words()
-                raise HeadraceError(
-                    f"target {self.name}: the redirector's manager does not answer: {said}"
-                )
-            time.sleep(0.02)
+        if not wait_until(
+            lambda: manager.accepts(manager.address, xrootd.CLUSTER_PORT), READY_S, 0.02
+        ):
+            said = self.servers[f"{self.name}-redirector"].last_words()
+            raise HeadraceError(
+                f"target {self.name}: the redirector's manager does not answer: {said}"
+            )
 
     def _data_nodes(self, context: TargetContext) -> list[str]:
         others = {*context.client_nodes, f"{self.name}-redirector", f"{self.name}-cache"}
@@ -251,27 +250,24 @@ class Xrootd(ServedTarget):
         """Wait until all data servers have registered: a redirector rejects clients before."""
         if manager is None:
             return
-        deadline = time.monotonic() + READY_S
+        address = f"{manager.address}:{xrootd.PORT}"
         for name, storage in self._storages.items():
             probe = xrootd.where(storage, f"{xrootd.TREE}/.ready-{name}")
             probe.write_text("")
-            while True:
-                try:
-                    # The redirector makes an early client wait for ten seconds: time out and ask
-                    # again instead.
-                    path = f"{xrootd.TREE}/{probe.name}"
-                    self._ask(
-                        context, f"{manager.address}:{xrootd.PORT}", "stat", path, patience_s=1.5
-                    )
-                    break
-                except HeadraceError as error:
-                    if time.monotonic() > deadline:
-                        raise HeadraceError(
-                            f"target {self.name}: the data server of {name} did not come to "
-                            "its redirector "
-                            f"within {READY_S:g} s: {error.message}"
-                        ) from error
-                    time.sleep(0.3)
+            path = f"{xrootd.TREE}/{probe.name}"
+
+            def ask(path: str = path) -> str:
+                # The redirector makes an early client wait for ten seconds: time out and ask again
+                # instead.
+                return self._ask(context, address, "stat", path, patience_s=1.5)
+
+            try:
+                retry(ask, HeadraceError, READY_S, 0.3)
+            except HeadraceError as error:
+                raise HeadraceError(
+                    f"target {self.name}: the data server of {name} did not join its redirector "
+                    f"within {READY_S:g} s: {error.message}"
+                ) from error
             probe.unlink()
 
     def _ask(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from headrace.system.emulator.control import ask
 from headrace.system.emulator.report import Report
 from headrace.system.identity import is_alive
 from headrace.system.journal import Entry, Journal
+from headrace.system.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,7 @@ class EmulatedDevice:
         for entry in reversed(self.entries):
             if entry.action == "end_process":
                 # Without the loop device its file is unused, and the process ends by itself.
-                deadline = time.monotonic() + patience_s
-                while self.alive and time.monotonic() < deadline:
-                    time.sleep(0.005)
+                wait_until(lambda: not self.alive, patience_s, 0.005)
             result = self.journal.undo(entry)
             if not result.done:
                 failed.append(result.text)

@@ -6,7 +6,6 @@ afterwards `headrace undo` finds it like that of any crashed run.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from headrace.system.emulator.running import Running
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
+from headrace.system.waiting import wait_until
 
 _JOURNAL = "journal"
 """File in the emulator's directory with the path of its journal; a run's drives have none."""
@@ -67,13 +67,10 @@ def detach_lasting(one: Running, patience_s: float = 8.0) -> None:
         )
     file = Path((one.control.parent / _JOURNAL).read_text())
     loops.detach_labelled(one.label, patience_s)
-    deadline = time.monotonic() + patience_s
-    while start_ticks(one.pid) == one.start_ticks:
-        if time.monotonic() > deadline:
-            raise HeadraceError(
-                f"process {one.pid} of {one.device} does not end",
-                hint=f"kill {one.pid}; headrace undo",
-            )
-        time.sleep(0.005)
+    if not wait_until(lambda: start_ticks(one.pid) != one.start_ticks, patience_s, 0.005):
+        raise HeadraceError(
+            f"process {one.pid} of {one.device} does not end",
+            hint=f"kill {one.pid}; headrace undo",
+        )
     if failed := [result.text for result in journals.undo(file) if not result.done]:
         raise HeadraceError(f"{one.device}: {'; '.join(failed)}", hint="headrace undo")

@@ -29,6 +29,7 @@ from headrace.system.identity import is_alive, start_ticks
 from headrace.system.journal import Journal
 from headrace.system.processes import Started
 from headrace.system.requirements import find_program, remedy
+from headrace.system.waiting import wait_until
 
 _TAIL_BYTES = 4000
 _POLL_S = 0.02
@@ -153,15 +154,19 @@ class Server(ABC):
         Raises HeadraceError with the end of its log when it does not.
         """
         begun = time.monotonic()
-        while not self.is_ready():
+
+        def ready() -> bool:
+            if self.is_ready():
+                return True
             if not self.pids and not self._detaching():
                 raise HeadraceError(f"{self.kind} server {self.name} ended: {self.last_words()}")
-            if time.monotonic() - begun > timeout_s:
-                raise HeadraceError(
-                    f"{self.kind} server {self.name} was not ready within {timeout_s:g} s: "
-                    f"{self.last_words()}"
-                )
-            time.sleep(_POLL_S)
+            return False
+
+        if not wait_until(ready, timeout_s, _POLL_S):
+            raise HeadraceError(
+                f"{self.kind} server {self.name} was not ready within {timeout_s:g} s: "
+                f"{self.last_words()}"
+            )
         return time.monotonic() - begun
 
     def _detaching(self) -> bool:
@@ -229,9 +234,7 @@ class Server(ABC):
         Its journal entries stay until `restart` or `stop`.
         """
         struck = self._signal(signal.SIGKILL)
-        deadline = time.monotonic() + 5.0
-        while self.pids and time.monotonic() < deadline:
-            time.sleep(0.005)
+        wait_until(lambda: not self.pids, 5.0, 0.005)
         return struck
 
     def pause(self) -> list[int]:

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import stat
-import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from headrace.system.mounts import read_mounts
 from headrace.system.owned import socket_directory
 from headrace.system.processes import Started, run_program, start_process
 from headrace.system.servers import Server, ServerContext
+from headrace.system.waiting import retry, wait_until
 
 GLUSTERD_PORT = 24007
 _CLI_PATIENCE_S = 60.0
@@ -196,17 +196,15 @@ class Glusterd(Server):
     @override
     def refill(self) -> None:
         """Request a full heal: no change log lists what an emptied brick lacks."""
-        if self.volume is None:
+        if (volume := self.volume) is None:
             return
-        deadline = time.monotonic() + _HEAL_BEGINS_S
-        while True:
-            try:
-                self.tell("volume", "heal", self.volume.name, "full")
-                return
-            except HeadraceError:  # the self-heal daemon is not ready yet
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
+        # The self-heal daemon may not be ready yet.
+        retry(
+            lambda: self.tell("volume", "heal", volume.name, "full"),
+            HeadraceError,
+            _HEAL_BEGINS_S,
+            0.5,
+        )
 
 
 def _words(pid: int) -> list[str]:
@@ -294,35 +292,31 @@ class Volume:
 
     def await_bricks(self, patience_s: float) -> bool:
         """Wait until every brick of a living server serves; return False on timeout."""
-        deadline = time.monotonic() + patience_s
         alive = sum(len(server.bricks) for server in self.servers if server.pids)
-        while True:
+
+        def all_serve() -> bool:
             with contextlib.suppress(HeadraceError):  # only one server may run a command at a time
-                if self.bricks_online()[0] >= alive:
-                    return True
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.1)
+                return self.bricks_online()[0] >= alive
+            return False
+
+        return wait_until(all_serve, patience_s, 0.1)
 
     def _wait_for_peers(self) -> None:
-        deadline = time.monotonic() + _CLI_PATIENCE_S
         wanted = len(self.servers) - 1
-        while True:
+
+        def joined() -> int:
             peers = self.servers[0].ask("peer", "status").findall("./peerStatus/peer")
-            settled = [
-                peer
-                for peer in peers
-                if peer.findtext("connected") == "1"
+            return sum(
+                peer.findtext("connected") == "1"
                 and "Peer in Cluster" in (peer.findtext("stateStr") or "")
-            ]
-            if len(settled) == wanted:
-                return
-            if time.monotonic() > deadline:
-                raise HeadraceError(
-                    f"of {wanted} peers only {len(settled)} joined the GlusterFS pool: "
-                    f"{self.servers[0].last_words()}"
-                )
-            time.sleep(0.1)
+                for peer in peers
+            )
+
+        if not wait_until(lambda: joined() == wanted, _CLI_PATIENCE_S, 0.1):
+            raise HeadraceError(
+                f"of {wanted} peers only {joined()} joined the GlusterFS pool: "
+                f"{self.servers[0].last_words()}"
+            )
 
     def set(self, option: str, value: str) -> None:
         """Set an option of the volume. Raises HeadraceError with Gluster's message when unknown."""
@@ -461,21 +455,24 @@ class Client:
             raise
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + _MOUNT_PATIENCE_S
-        while True:
+        def mounted() -> bool:
             if any(mount.directory == self.directory for mount in read_mounts()):
                 with contextlib.suppress(OSError):
                     os.statvfs(self.directory)
-                    return
-            ended = self._started is None or self._started.process.poll() is not None
-            if ended or time.monotonic() > deadline:
-                text = self._log.read_text(errors="replace") if self._log.exists() else ""
-                raise HeadraceError(
-                    f"the GlusterFS volume {self._volume} cannot be mounted: "
-                    f"{errors_of(text) or 'it says nothing'}",
-                    hint="are address and volume right, and may this machine mount it?",
-                )
-            time.sleep(0.05)
+                    return True
+            return False
+
+        def ended() -> bool:
+            return self._started is None or self._started.process.poll() is not None
+
+        wait_until(lambda: mounted() or ended(), _MOUNT_PATIENCE_S, 0.05)
+        if not mounted():
+            text = self._log.read_text(errors="replace") if self._log.exists() else ""
+            raise HeadraceError(
+                f"the GlusterFS volume {self._volume} cannot be mounted: "
+                f"{errors_of(text) or 'it says nothing'}",
+                hint="are address and volume right, and may this machine mount it?",
+            )
 
     @property
     def pids(self) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from headrace.system.processes import run_program, start_process
 from headrace.system.requirements import find_program, remedy
 from headrace.system.servers import Server, ServerContext
 from headrace.system.servers.nfs_fuse_settings import ClientSettings
+from headrace.system.waiting import wait_until
 
 if TYPE_CHECKING:
     from headrace.system.journal import Journal
@@ -260,15 +260,17 @@ def _mount_by_fuse(
             if node is not None
             else start_process(journal, argv, output=output)
         )
-    begun = time.monotonic()
-    while not os.path.ismount(settings.directory):
-        if process.process.poll() is not None or time.monotonic() - begun > _MOUNT_PATIENCE_S:
-            process.stop()
-            said = log.read_text(errors="replace").strip().splitlines() or ["no answer"]
-            raise HeadraceError(
-                f"NFS: {said[-1]}", hint="is the address right, and is it exported to this machine?"
-            )
-        time.sleep(0.02)
+    wait_until(
+        lambda: os.path.ismount(settings.directory) or process.process.poll() is not None,
+        _MOUNT_PATIENCE_S,
+        0.02,
+    )
+    if not os.path.ismount(settings.directory):
+        process.stop()
+        said = log.read_text(errors="replace").strip().splitlines() or ["no answer"]
+        raise HeadraceError(
+            f"NFS: {said[-1]}", hint="is the address right, and is it exported to this machine?"
+        )
     return process
 
 
