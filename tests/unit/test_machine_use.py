@@ -97,8 +97,8 @@ def test_what_a_process_used_before_it_ended_in_the_window_is_of_no_account(tmp_
         process.communicate()
 
 
-@pytest.mark.skipif(len(CPUS) < 2, reason="needs a CPU that jobs may not use")
 def test_programs_on_other_cpus_take_nothing(tmp_path: Path) -> None:
+    assert len(CPUS) >= 2, "this test needs two CPUs: one for jobs, one that jobs may not use"
     ours, theirs = sorted(CPUS)[:2]
     with programs(tmp_path, "hog.py", SPIN, before=["taskset", "-c", str(theirs)]):
         assert cpu_s(watched(Own(), frozenset({ours})), "hog.py") == 0

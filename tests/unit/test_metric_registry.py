@@ -52,21 +52,24 @@ CELLS = [
 ]
 
 
-@pytest.fixture
-def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """One entry, as another package adds it: a module with a metric, and the entry point that names it."""
-    package = tmp_path / "package"
-    (package / "sizes-1.0.dist-info").mkdir(parents=True)
-    (package / "sizes_of_requests.py").write_text(DEFINITION)
-    (package / "sizes-1.0.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: sizes\nVersion: 1.0\n"
-    )
-    (package / "sizes-1.0.dist-info" / "entry_points.txt").write_text(
-        "[headrace.metrics]\nsizes = sizes_of_requests:REQUEST_BYTES\n"
+def install(package: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Install a package whose module `NAME_of_requests` defines the metric, with its entry point."""
+    facts = package / f"{name}-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (package / f"{name}_of_requests.py").write_text(DEFINITION)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(
+        f"[headrace.metrics]\n{name} = {name}_of_requests:REQUEST_BYTES\n"
     )
     monkeypatch.syspath_prepend(str(package))
     importlib.invalidate_caches()
     forget()
+
+
+@pytest.fixture
+def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """One entry, as another package adds it: a module with a metric, and the entry point that names it."""
+    install(tmp_path / "package", monkeypatch, "sizes")
     yield "device_request_bytes"
     sys.modules.pop("sizes_of_requests", None)
     monkeypatch.undo()
@@ -140,18 +143,7 @@ def test_a_metric_of_a_bare_record_is_left_out_or_a_number(name: str, tmp_path: 
 def test_two_of_one_name_are_a_defect(
     added: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again = tmp_path / "again"
-    (again / "twice-1.0.dist-info").mkdir(parents=True)
-    (again / "defined_twice.py").write_text(DEFINITION)
-    (again / "twice-1.0.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: twice\nVersion: 1.0\n"
-    )
-    (again / "twice-1.0.dist-info" / "entry_points.txt").write_text(
-        "[headrace.metrics]\ntwice = defined_twice:REQUEST_BYTES\n"
-    )
-    monkeypatch.syspath_prepend(str(again))
-    importlib.invalidate_caches()
-    forget()
+    install(tmp_path / "again", monkeypatch, "twice")
     with pytest.raises(RuntimeError, match=added):
         registered()
 
