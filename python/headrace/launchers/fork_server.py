@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import select
@@ -296,4 +297,6 @@ def _become_job(descriptor: int, parent: int) -> NoReturn:
 def main() -> None:
     """Run the fork server process."""
     die_with_parent()
+    # What every job needs is imported once, here, and not by each job after its fork.
+    importlib.import_module("headrace.launchers.job")
     _Server(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()

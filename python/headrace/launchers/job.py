@@ -16,26 +16,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from headrace import workloads
 from headrace.errors import HeadraceError
 from headrace.jobs import Packet
 from headrace.launchers import JobSpec
 from headrace.launchers.channel import Channel
+from headrace.probes.ledger import LedgerMeter
+from headrace.system.children import ChildFailedError
+from headrace.system.cluster.namespaces import enter
 
 
 def serve(channel: Channel) -> int:
     """Run one job. Return the exit code of the process."""
-    from headrace import workloads
-    from headrace.probes.ledger import LedgerMeter
-    from headrace.system.children import ChildFailedError
-
     spec: JobSpec
     namespace: str | None
     (spec, namespace), _ = channel.receive()
     _redirect(spec.log)
     os.environ.update(spec.environment)
     if namespace is not None:
-        from headrace.system.cluster.namespaces import enter
-
         try:
             enter(namespace)
         except HeadraceError as error:
