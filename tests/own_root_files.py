@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import awkward as ak
 import numpy as np
@@ -51,12 +53,14 @@ void write(const char *tree_file, const char *ntuple_file, int compression)
    TTree tree("data", "");
    std::vector<float> v;
    std::vector<std::vector<int>> nested;
+   TClonesArray hits("TMarker");
    TLorentzVector vector;
    int n;
    double x[10];
    std::string text;
    tree.Branch("v", &v);
    tree.Branch("nested", &nested);
+   tree.Branch("hits", &hits);
    tree.Branch("p4", &vector);
    tree.Branch("n", &n);
    tree.Branch("x", x, "x[n]/D");
@@ -70,6 +74,9 @@ void write(const char *tree_file, const char *ntuple_file, int compression)
    for (int i = 0; i < 1000; ++i) {
       v.assign(i % 5, i * 0.1f);
       nested.assign(i % 3, std::vector<int>(i % 4, i));
+      hits.Clear();
+      for (int j = 0; j < i % 3; ++j)
+         new (hits[j]) TMarker(i, 2 * i + j, 1);
       vector.SetPxPyPzE(i, 1, 2, 2 * i);
       n = i % 10;
       for (int j = 0; j < n; ++j)
@@ -102,3 +109,26 @@ def write_by_root(folder: Path, compression: int = 101) -> tuple[Path, Path]:
     words = [str(folder / "write.hpp"), str(tree), str(ntuple), str(compression)]
     subprocess.run([sys.executable, "-P", "-c", code, *words], check=True, capture_output=True)
     return tree, ntuple
+
+
+def identities(files: list[Path]) -> list[tuple[Any, ...]]:
+    """Everything of files that must stay: bytes, times, inodes, permissions, links."""
+    found: list[tuple[Any, ...]] = []
+    for file in files:
+        status = file.stat()
+        kept = (
+            status.st_ino,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_mode,
+            status.st_nlink,
+        )
+        found.append((file.read_bytes(), *kept))
+    return found
+
+
+def done_trials(results: Path) -> dict[str, dict[str, Any]]:
+    """The records of a results folder by workload, every one of a trial that succeeded."""
+    found = [json.loads(file.read_text()) for file in sorted(results.glob("trials/*/trial.json"))]
+    assert [(each["status"], each["cause"]) for each in found] == [("done", None)] * len(found)
+    return {each["workload"]["name"]: each for each in found}

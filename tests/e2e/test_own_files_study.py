@@ -12,7 +12,7 @@ import uproot
 
 import headrace
 from headrace.engine.measure.placing import OURS
-from own_root_files import write_user_file
+from own_root_files import done_trials, identities, write_user_file
 
 STUDY = """
 headrace = 1
@@ -24,6 +24,7 @@ create = true
 [workload.look]
 kind = "scan"
 data = {data}
+reader = "{scanned_by}"
 variable = "Hit_pt"
 columns = ["number", "nHit*"]
 bins = 10
@@ -31,6 +32,7 @@ verify = true
 [workload.write]
 kind = "skim"
 data = {data}
+reader = "{skimmed_by}"
 fraction = 1.0
 keep = 0.25
 {more}
@@ -43,32 +45,18 @@ foreign_load = "warning"  # a shared machine is never quiet
 """
 
 
-def identities(files: list[Path]) -> list[tuple[Any, ...]]:
-    """Everything of files that must stay: bytes, times, inodes, permissions, links."""
-    found: list[tuple[Any, ...]] = []
-    for file in files:
-        status = file.stat()
-        kept = (
-            status.st_ino,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-            status.st_mode,
-            status.st_nlink,
-        )
-        found.append((file.read_bytes(), *kept))
-    return found
-
-
-def study(folder: Path, data: str, more: str = "") -> headrace.library.LoadedStudy:
+def study(
+    folder: Path,
+    data: str,
+    more: str = "",
+    scanned_by: str = "uproot",
+    skimmed_by: str = "uproot",
+) -> headrace.library.LoadedStudy:
     file = folder / "study.toml"
-    file.write_text(STUDY.format(data=data, more=more))
+    file.write_text(
+        STUDY.format(data=data, more=more, scanned_by=scanned_by, skimmed_by=skimmed_by)
+    )
     return headrace.load_study(file)
-
-
-def records(results: Path) -> dict[str, dict[str, Any]]:
-    found = [json.loads(file.read_text()) for file in sorted(results.glob("trials/*/trial.json"))]
-    assert [(each["status"], each["cause"]) for each in found] == [("done", None)] * len(found)
-    return {each["workload"]["name"]: each for each in found}
 
 
 @pytest.fixture
@@ -89,10 +77,17 @@ def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_JOURNAL_DIR", str(tmp_path / "journals"))
 
 
-def test_own_files_are_scanned_and_skimmed_on_copies(files: list[Path], tmp_path: Path) -> None:
+READERS = [("uproot", "uproot"), ("event-loop", "uproot"), ("rdataframe", "rdataframe")]
+
+
+@pytest.mark.parametrize("readers", READERS, ids=["uproot", "event-loop", "rdataframe"])
+def test_own_files_are_scanned_and_skimmed_on_copies(
+    readers: tuple[str, str], files: list[Path], tmp_path: Path
+) -> None:
     before = identities(files)
-    made = study(tmp_path, DATA).run(tmp_path / "results", cache_dir=tmp_path / "cache")
-    found = records(made)
+    loaded = study(tmp_path, DATA, "", *readers)
+    made = loaded.run(tmp_path / "results", cache_dir=tmp_path / "cache")
+    found = done_trials(made)
     values = [uproot.open({str(file): "deep/Events"})["Hit_pt"].array() for file in files[:2]]
     expected, _ = np.histogram(np.concatenate([np.ravel(each) for each in values]), 10, (0, 200))
     assert found["look"]["results"]["histogram"]["counts"][1:-1] == list(expected)
@@ -119,26 +114,30 @@ def test_a_damaged_copy_is_made_again_and_a_changed_file_copied_anew(
         file.seek(1000)
         file.write(b"damage")
     before = identities(files)
-    records(loaded.run(tmp_path / "second", cache_dir=tmp_path / "cache"))
+    done_trials(loaded.run(tmp_path / "second", cache_dir=tmp_path / "cache"))
     assert copy.read_bytes() == files[0].read_bytes()
     assert identities(files) == before
     write_user_file(files[0], 900, seed=4)
     before = identities(files)
-    found = records(loaded.run(tmp_path / "third", cache_dir=tmp_path / "cache"))
+    found = done_trials(loaded.run(tmp_path / "third", cache_dir=tmp_path / "cache"))
     assert found["write"]["results"]["events_kept"] == (900 + 300) // 4
     assert copy.read_bytes() == files[0].read_bytes()
     assert identities(files) == before
 
 
-def test_files_on_the_target_are_read_where_they_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize("readers", READERS, ids=["uproot", "event-loop", "rdataframe"])
+@pytest.mark.parametrize("folder", ["a b", "a #1?b"])
+def test_files_on_the_target_are_read_where_they_are(
+    folder: str, readers: tuple[str, str], tmp_path: Path
+) -> None:
     files = [
-        write_user_file(tmp_path / "storage" / "a b" / f"{number}.root", 300, number)
+        write_user_file(tmp_path / "storage" / folder / f"{number}.root", 300, number)
         for number in range(2)
     ]
     (files[0].parent / "manifest.json").write_text('{"of": "the user"}')
     before = identities(files)
-    found = records(
-        study(tmp_path, '{ files = "storage/a b" }').run(
+    found = done_trials(
+        study(tmp_path, f'{{ files = "storage/{folder}" }}', "", *readers).run(
             tmp_path / "results", cache_dir=tmp_path / "cache"
         )
     )
@@ -157,7 +156,7 @@ def test_packets_of_own_files_are_dealt_out_whole(files: list[Path], tmp_path: P
     study(tmp_path, DATA, "[factors]\nworkload = ['look']")
     file = tmp_path / "study.toml"
     file.write_text(file.read_text().replace("[run]", '[run]\nfeed = "packets"'))
-    found = records(
+    found = done_trials(
         headrace.load_study(file).run(tmp_path / "results", cache_dir=tmp_path / "cache")
     )
     assert sum(found["look"]["results"]["histogram"]["counts"]) == 3 * (600 + 300 + 150)
@@ -191,7 +190,7 @@ foreign_load = "warning"
 """
     )
     before = identities(files)
-    found = records(
+    found = done_trials(
         headrace.load_study(file).run(tmp_path / "results", cache_dir=tmp_path / "cache")
     )
     assert sum(found["staged"]["results"]["histogram"]["counts"]) == 3 * 900

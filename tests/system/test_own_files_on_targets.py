@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import headrace
-from own_root_files import write_user_file
+from own_root_files import done_trials, identities, write_user_file
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -52,14 +50,6 @@ TARGETS = {
 }
 
 
-def identities(files: list[Path]) -> list[Any]:
-    states = [file.stat() for file in files]
-    return [
-        (file.read_bytes(), state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_mode)
-        for file, state in zip(files, states, strict=True)
-    ]
-
-
 @pytest.mark.parametrize("kind", TARGETS)
 def test_own_files_are_read_on_a_target(kind: str, tmp_path: Path, journal_place: Path) -> None:
     files = [
@@ -75,10 +65,8 @@ def test_own_files_are_read_on_a_target(kind: str, tmp_path: Path, journal_place
     loaded = headrace.load_study(study)
     assert [problem.what for problem in loaded.check() if problem.fatal] == []
     made = loaded.run(tmp_path / "results", cache_dir=tmp_path / "cache")
-    trials = [json.loads(file.read_text()) for file in sorted(made.glob("trials/*/trial.json"))]
-    assert [(trial["status"], trial["cause"]) for trial in trials] == [("done", None)] * 2
-    results = {trial["workload"]["name"]: trial["results"] for trial in trials}
-    assert sum(results["look"]["histogram"]["counts"]) == 3 * 900
-    assert results["write"]["events_kept"] == 450
+    found = done_trials(made)
+    assert sum(found["look"]["results"]["histogram"]["counts"]) == 3 * 900
+    assert found["write"]["results"]["events_kept"] == 450
     assert identities(files) == before
     assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["a b #1.root", "c.root"]

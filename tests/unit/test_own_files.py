@@ -154,7 +154,6 @@ def test_what_is_wrong_with_files_is_one_message_with_file_line_and_field(
     [
         ('columns = ["Hit_pt", "Nothing_*"]', "columns", "has no column Nothing_*"),
         ('columns = ["Hit_p"]', "columns", "did you mean Hit_pt?"),
-        ('reader = "rdataframe"', "", "event-loop"),
     ],
 )
 def test_what_is_wrong_with_the_columns_is_named(

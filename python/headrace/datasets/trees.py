@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headrace.datasets.number_types import numbers_of
 from headrace.datasets.spec import Codec, Format
 from headrace.errors import HeadraceError
 
@@ -56,6 +57,8 @@ class Column:
     memory_bytes: int
     pieces: int
     """Number of baskets of a branch, or of pages of a field."""
+    flat: bool
+    """Whether an event has one number or one list of numbers, not lists of arrays or lists."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +285,17 @@ def branch_columns(tree: Any) -> Iterator[Column]:
     for path, branch in branches.items():
         memory, stored = int(branch.member("fTotBytes")), int(branch.member("fZipBytes"))
         pieces = int(branch.num_baskets)
-        yield Column(names[path], path, branch_kind(branch), stored, memory, pieces)
+        kind = branch_kind(branch)
+        # A branch with branches of its own holds the number of their values.
+        flat = kind == "numbers" and not len(branch.branches) and _is_flat(branch.interpretation)
+        yield Column(names[path], path, kind, stored, memory, pieces, flat)
+
+
+def _is_flat(interpretation: Any) -> bool:
+    """Return whether this interpretation as numbers is of one number or list per event."""
+    is_list = type(interpretation).__name__ == "AsJagged"
+    inner = (interpretation.content if is_list else interpretation).inner_shape
+    return len(inner) + is_list <= 1
 
 
 def branch_kind(branch: Any) -> Literal["numbers", "objects", "unknown"]:
@@ -311,6 +324,11 @@ def ntuple_columns(ntuple: Any) -> Iterator[Column]:
     memory: dict[str, int] = {}
     pieces: dict[str, int] = {}
     of_field = top_level(ntuple)
+    types = {
+        str(record.field_name): str(record.type_name)
+        for number, record in enumerate(ntuple.field_records)
+        if int(record.parent_field_id) == number
+    }
     for number, record in enumerate(ntuple.column_records):
         name = of_field[int(record.field_id)]
         for columns in ntuple.page_link_list:
@@ -322,12 +340,16 @@ def ntuple_columns(ntuple: Any) -> Iterator[Column]:
     for name in dict.fromkeys(of_field.values()):
         kind = "numbers" if name in plain else "objects"
         sizes = stored.get(name, 0), memory.get(name, 0), pieces.get(name, 0)
-        yield Column(name, name, kind, *sizes)
+        yield Column(name, name, kind, *sizes, numbers_of(types[name]) is not None)
 
 
 def said_compression(handle: Any) -> tuple[Codec, int]:
     """Return the codec and level in the file's header; the level is at most 9."""
-    code = int(handle.file.fCompress)
+    return codec_of(int(handle.file.fCompress))
+
+
+def codec_of(code: int) -> tuple[Codec, int]:
+    """Return the codec and level of ROOT's number for both; the level is at most 9."""
     by_number: dict[int, Codec] = {1: "zlib", 2: "lzma", 4: "lz4", 5: "zstd"}
     return by_number.get(code // 100, "zlib"), min(code % 100, 9)
 

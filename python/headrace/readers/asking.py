@@ -10,6 +10,8 @@ The requests follow from a file's layout and the reader's rules:
   mean clusters of the whole tree: TTree::GetCacheAutoSize, TTreeCache::FillBuffer). It sorts them
   by offset, joins adjacent ones up to 16 MB (TFileCacheRead::Sort), and reads neighbours in one
   request while they span less than 256 000 bytes (TFile::ReadBuffers).
+* For a member of a split collection of a TTree, RDataFrame gives TTreeCache the whole collection, so
+  the baskets of all its members are requested.
 * ROOT reads an RNTuple cluster by cluster, one cluster ahead in a separate thread. Pages are joined
   over gaps until the gaps make up a quarter of the bytes needed
   (RPageSourceFile::PrepareSingleCluster). This model reads the next cluster before it processes the
@@ -18,7 +20,7 @@ The requests follow from a file's layout and the reader's rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -49,7 +51,7 @@ class Asked:
 def opening(layout: FileLayout, reader: Reader) -> tuple[Range, ...]:
     """Return the reads when the file is opened: its header and the tree's metadata."""
     if layout.opening:
-        return layout.opening if reader == "uproot" else (*layout.opening, *layout.classes)
+        return _opening_own(layout, reader)
     end = layout.file_bytes
     if layout.header_bytes:
         header = (layout.metadata_offset, layout.header_bytes)
@@ -74,6 +76,22 @@ def opening(layout: FileLayout, reader: Reader) -> tuple[Range, ...]:
     )
 
 
+def _opening_own(layout: FileLayout, reader: Reader) -> tuple[Range, ...]:
+    """Return the reads when a file that Headrace did not write is opened (root_own.py).
+
+    ROOT opens it once for the names of its trees. It then opens the tree: a TTree once, an RNTuple
+    once for its fields and once for its events.
+    """
+    if reader == "uproot":
+        return layout.opening
+    head, metadata = (*layout.opening[:2], *layout.classes), layout.opening[2:]
+    if not layout.header_bytes:
+        return (*head, *head, *metadata)
+    # RDataFrame silently reads a recovered file; it is therefore opened once more.
+    checked = head if reader == "rdataframe" else ()
+    return (*head, *checked, *head, *metadata, *head, *metadata)
+
+
 def asked(
     layout: FileLayout,
     reader: Reader,
@@ -82,11 +100,16 @@ def asked(
     step_events: int,
     fraction: float = 1.0,
     cut: bool = False,
+    besides: Collection[str] = (),
 ) -> list[Asked]:
     """Return the reads of a job over one whole file, per run of events. `columns` None means all.
 
-    With `cut`, uproot divides long clusters into steps, as it does in the user's own files.
+    With `cut`, uproot divides long clusters into steps, as it does in the user's own files. The
+    columns `besides` are requested from storage too, but not used.
     """
+    if besides and columns is not None:
+        used, columns = set(columns), [*columns, *besides]
+        besides = set(besides) - used
     wanted = _wanted(layout, reader, columns)
     is_ntuple = layout.header_bytes > 0
     ends = _cluster_ends(wanted, layout.events, is_ntuple)
@@ -99,7 +122,7 @@ def asked(
         return (
             _by_cluster(chosen, gap_share=GAP_SHARE)
             if is_ntuple
-            else _cached(chosen, _cache_bytes(layout))
+            else _cached(chosen, _cache_bytes(layout), besides)
         )
     runs = joined(Share(fraction).runs(0, ends), step_events)
     if cut:
@@ -184,7 +207,9 @@ def _cache_bytes(layout: FileLayout) -> float:
     return CACHE_CLUSTERS * sum(piece.compressed_bytes for piece in layout.pieces) / clusters
 
 
-def _cached(runs: list[tuple[int, int, list[Piece]]], cache_bytes: float) -> list[Asked]:
+def _cached(
+    runs: list[tuple[int, int, list[Piece]]], cache_bytes: float, besides: Collection[str]
+) -> list[Asked]:
     """Return the reads through TTreeCache: each fill takes as many clusters as fit.
 
     All of a fill is read before the CPU work on its first cluster.
@@ -201,7 +226,8 @@ def _cached(runs: list[tuple[int, int, list[Piece]]], cache_bytes: float) -> lis
         fill = runs[at : at + taken]
         pieces = [piece for _, _, cluster in fill for piece in cluster]
         places = sorted({(piece.offset, piece.compressed_bytes) for piece in pieces})
-        found.append(_asked(fill[0][0], fill[-1][1], read_buffers(places), pieces))
+        used = [piece for piece in pieces if piece.column not in besides]
+        found.append(_asked(fill[0][0], fill[-1][1], read_buffers(places), used))
         at += taken
     return found
 

@@ -10,8 +10,8 @@ from headrace.datasets.own_files import typical
 from headrace.datasets.spec import Codec, Format
 from headrace.datasets.trees import TreeFacts, tree_facts
 from headrace.errors import HeadraceError
-from headrace.readers.options import ReadingOptions
-from headrace.readers.own_columns import matching
+from headrace.readers.options import Reader, ReadingOptions
+from headrace.readers.own_columns import matching, reads_flat
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,35 @@ class ModelledData:
         stored = sum(piece.compressed_bytes for piece in self.layout.pieces)
         return stored / max(1, sum(piece.uncompressed_bytes for piece in self.layout.pieces))
 
-    def columns(self, wanted: Sequence[str] | None) -> list[str] | None:
-        """Return the names of the columns that a job reads, patterns resolved.
+    def columns(self, wanted: Sequence[str] | None, reader: Reader) -> list[str] | None:
+        """Return the names of the columns that a reader reads in a job, patterns resolved.
 
         Raises HeadraceError for a missing column.
         """
         if self.own is None:
             return None if wanted is None else list(wanted)
-        return matching([column.name for column in self.own.columns], wanted, str(self.own.file))
+        every = {column.name: column for column in self.own.columns}
+        chosen = matching(list(every), wanted, str(self.own.file))
+        if reads_flat(reader, self.format):
+            return [name for name in chosen if every[name].flat]
+        return chosen
+
+    def besides(self, columns: Sequence[str] | None, reader: Reader) -> list[str]:
+        """Return the columns that a reader requests besides those that it reads."""
+        if self.own is None or reader != "rdataframe" or self.format != "ttree":
+            return []
+        paths = {column.path for column in self.own.columns}
+        read = set(columns or ())
+        collections = {_parent(column.path) for column in self.own.columns if column.name in read}
+        return [
+            column.name
+            for column in self.own.columns
+            if _parent(column.path) in collections & paths and column.name not in read
+        ]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def modelled_data(options: ReadingOptions) -> ModelledData:

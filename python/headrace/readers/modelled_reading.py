@@ -42,13 +42,15 @@ def modelled_reading(
     byte_ns = cost.byte_ns + (costs.DECOMPRESSION_NS[data.codec] if data.compressed else 0.0)
     access = "mapped" if options.reader == "uproot" and options.access == "mmap" else "buffered"
     page_by_page = options.reader == "uproot" and data.format == "rntuple"
+    read = data.columns(columns, options.reader)
     runs = asked(
         laid,
         options.reader,
-        data.columns(columns),
+        read,
         step_events=options.step_events,
         fraction=fraction,
         cut=data.own is not None,
+        besides=data.besides(read, options.reader),
     )
     open_ranges = opening(laid, options.reader)
     steps: list[dict[str, Any]] = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
 from headrace.datasets.data import Data
 from headrace.datasets.own_files import OwnFiles, anchored_files
@@ -52,16 +52,6 @@ class ReadingOptions(BaseModel):
             return written
         data = anchored_files(written["data"], lambda text: str(anchored_path(base, text)))
         return {**written, "data": data}
-
-    @model_validator(mode="after")
-    def _reads_own_files(self) -> Self:
-        if self.own is not None and self.reader == "rdataframe":
-            raise ValueError(
-                "RDataFrame compiles a call for the columns of each file, in every job: read "
-                "files of your "
-                'own with reader = "uproot" or "event-loop"'
-            )
-        return self
 
     def wrong_fields(self) -> list[WrongField]:
         """Return the problems of the user's own files, which are opened but not read."""

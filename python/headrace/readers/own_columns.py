@@ -5,12 +5,16 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.datasets.own_files import OwnFiles
+from headrace.datasets.spec import Format
 from headrace.datasets.trees import TreeFacts, tree_facts
 from headrace.errors import HeadraceError
 from headrace.registry import nearest
+
+if TYPE_CHECKING:
+    from headrace.readers.options import Reader
 
 
 @dataclass
@@ -63,7 +67,14 @@ def _near(pattern: str, names: Sequence[str]) -> str:
     return f"; did you mean {near}?" if near else f"; it has {len(names)}: {', '.join(names[:5])} …"
 
 
-def wanted_columns(own: OwnFiles, variable: str | None, columns: Sequence[str] | None) -> list[str]:
+def reads_flat(reader: Reader, format_: Format) -> bool:
+    """Return whether a reader reads only columns of one number or one list of numbers per event."""
+    return reader == "rdataframe" or (reader == "event-loop" and format_ == "rntuple")
+
+
+def wanted_columns(
+    own: OwnFiles, variable: str | None, columns: Sequence[str] | None, reader: Reader
+) -> list[str]:
     """Return the columns that a scan reads, the variable first (by default the largest).
 
     Raises HeadraceError for columns that the first file does not have, or that hold no numbers.
@@ -71,7 +82,10 @@ def wanted_columns(own: OwnFiles, variable: str | None, columns: Sequence[str] |
     facts = facts_of(own)
     where = f"{facts.file}: tree {facts.name}"
     names = [column.name for column in facts.columns]
-    numbers = [column for column in facts.columns if column.kind == "numbers"]
+    flat = reads_flat(reader, facts.format)
+    numbers = [
+        column for column in facts.columns if column.kind == "numbers" and (column.flat or not flat)
+    ]
     if not numbers:
         raise HeadraceError(f"{where} has no column of numbers")
     if variable is None:
@@ -84,6 +98,11 @@ def wanted_columns(own: OwnFiles, variable: str | None, columns: Sequence[str] |
         if found is not None and found.kind != "numbers":
             raise HeadraceError(
                 f"{where}: column {variable} holds no numbers, so that it has no histogram"
+            )
+        if found is not None and found not in numbers:
+            raise HeadraceError(
+                f"{where}: column {variable} does not hold one number, or one list of numbers, per "
+                f"event, which reader {reader} needs"
             )
     further = matching(names, columns or (), where)
     return [first, *(name for name in further if name != first)]

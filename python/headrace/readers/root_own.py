@@ -1,34 +1,158 @@
-"""The user's own files in a classic event loop of ROOT.
+"""The user's own files with ROOT: in a classic event loop or with RDataFrame.
 
-For a TTree, it reads every branch, including those of classes for which ROOT has no code, from the
-class descriptions in the file. For an RNTuple, it reads fields of numbers and lists of numbers; the
-others are left out, and the job's results name them.
+For a TTree, the event loop reads every branch, including those of classes for which ROOT has no
+code, from the class descriptions in the file. For an RNTuple, and with RDataFrame, columns of
+numbers and lists of numbers are read; the others are left out, and the job's results name them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.datasets.trees import unique_names
+from headrace.datasets.number_types import numbers_of
+from headrace.datasets.spec import Codec
+from headrace.datasets.trees import choose_tree, codec_of, unique_names
 from headrace.errors import HeadraceError
 from headrace.readers.options import ReadingOptions
 from headrace.readers.own_columns import OwnNotes, matching
-from headrace.readers.root_reader import RootTotals, counted, root, tree_of
+from headrace.readers.root_reader import RootTotals, counted, plain_name, root
 from headrace.readers.spans import Span, spans_of
+from headrace.readers.tables import plain_column
 
 if TYPE_CHECKING:
     from headrace.jobs import JobInput
 
-_NUMBER = (
-    r"(?:Bool_t|bool|(?:signed |unsigned )?char|U?Char_t|U?Short_t|(?:unsigned "
-    r")?short|U?Int_t|(?:unsigned )?int"
-    r"|U?Long_t|U?Long64_t|(?:unsigned )?long(?: "
-    r"long)?|(?:std::)?u?int(?:8|16|32|64)_t|Float_t|float|Double_t|double)"
-)
-_NUMBERS = re.compile(rf"(?:{_NUMBER}|ROOT::VecOps::RVec<{_NUMBER}>|(?:std::)?vector<{_NUMBER}>)")
-"""Column types, as RDataFrame and RNTuple name them, that hold a number or a list of numbers."""
+
+@dataclass(frozen=True)
+class Tree:
+    """The tree that a job reads in a file."""
+
+    name: str
+    is_ntuple: bool
+
+    @property
+    def offset_bytes(self) -> int:
+        """Bytes of one offset of a list, in the tree's format."""
+        return 8 if self.is_ntuple else 4
+
+
+class OwnTrees:
+    """A context manager: the trees of one job's files. Each file is searched once."""
+
+    def __init__(self, options: ReadingOptions, totals: RootTotals) -> None:
+        assert options.own is not None, "generated data is read"
+        self._wanted = options.own.tree
+        self._totals = totals
+        self._found: dict[str, Tree] = {}
+        self._frame: tuple[str, Any] | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> OwnTrees:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._close()
+
+    def of(self, file: str) -> Tree:
+        """Return the tree of a file. Raises HeadraceError when there is none."""
+        if file not in self._found:
+            module = root()
+            # ROOT reads the keys of a file through TFile, also those of an RNTuple.
+            with counted(file, False, self._totals) as path:
+                kinds = {str(name): str(kind) for name, kind in module.headrace.trees_of(path)}
+
+                def events(name: str) -> int:
+                    return int(module.RDataFrame(name, path).Count().GetValue())
+
+                tree = choose_tree(kinds, self._wanted, file, events)
+            self._found[file] = Tree(tree, kinds[tree].endswith("RNTuple"))
+        return self._found[file]
+
+    def frame(self, file: str) -> Any:
+        """Return the kernel's OwnFrame of a file; it stays open until the next file."""
+        tree = self.of(file)
+        if self._frame is None or self._frame[0] != file:
+            self._close()
+            # ROOT opens the file of an RNTuple again at each loop.
+            path = self._stack.enter_context(plain_name(file))
+            with counted(file, tree.is_ntuple, self._totals):
+                opened = root().headrace.OwnFrame(path, tree.name, tree.is_ntuple)
+            self._frame = file, opened
+        return self._frame[1]
+
+    def _close(self) -> None:
+        self._frame = None
+        self._stack.close()
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What RDataFrame reads of one span of events."""
+
+    own: Any
+    """The file, in the kernel's form."""
+    fed: Any
+    """The columns, in the kernel's form."""
+    types: Any
+    """Their types, in the kernel's form."""
+    copies: Any
+    """Their names in a copy, in the kernel's form."""
+    stop: int
+    """The first event after the span; -1: to the end of the file."""
+    codec: Codec
+    level: int
+
+
+def frame_of(
+    span: Span,
+    trees: OwnTrees,
+    wanted: Sequence[str] | None,
+    notes: OwnNotes,
+    variable: str | None = None,
+) -> Frame:
+    """Return what RDataFrame reads of a span: the columns that are numbers or lists of numbers.
+
+    The variable is the first column. Raises HeadraceError for missing columns and events.
+    """
+    module = root()
+    found = trees.frame(span.file)
+    paths = [str(path) for path in found.paths]
+    own = paths if trees.of(span.file).is_ntuple else list(unique_names(paths).values())
+    names = dict(zip(own, (str(name) for name in found.names), strict=True))
+    types = dict(zip(own, (str(kind) for kind in found.types), strict=True))
+    columns = _numbers(types, wanted, span.file, notes, variable)
+    stop = -1 if span.events is None else span.first_event + span.events
+    if stop > int(found.events):
+        raise HeadraceError(f"{span.file}: has only {int(found.events)} events")
+    strings = module.std.vector["std::string"]
+    codec, level = codec_of(int(found.compression))
+    return Frame(
+        found,
+        module.headrace.Columns(strings([names[column] for column in columns])),
+        strings([str(numbers_of(types[column])) for column in columns]),
+        strings(_copies([names[column] for column in columns], columns, found)),
+        stop,
+        codec,
+        level,
+    )
+
+
+def _copies(names: Sequence[str], columns: Sequence[str], own: Any) -> list[str]:
+    """Return a name for the copy of each column: that of uproot's skim, and valid in C++.
+
+    It is not the name of another column, which a later step could then not reach.
+    """
+    known = {str(name) for name in own.known}
+    taken: set[str] = set()
+    found: list[str] = []
+    for name, column in zip(names, columns, strict=True):
+        plain = plain_column(column, taken | (known - {name}))
+        taken.add(plain)
+        found.append(plain)
+    return found
 
 
 def scan_own_files(
@@ -48,24 +172,57 @@ def scan_own_files(
     bins, low, high = axis
     histogram = module.headrace.Histogram(bins, low, high)
     wanted = [variable, *further]
-    for span in spans_of(job):
-        tree, is_ntuple = tree_of(options, span.file)
-        with counted(span.file, is_ntuple, totals):
-            if is_ntuple:
-                read = _by_fields(span, tree, wanted, histogram, notes, totals)
+    with OwnTrees(options, totals) as trees:
+        for span in spans_of(job):
+            tree = trees.of(span.file)
+            if options.reader == "rdataframe":
+                read = _by_frame(span, trees, wanted, histogram, notes, totals)
             else:
-                read = _by_branches(span, tree, wanted, histogram, totals)
+                with counted(span.file, tree.is_ntuple, totals) as path:
+                    if tree.is_ntuple:
+                        read = _by_fields(span, path, tree.name, wanted, histogram, notes, totals)
+                    else:
+                        read = _by_branches(span, path, tree.name, wanted, histogram, totals)
             totals.add(span.file, read)
     totals.finish(options, job)
     counts = [int(count) for count in histogram.counts]
     return totals, {"low": low, "high": high, "counts": counts}, notes
 
 
+def _by_frame(
+    span: Span,
+    trees: OwnTrees,
+    wanted: Sequence[str],
+    histogram: Any,
+    notes: OwnNotes,
+    totals: RootTotals,
+) -> int:
+    """Run RDataFrame over a TTree or an RNTuple."""
+    module = root()
+    tree = trees.of(span.file)
+    frame = frame_of(span, trees, wanted, notes, wanted[0])
+    work = module.headrace.Scan(frame.fed, "\0")
+    work.histograms.emplace("histogram", histogram)
+    with counted(span.file, tree.is_ntuple, totals):
+        read = module.headrace.loop_frame(
+            frame.own,
+            frame.fed,
+            frame.types,
+            span.first_event,
+            frame.stop,
+            tree.offset_bytes,
+            work,
+        )
+    _add(histogram, work.histograms.at("histogram"))
+    totals.bytes_uncompressed += int(frame.fed.bytes)
+    return int(read)
+
+
 def _by_branches(
-    span: Span, tree: str, wanted: Sequence[str], histogram: Any, totals: RootTotals
+    span: Span, path: str, tree: str, wanted: Sequence[str], histogram: Any, totals: RootTotals
 ) -> int:
     """Run a classic event loop over a TTree."""
-    own = root().headrace.OwnTree(span.file, tree)
+    own = root().headrace.OwnTree(path, tree)
     names = list(unique_names([str(path) for path in own.paths]).values())
     chosen = matching(names, wanted, span.file)
     own.choose([names.index(name) for name in chosen])
@@ -82,6 +239,7 @@ def _first(wanted: str, names: Sequence[str]) -> str:
 
 def _by_fields(
     span: Span,
+    path: str,
     ntuple: str,
     wanted: Sequence[str],
     histogram: Any,
@@ -90,14 +248,14 @@ def _by_fields(
 ) -> int:
     """Run an event loop over the views of an RNTuple, for fields of numbers."""
     module = root()
-    fields = module.headrace.ntuple_fields(span.file, ntuple)
+    fields = module.headrace.ntuple_fields(path, ntuple)
     types = {str(name): str(kind) for name, kind in fields}
-    columns = _numbers(types, wanted, span.file, notes)
+    columns = _numbers(types, wanted, span.file, notes, wanted[0])
     fed = module.headrace.Columns(module.std.vector["std::string"](columns))
     work = module.headrace.Scan(fed, "\0")
     work.histograms.emplace("histogram", histogram)
     count = -1 if span.events is None else span.events
-    read = int(module.headrace.loop_ntuple(span.file, ntuple, fed, span.first_event, count, work))
+    read = int(module.headrace.loop_ntuple(path, ntuple, fed, span.first_event, count, work))
     _add(histogram, work.histograms.at("histogram"))
     totals.bytes_uncompressed += int(fed.bytes)
     return read
@@ -109,12 +267,20 @@ def _add(histogram: Any, other: Any) -> None:
         histogram.counts[index] = other.counts[index]
 
 
-def _numbers(types: dict[str, str], wanted: Sequence[str], file: str, notes: OwnNotes) -> list[str]:
-    """Return the wanted columns that hold numbers, the first one first; note the others."""
+def _numbers(
+    types: dict[str, str],
+    wanted: Sequence[str] | None,
+    file: str,
+    notes: OwnNotes,
+    variable: str | None,
+) -> list[str]:
+    """Return the wanted columns that hold numbers, the variable first; note the others."""
     chosen = matching(list(types), wanted, file)
-    columns = [name for name in chosen if _NUMBERS.fullmatch(types[name])]
+    columns = [name for name in chosen if numbers_of(types[name])]
     notes.left_out.update(dict.fromkeys(name for name in chosen if name not in columns))
-    first = _first(wanted[0], list(types))
+    if variable is None:
+        return columns
+    first = _first(variable, list(types))
     if first not in columns:
         raise HeadraceError(
             f"{file}: column {first} holds no numbers that ROOT knows: {types[first]}"

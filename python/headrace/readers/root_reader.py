@@ -10,6 +10,7 @@ nor which bytes it read twice.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import warnings
 from collections.abc import Generator, Mapping, Sequence
@@ -19,7 +20,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.datasets.trees import choose_tree
 from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.errors import HeadraceError
 from headrace.readers.counted_source import is_url
@@ -29,6 +29,11 @@ from headrace.readers.verification import verify
 
 if TYPE_CHECKING:
     from headrace.jobs import JobInput
+
+_PLAIN = re.compile(r"[A-Za-z0-9_/.,+= -]+")
+"""Paths of which ROOT interprets no character."""
+
+_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+")
 
 
 @cache
@@ -106,9 +111,10 @@ def run_with_root(
         if not totals.events_by_file:
             for name, (bins, low, high) in axes.items():
                 works[0].add(name, bins, low, high)
-        tree = tree_of(options, span.file)
-        with counted(span.file, tree[1], totals):
-            totals.add(span.file, _read(module, options, span, tree, fed, works[0], columns))
+        is_ntuple = options.generated.format == "rntuple"
+        with counted(span.file, is_ntuple, totals) as path:
+            read = _read(module, options, span, path, fed, works[0], columns)
+            totals.add(span.file, read)
     totals.bytes_uncompressed = int(fed.bytes)
     totals.found = int(works[0].found) if works else 0
     totals.finish(options, job)
@@ -125,72 +131,77 @@ def run_with_root(
 
 
 @contextmanager
-def explained(file: str) -> Generator[None]:
-    """Turn any failure while ROOT reads a file into a HeadraceError that names the file."""
-    module = root()
-    module.headrace.forget_error()
+def plain_name(path: str) -> Generator[str]:
+    """Yield a name by which ROOT opens exactly this file, or uses exactly this folder.
+
+    ROOT interprets some characters: `#` and `?` as parts of a URL, `|` as a list of files, `*` and
+    `[` as patterns, `$` and `~` as variables. For a path with such characters, the name is that of
+    a descriptor of this process, which the kernel resolves. A descriptor with O_PATH reads nothing.
+    """
+    if is_url(path) or _PLAIN.fullmatch(path):
+        yield path
+        return
     try:
-        yield
-    except HeadraceError:
-        raise
-    except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise HeadraceError(
-            f"{file}: damaged, or no ROOT file with events: {_cause(lines)}"
-        ) from error
-    said = str(module.headrace.first_error())
-    if said:
-        raise HeadraceError(f"{file}: damaged: ROOT says {said.splitlines()[0][:200]}")
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
-def counted(file: str, is_ntuple: bool, totals: RootTotals) -> Generator[None]:
-    """Add the bytes requested within this context to `totals`; failures become HeadraceError."""
+def explained(file: str) -> Generator[str]:
+    """Yield the name of a file for ROOT. Failures become a HeadraceError with the file's own name.
+
+    This includes errors that ROOT only prints.
+    """
+    module = root()
+    with plain_name(file) as path:
+        module.headrace.forget_error()
+        try:
+            yield path
+        except HeadraceError:
+            raise
+        except Exception as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            cause = _DESCRIPTOR.sub(lambda _: file, _cause(lines))
+            raise HeadraceError(f"{file}: damaged, or no ROOT file with events: {cause}") from error
+        said = str(module.headrace.first_error())
+        if said:
+            said = _DESCRIPTOR.sub(lambda _: file, said.splitlines()[0])
+            raise HeadraceError(f"{file}: damaged: ROOT says {said[:200]}")
+
+
+@contextmanager
+def counted(file: str, is_ntuple: bool, totals: RootTotals) -> Generator[str]:
+    """Add the bytes requested within this context to `totals`. Otherwise like `explained`."""
     before = _asked(is_ntuple)
-    with explained(file):
-        yield
+    with explained(file) as path:
+        yield path
     after = _asked(is_ntuple)
     totals.bytes_asked += after[0] - before[0]
     totals.read_calls += after[1] - before[1]
-
-
-def tree_of(options: ReadingOptions, file: str) -> tuple[str, bool]:
-    """Return the name of the tree to read in a file, and whether it is an RNTuple."""
-    if options.own is None:
-        return TREE_NAME, options.generated.format == "rntuple"
-    if not is_url(file) and (marks := [mark for mark in "#?" if mark in file]):
-        raise HeadraceError(
-            f"{file}: ROOT takes {marks[0]} in a name for part of a URL; rename it, or read it "
-            "with uproot"
-        )
-    module = root()
-    with explained(file):
-        kinds = {str(name): str(kind) for name, kind in module.headrace.trees_of(file)}
-
-        def events(name: str) -> int:
-            return int(module.RDataFrame(name, file).Count().GetValue())
-
-        tree = choose_tree(kinds, options.own.tree, file, events)
-    return tree, kinds[tree].endswith("RNTuple")
 
 
 def _read(
     module: Any,
     options: ReadingOptions,
     span: Span,
-    tree: tuple[str, bool],
+    path: str,
     fed: Any,
     work: Any,
     columns: Sequence[str],
 ) -> int:
-    name, is_ntuple = tree
+    is_ntuple = options.generated.format == "rntuple"
     count = -1 if span.events is None else span.events
     if options.reader == "event-loop":
         loop = module.headrace.loop_ntuple if is_ntuple else module.headrace.loop_tree
-        return int(loop(span.file, name, fed, span.first_event, count, work))
+        return int(loop(path, TREE_NAME, fed, span.first_event, count, work))
     # RDataFrame silently reads a recovered file, or one that bypasses its server.
-    module.headrace.opened(span.file).Close()
-    frame = module.RDataFrame(name, span.file)
+    module.headrace.opened(path).Close()
+    frame = module.RDataFrame(TREE_NAME, path)
     total = int(frame.Count().GetValue()) if span.events is not None else None
     if total is not None and span.first_event + count > total:
         raise HeadraceError(f"{span.file}: has only {total} events")

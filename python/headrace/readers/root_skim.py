@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.datasets.spec import Codec, Format
 from headrace.datasets.writing.compression import USUAL_LEVELS
 from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.readers.options import ReadingOptions
-from headrace.readers.root_reader import RootTotals, counted, root
+from headrace.readers.own_columns import OwnNotes
+from headrace.readers.root_own import OwnTrees, frame_of
+from headrace.readers.root_reader import RootTotals, counted, plain_name, root
 from headrace.readers.spans import spans_of
 
 if TYPE_CHECKING:
@@ -34,14 +38,18 @@ def skim_with_root(
     """
     module = root()
     data = options.generated
+    settings = snapshot_options(data.format, data.codec, data.level)
     totals = RootTotals()
     files: list[Path] = []
     for number, span in enumerate(spans_of(job)):
         path = job.scratch / f"skim-{job.slot}-{number}.root"
-        with counted(span.file, data.format == "rntuple", totals):
+        with (
+            counted(span.file, data.format == "rntuple", totals) as source,
+            plain_name(str(job.scratch)) as scratch,
+        ):
             # RDataFrame silently reads a recovered file, or one that bypasses its server.
-            module.headrace.opened(span.file).Close()
-            frame = module.RDataFrame(TREE_NAME, span.file)
+            module.headrace.opened(source).Close()
+            frame = module.RDataFrame(TREE_NAME, source)
             total = int(frame.Count().GetValue())
             columns = [str(column) for column in frame.GetColumnNames() if "." not in str(column)]
             columns = [column for column in columns if not column.startswith("R_rdf_sizeof")]
@@ -56,7 +64,7 @@ def skim_with_root(
             read = chosen.Filter(f"headrace::feed({', '.join(columns)})")
             kept = read.Filter(f"{_LEPTONS} >= {min_leptons}")
             survivors, events = kept.Count(), read.Count()
-            kept.Snapshot(TREE_NAME, str(path), columns, _snapshot_options(module, options))
+            kept.Snapshot(TREE_NAME, f"{scratch}/{path.name}", columns, settings)
             totals.found += int(survivors.GetValue())
             totals.add(span.file, int(events.GetValue()))
             totals.bytes_uncompressed += int(fed.bytes)
@@ -65,8 +73,59 @@ def skim_with_root(
     return totals, files
 
 
-def _snapshot_options(module: Any, options: ReadingOptions) -> Any:
-    data = options.generated
+def skim_own_with_root(
+    options: ReadingOptions,
+    job: JobInput,
+    columns: Sequence[str] | None,
+    fraction: float,
+    keep: float,
+) -> tuple[RootTotals, list[Path], OwnNotes]:
+    """Read the first `fraction` of each span and write one file per span, with evenly drawn events.
+
+    The columns (None: all) are those of numbers and lists of numbers. A file is written in the
+    format and compression of its source. Return totals (`found`: survivors), the files and notes.
+    """
+    module = root()
+    totals, notes = RootTotals(), OwnNotes()
+    files: list[Path] = []
+    with (
+        OwnTrees(options, totals) as trees,
+        plain_name(str(job.scratch)) as scratch,
+    ):
+        for number, span in enumerate(spans_of(job)):
+            copy = f"skim-{job.slot}-{number}.root"
+            tree = trees.of(span.file)
+            frame = frame_of(span, trees, columns, notes)
+            first = span.first_event
+            events = (int(frame.own.events) if frame.stop < 0 else frame.stop) - first
+            stop = first + max(1, round(events * fraction))
+            format_: Format = "rntuple" if tree.is_ntuple else "ttree"
+            settings = snapshot_options(format_, frame.codec, frame.level)
+            with counted(span.file, tree.is_ntuple, totals):
+                read, kept = module.headrace.skim_frame(
+                    frame.own,
+                    frame.fed,
+                    frame.types,
+                    frame.copies,
+                    first,
+                    stop,
+                    tree.offset_bytes,
+                    keep,
+                    TREE_NAME,
+                    f"{scratch}/{copy}",
+                    settings,
+                )
+            totals.add(span.file, int(read))
+            totals.found += int(kept)
+            totals.bytes_uncompressed += int(frame.fed.bytes)
+            files.append(job.scratch / copy)
+    totals.finish(options, job, whole=fraction == 1.0)
+    return totals, files, notes
+
+
+def snapshot_options(format_: Format, codec: Codec, level: int | None) -> Any:
+    """Return ROOT's settings for a file that is written in this format and compression."""
+    module = root()
     chosen = module.RDF.RSnapshotOptions()
     algorithms = module.RCompressionSetting.EAlgorithm
     chosen.fCompressionAlgorithm = {
@@ -74,8 +133,8 @@ def _snapshot_options(module: Any, options: ReadingOptions) -> Any:
         "lz4": algorithms.kLZ4,
         "zstd": algorithms.kZSTD,
         "lzma": algorithms.kLZMA,
-    }[data.codec]
-    chosen.fCompressionLevel = USUAL_LEVELS[data.codec] if data.level is None else data.level
+    }[codec]
+    chosen.fCompressionLevel = USUAL_LEVELS[codec] if level is None else level
     formats = module.RDF.ESnapshotOutputFormat
-    chosen.fOutputFormat = formats.kTTree if data.format == "ttree" else formats.kRNTuple
+    chosen.fOutputFormat = formats.kTTree if format_ == "ttree" else formats.kRNTuple
     return chosen

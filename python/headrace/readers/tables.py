@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import awkward as ak
@@ -55,7 +55,8 @@ def table_of_own(columns: Mapping[str, Any], keep: Any) -> tuple[Table, list[str
         if values is None:
             left_out.append(name)
             continue
-        written = _plain(name, names)
+        written = plain_column(name, names)
+        names.add(written)
         if chosen.ndim == 1:
             if not (name.startswith("n") and name[1:] in table.counts):
                 table.scalars[written] = values
@@ -86,10 +87,10 @@ def _numbers(array: Any) -> Any:
     )
 
 
-def _plain(name: str, taken: set[str]) -> str:
-    """Return a unique name that is valid for a branch."""
+def plain_column(name: str, taken: Collection[str]) -> str:
+    """Return a name like this one that is valid for a branch, and not taken."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "column"
+    plain = f"column_{plain}" if plain[0].isdigit() else plain
     while plain in taken:
         plain += "_"
-    taken.add(plain)
     return plain

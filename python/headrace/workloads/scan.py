@@ -56,11 +56,11 @@ class ScanOptions(ReadingOptions, WorkloadOptions):
 
         found: list[WrongField] = []
         try:
-            wanted_columns(own, self.variable, None)
+            wanted_columns(own, self.variable, None, self.reader)
         except HeadraceError as error:
             found.append((("variable",) if self.variable else ("data",), error.message))
         try:
-            wanted_columns(own, None, self.columns)
+            wanted_columns(own, None, self.columns, self.reader)
         except HeadraceError as error:
             found.append((("columns",) if self.columns else ("data",), error.message))
         return list(dict.fromkeys(found))
@@ -183,7 +183,7 @@ class Scan(Workload):
             return DEFAULT_VARIABLE
         from headrace.readers.own_columns import wanted_columns
 
-        return wanted_columns(self.scan.own, None, None)[0]
+        return wanted_columns(self.scan.own, None, None, self.scan.reader)[0]
 
     def _wanted(self) -> list[str]:
         """Return the columns to read, the variable first.
@@ -194,7 +194,9 @@ class Scan(Workload):
             return [self._variable()]
         from headrace.readers.own_columns import wanted_columns
 
-        return wanted_columns(self.scan.own, self.scan.variable, self.scan.columns)
+        return wanted_columns(
+            self.scan.own, self.scan.variable, self.scan.columns, self.scan.reader
+        )
 
     def profile(self, site: Site | None) -> ModelledJob:
         """Return the reads that the file's layout and the reader cause, and the CPU time."""
@@ -204,7 +206,7 @@ class Scan(Workload):
 
         data = modelled_data(self.scan)
         made = modelled_reading(self.scan, data, self._wanted(), SCAN_EVENT_NS[self.scan.reader])
-        if self.scan.reader != "uproot":
+        if self.scan.reader != "uproot" and self.scan.own is None:
             # The type of the column is first looked up with uproot (readers/root_reader.py).
             made.steps.insert(1, first_look(data, self.scan, self._variable()))
         return made

@@ -124,17 +124,24 @@ class Skim(Workload):
 
     def run(self, job: JobInput) -> JobOutput:
         """Read, select and write. Raises HeadraceError for an unreadable file."""
-        if self.skim.own is not None:
+        if self.skim.own is not None and self.skim.reader == "uproot":
             from headrace.workloads.reading.own_skim import skim_own_files
 
             return skim_own_files(self.skim, job)
         return self._run_uproot(job) if self.skim.reader == "uproot" else self._run_root(job)
 
     def _run_root(self, job: JobInput) -> JobOutput:
-        from headrace.readers.root_skim import skim_with_root
+        from headrace.readers.own_columns import OwnNotes
+        from headrace.readers.root_skim import skim_own_with_root, skim_with_root
 
+        skim, notes = self.skim, OwnNotes()
         begun = time.monotonic()
-        totals, files = skim_with_root(self.skim, job, self.skim.fraction, self.skim.min_leptons)
+        if skim.own is None:
+            totals, files = skim_with_root(skim, job, skim.fraction, skim.min_leptons)
+        else:
+            totals, files, notes = skim_own_with_root(
+                skim, job, skim.columns, skim.fraction, skim.keep
+            )
         written = [file for file in files if file.exists()]
         if self.skim.sync:
             for file in written:
@@ -142,7 +149,7 @@ class Skim(Workload):
         return JobOutput(
             bytes_written=sum(file.stat().st_size for file in written),
             phases=[("read and write", begun, time.monotonic())],
-            results={"events_kept": totals.found},
+            results={"events_kept": totals.found, **notes.results()},
             **totals.output(),
         )
 
@@ -188,7 +195,7 @@ class Skim(Workload):
         """Return the reads that the file's layout and the reader cause, and a write per run."""
         from headrace.readers.costs import COMPRESSION_NS, SELECTION_EVENT_NS
         from headrace.readers.modelled_data import modelled_data
-        from headrace.readers.modelled_reading import modelled_reading
+        from headrace.readers.modelled_reading import FILE, modelled_reading
 
         options, data = self.skim, modelled_data(self.skim)
         if options.own is None:
@@ -220,6 +227,10 @@ class Skim(Workload):
             fraction=options.fraction,
             after_run=write,
         )
+        if options.own is not None and options.reader == "rdataframe":
+            # Snapshot reads the tree's metadata again.
+            again = {"do": "sequence", "file": FILE, "ranges_bytes": list(data.layout.opening[2:])}
+            made.steps.insert(1, again)
         made.files.append({"name": "skimmed", "on": "target", "share": "new"})
         made.steps.insert(0, {"do": "create", "file": "skimmed"})
         if options.sync:
