@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`; each sets up what it needs first.
-.PHONY: setup setup-all demo test test-all check schema docs format bench wheel clean
+.PHONY: setup setup-all demo test test-fast test-all check schema docs format bench wheel clean
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:$(PATH)
 SOURCES := requirements.lock pyproject.toml Cargo.toml Cargo.lock scripts/setup \
@@ -22,13 +22,22 @@ demo: setup
 		{ code=$$?; [ $$code = 5 ] || exit $$code; echo "Other work on this machine spoilt some trials."; }
 	@echo "Headrace can be run from any folder as: $(CURDIR)/bin/headrace"
 
+# Tests that need the machine for themselves (tests/conftest.py) run alone, all others side by side.
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist worksteal
+
 test: setup-all
 	cargo test --workspace --exclude headrace-python --release -q
-	python -m pytest -m "not heavy"
+	python -m pytest -m "not heavy and not machine" $(SIDE_BY_SIDE)
+	python -m pytest -m "not heavy and machine"
+
+# For the edit loop: no server, no root, nothing that takes long.
+test-fast: setup-all
+	python -m pytest -m "not heavy and not slow" $(SIDE_BY_SIDE) tests/unit tests/property
 
 test-all: setup-all
 	cargo test --workspace --exclude headrace-python --release -q
-	python -m pytest
+	python -m pytest -m "not machine" $(SIDE_BY_SIDE)
+	python -m pytest -m "machine"
 
 check: setup-all
 	cargo fmt --all --check

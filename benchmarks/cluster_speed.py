@@ -1,8 +1,10 @@
-"""What a coupled cluster costs to simulate: nodes of 24 slots that share one file server of 10 Gb/s with requests of 256 KiB.
+"""What a coupled cluster costs to simulate: nodes of 24 slots that share one file server of 10 Gb/s
+with requests of 256 KiB.
 
-CPU time on one core, for each size a short and a longer run, so that the cost a request is that of the steady state, without starting
-jobs and closing books. Bars: 1 000 nodes cost at most twice as much a request as 10; an hour of 1 000 nodes takes less than 2 minutes and
-2 GB. Run it on an otherwise idle machine: `python benchmarks/cluster_speed.py [SECONDS]`.
+CPU time on one core, for each size a short and a longer run, so that the cost a request is that
+of the steady state, without starting jobs and closing books. Bars: 1 000 nodes cost at most
+twice as much a request as 10; an hour of 1 000 nodes takes less than 2 minutes and 2 GB. Run it
+on an otherwise idle machine: `python benchmarks/cluster_speed.py [SECONDS]`.
 """
 
 from __future__ import annotations
@@ -77,11 +79,14 @@ def main() -> None:
         costs[nodes] = (long - short) / (many - few)
         hour_s = long + (long - short) / (seconds / 2) * (3600 - seconds)
         print(
-            f"{nodes:5d} nodes: {costs[nodes] * 1e6:6.2f} us of CPU a request, {(many - few) / (seconds / 2):8.0f} requests a second; "
-            f"an hour: {hour_s:5.0f} s; {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB so far"
+            f"{nodes:5d} nodes: {costs[nodes] * 1e6:6.2f} us of CPU a request, "
+            f"{(many - few) / (seconds / 2):8.0f} requests a second; "
+            f"an hour: {hour_s:5.0f} s; "
+            f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB so far"
         )
     print(
-        f"{NODES[-1]} nodes over {NODES[0]}: {costs[NODES[-1]] / costs[NODES[0]]:.2f} times (bar: 2)"
+        f"{NODES[-1]} nodes over {NODES[0]}: {costs[NODES[-1]] / costs[NODES[0]]:.2f} times (bar: "
+        f"2)"
     )
 
 

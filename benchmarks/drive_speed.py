@@ -1,7 +1,8 @@
-"""Requests that the drive models serve a second of CPU on one core, beside SimPy and SimGrid in the same run.
+"""Requests that the drive models serve a second of CPU on one core, beside SimPy and SimGrid in the
+same run.
 
-The peers serve a bare resource (no seeks, no platter), so the comparison favours them. `scripts/setup-bench` (part of `make bench`)
-installs them; without one of them its row says so.
+The peers serve a bare resource (no seeks, no platter), so the comparison favours them.
+`scripts/setup-bench` (part of `make bench`) installs them; without one of them its row says so.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def main() -> None:
     peers = {"SimPy, bare resource": simpy_resource(), "SimGrid, disk": simgrid_disk()}
     for name, rate in peers.items():
         print(
-            f"{name:32} {'not installed' if rate is None else f'{rate / 1e6:6.3f} M requests per CPU second'}"
+            f"{name:32} "
+            + ("not installed" if rate is None else f"{rate / 1e6:6.3f} M requests per CPU second")
         )
     fastest = max((rate for rate in peers.values() if rate is not None), default=None)
     for name, rate in models().items():

@@ -1,12 +1,15 @@
-"""Is an emulated drive as fast as the simulated one? fio on the block device against the model, given the same requests.
+"""Is an emulated drive as fast as the simulated one? fio on the block device against the model,
+given the same requests.
 
-IOPS, p50 and p99 of response times have to lie within 4 % for disks and 15 % for SSDs. And what the emulator can do
-without a drive: 100 000 IOPS at 4 KiB, 2 GB/s at 1 MiB, 25 us at queue depth 1. A p99 is compared where at least 500
-requests were measured. Needs root and an otherwise idle machine: each row shows how many answers were past their bound.
+IOPS, p50 and p99 of response times have to lie within 4 % for disks and 15 % for SSDs. And what the
+emulator can do without a drive: 100 000 IOPS at 4 KiB, 2 GB/s at 1 MiB, 25 us at queue depth 1. A
+p99 is compared where at least 500 requests were measured. Needs root and an otherwise idle machine:
+each row shows how many answers were past their bound.
 
     python benchmarks/emulated_drive.py [--only disk|ssd|undelayed] [--runtime 8] [--json FILE]
 
-Exit code 0: within the bounds, 1: outside them, 2: the machine was too busy to tell (answers past their bound).
+Exit code 0: within the bounds, 1: outside them, 2: the machine was too busy to tell (answers
+past their bound).
 """
 
 from __future__ import annotations
@@ -79,7 +82,11 @@ def bare_loop() -> Generator[Path]:
     """A loop device over memory: the part of an emulated drive's way that is the kernel's alone."""
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.truncate(256 << 20)
-        subprocess.run(["dd", "if=/dev/zero", f"of={file.name}", "bs=1M", "count=256", "conv=notrunc"], check=True, capture_output=True)  # fmt: skip
+        subprocess.run(
+            ["dd", "if=/dev/zero", f"of={file.name}", "bs=1M", "count=256", "conv=notrunc"],
+            check=True,
+            capture_output=True,
+        )
         argv = ["losetup", "--find", "--show", "--direct-io=on", file.name]
         device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
         try:
@@ -180,7 +187,8 @@ def drives(points: list[Point], runtime_s: float, rows: list[dict[str, Any]]) ->
     """Runs them all; verdicts."""
     verdicts: list[str] = []
     print(
-        f"{'drive':24}{'load':>10}{'bs':>7}{'qd':>4}{'IOPS':>10}{'simulated':>10}  IOPS     p50     p99   late p99  past bound"
+        f"{'drive':24}{'load':>10}{'bs':>7}{'qd':>4}{'IOPS':>10}{'simulated':>10}  IOPS     p50   "
+        f"  p99   late p99  past bound"
     )
     for point in points:
         row = compare(point, runtime_s)
@@ -212,7 +220,8 @@ def undelayed(runtime_s: float, rows: list[dict[str, Any]]) -> list[str]:
             latency_ns = fio(bare, least, runtime_s, 256 << 20)["lat_ns"]["percentile"]
         median_us, p99_us = (float(latency_ns[at]) / 1e3 for at in ("50.000000", "99.000000"))
         print(
-            f"  bare loop device over memory, randread 4096, depth 1: p50 {median_us:.1f} us, p99 {p99_us:.1f} us"
+            f"  bare loop device over memory, randread 4096, depth 1: p50 {median_us:.1f} us, p99 "
+            f"{p99_us:.1f} us"
         )
         rows.append(
             {"point": asdict(least), "what": "bare loop", "p50_us": median_us, "p99_us": p99_us}
@@ -236,7 +245,8 @@ def undelayed(runtime_s: float, rows: list[dict[str, Any]]) -> list[str]:
             good = value <= wanted if what == "floor" else value >= wanted
             verdicts.append("pass" if good else "FAIL")
             print(
-                f"{point.rw:>10}{point.bs:>9}{point.depth:>4}  {what} {value:,.1f} {unit} (wanted {wanted:,}) {verdicts[-1]}"
+                f"{point.rw:>10}{point.bs:>9}{point.depth:>4}  {what} {value:,.1f} {unit} (wanted "
+                f"{wanted:,}) {verdicts[-1]}"
             )
             rows.append({"point": asdict(point), "what": what, "value": value, "wanted": wanted})
     return verdicts

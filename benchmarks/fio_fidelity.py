@@ -1,8 +1,10 @@
-"""Is `sequential` as fast as the same fio job by hand? Both in one run, in turns; the ratio must lie within 3 %.
+"""Is `sequential` as fast as the same fio job by hand? Both in one run, in turns; the ratio must
+lie within 3 %.
 
-By hand: `fio` started from here with the same options. Through Headrace: a whole trial's way for a job, in a process of
-its own, with the ledger around it and the default probes sampled beside it. Files are cached: there the harness weighs
-most. The verdict is on the median of the pairs' ratios and its interval of at least 95 % (order statistics).
+By hand: `fio` started from here with the same options. Through Headrace: a whole trial's way for a
+job, in a process of its own, with the ledger around it and the default probes sampled beside it.
+Files are cached: there the harness weighs most. The verdict is on the median of the pairs' ratios
+and its interval of at least 95 % (order statistics).
 
     python benchmarks/fio_fidelity.py [--directory DIR] [--pairs 15] [--size MIB]
 
@@ -98,7 +100,8 @@ def bring_into_cache(file: Path) -> None:
 
 
 def interval_of_median(values: list[float]) -> tuple[float, float]:
-    """Between the two order statistics that hold the median with a probability of at least 0.95 (binomial)."""
+    """Between the two order statistics that hold the median with a probability of at least 0.95
+    (binomial)."""
     rank = max(0, int(binom.ppf(0.025, len(values), 0.5)) - 1)
     return sorted(values)[rank], sorted(values)[-1 - rank]
 
@@ -149,7 +152,8 @@ def main() -> int:
                 else "unsure"
             )
             print(
-                f"{mode:12} {statistics.median(ratios):.3f} of fio by hand, {low:.3f} to {high:.3f}: within 3 %? {verdicts[-1]}"
+                f"{mode:12} {statistics.median(ratios):.3f} of fio by hand, {low:.3f} to "
+                f"{high:.3f}: within 3 %? {verdicts[-1]}"
             )
     return 1 if "no" in verdicts else 2 if "unsure" in verdicts else 0
 

@@ -1,9 +1,11 @@
 """What Headrace costs the jobs that it watches: three ratios, each from one run on this machine.
 
 1. efficiency of a CPU-only job, slots = cores: at least 0.98;
-2. CPU that the harness itself takes while jobs run: below 1 % of a core. It is what longer jobs cost more than shorter ones in
-   otherwise equal studies, by the time that they are longer; what a trial costs before and after its jobs is printed beside it;
-3. `scan` with N slots against N bare uproot scripts released together by hand: at least 0.97 of their speed.
+2. CPU that the harness itself takes while jobs run: below 1 % of a core. It is what longer jobs
+   cost more than shorter ones in otherwise equal studies, by the time that they are longer; what a
+   trial costs before and after its jobs is printed beside it;
+3. `scan` with N slots against N bare uproot scripts released together by hand: at least 0.97 of
+   their speed.
 
 Run it on an otherwise idle machine: `python benchmarks/harness.py`.
 """
@@ -34,7 +36,10 @@ kind = "path"
 path = "."
 [workload.busy]
 kind = "command"
-command = ["{python}", "-c", "import time\\nend = time.process_time() + {seconds}\\nwhile time.process_time() < end: pass"]
+command = [
+    "{python}", "-c",
+    "import time\\nend = time.process_time() + {seconds}\\nwhile time.process_time() < end: pass",
+]
 [run]
 slots = {cores}
 cache = "as-is"
@@ -88,7 +93,10 @@ def run(text: str, place: Path, name: str) -> Path:
 
 
 def busy(place: Path, seconds: int) -> tuple[float, float, float]:
-    """Of CPU-only jobs that take so long: job efficiency, the harness's CPU seconds, seconds that jobs ran."""
+    """Of CPU-only jobs that take so long.
+
+    Job efficiency, the harness's CPU seconds, seconds that jobs ran.
+    """
     before = own_cpu_s()
     text = BUSY.format(python=sys.executable, cores=CORES, rounds=ROUNDS, seconds=seconds)
     results = run(text, place, f"busy-{seconds}")
@@ -103,7 +111,10 @@ def busy(place: Path, seconds: int) -> tuple[float, float, float]:
 
 
 def efficiency(place: Path) -> tuple[float, float, float]:
-    """Job efficiency of CPU-only jobs; the harness's CPU as a share of a core while they ran; CPU seconds a trial beside that."""
+    """Job efficiency of CPU-only jobs.
+
+    The harness's CPU as a share of a core while they ran; CPU seconds a trial beside that.
+    """
     busy(place, 1)  # what is imported once counts for no trial
     _, short_cost_s, short_s = busy(place, 2)
     share, long_cost_s, long_s = busy(place, 10)
@@ -137,7 +148,8 @@ def main() -> None:
         place = Path(made)
         share, cost, each_s = efficiency(place)
         print(
-            f"CPU-only jobs, {CORES} slots on {CORES} cores: job efficiency {share:.4f} (wanted: at least 0.98)"
+            f"CPU-only jobs, {CORES} slots on {CORES} cores: job efficiency {share:.4f} (wanted: "
+            f"at least 0.98)"
         )
         print(
             f"harness while they ran: {100 * cost:.2f} % of a core (wanted: below 1 %); "
@@ -155,7 +167,8 @@ def main() -> None:
             time.sleep(0.2)
         ratio = statistics.median(bares) / statistics.median(scans)
         print(
-            f"scan, {CORES} slots: {format_seconds(statistics.median(scans))}; as many bare uproot scripts: "
+            f"scan, {CORES} slots: {format_seconds(statistics.median(scans))}; as many bare "
+            f"uproot scripts: "
             f"{format_seconds(statistics.median(bares))}; ratio {ratio:.3f} (wanted: at least 0.97)"
         )
 

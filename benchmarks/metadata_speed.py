@@ -1,8 +1,11 @@
-"""Clients of `metadata` beside fio's filecreate, filestat and filedelete, on the same local ext4 in one run: ratio at least 1.0 each.
+"""Clients of `metadata` beside fio's filecreate, filestat and filedelete, on the same local ext4 in
+one run: ratio at least 1.0 each.
 
-Both make, stat and remove the same number of empty files in one shared directory, with as many clients as there are cores; rounds
-alternate until the time is up, medians are compared. With root the ext4 is fresh, in an image in memory (the cost of the calls and not a disk is to be
-seen); otherwise, or with a directory named, it is whatever lies there. Where mdtest (`ior`) and `mpirun` are installed they are compared, too.
+Both make, stat and remove the same number of empty files in one shared directory, with as many
+clients as there are cores; rounds alternate until the time is up, medians are compared. With root
+the ext4 is fresh, in an image in memory (the cost of the calls and not a disk is to be seen);
+otherwise, or with a directory named, it is whatever lies there. Where mdtest (`ior`) and `mpirun`
+are installed they are compared, too.
 
     python benchmarks/metadata_speed.py [DIRECTORY] [--items N] [--seconds S]
 """
@@ -165,7 +168,8 @@ def main() -> int:
             )
             print(f"round {rounds}, {time.monotonic() - begun:.0f} s: {said} times fio", flush=True)
     print(
-        f"{CLIENTS} clients, {asked.items} files each, {rounds} rounds; operations a second, medians"
+        f"{CLIENTS} clients, {asked.items} files each, {rounds} rounds; operations a second, "
+        f"medians"
     )
     worst = float("inf")
     for phase in ENGINES:
@@ -175,7 +179,8 @@ def main() -> int:
                 peer = statistics.median(seen[name][phase])
                 worst = min(worst, own / peer)
                 print(
-                    f"{phase:14} headrace {own:10.0f}   {name:6} {peer:10.0f}   ratio {own / peer:.2f}"
+                    f"{phase:14} headrace {own:10.0f}   {name:6} {peer:10.0f}   ratio "
+                    f"{own / peer:.2f}"
                 )
     print(f"lowest ratio {worst:.2f} (at least 1.0)")
     return 0 if worst >= 1.0 else 1

@@ -1,4 +1,5 @@
-"""What watching costs: CPU time of all default probes per sample, as a share of one core at two intervals.
+"""What watching costs: CPU time of all default probes per sample, as a share of one core at two
+intervals.
 
     python benchmarks/probe_cost.py
 

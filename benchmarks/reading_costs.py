@@ -1,9 +1,11 @@
-"""Measures the CPU costs that modelled jobs are made with (python/headrace/readers/costs.py) on this machine, and prints that table.
+"""Measures the CPU costs that modelled jobs are made with (python/headrace/readers/costs.py) on
+this machine, and prints that table.
 
-For each reader and format, jobs over uncompressed files of different sizes, baskets and columns are run once warm and once measured;
-costs of opening, steps, pieces, bytes, events and the search's final fit are fitted to their CPU time. Codecs are measured by
-themselves on the pages of a file. `--check` measures whole jobs of the default codec beside what the table in use makes of them. Run it on
-an idle machine.
+For each reader and format, jobs over uncompressed files of different sizes, baskets and columns
+are run once warm and once measured; costs of opening, steps, pieces, bytes, events and the
+search's final fit are fitted to their CPU time. Codecs are measured by themselves on the pages
+of a file. `--check` measures whole jobs of the default codec beside what the table in use makes
+of them. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ OF_FORMAT = ("open", "listed", "piece", "byte")
 OF_READER = ("step", "scan event", "search event", "peaks")
 READERS = ("uproot", "rdataframe", "event-loop")
 JOBS = (
-    ("scan", 10_000, 32_000), ("scan", 60_000, 32_000), ("scan", 60_000, 4_000), ("scan", 240_000, 32_000),
-    ("analysis", 5_000, 32_000), ("analysis", 30_000, 32_000), ("analysis", 60_000, 32_000), ("analysis", 60_000, 8_000),
+    ("scan", 10_000, 32_000), ("scan", 60_000, 32_000), ("scan", 60_000, 4_000),
+    ("scan", 240_000, 32_000),
+    ("analysis", 5_000, 32_000), ("analysis", 30_000, 32_000), ("analysis", 60_000, 32_000),
+    ("analysis", 60_000, 8_000),
     ("analysis", 30_000, 100_000),
 )  # fmt: skip
 """Workload, events, bytes of a basket."""
@@ -66,7 +70,8 @@ def cpu_s(part: Workload, file: Path, scratch: Path, times: int) -> float:
 def fitted(reader: str, scratch: Path, times: int) -> Fit:
     """Non-negative least squares of the relative errors: a short job counts as much as a long one.
 
-    What a step and an event cost is the reader's own; opening, pieces and bytes cost what they do in each format.
+    What a step and an event cost is the reader's own; opening, pieces and bytes cost what they
+    do in each format.
     """
     rows: list[list[float]] = []
     seen: list[float] = []
@@ -86,7 +91,8 @@ def fitted(reader: str, scratch: Path, times: int) -> Fit:
             runs = asked(laid, options.reader, columns, step_events=10_000)
             of_format = [[0.0] * len(OF_FORMAT) for _ in FORMATS]
             of_format[at] = [
-                1, len(laid.pieces), sum(run.pieces for run in runs), sum(run.uncompressed_bytes for run in runs),
+                1, len(laid.pieces), sum(run.pieces for run in runs),
+                sum(run.uncompressed_bytes for run in runs),
             ]  # fmt: skip
             of_reader = [
                 len(runs) if reader == "uproot" else 0, events if kind == "scan" else 0,
@@ -128,7 +134,8 @@ def check(reader: str, scratch: Path, times: int) -> None:
             modelled_s = cpu_of(part.profile(None).steps) * 1e-9
             seen_s = cpu_s(part, file, scratch, times)
             print(
-                f"{reader}, {format}, {kind}: {seen_s:.3f} s, by the constants {modelled_s:.3f} s: {modelled_s / seen_s - 1:+.0%}",
+                f"{reader}, {format}, {kind}: {seen_s:.3f} s, by the constants {modelled_s:.3f} "
+                f"s: {modelled_s / seen_s - 1:+.0%}",
                 flush=True,
             )
 
@@ -154,7 +161,8 @@ def codecs() -> dict[str, tuple[float, float]]:
             raw.seek(piece.offset)
             pages.append(raw.read(piece.compressed_bytes))
     for name, made in {
-        "zlib": uproot.compression.ZLIB(1), "lz4": uproot.compression.LZ4(4), "zstd": uproot.compression.ZSTD(5),
+        "zlib": uproot.compression.ZLIB(1), "lz4": uproot.compression.LZ4(4),
+        "zstd": uproot.compression.ZSTD(5),
         "lzma": uproot.compression.LZMA(1),
     }.items():  # fmt: skip
         size = sum(len(page) for page in pages)

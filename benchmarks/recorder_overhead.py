@@ -1,9 +1,12 @@
-"""What `headrace record` costs the job that it records, and how far a replay keeps to the recorded time: on this machine, in one run.
+"""What `headrace record` costs the job that it records, and how far a replay keeps to the recorded
+time: on this machine, in one run.
 
-1. CPU time and wall time of the analysis workload (a warm file, imports done before) with the recorder preloaded against without, in
-   turn, medians of several: the goal is below 3 %;
-2. the time of one recorded read against a plain one, in a loop of cached reads: the worst that a program can see;
-3. a replay of the recorded job on the same files, against the recorded time: the goal is within 5 %.
+1. CPU time and wall time of the analysis workload (a warm file, imports done before) with the
+   recorder preloaded against without, in turn, medians of several: the goal is below 3 %;
+2. the time of one recorded read against a plain one, in a loop of cached reads: the worst that a
+   program can see;
+3. a replay of the recorded job on the same files, against the recorded time: the goal is within 5
+   %.
 
 Run it on an otherwise idle machine: `python benchmarks/recorder_overhead.py`.
 """
@@ -89,7 +92,8 @@ def main() -> None:
             plain = statistics.median(each[0][index] for each in pairs)
             seen = statistics.median(each[1][index] for each in pairs)
             print(
-                f"analysis, {name}: {plain:.3f} s, recorded {seen:.3f} s: {seen / plain - 1:+.2%} (goal: below 3 %)"
+                f"analysis, {name}: {plain:.3f} s, recorded {seen:.3f} s: {seen / plain - 1:+.2%} "
+                f"(goal: below 3 %)"
             )
         (plain_ns, _), (seen_ns, _) = (run(LOOP, [str(file)], each) for each in (False, True))
         print(f"a cached read of 4 KiB: {plain_ns:.0f} ns of CPU, recorded {seen_ns:.0f} ns")
@@ -105,7 +109,8 @@ def main() -> None:
         recorded_s, replayed_s = output.results["recorded_s"], output.results["replayed_s"]
         waited_s = found.recording.cpu_wait_ns * 1e-9
         print(
-            f"replay: {replayed_s:.3f} s, recorded {recorded_s:.3f} s, of which {waited_s:.3f} s waiting for a CPU:"
+            f"replay: {replayed_s:.3f} s, recorded {recorded_s:.3f} s, of which {waited_s:.3f} s "
+            f"waiting for a CPU:"
             f" {replayed_s / (recorded_s - waited_s) - 1:+.2%} of the rest (goal: within 5 %)"
         )
 

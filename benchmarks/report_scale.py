@@ -1,7 +1,8 @@
 """A report of 10 000 recorded trials: under 10 s, under 1 GB of memory.
 
-Makes the records once, through the real store, then runs `headrace report` on them as a user does. Prints wall time, CPU time
-and the peak of memory; the records lie in memory, so that the disk is not what is measured.
+Makes the records once, through the real store, then runs `headrace report` on them as a user does.
+Prints wall time, CPU time and the peak of memory; the records lie in memory, so that the disk is
+not what is measured.
 
     python benchmarks/report_scale.py [--trials 10000] [--folder DIR]
 
@@ -27,7 +28,8 @@ WALL_S, MEMORY_BYTES = 10.0, 1e9
 
 
 def make_records(folder: Path, trials: int) -> Path:
-    """Two targets, three filesystems, four schedulers, many read-aheads, seven slot counts, three repeats."""
+    """Two targets, three filesystems, four schedulers, many read-aheads, seven slot counts, three
+    repeats."""
     kept = (
         ["disk", "ssd"],
         ["ext3", "ext4", "xfs"],
@@ -67,10 +69,12 @@ def main() -> int:
     memory = usage.ru_maxrss * 1024
     cpu_s = usage.ru_utime + usage.ru_stime
     print(
-        f"{count} trials: report in {wall_s:.1f} s ({cpu_s:.1f} s of CPU), peak memory {memory / 1e6:.0f} MB, exit {os.waitstatus_to_exitcode(status)}"
+        f"{count} trials: report in {wall_s:.1f} s ({cpu_s:.1f} s of CPU), peak memory "
+        f"{memory / 1e6:.0f} MB, exit {os.waitstatus_to_exitcode(status)}"
     )
     print(
-        f"bounds: {WALL_S:.0f} s, {MEMORY_BYTES / 1e6:.0f} MB; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
+        f"bounds: {WALL_S:.0f} s, {MEMORY_BYTES / 1e6:.0f} MB; load average "
+        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
     )
     return (
         0

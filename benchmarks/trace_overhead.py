@@ -1,12 +1,16 @@
-"""What `headrace trace` takes from the drive that it looks at: IOPS with a trace against without, in turn, on this machine in one run.
+"""What `headrace trace` takes from the drive that it looks at: IOPS with a trace against without,
+in turn, on this machine in one run.
 
-The drive is a loop device over a file in memory, the fastest that every Linux machine has; the load is fio's random reads of 4 KiB, direct,
-32 in flight. Twice:
+The drive is a loop device over a file in memory, the fastest that every Linux machine has; the load
+is fio's random reads of 4 KiB, direct, 32 in flight. Twice:
 
-1. at 100 000 requests a second offered (or what `--offered` says): the goal is at most 5 % of the IOPS lost, and no event lost;
-2. as fast as it goes, where the machine has no CPU to spare: what a request's events then cost, in IOPS and in CPU time.
+1. at 100 000 requests a second offered (or what `--offered` says): the goal is at most 5 % of the
+   IOPS lost, and no event lost;
+2. as fast as it goes, where the machine has no CPU to spare: what a request's events then cost, in
+   IOPS and in CPU time.
 
-Run it as root on an otherwise idle machine: `python benchmarks/trace_overhead.py`. It ends with 1 when the goal is missed.
+Run it as root on an otherwise idle machine: `python benchmarks/trace_overhead.py`. It ends with
+1 when the goal is missed.
 """
 
 from __future__ import annotations
@@ -43,7 +47,10 @@ class Seen:
 
 
 def busy_s() -> float:
-    """CPU seconds of the whole machine since boot: user, nice, system, interrupts (proc(5), /proc/stat)."""
+    """CPU seconds of the whole machine since boot.
+
+    User, nice, system, interrupts (proc(5), /proc/stat).
+    """
     words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     return sum(int(words[at]) for at in (0, 1, 2, 5, 6)) / os.sysconf("SC_CLK_TCK")
 
@@ -51,8 +58,10 @@ def busy_s() -> float:
 def load(device: str, seconds: float, offered: int | None) -> Seen:
     """fio's random reads for so long."""
     argv = [
-        "fio", "--name=load", f"--filename=/dev/{device}", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=io_uring",
-        "--iodepth=32", "--norandommap", "--time_based", f"--runtime={seconds}", "--output-format=json",
+        "fio", "--name=load", f"--filename=/dev/{device}", "--rw=randread", "--bs=4k", "--direct=1",
+        "--ioengine=io_uring",
+        "--iodepth=32", "--norandommap", "--time_based", f"--runtime={seconds}",
+        "--output-format=json",
     ]  # fmt: skip
     if offered is not None:
         argv.append(f"--rate_iops={offered}")
@@ -83,7 +92,7 @@ def traced(journal: Journal, device: str, place: Path, seconds: float, offered: 
 def pairs(
     journal: Journal, device: str, place: Path, rounds: int, seconds: float, offered: int | None
 ) -> tuple[float, int]:
-    """Prints each pair; returns the median share of the IOPS that the trace took, and events lost."""
+    """Print each pair; return the median share of the IOPS that the trace took, and events lost."""
     shares: list[float] = []
     lost = 0
     for number in range(rounds):
@@ -98,9 +107,12 @@ def pairs(
         shares.append(1 - with_trace.iops / plain.iops)
         lost += with_trace.lost
         print(
-            f"  {plain.iops:9,.0f} IOPS, traced {with_trace.iops:9,.0f}: {-shares[-1]:+.1%}; p50 {plain.latency_ns_p50 / 1e3:.0f} and "
-            f"{with_trace.latency_ns_p50 / 1e3:.0f} us, p99 {plain.latency_ns_p99 / 1e3:.0f} and {with_trace.latency_ns_p99 / 1e3:.0f} us; "
-            f"CPUs busy {plain.busy_s:.2f} and {with_trace.busy_s:.2f}; {with_trace.events:,} events, {with_trace.lost:,} lost",
+            f"  {plain.iops:9,.0f} IOPS, traced {with_trace.iops:9,.0f}: {-shares[-1]:+.1%}; p50 "
+            f"{plain.latency_ns_p50 / 1e3:.0f} and "
+            f"{with_trace.latency_ns_p50 / 1e3:.0f} us, p99 {plain.latency_ns_p99 / 1e3:.0f} and "
+            f"{with_trace.latency_ns_p99 / 1e3:.0f} us; "
+            f"CPUs busy {plain.busy_s:.2f} and {with_trace.busy_s:.2f}; {with_trace.events:,} "
+            f"events, {with_trace.lost:,} lost",
             flush=True,
         )
     return statistics.median(shares), lost

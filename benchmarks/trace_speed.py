@@ -1,8 +1,10 @@
-"""Events of a block trace summed up a second of CPU on one core, beside blkparse and btt on the same trace in one run.
+"""Events of a block trace summed up a second of CPU on one core, beside blkparse and btt on the
+same trace in one run.
 
-The trace is a real one (tests/golden/traces: random reads and writes of fio, sixteen in flight), repeated until it is long. Ours is
-`crates/blocktrace` with everything that `headrace trace show` says; blkparse prints its sums alone (`-q -O`), btt its averages. btt reads
-the CPUs' files as one, merged by `blkparse -d`; that merging is blkparse's and not counted as btt's.
+The trace is a real one (tests/golden/traces: random reads and writes of fio, sixteen in flight),
+repeated until it is long. Ours is `crates/blocktrace` with everything that `headrace trace show`
+says; blkparse prints its sums alone (`-q -O`), btt its averages. btt reads the CPUs' files as
+one, merged by `blkparse -d`; that merging is blkparse's and not counted as btt's.
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ def lengthen(place: Path) -> tuple[list[Path], int]:
 
 
 def cpu_s(argv: list[str], place: Path) -> tuple[float, str]:
-    """CPU seconds of a program and what it said. It runs in `place`, where btt leaves files of its own."""
+    """CPU seconds of a program and what it said.
+
+    It runs in `place`, where btt leaves files of its own.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=place).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -85,7 +90,8 @@ def main() -> None:
         print(f"{events:,} events, {sum(file.stat().st_size for file in files) / 1e6:.0f} MB")
         ours = min(cpu_s([str(own), *map(str, files)], place)[0] for _ in range(3))
         print(
-            f"headrace, summed up   {events / ours / 1e6:7.2f} M events per CPU second (wanted: at least 20)"
+            f"headrace, summed up   {events / ours / 1e6:7.2f} M events per CPU second (wanted: "
+            f"at least 20)"
         )
         tiles = min(cpu_s([str(own), "--tiles", *map(str, files)], place)[0] for _ in range(3))
         print(f"headrace, pictures    {events / tiles / 1e6:7.2f} M events per CPU second")
@@ -98,7 +104,8 @@ def main() -> None:
         btt_s, _ = cpu_s(["btt", "-i", str(merged), "-o", str(place / "btt")], place)
         for name, spent_s in (("blkparse", parse_s), ("btt", btt_s)):
             print(
-                f"{name:20}  {events / spent_s / 1e6:7.2f} M events per CPU second; ours {spent_s / ours:.1f} times as fast"
+                f"{name:20}  {events / spent_s / 1e6:7.2f} M events per CPU second; ours "
+                f"{spent_s / ours:.1f} times as fast"
             )
 
 

@@ -1,4 +1,7 @@
-"""Other programs that keep a machine busy: real processes, started and ended by the test that wants them."""
+"""Other programs that keep a machine busy.
+
+Real processes, started and ended by the test that wants them.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,15 @@ with open(sys.argv[1], "wb", buffering=0) as file:
 def programs(
     folder: Path, name: str, text: str, count: int = 1, *arguments: str, before: Sequence[str] = ()
 ) -> Generator[list[int]]:
-    """Process ids of so many processes that run a script of this name while the block lasts; `before`: a command that starts it."""
+    """Process ids of so many processes that run a script of this name while the block lasts.
+
+    `before`: a command that starts it.
+    """
     script = folder / name
     script.write_text(text)
     command = [*before, sys.executable, str(script), *arguments]
-    # Each in a session of its own, as programs of others are: the kernel shares CPUs among sessions first (autogroups).
+    # Each in a session of its own, as programs of others are: the kernel shares CPUs among sessions
+    # first (autogroups).
     running = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         time.sleep(0.2)

@@ -1,4 +1,7 @@
-"""A headless Chromium that tests drive over its DevTools pipe: loads a page at a width, tells what it did, takes pictures."""
+"""A headless Chromium that tests drive over its DevTools pipe.
+
+Loads a page at a width, tells what it did, takes pictures.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,16 @@ def find() -> str:
         if path:
             return path
     raise AssertionError(
-        f"no Chromium found (looked for {', '.join(NAMES)}); install it, on Debian: apt-get install chromium"
+        f"no Chromium found (looked for {', '.join(NAMES)}); install it, on Debian: apt-get "
+        f"install chromium"
     )
 
 
 class Chromium:
-    """One browser with one tab. Use as a context manager; the process and its profile go away with it."""
+    """One browser with one tab.
+
+    Use as a context manager; the process and its profile go away with it.
+    """
 
     def __enter__(self) -> Chromium:
         self._profile = tempfile.TemporaryDirectory(
@@ -40,18 +47,22 @@ class Chromium:
         self._read, from_browser = os.pipe()
 
         def descriptors() -> None:
-            # Chromium reads commands on descriptor 3 and answers on 4; through high numbers first, as either may be taken.
+            # Chromium reads commands on descriptor 3 and answers on 4; through high numbers first,
+            # as either may be taken.
             high_in, high_out = os.dup2(to_browser, 103), os.dup2(from_browser, 104)
             os.dup2(high_in, 3)
             os.dup2(high_out, 4)
 
         self._process = subprocess.Popen(
             [
-                find(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-                "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+                find(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+                "--no-first-run",
+                "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                "--hide-scrollbars",
                 f"--user-data-dir={self._profile.name}", "--remote-debugging-pipe", "about:blank",
             ],
-            close_fds=False, preexec_fn=descriptors, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            close_fds=False, preexec_fn=descriptors, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(to_browser)
         os.close(from_browser)
@@ -163,7 +174,8 @@ class Chromium:
     def picture(self, file: Path, *, whole: bool = True) -> None:
         """A PNG of the page, of its whole height or of the window."""
         if whole:
-            # A window as high as the page, as pictures beyond the window catch figures in the middle of a layout.
+            # A window as high as the page, as pictures beyond the window catch figures in the
+            # middle of a layout.
             size = self.command("Page.getLayoutMetrics")["cssContentSize"]
             width, height = math.ceil(size["width"]), math.ceil(size["height"])
             self.command(
@@ -177,7 +189,10 @@ class Chromium:
 
 
 def main() -> None:
-    """`python tests/chromium.py PAGE PICTURE [WIDTH [HEIGHT]]`: a picture of a page, of its whole height without HEIGHT."""
+    """`python tests/chromium.py PAGE PICTURE [WIDTH [HEIGHT]]`.
+
+    A picture of a page, of its whole height without HEIGHT.
+    """
     page, picture = Path(sys.argv[1]), Path(sys.argv[2])
     width = int(sys.argv[3]) if len(sys.argv) > 3 else 1280
     height = int(sys.argv[4]) if len(sys.argv) > 4 else 0

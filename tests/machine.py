@@ -1,4 +1,7 @@
-"""Looks at the machine for the system tests: what of loop devices, mounts and queues is not as it was."""
+"""Looks at the machine for the system tests.
+
+What of loop devices, mounts and queues is not as it was.
+"""
 
 from __future__ import annotations
 

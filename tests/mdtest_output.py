@@ -1,4 +1,5 @@
-"""Text as mdtest and IOR print it, from numbers: the formats of src/mdtest.c and src/ior-output.c of github.com/hpc/ior.
+"""Text as mdtest and IOR print it, from numbers: the formats of src/mdtest.c and src/ior-output.c
+of github.com/hpc/ior.
 
 Each function has one version's `printf` formats; no output of anybody's run is in it.
 """
@@ -29,8 +30,9 @@ def mdtest_output(
 ) -> str:
     """The whole output of a run.
 
-    `rates`: row -> operations per second of each iteration; rows of phases that were not run are 0. `of`: `files` (-F),
-    `directories` (-D) or `both`. `tables`: `rate`, or `rate` and `time` (-P), or `time` (-Z).
+    `rates`: row -> operations per second of each iteration; rows of phases that were not run are
+    0. `of`: `files` (-F), `directories` (-D) or `both`. `tables`: `rate`, or `rate` and `time`
+    (-P), or `time` (-Z).
     """
     number = version.split(" ")[0]
     words = (
@@ -121,16 +123,21 @@ def _row(version: str, row: str, values: Sequence[float]) -> str:
     return f"   {row:<18}     {four}" if row not in TREE else f"   {row:<22} {four}"
 
 
-# -- IOR ------------------------------------------------------------------------------------------------
+# -- IOR -------------------------------------------------------------------------------------------
 
 _SUMMARY_2 = (
-    "Operation  Max (MiB)  Min (MiB)  Mean (MiB)   Std Dev  Max (OPs)  Min (OPs)  Mean (OPs)   Std Dev  Mean (s)  \n"
-    "---------  ---------  ---------  ----------   -------  ---------  ---------  ----------   -------  --------\n"
+    "Operation  Max (MiB)  Min (MiB)  Mean (MiB)   Std Dev  Max (OPs)  Min (OPs)  Mean (OPs)   "
+    "Std Dev  Mean (s)  \n"
+    "---------  ---------  ---------  ----------   -------  ---------  ---------  ----------   "
+    "-------  --------\n"
 )
 
 
 def ior_output(version: str, rates: Mapping[str, Sequence[float]], *, summary: bool = True) -> str:
-    """The output of a test with 64 clients on 16 nodes; `rates`: `write`, `read` -> MiB/s of each iteration."""
+    """The output of a test with 64 clients on 16 nodes.
+
+    `rates`: `write`, `read` -> MiB/s of each iteration.
+    """
     if version.startswith("2."):
         return _ior_2(version, rates)
     more = "IOPS       Latency(s)  " if not version.startswith(("3.0", "3.2")) else ""
@@ -138,9 +145,18 @@ def ior_output(version: str, rates: Mapping[str, Sequence[float]], *, summary: b
     text = f"IOR-{version}: MPI Coordinated Test of Parallel I/O\n"
     text += "Began               : Thu Jan  5 10:00:00 2023\nTestID              : 0\n\nOptions: \n"
     text += "api                 : POSIX\n" + ("nodes               : 16\n" if more else "")
-    text += "tasks               : 64\nclients per node    : 4\nrepetitions         : 2\n\nResults: \n\n"
-    text += f"access    bw(MiB/s)  {more}block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter\n"
-    text += f"------    ---------  {rule}---------- ---------  --------   --------   --------   --------   ----\n"
+    text += (
+        "tasks               : 64\nclients per node    : 4\nrepetitions         : 2\n\n"
+        "Results: \n\n"
+    )
+    text += (
+        f"access    bw(MiB/s)  {more}block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   "
+        f"total(s)   iter\n"
+    )
+    text += (
+        f"------    ---------  {rule}---------- ---------  --------   --------   --------   "
+        f"--------   ----\n"
+    )
     for access, values in rates.items():
         for number, value in enumerate(values):
             shown = f"{value:<10.0f}" if value >= 3600 else f"{value:<10.2f}"
@@ -165,26 +181,53 @@ def _ior_summary(rates: Mapping[str, Sequence[float]]) -> str:
     text += "".join(
         f" {name:>10}" for name in ("Max(OPs)", "Min(OPs)", "Mean(OPs)", "StdDev", "Mean(s)")
     )
-    text += " Test# #Tasks tPN reps fPP reord reordoff reordrand seed segcnt   blksiz    xsize aggs(MiB)   API RefNum\n"
+    text += (
+        " Test# #Tasks tPN reps fPP reord reordoff reordrand seed segcnt   blksiz    xsize "
+        "aggs(MiB)   API RefNum\n"
+    )
     for access, values in rates.items():
         numbers = (max(values), min(values), statistics.fmean(values), statistics.pstdev(values))
         text += f"{access:<9} " + "".join(f"{each:10.2f} " for each in (*numbers, *numbers))
-        text += "  74.75513     0     64   4    2   1     0        1         0    0      1 1048576  262144  4.0 POSIX      0\n"
+        text += (
+            "  74.75513     0     64   4    2   1     0        1         0    0      1 "
+            "1048576  262144  4.0 POSIX      0\n"
+        )
     return text
 
 
 def _ior_2(version: str, rates: Mapping[str, Sequence[float]]) -> str:
-    text = f"IOR-{version}: MPI Coordinated Test of Parallel I/O\n\nRun began: Thu Jan  5 10:00:00 2023\n"
-    text += "Summary:\n\tapi                = POSIX\n\tclients            = 64 (4 per node)\n\trepetitions        = 2\n\n"
-    text += "access    bw(MiB/s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter\n"
-    text += "------    ---------  ---------- ---------  --------   --------   --------   --------   ----\n"
+    text = (
+        f"IOR-{version}: MPI Coordinated Test of Parallel I/O\n\nRun began: Thu Jan  5 "
+        f"10:00:00 2023\n"
+    )
+    text += (
+        "Summary:\n\tapi                = POSIX\n\tclients            = 64 (4 per node)\n"
+        "\trepetitions        = 2\n\n"
+    )
+    text += (
+        "access    bw(MiB/s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s) "
+        "  iter\n"
+    )
+    text += (
+        "------    ---------  ---------- ---------  --------   --------   --------   -------- "
+        "  ----\n"
+    )
     for access, values in rates.items():
         for number, value in enumerate(values):
-            text += f"{access:<10}{value:<10.2f} 1024.00    256.00     0.0001     0.5        0.0001     0.6        {number:<4}XXCEL\n"
+            text += (
+                f"{access:<10}{value:<10.2f} 1024.00    256.00     0.0001     0.5        "
+                f"0.0001     0.6        {number:<4}XXCEL\n"
+            )
     text += "\n" + _SUMMARY_2
     for access, values in rates.items():
-        text += f"{access}     {max(values):10.2f} {min(values):10.2f}  {9e6:10.2f}{1.0:10.2f} {1.0:10.2f}   0.60000   EXCEL\n"
+        text += (
+            f"{access}     {max(values):10.2f} {min(values):10.2f}  {9e6:10.2f}{1.0:10.2f} "
+            f"{1.0:10.2f}   0.60000   EXCEL\n"
+        )
     text += "\n"
     for access, values in rates.items():
-        text += f"Max {access.capitalize()}: {max(values):.2f} MiB/sec ({max(values) * 1.048576:.2f} MB/sec)\n"
+        text += (
+            f"Max {access.capitalize()}: {max(values):.2f} MiB/sec "
+            f"({max(values) * 1.048576:.2f} MB/sec)\n"
+        )
     return text + "\nRun finished: Thu Jan  5 10:05:00 2023\n"

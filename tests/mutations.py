@@ -1,9 +1,10 @@
 """Damage to files of every kind, and what a reader must do with it: what the fuzz tests share.
 
-Strategies give damaged text, bytes and JSON; `refused_by_name` says what may come of reading them: a result,
-or an error for the user that names the file. Seeds are fixed. For a long search by hand:
+Strategies give damaged text, bytes and JSON; `refused_by_name` says what may come of reading them:
+a result, or an error for the user that names the file. Seeds are fixed. For a long search by hand:
 
-    HEADRACE_FUZZ=20 pytest tests/fuzz -k study       # twenty times as many, with a new seed each time
+HEADRACE_FUZZ=20 pytest tests/fuzz -k study       # twenty times as many, with a new seed each
+time
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def refused_by_name(read: Callable[[], object], *files: Path) -> HeadraceError |
     return None
 
 
-# -- text -----------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------
 
 ODD_TEXTS = [
     "",
@@ -218,7 +219,7 @@ def damaged_text(draw: st.DrawFn, texts: list[str], values: list[str] | None = N
     return text
 
 
-# -- bytes ----------------------------------------------------------------------------------------------
+# -- bytes -----------------------------------------------------------------------------------------
 
 _WORDS = [0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1]
 
@@ -257,7 +258,7 @@ def damaged_bytes(draw: st.DrawFn, contents: list[bytes]) -> bytes:
     return raw
 
 
-# -- JSON -----------------------------------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------
 
 ODD_JSON: list[Any] = [
     None,

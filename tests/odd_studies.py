@@ -1,4 +1,5 @@
-"""Study files with fields and levels of every kind, most of them possible one by one: for the fuzz tests.
+"""Study files with fields and levels of every kind, most of them possible one by one: for the fuzz
+tests.
 
 Fields come from the options of the registered kinds, values from the types of the fields.
 """
@@ -177,7 +178,8 @@ def _replace(draw: st.DrawFn, document: dict[str, Any]) -> None:
 
 @st.composite
 def odd_study(draw: st.DrawFn) -> str:
-    """The text of a study file that Headrace comes with, with one to three fields, levels, kinds or faults set."""
+    """The text of a study file that Headrace comes with, with one to three fields, levels, kinds or
+    faults set."""
     document = copy.deepcopy(draw(st.sampled_from(_DOCUMENTS)))
     edits = [_set_field, _set_field, _set_factor, _set_kind, _set_fault]
     for edit in draw(st.lists(st.sampled_from(edits), min_size=1, max_size=3)):

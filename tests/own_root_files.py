@@ -1,4 +1,7 @@
-"""ROOT files as users have them, written by uproot and by ROOT: several trees, jagged branches, odd names."""
+"""ROOT files as users have them, written by uproot and by ROOT.
+
+Several trees, jagged branches, odd names.
+"""
 
 from __future__ import annotations
 

@@ -139,7 +139,10 @@ def read_trace(trace: Path, exit_code: int) -> Traced:
 
 
 def _own_call(task: _Task, place: str, text: str) -> str | None:
-    """Return the call that a line ends, comparable with that of another run; None for the recorder's."""
+    """Return the call that a line ends, comparable with that of another run.
+
+    None for the recorder's.
+    """
     if half := _UNFINISHED.match(text):
         task.begun = half.group(1)
         return None

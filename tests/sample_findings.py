@@ -1,7 +1,9 @@
-"""Findings of a size and shape that a test asks for, from a simple closed-queue picture of jobs on a disk.
+"""Findings of a size and shape that a test asks for, from a simple closed-queue picture of jobs on
+a disk.
 
-A job computes for `cpu_s` an event and needs the device for `device_s`; with n slots the device gives at most
-1/device_s events a second. Repeats spread by 2 %. The numbers are like those of real trials on a hard disk.
+A job computes for `cpu_s` an event and needs the device for `device_s`; with n slots the device
+gives at most 1/device_s events a second. Repeats spread by 2 %. The numbers are like those of
+real trials on a hard disk.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ BOUND = 0.9
 
 
 def rounded(value: float) -> float:
-    """Without the last digits, which differ between versions of numerical libraries (golden files hold these numbers)."""
+    """Without the last digits, which differ between versions of numerical libraries (golden files
+    hold these numbers)."""
     return float(f"{value:.9g}")
 
 
@@ -127,24 +130,34 @@ def sample_findings(
         provenance=(provenance, "modelled") if energy else (provenance,),
         curves=tuple(curves),
         effects=effects,
-        combined=tuple(_combined(workload, target, curves) for workload in workloads for target in targets) if effects else (),
+        combined=tuple(
+            _combined(workload, target, curves) for workload in workloads for target in targets
+        ) if effects else (),
         left_out=tuple(
             LeftOut(
                 f"{done + i:04d}-0123456789ab-r0",
                 {"filesystem": "ext4", "slots": 8},
                 ("invalid", "failed", "unsupported")[i % 3],
-                (("cache not cold: the device moved 12 % of the bytes asked", "job 3 ended with exit code 139", "scheduler anticipatory is not in this kernel")[i % 3],),
+                ((
+                    "cache not cold: the device moved 12 % of the bytes asked",
+                    "job 3 ended with exit code 139",
+                    "scheduler anticipatory is not in this kernel",
+                )[i % 3],),
             )
             for i in range(left_out)
         ),
         trials_planned=done + left_out,
         trials_done=done,
-        environment={"kernel": "6.1.0-28-amd64", "cpu": {"model": "Intel Xeon E5-2680", "cores": 8}, "memory_bytes": 34359738368, "device": "/dev/sdb"},
+        environment={
+            "kernel": "6.1.0-28-amd64", "cpu": {"model": "Intel Xeon E5-2680", "cores": 8},
+            "memory_bytes": 34359738368, "device": "/dev/sdb",
+        },
     )  # fmt: skip
 
 
 def _point(
-    target: str, workload: str, levels: dict[str, Any], n: int, device_s: float, repeats: int, rng: random.Random,
+    target: str, workload: str, levels: dict[str, Any], n: int, device_s: float, repeats: int,
+    rng: random.Random,
     index: itertools.count[int], provenance: str, energy: bool,
 ) -> tuple[Point, dict[str, float]]:  # fmt: skip
     ids = [f"{next(index):04d}-{rng.randrange(16**12):012x}-r{r}" for r in range(repeats)]
@@ -180,7 +193,13 @@ def _point(
             "cpu", efficiency, f"jobs were on a CPU for {efficiency:.0%} of their wall time"
         )
     else:
-        limit = Limit("device latency", waiting * 0.85, f"jobs waited {waiting * 0.85:.0%} of their wall time for blocks while the device was busy 97 % at 9.1 ms a request")  # fmt: skip
+        limit = Limit(
+            "device latency",
+            waiting * 0.85,
+            f"jobs waited {waiting * 0.85:.0%} of "
+            f"their wall time for blocks while the "
+            f"device was busy 97 % at 9.1 ms a request",
+        )
     point = Point(
         target, workload, levels, n, metrics, ledger, limit, provenance, 0, 0, trials=tuple(ids)
     )
@@ -206,7 +225,8 @@ def _effect(factor: str, workload: str, curves: list[Curve]) -> FactorEffect:
     trials = tuple(t for level in levels for t in level.estimate.trials)
     return FactorEffect(
         factor, workload, "events_per_s", levels, ordered[-1].level, ordered[0].level,
-        Estimate(cost, cost - 0.03, cost + 0.03, len(trials), "ratio of means, bootstrap", trials), 0.0004,
+        Estimate(cost, cost - 0.03, cost + 0.03, len(trials), "ratio of means, bootstrap", trials),
+        0.0004,
         "whole plots" if factor == "filesystem" else "trials",
     )  # fmt: skip
 
@@ -231,9 +251,11 @@ def write_series(results: Path, trial: str, seconds: int = 40) -> None:
     folder.mkdir(parents=True)
     block = [
         {
-            "time_s": float(second), "device": device, "read_bytes_per_s": 8e7 + rng.gauss(0, 4e6), "write_bytes_per_s": 0.0,
+            "time_s": float(second), "device": device, "read_bytes_per_s": 8e7 + rng.gauss(0, 4e6),
+            "write_bytes_per_s": 0.0,
             "read_iops": 650 + rng.gauss(0, 30), "write_iops": 0.0, "in_flight": 5 + rng.random(),
-            "read_latency_ms": 9 + rng.gauss(0, 0.5), "write_latency_ms": float("nan"), "busy": 0.97,
+            "read_latency_ms": 9 + rng.gauss(0, 0.5), "write_latency_ms": float("nan"),
+            "busy": 0.97,
         }
         for second in range(seconds)
         for device in ("sdb", "sdc")

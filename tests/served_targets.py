@@ -1,4 +1,5 @@
-"""Targets with servers of their own, brought up for a test on a small cluster and taken down after it."""
+"""Targets with servers of their own, brought up for a test on a small cluster and taken down after
+it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Makes result sets of a storage whose truth is known, through the real store: for known answers, golden files and scale.
+"""Makes result sets of a storage whose truth is known, through the real store: for known answers,
+golden files and scale.
 
-The storage gives `device_bytes_per_s` to all jobs together; a job computes for `cpu_s` and reads `job_bytes`; there are `cores`.
-Rates carry the effects of levels, noise of whole plots and of trials, all on the logarithm.
+The storage gives `device_bytes_per_s` to all jobs together; a job computes for `cpu_s` and reads
+`job_bytes`; there are `cores`. Rates carry the effects of levels, noise of whole plots and of
+trials, all on the logarithm.
 """
 
 from __future__ import annotations
@@ -99,7 +101,10 @@ def write_results(
     broken: dict[int, str] | None = None,
     series: bool = True,
 ) -> Path:
-    """Records of every trial of the plan. `broken` names trials by index that are `invalid`, `failed` or `unsupported`."""
+    """Records of every trial of the plan.
+
+    `broken` names trials by index that are `invalid`, `failed` or `unsupported`.
+    """
     header = ResultsHeader(
         plan.study_hash, title, truth.engine, str(root), "2026-01-01T00:00:00+00:00", "0.1.0"
     )

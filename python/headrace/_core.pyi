@@ -24,12 +24,18 @@ def drive_replay(
     iodepth: int,
     seed: int,
 ) -> list[int]:
-    """Response time (ns) of every request of a trace; `iodepth` 0: open, at the recorded times; else closed,
-    that many in flight. Raises ModelError."""
+    """Return the response time (ns) of every request of a trace. Raises ModelError.
+
+    `iodepth` 0: requests start at the recorded times (open); otherwise that many are in flight
+    (closed).
+    """
 
 def metadata_json(config_json: str, storage: object, has_directories: bool) -> str:
-    """Goes through the phases of a metadata test (crates/metadata, `Config`) with the operations of an object
-    (`workloads.by_url.RemoteStorage`); the report as JSON. Raises OSError with what stopped the clients."""
+    """Run the phases of a metadata test and return its report as JSON.
+
+    `config_json` is `Config` of crates/metadata; `storage` has the operations of
+    `workloads.by_url.RemoteStorage`. Raises OSError with what stopped the clients.
+    """
 
 def simulate_json(scenario_json: str) -> str:
     """Runs a scenario; the outcome as JSON. Raises ModelError."""
@@ -41,9 +47,12 @@ def simulate_many(
     cancelled: Callable[[], bool],
     watching: Callable[[int], object] | None = None,
 ) -> int:
-    """Runs scenarios side by side (0 threads: all cores); `finished(index, outcome, error)` is called in the caller's thread as each
-    ends and returns whether to go on. Returns how many were run. Ends early when `cancelled()` says so; `watching(simulated_ns)` is
-    told now and then how much time has been simulated, in all of them together."""
+    """Run scenarios in parallel (0 threads: all cores) and return how many were run.
+
+    `finished(index, outcome, error)` is called in the caller's thread as each ends, and returns
+    whether to continue. `cancelled()` ends the call early. `watching(simulated_ns)` is called now
+    and then with the time simulated so far, summed over the scenarios.
+    """
 
 class TraceError(Exception):
     """A trace that cannot be read: args are (file, line, field, given, problem, allowed)."""
@@ -55,7 +64,10 @@ class TraceRows:
 
     def __init__(self, files: Sequence[str], device: int | None = None) -> None: ...
     def next_rows(self, count: int) -> dict[str, bytes]:
-        """time_ns, queue_ns, complete_ns, sector as uint64; sectors, pid, device, op as uint32. Empty at the end."""
+        """Return the next rows by column; empty at the end.
+
+        time_ns, queue_ns, complete_ns and sector are uint64; sectors, pid, device and op uint32.
+        """
 
     def names(self) -> dict[int, str]: ...
     def damages_json(self) -> str: ...
@@ -64,10 +76,17 @@ def trace_files(path: str) -> list[Path]:
     """The files that make one trace with this one."""
 
 def trace_summary_json(files: Sequence[str], device: int | None = None) -> str:
-    """`summary` (null without a request), `format`, `damages`. `device`: major << 20 | minor. Raises TraceError."""
+    """Return `summary` (null without a request), `format` and `damages` as JSON.
+
+    `device`: major << 20 | minor. Raises TraceError.
+    """
 
 def trace_tiles(
     files: Sequence[str], window_json: str, device: int | None = None
 ) -> dict[str, bytes]:
-    """offsets (group, read or write, row, column; uint32), bytes and requests (read or write, column; uint64), seeks and depth_ns
-    (column; uint64), depth_max (column; uint32), latencies (bin, column; uint32). Raises TraceError."""
+    """Return the tiles of a trace's pictures. Raises TraceError.
+
+    offsets (group, read or write, row, column; uint32), bytes and requests (read or write, column;
+    uint64), seeks and depth_ns (column; uint64), depth_max (column; uint32), latencies (bin,
+    column; uint32).
+    """

@@ -1,4 +1,7 @@
-"""What the end-to-end tests share: a place to run studies in, a small study, one cache of data sets for all."""
+"""What the end-to-end tests share.
+
+A place to run studies in, a small study, one cache of data sets for all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What recording, replaying and tracing say of bad input, by the real command line: one message, the right exit code, nothing left behind."""
+"""What recording, replaying and tracing say of bad input, by the real command line.
+
+One message, the right exit code, nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +163,8 @@ def test_a_trace_of_another_device_is_refused_and_says_of_which_it_is(house: Hou
     for cpu in (0, 1):
         shutil.copy(f"{REAL}.blktrace.{cpu}", place / f"loop0.blktrace.{cpu}")
     values = {
-        "trace": 1, "devices": ["loop0"], "files": ["loop0.blktrace.0", "loop0.blktrace.1"], "begin_monotonic_ns": 0, "lost": 0,
+        "trace": 1, "devices": ["loop0"], "files": ["loop0.blktrace.0", "loop0.blktrace.1"],
+        "begin_monotonic_ns": 0, "lost": 0,
     }  # fmt: skip
     (place / "trace.json").write_text(json.dumps(values))
     for command in (

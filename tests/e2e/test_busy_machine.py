@@ -1,4 +1,7 @@
-"""A study on a machine that others keep busy: it says so, names them, and answers nothing as if they were not there."""
+"""A study on a machine that others keep busy.
+
+It says so, names them, and answers nothing as if they were not there.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,10 @@ def test_a_study_under_six_cpu_hogs_says_so(house: House, in_memory: Path) -> No
 
 
 def test_programs_that_write_to_the_same_device_are_told_of(house: House) -> None:
-    """Needs root, to know what programs of others write. Jobs here neither read nor write the device."""
+    """Needs root, to know what programs of others write.
+
+    Jobs here neither read nor write the device.
+    """
     sustained = STUDY.replace("[run]", '[run]\nload = "sustained"\nduration = "1 s"')
     study = house.study(sustained.replace("PLACE", "storage").replace("[1, 2]", "[1]"))
     with programs(house.place, "busy_writer.py", WRITE, 1, str(house.place / "written")):

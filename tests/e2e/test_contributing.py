@@ -86,7 +86,8 @@ def test_the_examples_work_together(package: Path, tmp_path: Path) -> None:
         check=False,
     )
     said = ended.stdout + ended.stderr
-    # 5: other programs used the CPUs of this machine; what is looked at here is recorded all the same.
+    # 5: other programs used the CPUs of this machine; what is looked at here is recorded all the
+    # same.
     assert ended.returncode in (0, 5), said
     assert "Mean size of a read call" in (tmp_path / "results" / "report.html").read_text()
     trials = sorted((tmp_path / "results" / "trials").iterdir())

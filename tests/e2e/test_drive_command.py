@@ -82,7 +82,7 @@ def read_latency_us(drive: str, *words: str) -> float:
 
 
 def slow_flash(drive: str, times: float, tmp_path: Path) -> tuple[Path, float]:
-    """The catalog's SSD with flash that is read that many times as slowly, and the time of a read."""
+    """Return the catalog's SSD with reads of flash that many times as slow, and a read's time."""
     text = entry("drives", drive).file.read_text()
     match = re.search(r"read_us = ([0-9.]+)", text)
     assert match is not None
@@ -107,7 +107,8 @@ def test_an_empty_ssd_answers_without_its_flash(tmp_path: Path) -> None:
     # A trace that reads says that there was something.
     trace = tmp_path / "trace.csv"
     trace.write_text(
-        "time_ns,op,sector,sectors\n0,read,8000,8\n100000000,discard,0,2000000\n200000000,read,8000,8\n"
+        "time_ns,op,sector,sectors\n0,read,8000,8\n100000000,discard,0,2000000\n"
+        "200000000,read,8000,8\n"
     )
     out = tmp_path / "out.csv"
     headrace("drive", "replay", str(slow), str(trace), "--out", str(out))

@@ -1,4 +1,7 @@
-"""The same study on emulated drives and in virtual time: one vocabulary, faults that fired, a report that says what they did."""
+"""The same study on emulated drives and in virtual time.
+
+One vocabulary, faults that fired, a report that says what they did.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,8 @@ def test_faults_measured_on_an_emulated_drive(house: House) -> None:
         (emulator,) = trial["emulators"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
         assert emulator["reads"] > 0 and emulator["lateness_ns"]["timed"] > 0
         assert set(trial) == documented_fields()
-        # A disk of 3.5 inches idles at 9 W and works at 13 W; it was there for longer before the jobs than for them.
+        # A disk of 3.5 inches idles at 9 W and works at 13 W; it was there for longer before the
+        # jobs than for them.
         watts = trial["energy"]["drives_j"] / trial["last_done_s"]
         assert 8 < watts < 20 and trial["energy"]["total_j"] is None, trial["energy"]
         assert trial["energy"]["drives_j"] < emulator["energy_j"]

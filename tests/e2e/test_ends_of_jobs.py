@@ -1,4 +1,7 @@
-"""Jobs that end, and jobs and helpers that are killed, in a study as a user runs it. Needs root, for a device of its own."""
+"""Jobs that end, and jobs and helpers that are killed, in a study as a user runs it.
+
+Needs root, for a device of its own.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ series_interval = 0.1
 
 
 def test_series_and_device_counts_end_with_the_last_job_of_root(house: House) -> None:
-    """ROOT takes SIGCHLD: the ends of its jobs once went unheard for 10 s, in which probes ran on."""
+    """ROOT takes SIGCHLD.
+
+    The ends of its jobs once went unheard for 10 s, in which probes ran on.
+    """
     pytest.importorskip("ROOT")
     ended = house.measure(house.study(BLOCK))
     assert ended.returncode in (0, 5), ended.stderr

@@ -1,4 +1,7 @@
-"""What cannot be put back at first: the rest is, the user is told, and `headrace undo` does it later. Needs root."""
+"""What cannot be put back at first.
+
+The rest is, the user is told, and `headrace undo` does it later. Needs root.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_one_undo_action_whose_program_fails_keeps_nothing_else_from_being_undone(
     house: House,
 ) -> None:
-    """A namespace that somebody has mounted once more cannot be deleted: `ip` fails, in its own words."""
+    """A namespace that somebody has mounted once more cannot be deleted: `ip` fails, in its own
+    words."""
     folder = house.place / "work"
     folder.mkdir()
     name = f"headrace-test-{os.getpid()}"

@@ -64,6 +64,15 @@ def test_wrong_words_are_one_message_and_exit_code_2(
     assert [file.name for file in house.place.iterdir()] == ["study.toml"]
 
 
+def test_help_breaks_lines_where_the_terminal_ends(house: House) -> None:
+    """Docstrings of commands end at 100 columns; their line breaks do not reach the user."""
+    house.environment["COLUMNS"] = "150"
+    said = house.run("record", "--help").stdout
+    assert "Its exit code becomes this command's." in said
+    assert "The program must be dynamically linked and not set-uid." in said
+    assert "What is on it lies in memory." in house.run("drive", "--help").stdout
+
+
 def test_a_results_folder_nearby_is_named(house: House) -> None:
     folder = house.place / "results" / "first"
     folder.mkdir(parents=True)

@@ -1,4 +1,7 @@
-"""The main job as a user does it: real ROOT files, real jobs, records, report; stopped, killed, resumed."""
+"""The main job as a user does it: real ROOT files, real jobs, records, report.
+
+Stopped, killed, resumed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ DONE = (0, 5)  # 5: some trials were invalid, which other work on a shared machi
 
 
 def test_quickstart_ends_in_a_table_and_a_page(house: House) -> None:
-    """The README's first study, whole: every point is there, jobs are efficient with one slot, findings are drawn."""
+    """The README's first study, whole.
+
+    Every point is there, jobs are efficient with one slot, findings are drawn.
+    """
     ended = house.measure(ROOT / "studies" / "quickstart.toml", "quick")
     assert ended.returncode in DONE, ended.stderr
     assert "slots" in ended.stdout
@@ -29,7 +35,8 @@ def test_quickstart_ends_in_a_table_and_a_page(house: House) -> None:
     assert len(trials) == 18
     assert all(trial["status"] == "done" for trial in trials)
     assert all(set(trial) == documented_fields() for trial in trials)
-    # A shared machine may do other work meanwhile, which Headrace has to notice; nothing else may be wrong.
+    # A shared machine may do other work meanwhile, which Headrace has to notice; nothing else may
+    # be wrong.
     reasons = [reason for trial in trials for reason in trial["validity"]["reasons"]]
     assert {reason["code"] for reason in reasons} <= {"competing-io", "foreign-load"}, reasons
     table = duckdb.sql(f"SELECT * FROM '{house.place}/quick/trials/*/jobs.parquet'").df()
@@ -143,7 +150,10 @@ def test_a_stop_while_a_data_set_is_made_is_one_message_and_leaves_nothing(
 
 
 def test_killed_at_random_moments_nothing_is_lost(house: House, tiny: str) -> None:
-    """kill -9 again and again: every finished trial is there and whole, the machine is put back, resume completes the plan."""
+    """kill -9 again and again.
+
+    Every finished trial is there and whole, the machine is put back, resume completes the plan.
+    """
     study = house.study(tiny.replace("min = 3", "min = 6"))
     seed = random.SystemRandom().randrange(2**32)
     moments = random.Random(seed)

@@ -1,4 +1,7 @@
-"""`headrace compare --model` as a user has it: one study, run and simulated, and how far the one is from the other."""
+"""`headrace compare --model` as a user has it.
+
+One study, run and simulated, and how far the one is from the other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Studies on the user's own ROOT files, from the study file to records: nothing of the user's is touched."""
+"""Studies on the user's own ROOT files, from the study file to records.
+
+Nothing of the user's is touched.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ def test_record_one_job_and_see_twenty_nodes_run_it(tmp_path: Path) -> None:
 
     headrace("record", "--out", str(profile), "--", sys.executable, "-c", JOB, str(data))
     headrace(
-        "profile", "simulate", str(profile), "--nodes", "20", "--slots", "2", "--results", str(tmp_path / "results")
+        "profile", "simulate", str(profile), "--nodes", "20", "--slots", "2", "--results",
+        str(tmp_path / "results")
     )  # fmt: skip
     trials = [
         json.loads(path.read_text())
@@ -134,7 +135,7 @@ SIZES = """\
 100 1700000000.000301 pwrite64(3</data/new.db>, "x"..., 4096, 8192) = 4096 <0.000010>
 100 1700000000.000351 io_uring_setup(8, {flags=0}) = 4 <0.000010>
 100 1700000000.000401 close(3</data/new.db>) = 0 <0.000010>
-"""
+"""  # noqa: E501
 
 
 def test_what_an_export_and_a_simulation_leave_out_is_said(house: House) -> None:

@@ -1,4 +1,4 @@
-"""`headrace report --output`, `resume --retry-invalid` and `compare --force`, as a user calls them."""
+"""`headrace report --output`, `resume --retry-invalid` and `compare --force`, by users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The report as a reader sees it: a real browser draws the figures, asks the network for nothing, and nothing overflows."""
+"""The report as a reader sees it.
+
+A real browser draws the figures, asks the network for nothing, and nothing overflows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from synthetic_records import Truth, plan_of, write_results
 
 PHONE, DESK = 390, 1280
 DRAWN = "document.documentElement.dataset.drawn !== undefined"
-# Pixels of each figure's canvases that are neither transparent nor white, found through Bokeh's shadow roots.
+# Pixels of each figure's canvases that are neither transparent nor white, found through Bokeh's
+# shadow roots.
 INK = """(() => {
   const canvases = (root) => [...root.querySelectorAll("*")].flatMap((e) =>
     [...(e.tagName === "CANVAS" ? [e] : []), ...(e.shadowRoot ? canvases(e.shadowRoot) : [])]);
@@ -29,7 +33,8 @@ INK = """(() => {
     for (const canvas of canvases(figure)) {
       if (!canvas.width || !canvas.height) continue;
       const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-      for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 0 && data[i] + data[i + 1] + data[i + 2] < 700) ink++;
+      for (let i = 0; i < data.length; i += 4)
+        if (data[i + 3] > 0 && data[i] + data[i + 1] + data[i + 2] < 700) ink++;
     }
     return [figure.id, ink, figure.clientWidth];
   });
@@ -43,7 +48,8 @@ COLOURED = """((id, red, green, blue) => {
     if (!canvas.width || !canvas.height) continue;
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     for (let i = 0; i < data.length; i += 4)
-      if (Math.abs(data[i] - red) + Math.abs(data[i + 1] - green) + Math.abs(data[i + 2] - blue) < 12 && data[i + 3] > 200) count++;
+      if (Math.abs(data[i] - red) + Math.abs(data[i + 1] - green)
+          + Math.abs(data[i + 2] - blue) < 12 && data[i + 3] > 200) count++;
   }
   return count;
 })"""
@@ -95,7 +101,10 @@ def test_the_page_is_drawn_fits_and_asks_for_nothing(
     assert tab.evaluate("innerWidth") == width
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     # A table of numbers is read by rolling down, also on a phone.
-    wide = "[...document.querySelectorAll('table.stack')].filter((t) => t.scrollWidth > t.parentElement.clientWidth + 1).length"
+    wide = (
+        "[...document.querySelectorAll('table.stack')].filter((t) => t.scrollWidth > "
+        "t.parentElement.clientWidth + 1).length"
+    )
     assert tab.evaluate(wide) == 0
     assert tab.errors() == []
     assert tab.requests() == [report.resolve().as_uri()]
@@ -144,12 +153,14 @@ def test_pickers_redraw(
 ) -> None:
     tab = opened(browser, report, DESK)
     state = f"""(() => {{
-      const view = Object.values(Bokeh.index.roots ?? Bokeh.index).find((v) => v.el?.parentElement?.id === "{figure}");
+      const views = Object.values(Bokeh.index.roots ?? Bokeh.index);
+      const view = views.find((v) => v.el?.parentElement?.id === "{figure}");
       return JSON.stringify(view.model.renderers.map((r) => r.data_source?.data));
     }})()"""
     before = tab.evaluate(state)
     tab.evaluate(
-        f"(() => {{ const p = document.getElementById('{picker}'); p.value = '{value}'; p.dispatchEvent(new Event('change')); }})()"
+        f"(() => {{ const p = document.getElementById('{picker}'); p.value = '{value}'; "
+        "p.dispatchEvent(new Event('change')); })()"
     )
     after = tab.evaluate(state)
     assert before != after
@@ -159,7 +170,8 @@ def test_pickers_redraw(
 def test_picking_a_trial_links_to_its_records(browser: Chromium, report: Path) -> None:
     tab = opened(browser, report, DESK)
     tab.evaluate(
-        "(() => { const p = document.getElementById('pick-trial'); p.selectedIndex = 1; p.dispatchEvent(new Event('change')); })()"
+        "(() => { const p = document.getElementById('pick-trial'); p.selectedIndex = 1; "
+        "p.dispatchEvent(new Event('change')); })()"
     )
     trial = tab.evaluate("document.getElementById('pick-trial').value")
     assert (
@@ -196,8 +208,9 @@ def test_a_page_without_script_still_holds_every_number(browser: Chromium, repor
         browser.command("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-AXES = """Object.values(Bokeh.index.roots ?? Bokeh.index).map((v) => v.model).filter((m) => m.title?.text)
-  .map((m) => [m.title.text, m.left[0].axis_label, m.y_range.end, m.below[0].axis_label, m.x_range.end])"""
+AXES = """Object.values(Bokeh.index.roots ?? Bokeh.index).map((v) => v.model)
+  .filter((m) => m.title?.text).map((m) => [m.title.text, m.left[0].axis_label, m.y_range.end,
+    m.below[0].axis_label, m.x_range.end])"""
 
 
 @pytest.mark.parametrize(
@@ -234,7 +247,8 @@ def difference(slots: int, ratio: float) -> Difference:
     return Difference(
         "scratch", "higgs", {"filesystem": "xfs", "slots": slots}, slots, "events_per_s", a, b,
         Estimate(ratio, ratio - 0.05, ratio + 0.05, 6, "Welch, on the logarithm", ()),
-        Estimate((ratio - 1) * 20, -1.0, 5.0, 6, "Hedges' g", ()), 0.01 if differs else 0.7, differs,
+        Estimate((ratio - 1) * 20, -1.0, 5.0, 6, "Hedges' g", ()), 0.01 if differs else 0.7,
+        differs,
         ("b" if ratio > 1 else "a") if differs else "",
     )  # fmt: skip
 
@@ -243,8 +257,10 @@ def difference(slots: int, ratio: float) -> Difference:
 def test_a_comparison_is_drawn(browser: Chromium, tmp_path: Path, width: int) -> None:
     a, b = tmp_path / "old disk", tmp_path / "new"
     comparison = Comparison(
-        "Old <disk>", "New disk", "measured", (difference(1, 1.01), difference(4, 1.3), difference(8, 0.8)),
-        ("scratch, higgs, 16 slots",), (), (EnvironmentDifference("kernel", ("6.1.0",), ("6.6.2",)),), ("kernels differ",),
+        "Old <disk>", "New disk", "measured",
+        (difference(1, 1.01), difference(4, 1.3), difference(8, 0.8)),
+        ("scratch, higgs, 16 slots",), (),
+        (EnvironmentDifference("kernel", ("6.1.0",), ("6.6.2",)),), ("kernels differ",),
     )  # fmt: skip
     page = write_comparison(comparison, tmp_path / "comparison.html", a, b)
     tab = opened(browser, page, width)

@@ -1,4 +1,7 @@
-"""`headrace simulate`: a study in virtual time becomes records and a report; equal seeds give equal bytes; it resumes."""
+"""`headrace simulate`: a study in virtual time becomes records and a report.
+
+Equal seeds give equal bytes; it resumes.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ def test_records_report_and_equal_bytes(tmp_path: Path) -> None:
 
 
 def test_energy_reaches_the_report(tmp_path: Path) -> None:
-    """Joules per job, per event and Wh per job, marked as modelled, as the simulator counted them."""
+    """Joules per job and event, and Wh per job: modelled, as the simulator counted them."""
     (tmp_path / "study.toml").write_text(
         STUDY.replace('kind = "replay"\nprofile = "iozone-read"', 'kind = "scan"').replace(
             'data = { files = 8, file_size = "200 MB" }', "data = { files = 8, events = 80_000 }"
@@ -170,7 +173,9 @@ file_size = "1 GiB"
 duration = "1 s"
 
 [factors]
-drive = ["samsung-870-evo-1tb", "intel-670p-1tb", "mtron-msp-sata7035064", "corsair-f40", "slow.toml"]
+drive = [
+  "samsung-870-evo-1tb", "intel-670p-1tb", "mtron-msp-sata7035064", "corsair-f40", "slow.toml",
+]
 
 [plan]
 repeats = { min = 1 }
@@ -330,7 +335,8 @@ repeats = { min = 2, max = 9, interval = 0.04 }
 def test_repeats_end_once_the_interval_is_narrow_whatever_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every cell stops at the first repeat after which its interval is narrow, on any thread count, after any stop."""
+    """Every cell stops at the first repeat after which its interval is narrow, on any thread count,
+    after any stop."""
     (tmp_path / "study.toml").write_text(ADAPTIVE)
     study = load_study(tmp_path / "study.toml")
     study.run(tmp_path / "whole", engine="simulate")

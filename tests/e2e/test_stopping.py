@@ -1,4 +1,5 @@
-"""Commands that are stopped by a signal, or whose terminal is closed, take everything down first. Needs root."""
+"""Commands that are stopped by a signal, or whose terminal is closed, take everything down first.
+Needs root."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def test_a_study_that_is_stopped_leaves_nothing(
 
 
 def test_a_study_whose_terminal_is_closed_leaves_nothing(house: House) -> None:
-    """The kernel sends SIGHUP to everything in the foreground, and nothing can be printed any more."""
+    """The kernel sends SIGHUP to everything in the foreground, and nothing can be printed then."""
     ours, theirs = pty.openpty()
     arguments = [
         "run",

@@ -1,4 +1,7 @@
-"""`headrace trace` as a user has it: run, show, plot, convert; and a study whose trials keep their traces."""
+"""`headrace trace` as a user has it: run, show, plot, convert.
+
+And a study whose trials keep their traces.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,8 @@ repeats = { min = 1 }
 """
     )
     ended = house.measure(study)
-    # 5: on a machine with busy neighbours the load may be bound by the CPU, which is no matter here.
+    # 5: on a machine with busy neighbours the load may be bound by the CPU, which is no matter
+    # here.
     assert ended.returncode in (0, 5), ended.stderr
     (trial,) = house.trials()
     traced = trial["probes"]["trace"]

@@ -1,4 +1,7 @@
-"""Two runs on one machine at once: kept apart where they would collide, and left alone where they do not."""
+"""Two runs on one machine at once.
+
+Kept apart where they would collide, and left alone where they do not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Damaged files of the catalog: an entry, or an error that names the file. What passes goes through the core's model."""
+"""Damaged files of the catalog: an entry, or an error that names the file.
+
+What passes goes through the core's model.
+"""
 
 from __future__ import annotations
 

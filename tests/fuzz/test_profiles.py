@@ -1,4 +1,7 @@
-"""Damaged recordings of other tools and damaged profiles: a profile, or an error that names the file."""
+"""Damaged recordings of other tools and damaged profiles.
+
+A profile, or an error that names the file.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ SIZES = """\
 100 1700000000.000201 fallocate(3</data/new.db>, FALLOC_FL_KEEP_SIZE, 65536, 4096) = 0 <0.000010>
 100 1700000000.000301 pwrite64(3</data/new.db>, "x"..., 4096, 8192) = 4096 <0.000010>
 100 1700000000.000401 close(3</data/new.db>) = 0 <0.000010>
-"""
+"""  # noqa: E501
 NUMBERS = [
     "-1",
     "0",

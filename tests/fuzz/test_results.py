@@ -1,4 +1,7 @@
-"""Damaged results folders: a report, or an error that names the folder; a damaged record is left out and named."""
+"""Damaged results folders: a report, or an error that names the folder.
+
+A damaged record is left out and named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Damaged study files: a plan, or an error that names the file; never another exception, never without end."""
+"""Damaged study files: a plan, or an error that names the file.
+
+Never another exception, never without end.
+"""
 
 from __future__ import annotations
 

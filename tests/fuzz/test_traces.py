@@ -1,4 +1,7 @@
-"""Damaged traces of every format: statistics and rows with the damage named, or an error that names the file."""
+"""Damaged traces of every format.
+
+Statistics and rows with the damage named, or an error that names the file.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,14 @@ FTRACE = """\
      job-100     [000] d..1.   10.000201: block_rq_issue: 8,0 WS 8192 () 4096 + 16 [job]
   <idle>-0       [000] d.h1.   10.000301: block_rq_complete: 8,0 WS () 4096 + 16 [0]
 """
-IOLOG_2 = "fio version 2 iolog\n/d add\n/d open\n/d read 4096 4096\n/d wait 100\n/d write 8192 512\n/d close\n"
-IOLOG_3 = "fio version 3 iolog\n0 /d add\n0 /d open\n5 /d read 4096 4096\n9 /d write 8192 512\n9 /d close\n"
+IOLOG_2 = (
+    "fio version 2 iolog\n/d add\n/d open\n/d read 4096 4096\n/d wait 100\n/d write 8192 "
+    "512\n/d close\n"
+)
+IOLOG_3 = (
+    "fio version 3 iolog\n0 /d add\n0 /d open\n5 /d read 4096 4096\n9 /d write 8192 512\n9 "
+    "/d close\n"
+)
 
 
 def written(ending: str, place: Path) -> str:

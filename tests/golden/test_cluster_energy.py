@@ -1,4 +1,7 @@
-"""Golden: how well cluster-energy is reproduced. A ratchet: these figures were reached, and may only get better."""
+"""Golden: how well cluster-energy is reproduced.
+
+A ratchet: these figures were reached, and may only get better.
+"""
 
 import json
 
@@ -78,7 +81,8 @@ def test_what_does_not_hold_says_which_assumption_is_missing(result: Reproduced)
 
 
 def test_the_sample_is_a_part_of_the_job() -> None:
-    """All but the number of reads, the wait and the time over which jobs start is the same, and so fitted together."""
+    """All but the number of reads, the wait and the time over which jobs start is the same, and so
+    fitted together."""
     whole, part = entry("profiles", WHOLE).written, entry("profiles", SAMPLE).written
     assert sampled_part() == PARTS == part["steps"][2]["parts"]
     assert part["steps"][1]["wait_ns"] * PARTS == whole["steps"][1]["wait_ns"]
@@ -93,7 +97,8 @@ def test_the_sample_is_a_part_of_the_job() -> None:
 
 
 def test_sampled_jobs_take_the_time_of_whole_ones() -> None:
-    """Both where no job finds its file in the page cache, as a file that is read whole would not be: one file a job."""
+    """Both where no job finds its file in the page cache, as a file that is read whole would not
+    be: one file a job."""
     path = next(path for path in STUDY.paths if path.stem == "slots")
     study = load_study(path)
 

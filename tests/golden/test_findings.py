@@ -1,6 +1,7 @@
 """Findings of a small result set, number for number, against a stored file.
 
-After a change that is meant: `HEADRACE_GOLDEN=write pytest tests/golden/test_findings.py`, and read the difference.
+After a change that is meant: `HEADRACE_GOLDEN=write pytest tests/golden/test_findings.py`, and
+read the difference.
 """
 
 from __future__ import annotations
@@ -21,12 +22,18 @@ from headrace.analysis.read import Records, read
 from synthetic_records import Truth, plan_of, write_results
 
 HERE = Path(__file__).parent
-STUDY = 'headrace = 1\n[report]\nmetric = "events_per_s"\nprice = { disk = { price = 60, drives = 2 } }\n'
+STUDY = (
+    'headrace = 1\n[report]\nmetric = "events_per_s"\nprice = { disk = { price = 60, drives = '
+    "2 } }\n"
+)
 
 
 @pytest.fixture
 def records(tmp_path: Path) -> Records:
-    """Two targets, one with filesystems and schedulers; three repeats; one trial each invalid, failed and unsupported."""
+    """Two targets, one with filesystems and schedulers.
+
+    Three repeats; one trial each invalid, failed and unsupported.
+    """
     cells = [
         {
             "target": "disk",

@@ -1,8 +1,10 @@
-"""What other tools really wrote, imported: every access is there, of the right process, at the right place.
+"""What other tools really wrote, imported: every access is there, of the right process, at the
+right place.
 
-strace 6.1 traced a small C program (threads, a child, vectors, a stream) with `-o` and to its own standard error, where it tears lines.
-XRootD 6.2's client recorded a Python job against a server on the same machine. Darshan's listing is the example of its manual
-(darshan-util, "Guide to darshan-dxt-parser output").
+strace 6.1 traced a small C program (threads, a child, vectors, a stream) with `-o` and to its
+own standard error, where it tears lines. XRootD 6.2's client recorded a Python job against a
+server on the same machine. Darshan's listing is the example of its manual (darshan-util, "Guide
+to darshan-dxt-parser output").
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ SAMPLES = Path(__file__).parent / "imports"
 
 EVENTS, OUT = "events.root", "out.root"
 TRACED = [
-    ("OPEN", EVENTS, 0, 0), ("READ", EVENTS, 0, 100), ("SEEK", EVENTS, 5000, 0), ("READ", EVENTS, 5000, 10),
-    ("READ", EVENTS, 70000, 200), ("READ", EVENTS, 80000, 300), ("OPEN", OUT, 0, 0), ("WRITE", OUT, 0, 100),
+    ("OPEN", EVENTS, 0, 0), ("READ", EVENTS, 0, 100), ("SEEK", EVENTS, 5000, 0),
+    ("READ", EVENTS, 5000, 10),
+    ("READ", EVENTS, 70000, 200), ("READ", EVENTS, 80000, 300), ("OPEN", OUT, 0, 0),
+    ("WRITE", OUT, 0, 100),
     ("WRITE", OUT, 1000, 50), ("SYNC", OUT, 0, 0),
     ("OPEN", EVENTS, 0, 0), ("READ", EVENTS, 4096, 64), ("CLOSE", EVENTS, 0, 0),  # the thread
     ("READ", EVENTS, 5010, 20),  # the child, on the descriptor of its parent
-    ("OPEN", EVENTS, 0, 0), ("READ", EVENTS, 0, 4096), ("CLOSE", EVENTS, 0, 0),  # the stream's buffer
+    # the stream's buffer
+    ("OPEN", EVENTS, 0, 0), ("READ", EVENTS, 0, 4096), ("CLOSE", EVENTS, 0, 0),
     ("STAT", EVENTS, 0, 0), ("CLOSE", OUT, 0, 0), ("CLOSE", EVENTS, 0, 0),
 ]  # fmt: skip
 
@@ -61,10 +66,12 @@ def test_strace_of_threads_and_children(sample: str) -> None:
 def test_xrootd_6_with_quotes() -> None:
     job = read(SAMPLES / "xrootd-6.csv", "job")
     assert moves(job, (EVENTS, OUT)) == [
-        ("OPEN", EVENTS, 0, 0), ("STAT", EVENTS, 0, 0), ("READ", EVENTS, 0, 300), ("READ", EVENTS, 1_000_000, 65_536),
+        ("OPEN", EVENTS, 0, 0), ("STAT", EVENTS, 0, 0), ("READ", EVENTS, 0, 300),
+        ("READ", EVENTS, 1_000_000, 65_536),
         ("READ", EVENTS, 100, 40), ("READ", EVENTS, 5000, 64), ("READ", EVENTS, 2_000_000, 1000),
         ("READ", EVENTS, 2_999_000, 1000), ("CLOSE", EVENTS, 0, 0),
-        ("OPEN", OUT, 0, 0), ("WRITE", OUT, 0, 5000), ("WRITE", OUT, 5000, 1000), ("SYNC", OUT, 0, 0), ("CLOSE", OUT, 0, 0),
+        ("OPEN", OUT, 0, 0), ("WRITE", OUT, 0, 5000), ("WRITE", OUT, 5000, 1000),
+        ("SYNC", OUT, 0, 0), ("CLOSE", OUT, 0, 0),
     ]  # fmt: skip
     assert [(file.bytes, file.created) for file in job.files] == [(3_000_000, False), (0, True)]
     assert "1 actions that failed are left out" in job.notes[1]

@@ -1,4 +1,7 @@
-"""The terminal, LaTeX and CSV reports of known findings, byte for byte. `HEADRACE_GOLDEN=write` writes them anew: look at the diff."""
+"""The terminal, LaTeX and CSV reports of known findings, byte for byte.
+
+`HEADRACE_GOLDEN=write` writes them anew: look at the diff.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Golden: how well three of the four studies are reproduced (cluster-energy has a file of its own). A ratchet: these figures were
-reached, and may only get better. They began anew, lower, when values picked with predicted rows in sight were set again
-from sources (docs/reproduce.md). worker-node-ssd lost `remote-helps-only-the-cheap-ssd`, which had held by one point, to a
-better fit of its calibrate rows."""
+"""Golden: how well three of the four studies are reproduced (cluster-energy has a file of its own).
+A ratchet: these figures were reached, and may only get better. They began anew, lower, when
+values picked with predicted rows in sight were set again from sources (docs/reproduce.md).
+worker-node-ssd lost `remote-helps-only-the-cheap-ssd`, which had held by one point, to a better
+fit of its calibrate rows."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import pytest
 from headrace.reproduce import MODULES, reproduce, summary
 from headrace.reproduce.published import Reproduced, published
 
-# Median error, share within 25 %, median in points, share within 3 points: at most, at least, at most, at least.
+# Median error, share within 25 %, median in points, share within 3 points: at most, at least, at
+# most, at least.
 REACHED: dict[str, tuple[float, float, float | None, float | None]] = {
     "proof-ssd": (0.10, 0.8, None, None),
     "worker-node-ssd": (0.05, 1.0, 0.045, 0.35),

@@ -1,7 +1,9 @@
-"""The search's histograms and the columns' means on fixed events, as they were when they were looked at.
+"""The search's histograms and the columns' means on fixed events, as they were when they were
+looked at.
 
-Libraries compute sines and logarithms to the last bit in their own ways, so a few events may change bins. When the
-physics changes on purpose, run this file as a program to write `search.json` anew.
+Libraries compute sines and logarithms to the last bit in their own ways, so a few events may
+change bins. When the physics changes on purpose, run this file as a program to write
+`search.json` anew.
 """
 
 from __future__ import annotations

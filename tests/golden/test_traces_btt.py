@@ -1,4 +1,7 @@
-"""A real trace, counted as `btt` and `blkparse` count it: theirs are the judges of what both define."""
+"""A real trace, counted as `btt` and `blkparse` count it.
+
+Theirs are the judges of what both define.
+"""
 
 from __future__ import annotations
 

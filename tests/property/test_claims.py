@@ -1,6 +1,8 @@
-"""Every claim of a report follows from the statistics: no winner out of noise, none for ties, clear ones are named.
+"""Every claim of a report follows from the statistics: no winner out of noise, none for ties, clear
+ones are named.
 
-Records are those of the store; only their times are redrawn, so that hundreds of studies cost seconds.
+Records are those of the store; only their times are redrawn, so that hundreds of studies cost
+seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from headrace.report.terminal import print_report
 from synthetic_records import Truth, plan_of, write_results
 
 SUMMED_TIMES = (
-    "window_s", "wall_s", "user_s", "system_s", "on_cpu_s", "wait_cpu_s", "wait_block_s", "wait_network_s",
+    "window_s", "wall_s", "user_s", "system_s", "on_cpu_s", "wait_cpu_s", "wait_block_s",
+    "wait_network_s",
     "other_s",
 )  # fmt: skip
 FACTORS = {"target": ["disk", "ssd"], "filesystem": ["ext4", "xfs"], "scheduler": ["none", "bfq"]}
@@ -45,7 +48,10 @@ Redraw = Callable[..., Records]
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Records:
-    """Two targets, two filesystems, two schedulers, one and two slots, three repeats; nothing makes a difference."""
+    """Two targets, two filesystems, two schedulers, one and two slots, three repeats.
+
+    Nothing makes a difference.
+    """
     given = {"workload": ["higgs"], **FACTORS, "slots": [1, 2]}
     cells = [dict(zip(given, levels, strict=True)) for levels in itertools.product(*given.values())]
     root = tmp_path_factory.mktemp("claims") / "r"
@@ -62,7 +68,8 @@ def redrawn(
     plot: float = 0.03,
     effects: dict[str, dict[str, float]] | None = None,
 ) -> Records:
-    """The records with other noise (of trials and whole plots, on the logarithm) and with effects of levels."""
+    """The records with other noise (of trials and whole plots, on the logarithm) and with effects
+    of levels."""
     draws = np.random.default_rng(seed)
     frame = records.trials
     plots = frame["whole_plot"].to_numpy()
@@ -114,6 +121,7 @@ def most_by_chance(studies: int, share: float = 0.05) -> int:
     return int(stats.binom.ppf(0.9999, studies, share))
 
 
+@pytest.mark.slow
 def test_studies_without_any_effect_seldom_name_a_winner(study: Records) -> None:
     studies = 40
     wrong = [named(find(redrawn(study, seed), FindOptions())) for seed in range(studies)]

@@ -1,4 +1,7 @@
-"""Properties of what makes and reads event data: cutting, placing, encoding, sharing and counting lose nothing."""
+"""Properties of what makes and reads event data.
+
+Cutting, placing, encoding, sharing and counting lose nothing.
+"""
 
 from __future__ import annotations
 

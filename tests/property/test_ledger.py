@@ -49,7 +49,8 @@ def test_shares_add_up_to_the_wall_time(
 
 @given(st.data())
 def test_every_ended_process_below_the_job_is_found_in_any_order(data: st.DataObject) -> None:
-    # A forest: process n has a parent among 1 … n-1, or is a stranger's child (parent 0). The job is process 1.
+    # A forest: process n has a parent among 1 … n-1, or is a stranger's child (parent 0). The job
+    # is process 1.
     size = data.draw(st.integers(2, 30))
     parents = {pid: data.draw(st.integers(0, pid - 1)) for pid in range(2, size + 1)}
     ended = [
@@ -129,7 +130,8 @@ def thread_of(process: int, *, block_ns: int, lived_ns: int, pid: int | None = N
 
 
 def test_each_process_is_bounded_by_the_lives_of_its_own_threads() -> None:
-    """One lives through the job, one began before it and ended in it with two threads, one lived in it."""
+    """One lives through the job, one began before it and ended in it with two threads, one lived in
+    it."""
     wall_ns = 1000
     through = thread_of(1, block_ns=700, lived_ns=0)
     before = {1: thread_of(1, block_ns=200, lived_ns=0), 2: thread_of(2, block_ns=5000, lived_ns=0)}

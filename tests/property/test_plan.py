@@ -20,7 +20,8 @@ FACTORS = ["filesystem", "scheduler", "read_ahead", "slots", "codec"]
 
 @dataclass(frozen=True)
 class DrawnRules:
-    """Which factors mean something to which target and workload, and which are hard to change, as drawn."""
+    """Which factors mean something to which target and workload, and which are hard to change, as
+    drawn."""
 
     meaningless: frozenset[tuple[str, str]]
     hard: frozenset[str]

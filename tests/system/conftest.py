@@ -1,4 +1,7 @@
-"""What the system tests share: root, a journal of their own, loop devices that are left as they were found."""
+"""What the system tests share.
+
+Root, a journal of their own, loop devices that are left as they were found.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A workload for test_launcher_contract.py, which adds it as another package would: jobs that end in every way."""
+"""A workload for test_launcher_contract.py, which adds it as another package would.
+
+Jobs that end in every way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Jobs for test_ledger.py: each takes its own ledger and prints it as JSON. Started as programs, one process each."""
+"""Jobs for test_ledger.py: each takes its own ledger and prints it as JSON.
+
+Started as programs, one process each.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from pathlib import Path
 
 from headrace.probes.ledger import LedgerMeter
 
-SPIN = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: sum(range(1000))"
+SPIN = (
+    "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: "
+    "sum(range(1000))"
+)
 
 
 def spin(cpu_s: float) -> None:
@@ -25,7 +31,10 @@ def spin(cpu_s: float) -> None:
 
 
 def read_cached(path: str, wall_s: float) -> float:
-    """Reads a cached file over and over, and computes on what it read; seconds inside read calls."""
+    """Reads a cached file over and over, and computes on what it read.
+
+    Seconds inside read calls.
+    """
     inside, end = 0.0, time.monotonic() + wall_s
     handle = os.open(path, os.O_RDONLY)
     while time.monotonic() < end:
@@ -52,7 +61,10 @@ def read_scattered(path: str, reads: int, size_bytes: int) -> float:
 
 
 def read_direct(path: str, wall_s: float) -> float:
-    """Reads 4 KiB pieces past the page cache, here and there, for so long; seconds inside read calls."""
+    """Reads 4 KiB pieces past the page cache, here and there, for so long.
+
+    Seconds inside read calls.
+    """
     chosen, inside, end = random.Random(os.getpid()), 0.0, time.monotonic() + wall_s
     handle = os.open(path, os.O_RDONLY | os.O_DIRECT)
     pieces, piece = os.fstat(handle).st_size // 4096, mmap.mmap(-1, 4096)
@@ -74,7 +86,8 @@ def in_thread(work: object, *arguments: object) -> float:
 
 def main() -> None:
     kind, *arguments = sys.argv[1:]
-    # Cgroups to work in, of version 1 (throttled) and 2 (pressure), joined before the meter looks where it is.
+    # Cgroups to work in, of version 1 (throttled) and 2 (pressure), joined before the meter looks
+    # where it is.
     for variable in ("TEST_CGROUP", "TEST_PRESSURE_CGROUP"):
         if group := os.environ.get(variable):
             (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
@@ -95,7 +108,8 @@ def main() -> None:
         case "scattered-thread":
             inside = in_thread(read_scattered, arguments[0], int(arguments[1]), int(arguments[2]))
         case "children":
-            # A grandchild each: the shell does not replace itself, as it has something to do afterwards.
+            # A grandchild each: the shell does not replace itself, as it has something to do
+            # afterwards.
             program = [sys.executable, "-c", SPIN.format(seconds=arguments[0])]
             shells = [
                 subprocess.Popen(["sh", "-c", '"$@"; true', "sh", *program]) for _ in range(2)

@@ -1,4 +1,7 @@
-"""Target `raid`: arrays of the kernel's own over image files: whole, with a drive gone, with a new one being filled."""
+"""Target `raid`: arrays of the kernel's own over image files.
+
+Whole, with a drive gone, with a new one being filled.
+"""
 
 from __future__ import annotations
 

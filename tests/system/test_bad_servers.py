@@ -1,4 +1,7 @@
-"""Servers that cannot be had, by the real command line: one clear message each, no traceback, in bounded time, nothing left."""
+"""Servers that cannot be had, by the real command line.
+
+One clear message each, no traceback, in bounded time, nothing left.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,8 @@ REFUSED = {
     ),
     "glusterfs": (
         'address = "no.such.host.invalid"\nvolume = "v"',
-        "cannot be mounted: error in getaddrinfo [{family=2}, {ret=Name or service not known}]; DNS resolution failed on host "
+        "cannot be mounted: error in getaddrinfo [{family=2}, {ret=Name or service not known}]; "
+        "DNS resolution failed on host "
         "no.such.host.invalid (are address and volume right",
     ),
 }
@@ -157,7 +161,10 @@ def test_a_port_that_is_taken(kind: str, port: int, context: TargetContext) -> N
     clients = client_nodes(None, 1)
     with Cluster.build(context.journal, [*clients, *target.nodes_wanted(None)]) as cluster:
         node = cluster["store-0"]
-        listen = "import socket, sys; s = socket.create_server((sys.argv[1], int(sys.argv[2]))); print(flush=True); input()"
+        listen = (
+            "import socket, sys; s = socket.create_server((sys.argv[1], int(sys.argv[2]))); "
+            "print(flush=True); input()"
+        )
         taken = subprocess.Popen(
             node.command([sys.executable, "-c", listen, node.address, str(port)]),
             stdin=subprocess.PIPE,

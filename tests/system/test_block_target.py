@@ -1,4 +1,7 @@
-"""Target `block` on real loop devices: every file system, every scheduler; what it refuses; what it leaves behind (nothing)."""
+"""Target `block` on real loop devices: every file system, every scheduler.
+
+What it refuses; what it leaves behind (nothing).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Nodes and links built on this machine: addresses, rates as stated, settings read back, cut and mended, memory, and nothing left over."""
+"""Nodes and links built on this machine.
+
+Addresses, rates as stated, settings read back, cut and mended, memory, and nothing left over.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,8 @@ def test_a_link_has_its_rate_and_both_ends_count_the_same(
         measured = send(cluster["node-0"], cluster["nas"], size)
         after = counters.read()
         counters.close()
-        # Never faster: the bucket lets 2 ms of data through at once. Slower only where the machine is busy.
+        # Never faster: the bucket lets 2 ms of data through at once. Slower only where the machine
+        # is busy.
         assert 0.4 * rate_bytes_per_s < measured < 1.15 * rate_bytes_per_s
         port = cluster["nas"].port.name
         to_it = after[port]["tx_bytes"] - before[port]["tx_bytes"]
@@ -152,7 +156,8 @@ def test_a_program_on_a_node_has_its_network_processors_and_memory(
         node = cluster["node-0"]
         said = tmp_path / "said"
         told = (
-            "import os, time; print(sorted(os.sched_getaffinity(0)), open('/proc/net/dev').read().count('eth0'), flush=True); "
+            "import os, time; print(sorted(os.sched_getaffinity(0)), "
+            "open('/proc/net/dev').read().count('eth0'), flush=True); "
             "time.sleep(1); print(len(b'x' * (256 << 20)))"
         )
         with said.open("wb") as output:
@@ -185,8 +190,10 @@ import os, signal, sys
 from headrace.system.cluster import Cluster, NodeSettings
 from headrace.system.journal import Journal
 journal = Journal.open("a crash")
-cluster = Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("nas", memory_bytes=64 << 20)])
-server = cluster["nas"].start(journal, [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"], output=None)
+nas = NodeSettings("nas", memory_bytes=64 << 20)
+cluster = Cluster.build(journal, [NodeSettings("node-0"), nas])
+sleeps = "import time; print('up', flush=True); time.sleep(60)"
+server = cluster["nas"].start(journal, [sys.executable, "-c", sleeps], output=None)
 print(cluster.token, server.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

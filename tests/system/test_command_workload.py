@@ -67,7 +67,10 @@ def test_placeholders_are_filled_in_each_argument_and_never_by_a_shell(tmp_path:
 def test_bytes_that_the_program_and_its_children_read_are_counted(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.write_bytes(bytes(3 << 20))
-    read = "import os, sys; f = os.open(sys.argv[1], os.O_RDONLY); n = 0\nwhile os.read(f, 65536): n += 1\nprint(n)"
+    read = (
+        "import os, sys; f = os.open(sys.argv[1], os.O_RDONLY); n = 0\nwhile os.read(f, "
+        "65536): n += 1\nprint(n)"
+    )
     nested = (
         "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]], check=True)"
     )
@@ -235,7 +238,10 @@ def test_a_kill_by_hand_is_not_one_for_memory(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for its priority")
 def test_without_privilege_waits_of_children_are_seen_by_looking() -> None:
-    """Two programs on one core: half of the time they wait for it, though the kernel tells of no exit."""
+    """Two programs on one core.
+
+    Half of the time they wait for it, though the kernel tells of no exit.
+    """
     program = f"""
 import json, os, sys
 from pathlib import Path
@@ -273,7 +279,8 @@ def test_an_interrupted_job_leaves_no_program(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
 from headrace.system import children
-children.run(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 300"], directory=Path({str(tmp_path)!r}),
+children.run(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 300"],
+             directory=Path({str(tmp_path)!r}),
              stdout=Path("/dev/null"), stderr=Path("/dev/null"))
 """
     package = str(Path(__file__).parents[2] / "python")

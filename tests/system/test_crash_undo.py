@@ -1,7 +1,9 @@
-"""A run that is killed at any instruction is undone by the next command: no mount, loop device, setting, file or process is left.
+"""A run that is killed at any instruction is undone by the next command: no mount, loop device,
+setting, file or process is left.
 
-The run is real: an image, a loop device, a file system, a mount, settings of its queue, a memory limit, a process. It is a
-forked child that kills itself with SIGKILL after its k-th line of Headrace's code, for many k, or is killed by the clock.
+The run is real: an image, a loop device, a file system, a mount, settings of its queue, a memory
+limit, a process. It is a forked child that kills itself with SIGKILL after its k-th line of
+Headrace's code, for many k, or is killed by the clock.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ def note_queues(folder: Path) -> None:
 
 
 def assert_queues_are_as_before(disks: Iterable[str], folder: Path) -> None:
-    """A device that another run has attached meanwhile is that run's: its queue says nothing of ours."""
+    """A device that another run has attached meanwhile is that run's.
+
+    Its queue says nothing of ours.
+    """
     before = json.loads(queues_file(folder).read_text())
     for disk in disks:
         now = queue_of(disk)
@@ -79,7 +84,10 @@ def assert_queues_are_as_before(disks: Iterable[str], folder: Path) -> None:
 
 
 def lines_counted(action: Callable[[], None], kill_at: int | None) -> int:
-    """Runs `action` and counts the lines of Headrace's own code that it takes; kills this process at one of them."""
+    """Runs `action` and counts the lines of Headrace's own code that it takes.
+
+    Kills this process at one of them.
+    """
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

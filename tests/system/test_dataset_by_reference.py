@@ -1,4 +1,7 @@
-"""Copies of a data set on a file system that can share blocks: no room is taken, and writing to a copy changes it alone."""
+"""Copies of a data set on a file system that can share blocks.
+
+No room is taken, and writing to a copy changes it alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A data set that does not fit on a real file system: one clear message, and nothing left behind."""
+"""A data set that does not fit on a real file system.
+
+One clear message, and nothing left behind.
+"""
 
 from __future__ import annotations
 

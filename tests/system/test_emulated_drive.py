@@ -1,5 +1,5 @@
-"""An emulated drive is a block device like any other: what is written is read, filesystems live on it, its queue and its
-timing are the drive's; and it goes away without a trace."""
+"""An emulated drive is a block device like any other: what is written is read, filesystems live on
+it, its queue and its timing are the drive's; and it goes away without a trace."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_its_queue_is_the_drives(attach: Attach) -> None:
 
 
 DEFAULTS = ("none", 128, "100", "0")
-"""Of a loop device that nobody has changed: scheduler, depth, share of dirty pages, whether that is strict."""
+"""Of an unchanged loop device: scheduler, depth, share of dirty pages, whether that is strict."""
 
 
 def settings_of(disk: Path) -> tuple[str | None, int | None, str, str]:
@@ -246,7 +246,10 @@ def test_several_at_once(attach: Attach, journal: Journal, tmp_path: Path) -> No
 
 
 def test_timing_is_the_models(attach: Attach) -> None:
-    """A wide margin, on however busy a machine this runs: benchmarks/emulated_drive.py has the narrow one."""
+    """A wide margin, on however busy a machine this runs.
+
+    Benchmarks/emulated_drive.py has the narrow one.
+    """
     load: dict[str, Any] = {"rw": "randread", "iodepth": 4}
     given = {"bs": "4k", "size": "1g", "norandommap": 1, "runtime": 2, "time_based": 1}
     device = attach(DISK, 1 << 30)
@@ -258,8 +261,9 @@ def test_timing_is_the_models(attach: Attach) -> None:
 
 
 def test_timing_of_an_ssd(attach: Attach) -> None:
-    """Whatever else the machine does slows some requests, but not the quicker ones; and none is quicker than the drive.
-    What has been written is read from its flash, what has not is answered without."""
+    """Whatever else the machine does slows some requests, but not the quicker ones; and none is
+    quicker than the drive. What has been written is read from its flash, what has not is
+    answered without."""
     device = attach(SSD, 1 << 30)
     given = {
         "bs": "4k",

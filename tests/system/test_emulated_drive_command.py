@@ -1,4 +1,7 @@
-"""`headrace drive attach`, `attached` and `detach`, as a user calls them; `headrace undo` after the emulator was killed."""
+"""`headrace drive attach`, `attached` and `detach`, as a user calls them.
+
+`headrace undo` after the emulator was killed.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Power is lost while a file system on an emulated disk is written to: it recovers, its check finds nothing, and every file that
-was on stable storage (fsync had returned) is whole."""
+"""Power is lost while a file system on an emulated disk is written to: it recovers, its check finds
+nothing, and every file that was on stable storage (fsync had returned) is whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A target whose medium is a drive of the catalog, under the real kernel: it comes to be, takes every fault of drives, and leaves nothing."""
+"""A target whose medium is a drive of the catalog, under the real kernel.
+
+It comes to be, takes every fault of drives, and leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ def written(location: Location) -> Path:
 
 
 def read_s(file: Path, struck: Callable[[], None] = lambda: None) -> float:
-    """Time to read some of the file's pages from the device, after a fault was injected. Raises OSError."""
+    """Time to read some of the file's pages from the device, after a fault was injected.
+
+    Raises OSError.
+    """
     page_cache.drop_files([file])
     descriptor = os.open(file, os.O_RDONLY)
     try:

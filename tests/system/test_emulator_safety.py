@@ -1,7 +1,9 @@
-"""An emulated drive whose process is killed or stopped while a file system is mounted on it and jobs write: they get errors in
-bounded time, nothing hangs, and the undo journal clears mount, loop device and process.
+"""An emulated drive whose process is killed or stopped while a file system is mounted on it and
+jobs write: they get errors in bounded time, nothing hangs, and the undo journal clears mount,
+loop device and process.
 
-The run is a forked child that attaches, formats, mounts and starts the jobs; it is killed too, as in a crash.
+The run is a forked child that attaches, formats, mounts and starts the jobs; it is killed too,
+as in a crash.
 """
 
 from __future__ import annotations
@@ -113,7 +115,10 @@ def family(pid: int) -> list[int]:
 
 
 def strike_and_undo(folder: Path, filesystem: str, victims: str, after_s: float) -> float:
-    """Strikes the emulator under load, kills the run, undoes; returns how long the jobs waited for their errors."""
+    """Strikes the emulator under load, kills the run, undoes.
+
+    Returns how long the jobs waited for their errors.
+    """
     place = folder / "journal"
     run, said = start(folder, place, filesystem)
     daemon, jobs = said["daemon"], said["jobs"]

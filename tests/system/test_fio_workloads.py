@@ -1,4 +1,7 @@
-"""`sequential` and `random` with real fio on real files: what was asked is what fio did, and what is reported."""
+"""`sequential` and `random` with real fio on real files.
+
+What was asked is what fio did, and what is reported.
+"""
 
 from __future__ import annotations
 
@@ -277,7 +280,11 @@ repeats = { min = 1 }
     found = trial["results"]
     assert found["write_bytes"] == 4 * (4 << 20)
     # IOzone: children see the sum of their own rates, the parent all bytes over the whole time.
-    assert found["write_rate_bytes_per_s_min"] <= found["write_rate_bytes_per_s_mean"] <= found["write_rate_bytes_per_s_max"]  # fmt: skip
+    assert (
+        found["write_rate_bytes_per_s_min"]
+        <= found["write_rate_bytes_per_s_mean"]
+        <= found["write_rate_bytes_per_s_max"]
+    )
     assert found["parent_rate_bytes_per_s"] <= found["rate_bytes_per_s"]
 
 

@@ -1,4 +1,7 @@
-"""Target `glusterfs` with real servers: layouts, settings, faults that copies survive and those that one copy does not."""
+"""Target `glusterfs` with real servers.
+
+Layouts, settings, faults that copies survive and those that one copy does not.
+"""
 
 from __future__ import annotations
 

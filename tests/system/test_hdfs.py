@@ -1,4 +1,7 @@
-"""Target `hdfs` with real name and data nodes: blocks and copies, reading by URL, a data node lost with its blocks and refilled."""
+"""Target `hdfs` with real name and data nodes.
+
+Blocks and copies, reading by URL, a data node lost with its blocks and refilled.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The fork server and the job pool with real jobs: how ends are heard of, whatever libraries and kills do."""
+"""The fork server and the job pool with real jobs.
+
+How ends are heard of, whatever libraries and kills do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The undo journal: written before the change, found after a crash, undone once and only where a thing is ours."""
+"""The undo journal: written before the change, found after a crash, undone once and only where a
+thing is ours."""
 
 from __future__ import annotations
 
@@ -147,7 +148,8 @@ sys.exit(code)
 
 
 def test_a_fork_cannot_write_to_it(tmp_path: Path) -> None:
-    # In a process of its own: a test before this one may have left threads in this one, which do not survive a fork.
+    # In a process of its own: a test before this one may have left threads in this one, which do
+    # not survive a fork.
     done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path)], timeout=60)
     assert done.returncode == 7
 
@@ -211,7 +213,8 @@ def test_a_process_is_known_by_its_mark_before_its_id_is(journal: Journal) -> No
 
 def test_a_process_dies_with_us(tmp_path: Path) -> None:
     script = (
-        "import os, signal, sys; from pathlib import Path; from headrace.system.journal import Journal;"
+        "import os, signal, sys; from pathlib import Path; from headrace.system.journal import "
+        "Journal;"
         "from headrace.system.processes import start_process;"
         "started = start_process(Journal.open('x', Path(sys.argv[1])), ['sleep', '3600']);"
         "print(started.pid, flush=True); sys.stdin.read(1); os.kill(os.getpid(), signal.SIGKILL)"
@@ -285,7 +288,8 @@ def test_the_newest_run_is_undone_first(tmp_path: Path) -> None:
     place, setting = tmp_path / "journal", tmp_path / "setting"
     setting.write_text("as it was")
     script = (
-        "import os, signal, sys; from pathlib import Path; from headrace.system.journal import Journal;"
+        "import os, signal, sys; from pathlib import Path; from headrace.system.journal import "
+        "Journal;"
         "setting = Path(sys.argv[2]); journal = Journal.open(sys.argv[3], Path(sys.argv[1]));"
         "journal.begin('write_setting', path=str(setting), value=setting.read_text());"
         "setting.write_text(sys.argv[3]); os.kill(os.getpid(), signal.SIGKILL)"

@@ -1,4 +1,5 @@
-"""What every launcher promises (`headrace.launchers.Launcher`), tried with real jobs on each registered one."""
+"""What every launcher promises (`headrace.launchers.Launcher`), tried with real jobs on each
+registered one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The ledger of real jobs that wait for what we know they wait for. Shares have wide margins: the machine is shared."""
+"""The ledger of real jobs that wait for what we know they wait for.
+
+Shares have wide margins: the machine is shared.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,10 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def start(
     arguments: Sequence[str], *, cpu: int | None = None, privileged: bool = True, **variables: str
 ) -> subprocess.Popen[bytes]:
-    """A job of ledger_jobs.py before all else that runs on this machine, so that its own waits are seen."""
-    # The kernel shares CPUs out between sessions first (autogroup), then between the processes of each.
+    """A job of ledger_jobs.py before all else that runs on this machine, so that its own waits are
+    seen."""
+    # The kernel shares CPUs out between sessions first (autogroup), then between the processes of
+    # each.
     command = ["sh", "-c", 'echo -20 > /proc/self/autogroup; exec nice -n -20 "$@"', "sh"]
     if not privileged:
         command += [
@@ -77,7 +82,8 @@ def delays_not_counted(journal: Journal) -> None:
 
 @pytest.fixture
 def slow_device(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """A loop device, read at 200 requests a second by whoever is in the cgroup of the variables given."""
+    """A loop device, read at 200 requests a second by whoever is in the cgroup of the variables
+    given."""
     image = tmp_path / "disk.img"
     with image.open("wb") as file:
         file.truncate(64 << 20)
@@ -157,10 +163,12 @@ class TestWithDelayAccounting:
         assert row["wait_block_s"] == 0
 
     def test_jobs_that_share_a_core_wait_no_longer_than_they_slept(self, tmp_path: Path) -> None:
-        """Where the kernel itself counts more than there was time for (`system.accounting.possible`)."""
+        """Where the kernel itself counts more than there was time for
+        (`system.accounting.possible`)."""
         data = tmp_path / "data"
         data.write_bytes(os.urandom(16 << 20))
-        # One session, so that its jobs take turns on the core; a file each, so that their lines do not mix.
+        # One session, so that its jobs take turns on the core; a file each, so that their lines do
+        # not mix.
         four = 'for each in 1 2 3 4; do "$@" > "$each.json" & done; wait'
         job = ["taskset", "-c", "1", sys.executable, str(JOBS), "direct", str(data), "1.5"]
         subprocess.run(
@@ -186,7 +194,8 @@ class TestWithDelayAccounting:
 
     def test_grandchildren_on_one_core_are_counted(self) -> None:
         row = run("children", "0.6", cpu=1)
-        # Two side by side on one core: each waits while the other runs, so that the sum has to be cut to the wall time.
+        # Two side by side on one core: each waits while the other runs, so that the sum has to be
+        # cut to the wall time.
         assert row["user_s"] + row["system_s"] >= 1.2
         assert share(row, "on_cpu_s") + share(row, "wait_cpu_s") > 0.9
         assert share(row, "wait_cpu_s") > 0.25

@@ -1,4 +1,7 @@
-"""`metadata` with its real clients: several processes in step, none left waiting for a dead one, a full disk said with counts."""
+"""`metadata` with its real clients.
+
+Several processes in step, none left waiting for a dead one, a full disk said with counts.
+"""
 
 from __future__ import annotations
 

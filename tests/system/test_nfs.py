@@ -1,4 +1,7 @@
-"""Target `nfs` on a real server: both versions, several clients, what it moves, faults, bad input, and nothing left after a crash."""
+"""Target `nfs` on a real server.
+
+Both versions, several clients, what it moves, faults, bad input, and nothing left after a crash.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +135,8 @@ def test_a_server_that_is_killed_comes_back_and_nothing_is_lost(context: TargetC
         assert server.kill()
         assert server.pids == []
         # A hard mount waits for it.
-        reader = subprocess.Popen([sys.executable, "-c", f"print(len(open({str(directory / 'before')!r}, 'rb').read()))"],
+        reader = subprocess.Popen([sys.executable, "-c",
+        f"print(len(open({str(directory / 'before')!r}, 'rb').read()))"],
                                   stdout=subprocess.PIPE)  # fmt: skip
         page_cache.drop_all()
         time.sleep(0.5)
@@ -211,7 +215,10 @@ def test_a_port_that_is_taken_is_named(context: TargetContext) -> None:
 
 
 def test_a_server_that_is_there_already_is_mounted(context: TargetContext, tmp_path: Path) -> None:
-    """What a study with `address` does, from the machine's own network: a server on an address of it."""
+    """What a study with `address` does, from the machine's own network.
+
+    A server on an address of it.
+    """
     with prepared(context, clients=1) as (_, location, cluster):
         node = cluster["node-0"]
         (server,) = location.servers.values()
@@ -291,7 +298,8 @@ work, _ = work_directory(journal)
 target = Nfs("nas", NfsOptions.model_validate({"export": {"size": "64 MiB"}}))
 nodes = client_nodes(None, 1)
 cluster = Cluster.build(journal, [*nodes, *target.nodes_wanted(None)])
-location = target.prepare(replace(TargetContext(work, journal), cluster=cluster, client_nodes=("node-0",)))
+context = replace(TargetContext(work, journal), cluster=cluster, client_nodes=("node-0",))
+location = target.prepare(context)
 (location.directory / "file").write_bytes(b"x" * 100000)
 print(work, *[pid for server in location.servers.values() for pid in server.pids], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,7 @@
-"""Two nodes of a study, each with a file system of its own on a drive of its own: what each reads comes from its own device."""
+"""Two nodes of a study, each with a file system of its own on a drive of its own.
+
+What each reads comes from its own device.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +73,9 @@ def table(tmp_path: Path, trial: dict[str, Any], name: str) -> Any:
 
 
 def shares_read(tmp_path: Path, trial: dict[str, Any]) -> list[float]:
-    """Of the bytes read, what the block probe saw on each of the target's devices. (Their sum is in the record to the byte; the rates of
-    the series are each over a moment that is known to a millisecond.)"""
+    """Of the bytes read, what the block probe saw on each of the target's devices. (Their sum is in
+    the record to the byte; the rates of the series are each over a moment that is known to a
+    millisecond.)"""
     series = table(tmp_path, trial, "series/block").sort_values("time_s")
     read: list[float] = []
     for device in trial["location"]["devices"]:

@@ -1,4 +1,7 @@
-"""The user's own ROOT files on every kind of target that this machine can have: copied there, read there, left alone."""
+"""The user's own ROOT files on every kind of target that this machine can have.
+
+Copied there, read there, left alone.
+"""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ os.setgroups([]); os.setgid(65534); os.setuid(65534)
 with Journal.open("without root", folder / "journal") as journal:
     work, _ = work_directory(journal, folder)
     context = TargetContext(work, journal)
-    scratch = PathTarget("scratch", PathOptions(path=str(folder / "new"), create=True, scheduler="bfq", queue_depth=8, read_ahead=4096))
+    options = {"create": True, "scheduler": "bfq", "queue_depth": 8, "read_ahead": 4096}
+    scratch = PathTarget("scratch", PathOptions(path=str(folder / "new"), **options))
     print([(p.fatal, p.level) for p in scratch.check(frozenset())])
     location = scratch.prepare(context)
     (location.directory / "data").write_bytes(bytes(1 << 20))
@@ -141,7 +142,8 @@ with Journal.open("without root", folder / "journal") as journal:
     (location.directory / "data").unlink()
     scratch.release(context)
     print(PathTarget("x", PathOptions(path=str(folder / "forbidden"))).check(frozenset())[0].what)
-    print(PathTarget("x", PathOptions(path=str(folder / "closed" / "below"), create=True)).check(frozenset())[0].what)
+    below = PathOptions(path=str(folder / "closed" / "below"), create=True)
+    print(PathTarget("x", below).check(frozenset())[0].what)
 print(sorted(path.name for path in folder.iterdir()))
 """
 

@@ -77,7 +77,10 @@ def test_block_counts_what_was_read_and_written(tmp_path: Path, loop: str) -> No
 
 @pytest.fixture
 def bare_loop() -> Iterator[Callable[[], None]]:
-    """A loop device of the test's own, `bare_loop_name()`; calling it takes the device from the kernel."""
+    """A loop device of the test's own, `bare_loop_name()`.
+
+    Calling it takes the device from the kernel.
+    """
     control = os.open("/dev/loop-control", os.O_RDWR)
     fcntl.ioctl(control, LOOP_CTL_ADD, bare_loop_number())
 

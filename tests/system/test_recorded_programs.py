@@ -1,4 +1,5 @@
-"""Programs of daily use, recorded and not: the same output, the same calls on files, the same files.
+"""Programs of daily use, recorded and not: the same output, the same calls on files, the same
+files.
 
 And all of what they read and write is seen.
 """
@@ -34,9 +35,18 @@ int main(void) {
     return 0;
 }
 """
-MULTI = "import multiprocessing as m; p = m.get_context('fork').Pool(2); p.map(len, [open('numbers').read()]); p.close(); p.join()"
-UPROOT = "import uproot, numpy; f = uproot.recreate('o.root'); f['t'] = {'x': numpy.arange(999.0)}; f.close(); print(uproot.open('o.root:t')['x'].array().to_numpy().sum())"
-SQLITE = "create table t(x); insert into t values(1),(2),(3); select sum(x) from t; vacuum; drop table t;"
+MULTI = (
+    "import multiprocessing as m; p = m.get_context('fork').Pool(2); p.map(len, "
+    "[open('numbers').read()]); p.close(); p.join()"
+)
+UPROOT = (
+    "import uproot, numpy; f = uproot.recreate('o.root'); f['t'] = {'x': "
+    "numpy.arange(999.0)}; f.close(); print(uproot.open('o.root:t')['x'].array().to_numpy().sum())"
+)
+SQLITE = (
+    "create table t(x); insert into t values(1),(2),(3); select sum(x) from t; vacuum; drop "
+    "table t;"
+)
 
 PROGRAMS: dict[str, Sequence[str]] = {
     "streams": ["./streams"],
@@ -111,7 +121,7 @@ def test_a_program_is_the_same_when_it_is_recorded(
 def test_a_parent_that_goes_on_late_leaves_the_childs_calls_the_same(
     place: Path, tmp_path: Path
 ) -> None:
-    """On a busy machine a parent comes back from vfork long after its child has become a program."""
+    """On a busy machine a parent returns from vfork long after its child has become a program."""
     (place / "numbers").write_text("1\n")
     trace = tmp_path / "trace"
     with Arena([tmp_path]) as arena, preloaded(arena) as environment:

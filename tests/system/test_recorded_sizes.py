@@ -1,4 +1,7 @@
-"""Files that a job gives a size or space and then maps (sqlite, git, Java): recorded, replayed, simulated."""
+"""Files that a job gives a size or space and then maps (sqlite, git, Java).
+
+Recorded, replayed, simulated.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,19 @@ def test_sizes_are_steps_and_a_replay_gives_them_to_its_own_files(tmp_path: Path
     assert job.files[number].created
     own = job.steps.take(job.steps.file == number)
     sizes = own.take((own.op == Op.TRUNCATE) | (own.op == Op.ALLOCATE))
-    given = [(Op(op).name, *rest) for op, *rest in zip(sizes.op.tolist(), sizes.offset.tolist(), sizes.length.tolist(), strict=True)]  # fmt: skip
+    given = [
+        (Op(op).name, *rest)
+        for op, *rest in zip(
+            sizes.op.tolist(), sizes.offset.tolist(), sizes.length.tolist(), strict=True
+        )
+    ]
     assert given == [("TRUNCATE", 300_000, 0), ("ALLOCATE", 0, 400_000), ("TRUNCATE", 250_000, 0)]
     # Pages that the job touched through a shared, writable map of its own file were written by it.
     writes = own.take(own.op == Op.WRITE)
-    assert any(at <= 200_000 < at + length for at, length in zip(writes.offset.tolist(), writes.length.tolist(), strict=True))  # fmt: skip
+    assert any(
+        at <= 200_000 < at + length
+        for at, length in zip(writes.offset.tolist(), writes.length.tolist(), strict=True)
+    )
     names = [f"f{index}" for index in range(len(job.files))]
     steps = scenario_steps(job, names, sizes=True)
     mine = tmp_path / "mine.bin"

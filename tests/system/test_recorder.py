@@ -1,4 +1,7 @@
-"""The recorder on real programs: threads, children, streams, maps, a kill in the middle, programs that it cannot see into."""
+"""The recorder on real programs.
+
+Threads, children, streams, maps, a kill in the middle, programs that it cannot see into.
+"""
 
 from __future__ import annotations
 
@@ -99,9 +102,12 @@ subprocess.run(["head", "-c", "13", sys.argv[1]], stdout=subprocess.DEVNULL)
 def test_buffered_streams_of_the_c_library(data: Path, tmp_path: Path) -> None:
     source = tmp_path / "streams.c"
     source.write_text(
-        '#include <stdio.h>\nint main(int n, char **of) { char to[64]; FILE *in = fopen(of[1], "rb");\n'
-        "fread(to, 1, 10, in); fseek(in, 100000, SEEK_SET); fread(to, 1, 10, in); getc(in); fclose(in);\n"
-        'FILE *out = fopen(of[2], "wb"); for (int i = 0; i < 3000; ++i) fputs("hello\\n", out); fclose(out); return 7; }\n'
+        "#include <stdio.h>\nint main(int n, char **of) { char to[64]; FILE *in = fopen(of[1], "
+        '"rb");\n'
+        "fread(to, 1, 10, in); fseek(in, 100000, SEEK_SET); fread(to, 1, 10, in); getc(in); "
+        "fclose(in);\n"
+        'FILE *out = fopen(of[2], "wb"); for (int i = 0; i < 3000; ++i) fputs("hello\\n", out); '
+        "fclose(out); return 7; }\n"
     )
     program, written = tmp_path / "streams", tmp_path / "out.txt"
     subprocess.run(["cc", "-O2", "-o", program, source], check=True)
@@ -236,7 +242,8 @@ for kind in ("scan", "analysis", "skim"):
         job = part(kind, part.Options.model_validate({"data": spec}))
         scratch = Path(sys.argv[1]) / f"scratch-{kind}-{format}"
         scratch.mkdir()
-        job.run(JobInput((f"{sys.argv[1]}/{kind}-{format}.root",), None, scratch, slot=0, slots=1, seed=0))
+        file = f"{sys.argv[1]}/{kind}-{format}.root"
+        job.run(JobInput((file,), None, scratch, slot=0, slots=1, seed=0))
 """
 
 
@@ -343,7 +350,10 @@ os.write(log, b"and now\\n")
     assert (log.read_bytes(), data.read_bytes()) == before
     assert sum(file.stat().st_size for file in scratch.iterdir()) >= 8
     # One that it reads, too, cannot be put elsewhere: that is refused.
-    code = "import os, sys; fd = os.open(sys.argv[1], os.O_RDWR); os.pread(fd, 9, 0); os.pwrite(fd, b'x', 50)"
+    code = (
+        "import os, sys; fd = os.open(sys.argv[1], os.O_RDWR); os.pread(fd, 9, 0); "
+        "os.pwrite(fd, b'x', 50)"
+    )
     job, _ = recorded(python(code, data), tmp_path)
     save(job, tmp_path / "both.toml")
     options = ReplayOptions.model_validate(

@@ -1,4 +1,7 @@
-"""`headrace record -- COMMAND` runs the very program that a shell would: same file, words, descriptors, signals and exit code."""
+"""`headrace record -- COMMAND` runs the very program that a shell would.
+
+Same file, words, descriptors, signals and exit code.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,10 @@ def test_ignored_signals_stay_ignored_and_others_act_as_without(house: House) ->
 
 
 def test_signals_are_passed_on_and_ctrl_c_is_the_programs(house: House) -> None:
-    code = "trap 'echo term' TERM; trap 'echo int; exit 5' INT; echo ready; while :; do sleep 0.02; done"
+    code = (
+        "trap 'echo term' TERM; trap 'echo int; exit 5' INT; echo ready; while :; do sleep "
+        "0.02; done"
+    )
     process = house.start("record", "--out", "job.toml", "--", "bash", "-c", code)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

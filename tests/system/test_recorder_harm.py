@@ -1,4 +1,5 @@
-"""No program is harmed by being recorded, whatever it does to descriptors, processes, signals and limits (recorded/unruly.c)."""
+"""No program is harmed by being recorded, whatever it does to descriptors, processes, signals and
+limits (recorded/unruly.c)."""
 
 from __future__ import annotations
 
@@ -61,7 +62,10 @@ def empty(place: Path) -> None:
 def both(
     program: Path, name: str, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> tuple[Outcome, Outcome, Recording]:
-    """The outcome without and with the recorder, and the recording. Both print to the same kind of file."""
+    """The outcome without and with the recorder, and the recording.
+
+    Both print to the same kind of file.
+    """
     # With every descriptor that is inherited: the recorder passes them on, too.
     plain = subprocess.run([program, name], check=False, close_fds=False)
     alone = outcome(plain.returncode, capfd.readouterr().out.encode(), place)

@@ -1,4 +1,7 @@
-"""Target `s3`: a real server, data sets put on it and read from it, verified; credentials and addresses that are wrong."""
+"""Target `s3`: a real server, data sets put on it and read from it, verified.
+
+Credentials and addresses that are wrong.
+"""
 
 from __future__ import annotations
 

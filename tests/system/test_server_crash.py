@@ -1,4 +1,7 @@
-"""A run with real servers that is killed is undone by the next command: no process, mount, namespace, socket or loop device is left."""
+"""A run with real servers that is killed is undone by the next command.
+
+No process, mount, namespace, socket or loop device is left.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A setting that several runs need is put back by the last of them, to what it was before the first."""
+"""A setting that several runs need is put back by the last of them, to what it was before the
+first."""
 
 from __future__ import annotations
 
@@ -129,7 +130,8 @@ def test_what_both_left_when_killed_is_put_back_by_the_undo_of_either(runs: Runs
 
 
 def test_undo_finds_what_a_run_left_whose_journal_is_gone(runs: Runs, tmp_path: Path) -> None:
-    """The journal lay in a folder that was removed: `task_delayacct` was found on with nothing to undo."""
+    """The journal lay in a folder that was removed: `task_delayacct` was found on with nothing to
+    undo."""
     first = runs.start()
     runs.kill(first)
     shutil.rmtree(runs.journal(first))

@@ -1,4 +1,7 @@
-"""A hard NFS mount whose server says nothing: a study that is stopped by a signal ends all the same, in bounded time, and leaves nothing."""
+"""A hard NFS mount whose server says nothing.
+
+A study that is stopped by a signal ends all the same, in bounded time, and leaves nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What has no room is said before a study starts, with the numbers. Needs root, for small file systems."""
+"""What has no room is said before a study starts, with the numbers.
+
+Needs root, for small file systems.
+"""
 
 from __future__ import annotations
 

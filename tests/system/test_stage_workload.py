@@ -1,4 +1,7 @@
-"""`stage` with real files: copies that are whole, a cache that keeps within its space, failures that leave nothing behind."""
+"""`stage` with real files.
+
+Copies that are whole, a cache that keeps within its space, failures that leave nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,12 @@ def test_staged_remote_and_cached_jobs_find_the_same(tmp_path: Path) -> None:
     # Four files for nine reads: each is copied once.
     assert of_cached["hits"] == 5
     assert of_cached["bytes_copied"] < of_staged["bytes_copied"]
-    assert remote["stage"] == {**of_staged, **dict.fromkeys(("bytes_copied", "copy_s", "wait_s"), 0), "input": "remote", "copy_rate_bytes_per_s": None}  # fmt: skip
+    assert remote["stage"] == {
+        **of_staged,
+        **dict.fromkeys(("bytes_copied", "copy_s", "wait_s"), 0),
+        "input": "remote",
+        "copy_rate_bytes_per_s": None,
+    }
 
 
 def _made(tmp_path: Path, name: str) -> str:

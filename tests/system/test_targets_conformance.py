@@ -1,4 +1,7 @@
-"""What every target must keep, run over the registry. A new kind that this machine can have adds its options to HERE."""
+"""What every target must keep, run over the registry.
+
+A new kind that this machine can have adds its options to HERE.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,8 @@ def made(kind: str, table: dict[str, Callable[[Path], dict[str, Any]]], folder: 
 
 @contextmanager
 def nodes_for(target: Target, context: TargetContext) -> Generator[TargetContext]:
-    """The context with two nodes that run jobs and those of its servers, for a target that needs them."""
+    """The context with two nodes that run jobs and those of its servers, for a target that needs
+    them."""
     if not target.needs_cluster():
         yield context
         return

@@ -1,4 +1,7 @@
-"""Capturing on a real loop device: every request of a known load is there with its process, and nothing stays behind."""
+"""Capturing on a real loop device.
+
+Every request of a known load is there with its process, and nothing stays behind.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ def loop(journal: Journal, tmp_path: Path) -> str:
 
 def fio(device: str, *options: str) -> list[str]:
     return [
-        "fio", "--name=load", f"--filename=/dev/{device}", "--direct=1", "--ioengine=psync", "--bs=8k",
+        "fio", "--name=load", f"--filename=/dev/{device}", "--direct=1", "--ioengine=psync",
+        "--bs=8k",
         f"--number_ios={REQUESTS}", "--output-format=json", *options,
     ]  # fmt: skip
 
@@ -89,7 +93,8 @@ def test_every_request_is_there_with_its_process(
 
 
 def locked_down(place: Path) -> bool:
-    """Whether the kernel keeps blktrace's files to itself (kernel_lockdown(7)), looked at through a mount of our own."""
+    """Whether the kernel keeps blktrace's files to itself (kernel_lockdown(7)), looked at through a
+    mount of our own."""
     place.mkdir()
     subprocess.run(["mount", "-t", "securityfs", "headrace-test", place], check=True)
     try:
@@ -127,7 +132,10 @@ def test_blktrace_sees_what_tracefs_sees_or_says_why_not(
 
 
 def test_a_trace_of_another_is_left_alone(journal: Journal, loop: str, tmp_path: Path) -> None:
-    """The kernel sets a trace up even where its files cannot be read: here another's, of which our journal says nothing."""
+    """The kernel sets a trace up even where its files cannot be read.
+
+    Here another's, of which our journal says nothing.
+    """
     device = os.open(f"/dev/{loop}", os.O_RDONLY)
     try:
         fcntl.ioctl(device, SETUP, struct.pack("@32sHIIQQI4x", b"", 0xFFFF, 4096, 2, 0, 0, 0))

@@ -1,7 +1,9 @@
-"""Law 5 by construction: an error at any step of a trial becomes a record, the study goes on, and nothing is left behind.
+"""Law 5 by construction: an error at any step of a trial becomes a record, the study goes on, and
+nothing is left behind.
 
-The engine runs real trials. A trace function raises at the entry of one function per trial: of every function that a
-trial enters, as found in a trial without an error, so that a new step is tried without being named here.
+The engine runs real trials. A trace function raises at the entry of one function per trial: of
+every function that a trial enters, as found in a trial without an error, so that a new step is
+tried without being named here.
 """
 
 from __future__ import annotations
@@ -67,7 +69,10 @@ class InjectedError(Exception):
 
 
 def step_of(frame: FrameType, boundaries: tuple[str, ...]) -> str | None:
-    """The name of the step that a call is, made below one of these functions; None when it is none."""
+    """The name of the step that a call is, made below one of these functions.
+
+    None when it is none.
+    """
     code, caller = frame.f_code, frame.f_back
     if not code.co_filename.startswith(PACKAGE) or code.co_name.startswith("<"):
         return None
@@ -95,7 +100,7 @@ class Injecting(Silent):
         self._seen: dict[str, None] = {}
         self._left: list[str] = []
         self.stop = threading.Event()
-        """Set when every step was tried, so that a plan may have more trials than there are steps."""
+        """Set when every step was tried, so that a plan may have more trials than steps."""
         self.wanted: str | None = None
         """The step that fails in the trial under way."""
         self.fired: str | None = None
@@ -263,12 +268,16 @@ shortest = 0
 """
 
 
-# The set-up of a whole plot, and each step of its tear-down; what lies deeper is a step of its own in the journal.
+# The set-up of a whole plot, and each step of its tear-down; what lies deeper is a step of its own
+# in the journal.
 OF_A_TARGET = ("set_up", "_attempt")
 
 
 def test_an_error_at_any_step_of_a_target_is_a_record(house: House) -> None:
-    """Each trial is a whole plot of its own: the target is set up before it and torn down after it."""
+    """Each trial is a whole plot of its own.
+
+    The target is set up before it and torn down after it.
+    """
 
     def left() -> list[str]:
         return [*threads(), *groups()]
@@ -282,7 +291,8 @@ def test_an_error_at_any_step_of_a_target_is_a_record(house: House) -> None:
     for trial in records:
         step, found = observer.found[trial["id"]]
         assert found == [], step
-        # What fails after a record was written is told by no record; the next whole plot does not notice.
+        # What fails after a record was written is told by no record; the next whole plot does not
+        # notice.
         assert trial["status"] == "done" or "injected at" in trial["cause"], (step, trial["cause"])
     failed = sum(trial["status"] == "failed" for trial in records)
     assert 10 < failed < observer.steps

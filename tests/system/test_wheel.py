@@ -1,7 +1,9 @@
-"""The wheel of `make wheel`, installed where there is no Rust: everything that a newcomer runs, from it alone.
+"""The wheel of `make wheel`, installed where there is no Rust: everything that a newcomer runs,
+from it alone.
 
 The wheel is linked for this machine (`HEADRACE_WHEEL_GLIBC=host`), so that what `make setup` has
-built is used. `HEADRACE_TESTED_WHEEL` names one that is there already, such as that of `make wheel`.
+built is used. `HEADRACE_TESTED_WHEEL` names one that is there already, such as that of `make
+wheel`.
 """
 
 from __future__ import annotations

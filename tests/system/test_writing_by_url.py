@@ -1,4 +1,7 @@
-"""`sequential` and `metadata` on storage that is reached by URL: the protocols' own clients, on two nodes, in step."""
+"""`sequential` and `metadata` on storage that is reached by URL.
+
+The protocols' own clients, on two nodes, in step.
+"""
 
 from __future__ import annotations
 

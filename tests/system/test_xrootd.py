@@ -1,4 +1,7 @@
-"""Target `xrootd` on real servers: alone, behind a redirector, behind XCache; vectored reads; PROOF's local files; faults; nothing left."""
+"""Target `xrootd` on real servers: alone, behind a redirector, behind XCache.
+
+Vectored reads; PROOF's local files; faults; nothing left.
+"""
 
 from __future__ import annotations
 
@@ -212,7 +215,8 @@ def test_a_server_that_is_there_is_found_and_used(context: TargetContext, tmp_pa
     store = tmp_path / "theirs" / "store"
     store.mkdir(parents=True)
     (tmp_path / "theirs.cfg").write_text(
-        f"all.export /store r/w\noss.localroot {store.parent}\nall.adminpath {tmp_path}/admin\nall.pidpath {tmp_path}/admin\n"
+        f"all.export /store r/w\noss.localroot {store.parent}\nall.adminpath {tmp_path}/admin\n"
+        f"all.pidpath {tmp_path}/admin\n"
         f"xrd.port {port}\nxrd.network nodnr\n"
     )
     server = subprocess.Popen(

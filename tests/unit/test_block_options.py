@@ -1,4 +1,4 @@
-"""Options of the target `block`, and whether mount options are in force, by what the kernel shows."""
+"""Options of the target `block`, and whether mount options are in force, as the kernel shows."""
 
 from __future__ import annotations
 

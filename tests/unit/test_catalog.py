@@ -1,4 +1,5 @@
-"""Every entry of the catalog loads, every value has a source or a reason, and mistakes are told by file, line and field."""
+"""Every entry of the catalog loads, every value has a source or a reason, and mistakes are told by
+file, line and field."""
 
 from __future__ import annotations
 

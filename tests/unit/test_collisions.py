@@ -1,4 +1,7 @@
-"""The generated collisions: kinematics, the share of signal, and that an event is the same wherever it lies."""
+"""The generated collisions.
+
+Kinematics, the share of signal, and that an event is the same wherever it lies.
+"""
 
 from __future__ import annotations
 

@@ -133,8 +133,9 @@ def test_another_filesystem_behind_the_same_name_is_warned_of(tmp_path: Path) ->
 
 
 def test_hedges_g_of_a_published_example() -> None:
-    # Borenstein et al., Introduction to Meta-Analysis (2009), ch. 4: means 103 and 100, deviations 5.5 and 4.5, 50 each:
-    # d = 0.5970, J = 0.9923 (their approximation 1 - 3/(4 df - 1)), g = 0.5924
+    # Borenstein et al., Introduction to Meta-Analysis (2009), ch. 4: means 103 and 100, deviations
+    # 5.5 and 4.5, 50 each: d = 0.5970, J = 0.9923 (their approximation 1 - 3/(4 df - 1)), g =
+    # 0.5924
     def sample(mean: float, deviation: float) -> np.ndarray:
         values = np.linspace(-1, 1, 50)
         return mean + deviation * values / values.std(ddof=1)

@@ -1,4 +1,7 @@
-"""Level effects of split-plot data: known answers, agreement with statsmodels, and the rates at which they err."""
+"""Level effects of split-plot data.
+
+Known answers, agreement with statsmodels, and the rates at which they err.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ def split_plot(
     plot_sigma: float = 0.05,
     sigma: float = 0.02,
 ) -> pd.DataFrame:
-    """Trials of a split-plot design: whole plots by `hard` levels, within them `easy` levels and slots with a curve of their own."""
+    """Trials of a split-plot design.
+
+    Whole plots by `hard` levels, within them `easy` levels and slots with a curve of their own.
+    """
     rows: list[dict[str, Any]] = []
     plots = itertools.count()
     for repeat in range(repeats):
@@ -103,7 +109,8 @@ def test_whole_plot_analysis_agrees_with_anova_of_plot_means() -> None:
 def test_within_plot_analysis_agrees_with_anova_within_combinations() -> None:
     rows = split_plot(np.random.default_rng(4), easy=(0.0, 0.05, 0.1), repeats=5)
     ours = blocks(rows, "easy")
-    # each combination of the other factors is a randomised block design of its own; errors are pooled
+    # each combination of the other factors is a randomised block design of its own; errors are
+    # pooled
     residual, freedom = 0.0, 0
     for _, group in rows.groupby(["hard", "slots"]):
         fit = sm.OLS.from_formula("y ~ C(easy) + C(repeat)", group).fit()
@@ -130,15 +137,17 @@ def test_one_repeat_takes_the_other_factors_for_error() -> None:
 
 @pytest.mark.parametrize("factor", ["hard", "easy"])
 def test_by_chance_alone_few_effects_are_significant(factor: str) -> None:
-    """Type I error: with no effect, p < 0.05 in one study of twenty. Noise of whole plots five times that of trials, so that the
-    wrong error term would call most of the hard effects significant."""
+    """Type I error: with no effect, p < 0.05 in one study of twenty. Noise of whole plots five
+    times that of trials, so that the wrong error term would call most of the hard effects
+    significant."""
     random = np.random.default_rng(7)
     studies = 200
     p_values = [
         blocks(split_plot(random, plot_sigma=0.1, sigma=0.02), factor).p_value or 1.0
         for _ in range(studies)
     ]
-    # 200 studies at 5 %: 10 expected, and outside 2 … 21 in fewer than one of a thousand runs of a right method
+    # 200 studies at 5 %: 10 expected, and outside 2 … 21 in fewer than one of a thousand runs of a
+    # right method
     low, high = stats.binom.ppf([0.0005, 0.9995], studies, 0.05)
     assert low <= sum(p < 0.05 for p in p_values) <= high
     assert stats.kstest(p_values, "uniform").pvalue > 0.001
@@ -148,7 +157,10 @@ def test_by_chance_alone_few_effects_are_significant(factor: str) -> None:
     ("factor", "truth"), [("hard", (0.08, 0.0, -0.08)), ("easy", (0.03, -0.03))]
 )
 def test_intervals_of_a_cost_cover_the_truth(factor: str, truth: tuple[float, ...]) -> None:
-    """Coverage: nine or more of ten studies; the interval is for all pairs at once, so at least its confidence."""
+    """Coverage: nine or more of ten studies.
+
+    The interval is for all pairs at once, so at least its confidence.
+    """
     random = np.random.default_rng(8)
     studies, covered = 200, 0
     cost = -np.expm1(truth[-1] - truth[0])

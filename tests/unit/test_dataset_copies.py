@@ -1,4 +1,7 @@
-"""Copies of a data set on a target: inodes of their own, verified before every trial, copied again when damaged."""
+"""Copies of a data set on a target.
+
+Inodes of their own, verified before every trial, copied again when damaged.
+"""
 
 from __future__ import annotations
 

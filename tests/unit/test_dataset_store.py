@@ -100,7 +100,10 @@ def test_only_what_is_damaged_is_made_again(tmp_path: Path) -> None:
 
 
 def test_files_of_another_generator_are_made_anew(tmp_path: Path) -> None:
-    """As when a version of a codec comes out with other bytes: its files do not fit the manifest of before."""
+    """As when a version of a codec comes out with other bytes.
+
+    Its files do not fit the manifest of before.
+    """
     files = materialise(spec_of(), tmp_path)
     path = files[0].parent / "manifest.json"
     for change in ({"generator": 0}, {"xxh3": "0" * 32}):
@@ -139,8 +142,10 @@ def test_files_copied_elsewhere_with_new_times_are_read_and_trusted(tmp_path: Pa
 def test_a_process_killed_while_it_makes_a_data_set_leaves_none(tmp_path: Path) -> None:
     spec = spec_of(events=60_000)
     code = (
-        "import json, sys; from pathlib import Path; from headrace.datasets import DatasetSpec, materialise\n"
-        "materialise(DatasetSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2]), lambda d, t: print(d, flush=True))"
+        "import json, sys; from pathlib import Path; from headrace.datasets import DatasetSpec, "
+        "materialise\n"
+        "materialise(DatasetSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2]), lambda d, "
+        "t: print(d, flush=True))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, spec.model_dump_json(), str(tmp_path)],
@@ -158,7 +163,8 @@ def test_a_process_killed_while_it_makes_a_data_set_leaves_none(tmp_path: Path) 
 def test_two_processes_may_ask_at_once(tmp_path: Path) -> None:
     spec = spec_of(events=2000)
     code = (
-        "import sys; from pathlib import Path; from headrace.datasets import DatasetSpec, materialise\n"
+        "import sys; from pathlib import Path; from headrace.datasets import DatasetSpec, "
+        "materialise\n"
         "print(*materialise(DatasetSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2])))"
     )
     command = [sys.executable, "-c", code, spec.model_dump_json(), str(tmp_path)]
@@ -175,7 +181,8 @@ def test_who_asks_while_another_makes_waits_and_takes_what_was_made(tmp_path: Pa
     cache = tmp_path / "cache"
     cache.mkdir()
     code = (
-        "import sys; from pathlib import Path; from headrace.datasets import DatasetSpec, materialise\n"
+        "import sys; from pathlib import Path; from headrace.datasets import DatasetSpec, "
+        "materialise\n"
         "materialise(DatasetSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2]),"
         " lambda done, total: print('made', flush=True), say=lambda text: print(text, flush=True))"
     )
@@ -202,7 +209,8 @@ def test_what_a_killed_process_left_goes_with_the_next_making(tmp_path: Path) ->
 def test_what_progress_raises_stops_the_making_and_leaves_nothing(
     events: int, tmp_path: Path
 ) -> None:
-    """In this process (few events) and with processes of its own, whose listeners must not swallow it."""
+    """In this process (few events) and with processes of its own, whose listeners must not swallow
+    it."""
 
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt

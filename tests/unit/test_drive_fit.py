@@ -1,4 +1,7 @@
-"""Fitting a drive: parameters put in are found again; what the results cannot determine is said and left as it was."""
+"""Fitting a drive: parameters put in are found again.
+
+What the results cannot determine is said and left as it was.
+"""
 
 from __future__ import annotations
 

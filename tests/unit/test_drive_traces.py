@@ -12,8 +12,14 @@ from headrace.drives.traces import FLUSH, READ, WRITE
 from headrace.errors import StudyError
 
 CSV = "time_ns,op,sector,sectors\n0,read,8,8\n1000000,write,4096,16\n2500000,flush,0,0\n"
-IOLOG3 = "fio version 3 iolog\n0 f add\n0 f open\n0 f read 4096 4096\n1000 f write 2097152 8192\n2500 f sync 0 0\n2600 f close\n"
-IOLOG2 = "fio version 2 iolog\nf add\nf open\nf read 4096 4096\nf wait 1000\nf write 2097152 8192\nf wait 1500\nf sync 0 0\nf close\n"
+IOLOG3 = (
+    "fio version 3 iolog\n0 f add\n0 f open\n0 f read 4096 4096\n1000 f write 2097152 8192\n"
+    "2500 f sync 0 0\n2600 f close\n"
+)
+IOLOG2 = (
+    "fio version 2 iolog\nf add\nf open\nf read 4096 4096\nf wait 1000\nf write 2097152 "
+    "8192\nf wait 1500\nf sync 0 0\nf close\n"
+)
 BLKPARSE = (
     "  8,0    3        1     0.100000000   697  Q   R 8 + 8 [cat]\n"
     "  8,0    3        2     0.200000000   697  D   R 8 + 8 [cat]\n"

@@ -82,7 +82,10 @@ def test_packets_give_the_same_as_files(kind: str, format_: str, tmp_path: Path)
 
 
 def test_analysis_finds_the_higgs_boson_that_was_put_in(tmp_path: Path) -> None:
-    """Mass and yield within the errors of the fit; the energy scale of the generated detector is true."""
+    """Mass and yield within the errors of the fit.
+
+    The energy scale of the generated detector is true.
+    """
     analysis = workload_of(
         "analysis", data=data(40_000, 2, signal_fraction=0.06, cluster_events=5000, seed=3)
     )
@@ -97,7 +100,8 @@ def test_analysis_finds_the_higgs_boson_that_was_put_in(tmp_path: Path) -> None:
     assert higgs["valid"]
     assert higgs["mass_gev"] == pytest.approx(125.0, abs=max(0.25, 4 * higgs["mass_error_gev"]))
     assert 0.6 < higgs["width_gev"] < 2.0
-    # Of the signal with four good leptons a few per cent fail the cuts on the pairs' masses and the leading momenta.
+    # Of the signal with four good leptons a few per cent fail the cuts on the pairs' masses and the
+    # leading momenta.
     assert 0.85 * put_in - 4 * higgs["yield_error_events"] < higgs["yield_events"]
     assert higgs["yield_events"] < put_in + 4 * higgs["yield_error_events"]
     for name in ("z_to_muons", "z_to_electrons"):

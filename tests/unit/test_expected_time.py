@@ -52,6 +52,7 @@ def test_trials_that_were_timed_take_what_they_took_and_others_as_many_times_the
     assert "took here before" in estimate(loaded.study, plan, timings).rests_on
 
 
+@pytest.mark.slow
 def test_a_run_teaches_the_next_plan(tmp_path: Path) -> None:
     study, cache = study_of(tmp_path), tmp_path / "cache"
     loaded = load_study(study)

@@ -1,4 +1,7 @@
-"""What faults did, from series and jobs: stall, recovery, rate left; lateness of emulated drives; order and shape of small studies."""
+"""What faults did, from series and jobs: stall, recovery, rate left.
+
+Lateness of emulated drives; order and shape of small studies.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ class Told:
 
 def row(trial: str, level: str, faults: list[FaultRecord], status: str = "done") -> dict[str, Any]:
     return {
-        "id": trial, "cell": level, "provenance": "emulated", "status": status, "valid": status == "done",
+        "id": trial, "cell": level, "provenance": "emulated", "status": status,
+        "valid": status == "done",
         "target": "disk", "workload": "reads", "slots": 2, "levels": {"fault": level, "slots": 2},
         "last_done_s": 5.0, "faults": faults,
     }  # fmt: skip
@@ -95,7 +99,14 @@ def report(mean_ns: int, service_ns: float, *, rotational: bool, **more: Any) ->
         "p999": 10 * mean_ns,
         "max": 11 * mean_ns,
     }
-    return {"device": "loop9", "rotational": rotational, "full": 0, "lateness_ns": late, "service_ns_mean": service_ns, **more}  # fmt: skip
+    return {
+        "device": "loop9",
+        "rotational": rotational,
+        "full": 0,
+        "lateness_ns": late,
+        "service_ns_mean": service_ns,
+        **more,
+    }
 
 
 def test_the_bound_of_lateness_is_4_per_cent_for_a_disk_and_20_for_an_ssd() -> None:
@@ -112,7 +123,14 @@ def test_the_bound_of_lateness_is_4_per_cent_for_a_disk_and_20_for_an_ssd() -> N
 
 
 def test_a_claim_is_neither_true_nor_false_where_a_number_is_missing() -> None:
-    found = judged("id", "a > b", lambda rates: rates["a"] > rates["b"], str, {"a": 2.0, "b": 1.0}, {"a": 2.0, "b": None})  # pyright: ignore[reportOptionalOperand]  # fmt: skip
+    found = judged(
+        "id",
+        "a > b",
+        lambda rates: rates["a"] > rates["b"],
+        str,
+        {"a": 2.0, "b": 1.0},
+        {"a": 2.0, "b": None},
+    )  # pyright: ignore[reportOptionalOperand]
     assert (found.simulated, found.emulated) == (True, None)
     assert "emulated lacks a valid trial" in found.why
     assert spread([2.0, None, 3.0]) == pytest.approx(0.5)

@@ -1,4 +1,7 @@
-"""Faults in a study file: their words, the factor `fault`, drives by name or file, and what cannot be."""
+"""Faults in a study file.
+
+Their words, the factor `fault`, drives by name or file, and what cannot be.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +80,10 @@ def test_a_range_is_given_in_sectors() -> None:
 
 def test_the_factor_fault_chooses_what_affects_a_cell(tmp_path: Path) -> None:
     text = HEAD + (
-        '[factors]\nfault = ["none", "slow", "degraded"]\n[[exclude]]\ntarget = "disk"\nfault = "degraded"\n'
-        '[[fault]]\nwhat = "slow-drive"\nname = "slow"\nfactor = 2\n[[fault]]\nwhat = "degraded"\ntarget = "mirror"\n'
+        '[factors]\nfault = ["none", "slow", "degraded"]\n[[exclude]]\ntarget = "disk"\nfault = '
+        '"degraded"\n'
+        '[[fault]]\nwhat = "slow-drive"\nname = "slow"\nfactor = 2\n[[fault]]\nwhat = '
+        '"degraded"\ntarget = "mirror"\n'
     )
     made = study(text, tmp_path)
 

@@ -1,4 +1,5 @@
-"""Files of events: every shape, format, codec and order reads back to what was generated, and is like real data."""
+"""Files of events: every shape, format, codec and order reads back to what was generated, and is
+like real data."""
 
 from __future__ import annotations
 
@@ -64,6 +65,7 @@ def test_every_format_and_codec_reads_back(format_: str, codec: str, tmp_path: P
     assert_holds(written(spec, tmp_path), generated(spec, 0, 700))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_", "order"), list(itertools.product(FORMATS, ("ordered", "unordered")))
 )
@@ -72,6 +74,7 @@ def test_nano_reads_back_in_either_order(format_: str, order: str, tmp_path: Pat
     assert_holds(written(spec, tmp_path), generated(spec, 0, 700))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", FORMATS)
 def test_aod_reads_back(format_: str, tmp_path: Path) -> None:
     """A column in forty: uproot takes minutes to look at all of them."""
@@ -125,7 +128,8 @@ def test_the_level_is_honoured(format_: str, codec: str, tmp_path: Path) -> None
 
 
 def bytes_and_ratio(path: Path) -> tuple[int, float]:
-    """Uncompressed bytes of a tree, keys included, and how often it compresses, as the tree itself says."""
+    """Uncompressed bytes of a tree, keys included, and how often it compresses, as the tree itself
+    says."""
     with uproot.open({str(path): None}) as file:
         tree = file["Events"]
         memory, stored = int(tree.member("fTotBytes")), int(tree.member("fZipBytes"))
@@ -136,17 +140,20 @@ def bytes_and_ratio(path: Path) -> tuple[int, float]:
 def test_compression_and_baskets_a_megabyte_are_those_of_nanoaod(
     shape: str, events: int, tmp_path: Path
 ) -> None:
-    """NanoAOD compresses 2.5 to 4 times with zlib. Baskets: a NanoAOD file is flushed every 10 MB (autoFlush of
-    -10000000 in CMSSW's NanoAODOutputModule) with a basket or more of each of its 800 branches (CMSSW pull request
-    22624) to some 1500 ones: 80 to 150 a MB, and more where large branches fill several."""
+    """NanoAOD compresses 2.5 to 4 times with zlib. Baskets: a NanoAOD file is flushed every 10 MB
+    (autoFlush of -10000000 in CMSSW's NanoAODOutputModule) with a basket or more of each of its
+    800 branches (CMSSW pull request 22624) to some 1500 ones: 80 to 150 a MB, and more where
+    large branches fill several."""
     path = written(spec_of(shape=shape, events=events), tmp_path)
     assert 2.5 <= bytes_and_ratio(path)[1] <= 4
     assert 80 <= len(layout(path)) / (path.stat().st_size / 1e6) <= 200
 
 
+@pytest.mark.slow
 def test_nano_has_the_size_of_a_nanoaod(tmp_path: Path) -> None:
-    """A NanoAOD file of 40 events: 1 499 branches, 9.1 kB an event, 1.46 times (nano_dy.root of scikit-hep-testdata).
-    In long baskets it takes 1 to 2 kB an event, as published (EPJ Web of Conferences 245 (2020) 06002)."""
+    """A NanoAOD file of 40 events: 1 499 branches, 9.1 kB an event, 1.46 times (nano_dy.root of
+    scikit-hep-testdata). In long baskets it takes 1 to 2 kB an event, as published (EPJ Web of
+    Conferences 245 (2020) 06002)."""
     memory, ratio = bytes_and_ratio(
         written(spec_of(shape="nano", events=40, cluster_events=40), tmp_path)
     )
@@ -158,6 +165,7 @@ def test_nano_has_the_size_of_a_nanoaod(tmp_path: Path) -> None:
     assert 1000 <= facts.bytes / 2500 <= 2000
 
 
+@pytest.mark.slow
 def test_aod_has_the_size_of_an_aod(tmp_path: Path) -> None:
     """A DAOD_PHYSLITE file: 83 kB an event before compression, 5.5 times (PHYSLITE_example.root of
     scikit-hep-testdata); ATLAS aims at 10 to 12 kB an event (ATLAS Open Data, PHYSLITE)."""

@@ -192,6 +192,7 @@ def test_effects_put_in_come_out(found: Found) -> None:
     assert combined.slots == 8
 
 
+@pytest.mark.slow
 def test_levels_that_do_nothing_are_not_told_apart(found: Found) -> None:
     """Shuffled labels: levels without any effect come out as significant about as often as said."""
     significant, drawn = 0, 20
@@ -299,7 +300,8 @@ def test_a_workload_without_events_is_judged_by_bytes(found: Found) -> None:
 def test_jobs_that_load_the_storage_feed_no_slots_but_have_a_rate_that_grows_with_clients(
     found: Found,
 ) -> None:
-    # A client moves 25 MB/s, on its CPU all the time; the device gives 100 MB/s: from 4 clients on nothing is gained.
+    # A client moves 25 MB/s, on its CPU all the time; the device gives 100 MB/s: from 4 clients on
+    # nothing is gained.
     truth = Truth(job_events=0, cpu_s=4.0, cores=32)
     cells = cells_of(nodes=[1, 2], slots=[1, 2, 4])
     for curve in found(cells, truth).curves:
@@ -350,7 +352,10 @@ def test_a_price_makes_a_stated_metric(found: Found) -> None:
 
 
 def test_options_come_from_the_study_that_lies_with_the_records(tmp_path: Path) -> None:
-    text = 'headrace = 1\n[report]\nefficiency = 0.5\nconfidence = 0.9\n[plan.repeats]\nmin = 6\nstatistic = "median"\n'
+    text = (
+        "headrace = 1\n[report]\nefficiency = 0.5\nconfidence = 0.9\n[plan.repeats]\nmin = 6\n"
+        'statistic = "median"\n'
+    )
     root = write_results(
         tmp_path / "r",
         plan_of(cells_of(slots=[4, 8, 16]), 6),

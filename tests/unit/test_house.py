@@ -1,4 +1,7 @@
-"""The house's own laws, checked by a program: imports run one way, units stand last and whole, files say what they are."""
+"""The house's own laws, checked by a program.
+
+Imports run one way, units stand last and whole, files say what they are.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ PACKAGE = ROOT / "python" / "headrace"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 CRATES = sorted(path.parent for path in (ROOT / "crates").glob("*/Cargo.toml"))
 
-# A room may import itself and the rooms named here (law 2). `engine` stands beside the way: records, plan, study, parts, ground.
+# A room may import itself and the rooms named here (law 2). `engine` stands beside the way:
+# records, plan, study, parts, ground.
 GROUND = {
     "system",
     "catalog",
@@ -38,7 +42,8 @@ GROUND = {
     "_core",
 }
 PARTS = {"targets", "workloads", "probes", "faults", "datasets", "readers"}
-# What jobs and drives were seen to do: used by parts (a probe that traces, a workload that replays) and by the faces.
+# What jobs and drives were seen to do: used by parts (a probe that traces, a workload that replays)
+# and by the faces.
 CAPTURED = {"traces", "profiles"}
 ALLOWED: dict[str, set[str]] = {
     **{

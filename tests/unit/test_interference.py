@@ -1,4 +1,7 @@
-"""What other programs on the CPUs say against a trial: rules, and real samples of this machine with real ledgers."""
+"""What other programs on the CPUs say against a trial.
+
+Rules, and real samples of this machine with real ledgers.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +156,10 @@ print(__import__("json").dumps(asdict(meter.end())), flush=True)
 
 
 def judged() -> tuple[Interference, float]:
-    """One real job on this machine as it is; and what other processes used meanwhile by psutil's count, CPU seconds."""
+    """One real job on this machine as it is.
+
+    And what other processes used meanwhile by psutil's count, CPU seconds.
+    """
     process = subprocess.Popen([sys.executable, "-c", JOB], stdin=-1, stdout=-1, text=True)
     assert process.stdin is not None and process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -183,7 +189,10 @@ def _used_s(own: set[int]) -> dict[tuple[int, float], float]:
 
 
 def test_no_false_alarm_on_this_machine_as_it_is() -> None:
-    """Whatever else runs here: no more is laid to other programs than they used, and than the job waited."""
+    """Whatever else runs here.
+
+    No more is laid to other programs than they used, and than the job waited.
+    """
     for _ in range(5):
         found, others_s = judged()
         lost_s = found.lost_share * found.wall_s

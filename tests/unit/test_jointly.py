@@ -1,4 +1,7 @@
-"""How sure many comparisons have to be: known answers, and what is named against what intervals say."""
+"""How sure many comparisons have to be.
+
+Known answers, and what is named against what intervals say.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ def test_many_without_a_difference_have_to_be_surer() -> None:
 def test_a_published_example() -> None:
     # Benjamini and Hochberg (1995), table 1: of 15 comparisons four are named at 5 %.
     p_values = [
-        0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719,
+        0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262,
+        0.5719,
         0.6528, 0.7590, 1.000,
     ]  # fmt: skip
     joint = joint_confidence(p_values, 0.95)

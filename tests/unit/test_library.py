@@ -38,6 +38,7 @@ def python(program: str, *arguments: object, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_simulate_and_report_in_a_fresh_interpreter(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
     said = python(
@@ -53,6 +54,7 @@ def test_simulate_and_report_in_a_fresh_interpreter(tmp_path: Path) -> None:
     assert said.splitlines() == ["['report.csv', 'report.html'] 2", "1 results"]
 
 
+@pytest.mark.slow
 def test_functions_that_share_a_name_with_a_package_stay_callable(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
     python(
@@ -76,7 +78,8 @@ def test_commands_that_only_read_a_study_import_no_analysis(tmp_path: Path) -> N
             f"sys.argv = ['headrace', *{arguments}]\n"
             "try: main()\n"
             "except SystemExit as end: assert not end.code, end.code\n"
-            "print('imported:', *({'awkward', 'bokeh', 'pandas', 'scipy', 'uproot'} & {*sys.modules}))",
+            "print('imported:', *({'awkward', 'bokeh', 'pandas', 'scipy', 'uproot'} & "
+            "{*sys.modules}))",
             cwd=tmp_path,
         )
         assert said.splitlines()[-1] == "imported:", arguments

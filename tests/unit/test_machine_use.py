@@ -49,7 +49,10 @@ def test_other_programs_are_named_and_counted(tmp_path: Path) -> None:
 
 
 def test_what_belongs_to_the_run_is_not_foreign(tmp_path: Path) -> None:
-    """The fork server's jobs by their descent; servers by the mark that they were started with, daemons too."""
+    """The fork server's jobs by their descent.
+
+    Servers by the mark that they were started with, daemons too.
+    """
     with programs(tmp_path, "hog.py", SPIN) as jobs:
         use = watched(Own(jobs=frozenset(jobs)))
         assert cpu_s(use, "hog.py") == 0 and use.own_s > 0
@@ -62,16 +65,23 @@ def test_what_belongs_to_the_run_is_not_foreign(tmp_path: Path) -> None:
 
 
 def test_what_short_lived_programs_used_is_found_with_who_waited_for_them(tmp_path: Path) -> None:
-    script = "import subprocess, sys\nwhile True:\n    subprocess.run([sys.executable, '-c', 'sum(range(10**6))'])\n"
+    script = (
+        "import subprocess, sys\nwhile True:\n    subprocess.run([sys.executable, '-c', "
+        "'sum(range(10**6))'])\n"
+    )
     with programs(tmp_path, "many.py", script):
         assert cpu_s(watched(Own(), span_s=1.0), "many.py") > 0.1
 
 
 def test_what_a_process_used_before_it_ended_in_the_window_is_of_no_account(tmp_path: Path) -> None:
-    """A parent is given all that a child ever used once it waits for it; only what is of the window counts."""
+    """A parent is given all that a child ever used once it waits for it.
+
+    Only what is of the window counts.
+    """
     script = (
         "import subprocess, sys\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time\\nwhile time.process_time() < 1.2: pass\\ninput()'], stdin=-1)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time\\nwhile time.process_time() "
+        "< 1.2: pass\\ninput()'], stdin=-1)\n"
         "input()\nchild.communicate(b'\\n')\ninput()\n"
     )
     (tmp_path / "parent.py").write_text(script)
@@ -106,7 +116,10 @@ def test_programs_on_other_cpus_take_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_is_foreign_where_every_process_is_known() -> None:
-    """Real samples of this machine, whatever it does: no clock tick, interrupt or thread of the kernel is taken for a program."""
+    """Real samples of this machine, whatever it does.
+
+    No clock tick, interrupt or thread of the kernel is taken for a program.
+    """
     own = Own(jobs=frozenset({1, *psutil.pids()} - {os.getpid()}))
     for _ in range(5):
         use = watched(own, span_s=0.2)
@@ -114,7 +127,10 @@ def test_nothing_is_foreign_where_every_process_is_known() -> None:
 
 
 def test_time_of_some_cpus_alone() -> None:
-    text = b"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 10 20 300 40 5 6 7 0 0\ncpu1 1 0 0 0 0 0 0 0 0 0\nintr 5\n"
+    text = (
+        b"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 10 20 300 40 5 6 7 0 0\ncpu1 1 0 0 0 0 0 0 0 0 "
+        b"0\nintr 5\n"
+    )
     times = parse_times(text, frozenset({0}))
     assert (times.busy_s, times.interrupts_s, times.idle_s, times.steal_s) == pytest.approx(
         (1.41, 0.11, 3.4, 0.07)

@@ -1,4 +1,7 @@
-"""What mdtest and IOR print, read back by `headrace metadata`: every version, with the tables beside the rates."""
+"""What mdtest and IOR print, read back by `headrace metadata`.
+
+Every version, with the tables beside the rates.
+"""
 
 from __future__ import annotations
 
@@ -138,9 +141,15 @@ def test_outputs_put_together_are_results_of_their_own(tmp_path: Path) -> None:
 
 def test_lines_of_others_within_the_table_change_nothing(tmp_path: Path) -> None:
     text = mdtest_output("1.9.3", {"File creation": [56220.165]}, of="files")
-    noise = "stonewall rank 1: 200366 of 227928 \n[1541263145.2] [m2:24089:0]  mxm.c:196  MXM  WARN  ulimit\n"
+    noise = (
+        "stonewall rank 1: 200366 of 227928 \n[1541263145.2] [m2:24089:0]  mxm.c:196  MXM  "
+        "WARN  ulimit\n"
+    )
     text = text.replace("   File stat", noise + "   File stat")
-    stonewall = "   File create (stonewall)   :             NA             NA     198586.700             NA\n"
+    stonewall = (
+        "   File create (stonewall)   :             NA             NA     198586.700      "
+        "       NA\n"
+    )
     text = text.replace("   Tree creation", stonewall + "   Tree creation")
     assert read_one(tmp_path, text).rates["file_creation"].mean == 56220.165
 
@@ -202,7 +211,10 @@ def test_ior_as_json(text: str, tmp_path: Path) -> None:
 
 
 def test_ior_as_csv(tmp_path: Path) -> None:
-    header = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter"
+    header = (
+        "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),"
+        "numTasks,iter"
+    )
     rows = [
         "write,30.5,30.3,1.5,131072.0,1024.0,15.0,202.2,35.0,202.6,48,0",
         "read,2012,2,1,1,1,1,1,1,1,48,0",

@@ -1,4 +1,7 @@
-"""A metric is one definition: what defines it is all that has to be written for it to appear everywhere."""
+"""A metric is one definition.
+
+What defines it is all that has to be written for it to appear everywhere.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ CELLS = [
 
 
 def install(package: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Install a package whose module `NAME_of_requests` defines the metric, with its entry point."""
+    """Install a package with an entry point, whose module `NAME_of_requests` defines the metric."""
     facts = package / f"{name}-1.0.dist-info"
     facts.mkdir(parents=True)
     (package / f"{name}_of_requests.py").write_text(DEFINITION)
@@ -68,7 +71,10 @@ def install(package: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 @pytest.fixture
 def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """One entry, as another package adds it: a module with a metric, and the entry point that names it."""
+    """One entry, as another package adds it.
+
+    A module with a metric, and the entry point that names it.
+    """
     install(tmp_path / "package", monkeypatch, "sizes")
     yield "device_request_bytes"
     sys.modules.pop("sizes_of_requests", None)

@@ -1,4 +1,7 @@
-"""How far a simulation is off: times per work of cells that a measured and a simulated result set have in common."""
+"""How far a simulation is off.
+
+Times per work of cells that a measured and a simulated result set have in common.
+"""
 
 from __future__ import annotations
 

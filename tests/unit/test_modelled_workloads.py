@@ -1,4 +1,5 @@
-"""Jobs as profiles made from the layout of their files, held against what the same jobs really ask for."""
+"""Jobs as profiles made from the layout of their files, held against what the same jobs really ask
+for."""
 
 from __future__ import annotations
 
@@ -117,7 +118,8 @@ def test_root_s_reads_follow_from_its_rules(
     part = workload(kind, data=spec, reader="event-loop")
     file = materialise(spec, cache)[0]
     part.warm()
-    # ROOT's own counter leaves out what it reads and throws away between two baskets: the kernel's does not.
+    # ROOT's own counter leaves out what it reads and throws away between two baskets: the kernel's
+    # does not.
     before = io_counts(os.getpid())
     part.run(JobInput((str(file),), None, tmp_path, slot=0, slots=1, seed=0))
     moved = io_counts(os.getpid()) - before

@@ -1,4 +1,7 @@
-"""What mountinfo says, read from lines as kernels write them; network file systems, their servers and layouts."""
+"""What mountinfo says, read from lines as kernels write them.
+
+Network file systems, their servers and layouts.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,22 @@ import pytest
 from headrace.system.mounts import Mount, parse_mountinfo
 from headrace.system.network_filesystems import parse_layout, recognise
 
-# From machines and manuals: proc(5), nfs(5), mount.ceph(8), the manuals of Lustre, BeeGFS, Spectrum Scale, OrangeFS, MooseFS, GlusterFS.
+# From machines and manuals: proc(5), nfs(5), mount.ceph(8), the manuals of Lustre, BeeGFS, Spectrum
+# Scale, OrangeFS, MooseFS, GlusterFS.
 NFS4 = (
-    "105 29 0:52 / /data rw,relatime shared:58 - nfs4 nas.cern.ch:/export/data rw,vers=4.2,rsize=1048576,wsize=1048576,"
+    "105 29 0:52 / /data rw,relatime shared:58 - nfs4 nas.cern.ch:/export/data "
+    "rw,vers=4.2,rsize=1048576,wsize=1048576,"
     "namlen=255,hard,proto=tcp,nconnect=4,timeo=600,retrans=2,sec=sys,clientaddr=10.0.0.7,local_lock=none,addr=10.0.0.5"
 )
 NFS_IPV6 = "106 29 0:53 / /six ro - nfs [fe80::1]:/vol rw,vers=3,addr=fe80::1"
-LUSTRE = "80 29 0:44 / /lustre rw,flock - lustre 10.1.0.1@o2ib:10.1.0.2@o2ib:/scratch rw,flock,lazystatfs"
-CEPH = "81 29 0:45 / /ceph rw - ceph 10.0.0.1:6789,10.0.0.2:6789:/volumes/a rw,name=admin,secret=<hidden>,acl"
+LUSTRE = (
+    "80 29 0:44 / /lustre rw,flock - lustre 10.1.0.1@o2ib:10.1.0.2@o2ib:/scratch "
+    "rw,flock,lazystatfs"
+)
+CEPH = (
+    "81 29 0:45 / /ceph rw - ceph 10.0.0.1:6789,10.0.0.2:6789:/volumes/a "
+    "rw,name=admin,secret=<hidden>,acl"
+)
 CIFS = (
     "82 29 0:46 / /win rw - cifs //files/share rw,vers=3.1.1,username=u,rsize=4194304,password=hush"
 )
@@ -27,7 +38,10 @@ MOOSE = "84 29 0:48 / /mfs rw - fuse.mfs mfs#mfsmaster:9421 rw,user_id=0,allow_o
 ORANGE = "85 29 0:49 / /orange rw - pvfs2 tcp://node1:3334/orangefs rw"
 GPFS = "86 29 0:50 / /gpfs/fs1 rw,relatime - gpfs fs1 rw,relatime"
 BEEGFS = "87 29 0:51 / /beegfs rw - beegfs beegfs_nodev rw,relatime,cfgFile={config}"
-EXT4 = r"27 1 8:1 /sub\040dir /mnt/with\040space rw,noatime master:2 propagate_from:1 - ext4 /dev/disk\134x rw,data=ordered"
+EXT4 = (
+    r"27 1 8:1 /sub\040dir /mnt/with\040space rw,noatime master:2 propagate_from:1 - ext4 "
+    r"/dev/disk\134x rw,data=ordered"
+)
 
 
 def one(line: str) -> Mount:
@@ -98,7 +112,8 @@ def test_layouts() -> None:
     assert lustre["stripe_size_bytes"] == 1048576
     assert lustre["pattern"] == "raid0"
     beegfs = parse_layout(
-        "EntryID: root\nMetadata node: meta01 [ID: 1]\nStripe pattern details:\n+ Type: RAID0\n+ Chunksize: 512K\n"
+        "EntryID: root\nMetadata node: meta01 [ID: 1]\nStripe pattern details:\n+ Type: RAID0\n+ "
+        "Chunksize: 512K\n"
         "+ Number of storage targets: desired: 4\n+ Storage Pool: 1 (Default)\n"
     )
     assert (beegfs["pattern"], beegfs["chunk_size"], beegfs["stripe_count"]) == ("RAID0", "512K", 4)

@@ -1,4 +1,7 @@
-"""Nodes of a study's site as they are built: links from the words of a study, processors dealt out; what full links mean for a trial."""
+"""Nodes of a study's site as they are built: links from the words of a study, processors dealt out.
+
+What full links mean for a trial.
+"""
 
 from __future__ import annotations
 

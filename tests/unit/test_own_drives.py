@@ -1,4 +1,7 @@
-"""Local storage on several nodes: which targets each node has for itself, what of a data set it gets, one setting for all."""
+"""Local storage on several nodes.
+
+Which targets each node has for itself, what of a data set it gets, one setting for all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The user's own ROOT files in a study: what is wrong with them is named, what they hold is discovered."""
+"""The user's own ROOT files in a study.
+
+What is wrong with them is named, what they hold is discovered.
+"""
 
 from __future__ import annotations
 

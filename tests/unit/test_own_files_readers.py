@@ -1,4 +1,4 @@
-"""How files that Headrace did not write are read, by every reader, and what the model says of it."""
+"""How files that Headrace did not write are read by every reader, and what the model says."""
 
 from __future__ import annotations
 

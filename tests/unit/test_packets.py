@@ -14,7 +14,10 @@ from headrace.workloads import Packet
 def test_every_event_is_handed_out_once(
     files: list[int], speeds: list[int], limit: int | None, cluster: int
 ) -> None:
-    """Workers of different speed pull until the query is done: no event twice, none left, never more readers than allowed."""
+    """Workers of different speed pull until the query is done.
+
+    No event twice, none left, never more readers than allowed.
+    """
     names = [(f"f{index}", events) for index, events in enumerate(files)]
     packetiser = Packetiser(
         names,
@@ -74,7 +77,10 @@ def test_a_faster_worker_gets_larger_packets() -> None:
 def test_when_workers_die_every_event_is_in_one_result_or_given_up(
     files: list[int], workers: int, limit: int | None, fates: list[bool]
 ) -> None:
-    """`fates`: whether the worker whose turn it is dies with the packet in its hands; a new one takes its place."""
+    """`fates`: whether the worker whose turn it is dies with the packet in its hands.
+
+    A new one takes its place.
+    """
     names = [(f"f{index}", events) for index, events in enumerate(files)]
     packetiser = Packetiser(names, workers=workers, first_events=200, workers_per_server=limit)
     held: dict[int, list[Packet]] = {number: [] for number in range(workers)}
@@ -99,7 +105,8 @@ def test_when_workers_die_every_event_is_in_one_result_or_given_up(
             assert busy, "a worker waits though nobody reads"
         elif answer is None:
             results += held.pop(worker)
-            # One that is told that nothing is left ends; should another die later, a new worker is started.
+            # One that is told that nothing is left ends; should another die later, a new worker is
+            # started.
             if not held and packetiser.events_left:
                 held[number] = []
                 number += 1

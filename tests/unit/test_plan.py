@@ -1,4 +1,5 @@
-"""Plan: known answers, the messages of studies that cannot be planned, repeats, and the plan as a file."""
+"""Plan: known answers, the messages of studies that cannot be planned, repeats, and the plan as a
+file."""
 
 from __future__ import annotations
 
@@ -241,8 +242,9 @@ def test_headline_rate_is_events_or_bytes() -> None:
 
 
 def test_t_interval_of_a_textbook_sample() -> None:
-    # NIST/SEMATECH e-Handbook 1.3.5.2, data set ZARR13.DAT: 195 values, mean 9.261460, standard deviation 0.02278881,
-    # 95 % interval 9.258242 to 9.264679; rebuilt here from 195 values of that mean and deviation
+    # NIST/SEMATECH e-Handbook 1.3.5.2, data set ZARR13.DAT: 195 values, mean 9.261460, standard
+    # deviation 0.02278881, 95 % interval 9.258242 to 9.264679; rebuilt here from 195 values of that
+    # mean and deviation
     import numpy as np
 
     values = np.linspace(-1, 1, 195)

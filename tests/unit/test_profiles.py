@@ -1,4 +1,5 @@
-"""Job profiles: kept and read back, on one line, in numbers, imported, exported, as steps of the simulator and as operations."""
+"""Job profiles: kept and read back, on one line, in numbers, imported, exported, as steps of the
+simulator and as operations."""
 
 from __future__ import annotations
 
@@ -132,7 +133,10 @@ def test_threads_that_overlap_come_one_after_the_other() -> None:
     )
 )
 def test_no_time_is_lost_and_none_invented(steps: list[tuple[int, int, int, int]]) -> None:
-    """Gaps of each thread, lengths of calls, CPU times up to the gap: whatever they are, the line adds up."""
+    """Gaps of each thread, lengths of calls, CPU times up to the gap.
+
+    Whatever they are, the line adds up.
+    """
     at: dict[int, int] = {}
     rows: list[tuple[int, ...]] = []
     for gap, length, thread, work in steps:
@@ -222,7 +226,7 @@ STRACE = """\
 101   1763770000.000900 write(4, "x"..., 77) = 77 <0.000010>
 100   1763770000.001000 close(3) = 0 <0.000005>
 100   1763770000.002000 +++ exited with 0 +++
-"""
+"""  # noqa: E501
 
 DARSHAN = """\
 # darshan log version: 3.41

@@ -1,4 +1,7 @@
-"""A storage that is reached by URL is added by another package alone: a target and a protocol, and no file of this one is edited."""
+"""A storage that is reached by URL is added by another package alone.
+
+A target and a protocol, and no file of this one is edited.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reading events: exact counts of what was asked, and one clear message for a file that is not whole."""
+"""Reading events: exact counts of what was asked, and one clear message for a file that is not
+whole."""
 
 from __future__ import annotations
 

@@ -243,7 +243,8 @@ def test_the_room_can_be_called_before_and_after_its_parts_are_imported(results:
     program = (
         "import headrace, sys; first = headrace.records(sys.argv[1]).shape;"
         "import headrace.analysis.read; import headrace.library;"
-        "assert headrace.records(sys.argv[1]).shape == first == headrace.library.records(sys.argv[1]).shape; print(first[0])"
+        "assert headrace.records(sys.argv[1]).shape == first == "
+        "headrace.library.records(sys.argv[1]).shape; print(first[0])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(results)], capture_output=True, text=True

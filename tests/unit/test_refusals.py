@@ -1,4 +1,7 @@
-"""Whatever a field is given, the user reads Headrace's words: every type of pydantic's errors is translated."""
+"""Whatever a field is given, the user reads Headrace's words.
+
+Every type of pydantic's errors is translated.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +123,10 @@ ODD: tuple[Any, ...] = (
 
 
 def written(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
-    """Tables that are wrong in one field: each of its fields with every kind of value; and in all of them."""
+    """Tables that are wrong in one field: each of its fields with every kind of value.
+
+    And in all of them.
+    """
     names = list(model.model_fields)
     yield {}
     yield {"no_such_field": 1}
@@ -156,7 +162,8 @@ def test_no_word_of_pydantic_reaches_the_user(model: type[BaseModel]) -> None:
     ("model", "table", "said"),
     [
         (Site, {"node": 5}, "s.toml: node: must be a table (given: 5)"),
-        (Site, {"node": {"drives": {"disk": 5}}}, "s.toml: node.drives.disk: must be text or a table (given: 5)"),
+        (Site, {"node": {"drives": {"disk": 5}}}, "s.toml: node.drives.disk: must be text or a "
+                                                  "table (given: 5)"),
         (Site, {"node": {"drives": {"disk": {"drive": "x", "count": 0}}}},
          "s.toml: node.drives.disk.count: is too small (given: 0); allowed: at least 1"),
         (Site, {"node": {"link": {"socket_buffer": "1 KiB"}}},
@@ -165,9 +172,12 @@ def test_no_word_of_pydantic_reaches_the_user(model: type[BaseModel]) -> None:
          's.toml: series_interval: is too small (given: "1 ms"); allowed: at least 50 ms'),
         (RunOptions, {"slots": 1.5}, "s.toml: slots: must be a whole number (given: 1.5)"),
         (RunOptions, {"slot": 1}, 's.toml: slot: unknown field; did you mean "slots"?'),
-        (RunOptions, {"verify": "perhaps"}, 's.toml: verify: must be true or false (given: "perhaps")'),
-        (RunOptions, {"cache": "cool"}, 's.toml: cache: not one of the allowed values; did you mean "cold"?'),
-        (ReportOptions, {"efficiency": 2}, "s.toml: efficiency: is too large (given: 2); allowed: at most 1"),
+        (RunOptions, {"verify": "perhaps"}, 's.toml: verify: must be true or false (given: '
+                                            '"perhaps")'),
+        (RunOptions, {"cache": "cool"}, 's.toml: cache: not one of the allowed values; did you '
+                                        'mean "cold"?'),
+        (ReportOptions, {"efficiency": 2}, "s.toml: efficiency: is too large (given: 2); allowed: "
+                                           "at most 1"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The page as text: self-contained, escaped, small however large the study, every number traceable."""
+"""The page as text: self-contained, escaped, small for large studies, every number traceable."""
 
 from __future__ import annotations
 
@@ -189,6 +189,7 @@ def many(repeats: int) -> Findings:
     )
 
 
+@pytest.mark.slow
 def test_ten_thousand_trials_make_a_page_of_bounded_size(tmp_path: Path) -> None:
     findings = many(9)
     assert findings.trials_done > 10_000

@@ -52,7 +52,8 @@ def test_the_answer_names_slots_and_what_limits(one: Findings) -> None:
     assert answer.figures[0] == Figure("6", "slots fed")
     assert (
         answer.sentence
-        == "scratch feeds 6 slots of higgs at 90\u202f% job efficiency; beyond, jobs wait for device latency."
+        == "scratch feeds 6 slots of higgs at 90\u202f% job efficiency; beyond, jobs wait for "
+        "device latency."
     )
 
 
@@ -67,7 +68,8 @@ def test_a_censored_answer_says_at_least(one: Findings) -> None:
     assert answer.figures[0].text == "≥8"
     assert (
         answer.sentence
-        == "scratch feeds at least 8 slots of higgs at 90\u202f% job efficiency; more were not tried."
+        == "scratch feeds at least 8 slots of higgs at 90\u202f% job efficiency; more were not "
+        "tried."
     )
 
 
@@ -166,7 +168,8 @@ def loaded(findings: Findings, growth: Growth) -> Findings:
             Growth(
                 "asked_bytes_per_s", (1, 4, 12), (11.8e6, 11.9e6, 11.7e6), 1, "level", "network"
             ),
-            "scratch gives higgs 11.9 MB/s at most: 1 client reaches it, more add nothing (up to 12 were tried). "
+            "scratch gives higgs 11.9 MB/s at most: 1 client reaches it, more add nothing (up to "
+            "12 were tried). "
             "At 1 client, jobs wait for the network.",
         ),
         (
@@ -178,12 +181,14 @@ def loaded(findings: Findings, growth: Growth) -> Findings:
                 "falls",
                 "cpu contention",
             ),
-            "scratch gives higgs 2\u202f000 creations/s at most: 4 clients reach it, with 12 it falls to 1\u202f000 creations/s. "
+            "scratch gives higgs 2\u202f000 creations/s at most: 4 clients reach it, with 12 it "
+            "falls to 1\u202f000 creations/s. "
             "At 4 clients, jobs wait for a CPU (the clients set this limit, not the storage).",
         ),
         (
             Growth("asked_bytes_per_s", (1, 4), (1e9, 2.5e9), 4, "untried", "unknown"),
-            "scratch gives higgs 2.50 GB/s at 4 clients, the most that were tried: the rate still grows with them.",
+            "scratch gives higgs 2.50 GB/s at 4 clients, the most that were tried: the rate still "
+            "grows with them.",
         ),
         (
             Growth("asked_bytes_per_s", (4,), (2.5e9,), 4, "untried", "unknown"),
@@ -315,7 +320,8 @@ def test_a_workload_without_a_valid_trial_is_named_with_its_reason(one: Findings
 
 def test_the_trials_are_counted() -> None:
     assert wording.trials_sentence(sample_findings(left_out=3)) == (
-        "60 of 63 planned trials done; left out of every finding: 1 invalid, 1 failed, 1 unsupported."
+        "60 of 63 planned trials done; left out of every finding: 1 invalid, 1 failed, 1 "
+        "unsupported."
     )
     assert wording.trials_sentence(sample_findings(left_out=0)).endswith("all of them count.")
 

@@ -1,4 +1,5 @@
-"""Unit: cells of a reproduction are what any simulation of the study records and its analysis finds."""
+"""Unit: cells of a reproduction are what any simulation of the study records and its analysis
+finds."""
 
 from __future__ import annotations
 

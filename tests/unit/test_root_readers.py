@@ -1,4 +1,7 @@
-"""ROOT's readers beside uproot: the same bins, the same counts of events and bytes, and failures as clear."""
+"""ROOT's readers beside uproot.
+
+The same bins, the same counts of events and bytes, and failures as clear.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,10 @@ def run(
 def test_the_search_fills_the_same_bins_as_uproots(
     format_: str, reader: str, tmp_path: Path
 ) -> None:
-    """The two compute in different order: a value in a thousand may fall on the other side of an edge."""
+    """The two compute in different order.
+
+    A value in a thousand may fall on the other side of an edge.
+    """
     ours, dataset = workload_of("analysis", format_, "uproot")
     files = materialise(dataset, tmp_path)
     theirs, _ = workload_of("analysis", format_, reader)

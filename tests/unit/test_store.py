@@ -82,6 +82,7 @@ for number in range(100000):
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_every_record_is_whole(tmp_path: Path) -> None:
     root = tmp_path / "r"
     make(root).close()

@@ -1,4 +1,7 @@
-"""Traces by `headrace.traces`: a real one summed up, drawn, converted; and every way in which a trace can be wrong."""
+"""Traces by `headrace.traces`: a real one summed up, drawn, converted.
+
+And every way in which a trace can be wrong.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +67,7 @@ def test_what_is_converted_has_every_request(tmp_path: Path, ending: str) -> Non
     assert list(tmp_path.iterdir()) == [out]
 
 
+@pytest.mark.slow
 def test_pictures_have_labelled_axes_and_stay_small(tmp_path: Path) -> None:
     found = summarise(open_trace(REAL))
     for kind in ("png", "svg", "html"):
@@ -113,6 +117,7 @@ def test_a_journal_far_away_does_not_flatten_the_picture(tmp_path: Path) -> None
     assert (panel.shown, panel.elsewhere(), panel.low_bytes) == (1.0, "", 0)
 
 
+@pytest.mark.slow
 def test_what_a_picture_leaves_out_is_told_in_it_and_in_words(tmp_path: Path) -> None:
     # Reads in one place but for a few; two small writes, which would be a panel of two dots.
     near = [f"{1000 * n},read,{1_000_000 + 8 * (n % 50)},64,{500}" for n in range(1960)]
@@ -152,7 +157,8 @@ def test_few_requests_that_move_much_have_a_panel(tmp_path: Path) -> None:
 def blkparse(events: list[tuple[float, str, int, int]]) -> str:
     """Text as blkparse prints it."""
     lines = [
-        f"  8,0    {n % 4}  {n:>7} {time_s:>14.9f}  {4000 + n % 3}  {letter:>1}   W {sector} + {sectors} [job]"
+        f"  8,0    {n % 4}  {n:>7} {time_s:>14.9f}  {4000 + n % 3}  {letter:>1}   W {sector} + "
+        f"{sectors} [job]"
         for n, (time_s, letter, sector, sectors) in enumerate(events, 1)
     ]
     return "\n".join(lines) + "\nCPU0 (sda):\n Reads Queued:  0,  0KiB\n"
@@ -260,7 +266,8 @@ def captured(place: Path, **changes: object) -> Path:
     for cpu in (0, 1):
         shutil.copy(f"{REAL}.blktrace.{cpu}", place / f"loop0.blktrace.{cpu}")
     values: dict[str, object] = {
-        "trace": 1, "devices": ["loop0"], "files": ["loop0.blktrace.0", "loop0.blktrace.1"], "begin_monotonic_ns": 0,
+        "trace": 1, "devices": ["loop0"], "files": ["loop0.blktrace.0", "loop0.blktrace.1"],
+        "begin_monotonic_ns": 0,
         "lost": 0, "moved": {},
     }  # fmt: skip
     (place / "trace.json").write_text(json.dumps({**values, **changes}))

@@ -1,4 +1,5 @@
-"""The typed record: what is written is read back, records of 0.1 are read, the published schema is that of the code."""
+"""The typed record: what is written is read back, records of 0.1 are read, the published schema is
+that of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Waits end when what they wait for is there, and give up in their time; failures of another kind are not tried again."""
+"""Waits end when what they wait for is there, and give up in their time.
+
+Failures of another kind are not tried again.
+"""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def ratio_of_means(
         return Estimate(
             math.exp(distance), math.exp(distance), math.exp(distance), len(ids), method, ids
         ), None
-    # Welch's test (Biometrika 34 (1947) 28), with the degrees of freedom of Welch and Satterthwaite.
-    # As in scipy.stats.ttest_ind, whose import takes a quarter of the CPU time of a short study.
+    # Welch's test (Biometrika 34 (1947) 28), degrees of freedom by Welch and Satterthwaite, as in
+    # scipy.stats.ttest_ind, whose import takes a quarter of the CPU time of a short study.
     share_a, share_b = (float(logs.var(ddof=1)) / len(logs) for logs in (logs_a, logs_b))
     error = math.sqrt(share_a + share_b)
     freedom = (share_a + share_b) ** 2 / (

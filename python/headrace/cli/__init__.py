@@ -7,6 +7,7 @@ Modules with a leading underscore contain code shared by commands.
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import select
 import sys
@@ -55,7 +56,22 @@ def make_app() -> typer.Typer:
             app.add_typer(module.app, name=name)
         else:
             app.command(name)(getattr(module, name))
+    _unwrap_help(app)
     return app
+
+
+def _unwrap_help(app: typer.Typer) -> None:
+    """Make one line of each paragraph of the commands' docstrings.
+
+    Typer keeps their line breaks; the terminal's width has to decide.
+    """
+    for command in app.registered_commands:
+        if command.help is None and command.callback is not None:
+            paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+            command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _unwrap_help(group.typer_instance)
 
 
 def _print_version(wanted: bool) -> None:

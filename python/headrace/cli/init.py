@@ -31,7 +31,9 @@ def init(
         bool, typer.Option("--list", help="list the studies that come with Headrace")
     ] = False,
 ) -> None:
-    """Write a commented study file for the storage at PATH, or copy a study that comes with Headrace."""
+    """Write a commented study file for the storage at PATH, or copy a study that comes with
+    Headrace.
+    """
     from headrace.study.packaged import packaged_studies
 
     studies = packaged_studies()

@@ -30,9 +30,11 @@ def metadata(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Print rates of metadata tests side by side: of Headrace, mdtest and IOR, each beside the first.
+    """Print rates of metadata tests side by side: of Headrace, mdtest and IOR, each beside the
+    first.
 
-    A phase that was not run is blank. What cannot be read is told, the rest is shown, and the exit code is 2.
+    A phase that was not run is blank. What cannot be read is told, the rest is shown, and the exit
+    code is 2.
     """
     from headrace.workloads.mdtest.imported import read_results
     from headrace.workloads.mdtest.phases import TITLES

@@ -17,7 +17,9 @@ def plan(
     all: Annotated[bool, typer.Option("--all", help="list every trial, not the first 40")] = False,
     cache_dir: Annotated[Path | None, typer.Option(help="as for `headrace run`")] = None,
 ) -> None:
-    """Show the trials in order, the time and disk they will take, and what needs root. Nothing is started."""
+    """Show the trials in order, the time and disk they will take, and what needs root. Nothing is
+    started.
+    """
     from headrace.engine import default_cache
     from headrace.engine.measure.space import space_problems
     from headrace.engine.timing import read_timings

@@ -33,7 +33,9 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     files: Annotated[int, typer.Option(help="how many files are listed", min=0)] = 8,
 ) -> None:
-    """Show what a recorded job did: bytes, sizes of reads, order, reuse, work between reads, its files."""
+    """Show what a recorded job did: bytes, sizes of reads, order, reuse, work between reads, its
+    files.
+    """
     from headrace.profiles.picture import draw as draw_picture
     from headrace.profiles.steps import load, profile_path
     from headrace.profiles.summary import summarise
@@ -114,7 +116,8 @@ def _unseen(unseen: Unseen | None) -> str:
     if unseen is None:
         return "unknown: nobody counted"
     return (
-        f"{format_amount(unseen.read_bytes)} read, {format_amount(unseen.written_bytes)} written, of "
+        f"{format_amount(unseen.read_bytes)} read, {format_amount(unseen.written_bytes)} written, "
+        f"of "
         f"{format_amount(unseen.kernel_read_bytes)} and "
         f"{format_amount(unseen.kernel_written_bytes)} that the kernel counted"
     )
@@ -200,10 +203,11 @@ def simulate_profile(
         typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
     ] = None,
 ) -> None:
-    """See many nodes run a recorded job: writes a study beside the profile, runs it in virtual time, and reports it.
+    """See many nodes run a recorded job: writes a study beside the profile, runs it in virtual
+    time, and reports it.
 
-    The study is yours to edit. Without options, an existing one is run as it is; with options that ask for another
-    study, that goes into a new file beside it.
+    The study is yours to edit. Without options, an existing one is run as it is; with options that
+    ask for another study, that goes into a new file beside it.
     """
     from headrace.cli._progress import Display
     from headrace.library import default_results, load_study

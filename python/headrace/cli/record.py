@@ -26,9 +26,11 @@ def record(
         bool, typer.Option("--hash-names", help="write hashes instead of the names of data files")
     ] = False,
 ) -> None:
-    """Run a program and record its reads, writes, opens and the work between them. Its exit code becomes this command's.
+    """Run a program and record its reads, writes, opens and the work between them. Its exit code
+    becomes this command's.
 
-    Threads and child processes are included. The program must be dynamically linked and not set-uid.
+    Threads and child processes are included. The program must be dynamically linked and not
+    set-uid.
     """
     from headrace.profiles.places import profile_to_write
     from headrace.profiles.recorder import record as run

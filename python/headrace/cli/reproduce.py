@@ -54,7 +54,9 @@ def reproduce(
         ),
     ] = Path("results/emulated"),
 ) -> None:
-    """Reproduce the four source studies: every number beside the published one, every finding judged, an HTML page."""
+    """Reproduce the four source studies: every number beside the published one, every finding
+    judged, an HTML page.
+    """
     if emulate:
         _emulate(studies or [], records, as_json, numbers)
         return

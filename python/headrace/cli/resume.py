@@ -24,7 +24,9 @@ def resume(
     force_device: Annotated[list[str] | None, typer.Option(help="as for `headrace run`")] = None,
     cache_dir: Annotated[Path | None, typer.Option(help="as for `headrace run`")] = None,
 ) -> None:
-    """Run the trials that have no record yet; nothing else is run twice, but for --retry-invalid."""
+    """Run the trials that have no record yet; nothing else is run twice, but for
+    --retry-invalid.
+    """
     from headrace.cli._progress import Display
     from headrace.library import resume as go_on
     from headrace.system.stopping import stopping_on_signals

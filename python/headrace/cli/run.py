@@ -29,7 +29,9 @@ def run(
         typer.Option(help="where generated data sets are kept; ~/.cache/headrace when not given"),
     ] = None,
 ) -> None:
-    """Run a study on real storage and report it. Ctrl-C stops cleanly; `headrace resume` goes on."""
+    """Run a study on real storage and report it. Ctrl-C stops cleanly; `headrace resume`
+    goes on.
+    """
     from headrace.cli._progress import Display
     from headrace.library import default_results, load_study
     from headrace.system.stopping import stopping_on_signals

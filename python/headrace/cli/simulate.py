@@ -18,7 +18,9 @@ def simulate(
         typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
     ] = None,
 ) -> None:
-    """Run a study in virtual time, on a site of the catalog, and report it. Ctrl-C stops cleanly; `headrace resume` goes on."""
+    """Run a study in virtual time, on a site of the catalog, and report it. Ctrl-C stops cleanly;
+    `headrace resume` goes on.
+    """
     from headrace.cli._progress import Display
     from headrace.library import default_results, load_study
     from headrace.system.stopping import stopping_on_signals

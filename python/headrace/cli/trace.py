@@ -104,7 +104,9 @@ def run(
     output: Folder = None,
     by: With = None,
 ) -> None:
-    """Run a program and record the block requests of a device meanwhile. The exit code is the program's."""
+    """Run a program and record the block requests of a device meanwhile. The exit code is the
+    program's.
+    """
     from headrace.profiles.programs import find_program
     from headrace.system.journal import Journal
     from headrace.system.stopping import stopping_on_signals
@@ -187,7 +189,9 @@ def show(
         bool, typer.Option("--json", help="print JSON: everything, with histograms")
     ] = False,
 ) -> None:
-    """Show a trace's statistics: rates, seeks, latencies, queue depth, sizes, by process and in total."""
+    """Show a trace's statistics: rates, seeks, latencies, queue depth, sizes, by process and in
+    total.
+    """
     from headrace.traces import open_trace, summarise
 
     found = summarise(open_trace(trace, device))

@@ -13,7 +13,9 @@ from headrace.errors import ExitCode
 def undo(
     show: Annotated[bool, typer.Option("--show", help="only list what would be undone")] = False,
 ) -> None:
-    """Put back what crashed runs have changed: mounts, loop devices, settings, processes, folders."""
+    """Put back what crashed runs have changed: mounts, loop devices, settings, processes,
+    folders.
+    """
     from headrace.system import block_queue
     from headrace.system.journal import pending_journals
     from headrace.system.journal import undo as undo_journal

@@ -194,6 +194,7 @@ def competing_io(
         return None
     return (
         "competing-io",
-        f"the device moved {format_amount(moved)}, of which the jobs caused {format_amount(caused)}: "
+        f"the device moved {format_amount(moved)}, of which the jobs caused "
+        f"{format_amount(caused)}: "
         f"{100 * foreign / moved:.0f} % was other I/O",
     )

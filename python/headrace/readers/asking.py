@@ -10,8 +10,8 @@ The requests follow from a file's layout and the reader's rules:
   mean clusters of the whole tree: TTree::GetCacheAutoSize, TTreeCache::FillBuffer). It sorts them
   by offset, joins adjacent ones up to 16 MB (TFileCacheRead::Sort), and reads neighbours in one
   request while they span less than 256 000 bytes (TFile::ReadBuffers).
-* For a member of a split collection of a TTree, RDataFrame gives TTreeCache the whole collection, so
-  the baskets of all its members are requested.
+* For a member of a split collection of a TTree, RDataFrame gives TTreeCache the whole collection,
+  so the baskets of all its members are requested.
 * ROOT reads an RNTuple cluster by cluster, one cluster ahead in a separate thread. Pages are joined
   over gaps until the gaps make up a quarter of the bytes needed
   (RPageSourceFile::PrepareSingleCluster). This model reads the next cluster before it processes the

@@ -13,7 +13,7 @@ from headrace.targets.scenario import filesystem, host, volume
 
 
 class ServiceTarget(Target):
-    """A file service, whose `Options` are `ServedOptions`. `model` calls `served` or `on_bricks`."""
+    """A file service with `ServedOptions`. `model` calls `served` or `on_bricks`."""
 
     service_kind: ClassVar[str]
     """The simulator's name of the service."""

@@ -103,7 +103,9 @@ def attach(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Make a drive of the catalog a block device of this machine, until it is detached. What is on it lies in memory."""
+    """Make a drive of the catalog a block device of this machine, until it is detached. What is on
+    it lies in memory.
+    """
     from headrace.system import block_queue
     from headrace.system.emulator import cannot_emulate, limits, queue_shape
     from headrace.system.emulator.lasting import attach_lasting

@@ -240,7 +240,9 @@ def fit(
     runtime: Annotated[str, typer.Option(help="virtual time each load is run for")] = "4",
     as_json: Json = False,
 ) -> None:
-    """Fit a drive's free parameters to fio results; say what is left over, and what the results cannot determine."""
+    """Fit a drive's free parameters to fio results; say what is left over, and what the results
+    cannot determine.
+    """
     from dataclasses import asdict
 
     from headrace.catalog import entry
