@@ -129,7 +129,7 @@ def test_what_a_picture_leaves_out_is_told_in_it_and_in_words(tmp_path: Path) ->
     told = draw([found], tmp_path / "picture.svg")
     assert told == [
         "trace.csv: offsets of reads: 2 % of the reads lie elsewhere",
-        "trace.csv: offsets of 2 writes (8 KiB) are not drawn",
+        "trace.csv: offsets of 2 writes (8.19 kB) are not drawn",
     ]
     picture = (tmp_path / "picture.svg").read_text()
     draw([found], tmp_path / "picture.html")
