@@ -106,12 +106,20 @@ class Problems:
         except ValidationError as error:
             for place, given, problem, allowed in refusals(error, table, model):
                 where = path + place if at is None else at
-                if several and isinstance(given, list) and _takes_one(model, place):
+                if several and _are_levels(given, problem) and _takes_one(model, place):
                     problem += f"; {several.format(dotted(place))}"
                 fault = self.document.fault(where, problem, given=given, allowed=allowed)
                 if fault not in self.faults:
                     self.faults.append(fault)
             return None
+
+
+def _are_levels(given: object, problem: str) -> bool:
+    """Return whether a value may be levels of its field: an array, and no texts for a number."""
+    if not isinstance(given, list):
+        return False
+    texts = all(isinstance(item, str) for item in cast("list[object]", given))
+    return not (texts and problem.startswith("must be a whole number"))
 
 
 def _takes_one(model: type[BaseModel], place: FieldPath) -> bool:

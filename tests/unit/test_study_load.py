@@ -154,6 +154,10 @@ def test_levels_outside_factors_are_told_where_they_belong(old: str, new: str, h
         ("[factors]\n", "[plan]\nseed = [1, 2]\n[factors]\n"),
         ("slots = [1, 2]", "slots = [[1, 2]]"),
         ("data = {", "data = { files = [], "),
+        (
+            'kind = "scan"\ndata = { events = 1000, files = 2 }',
+            'kind = "stage"\nsource = "disk"\ndata = { files = ["own/*.root"] }',
+        ),
     ],
 )
 def test_other_arrays_are_not_taken_for_levels(old: str, new: str) -> None:
