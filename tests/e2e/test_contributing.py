@@ -14,6 +14,7 @@ import pytest
 
 from house import ROOT
 
+WANTED = ("metric", "probe", "workload", "target", "launcher", "fault")
 STUDY = """
 headrace = 1
 title = "Parts of another package"
@@ -39,6 +40,7 @@ slots = [1, 2]
 repeats = {{ min = 1 }}
 
 [run]
+on = "background"
 cache = "warm"
 shortest = "1 ms"
 """
@@ -65,7 +67,9 @@ def package(tmp_path: Path) -> Path:
     lines: list[str] = []
     for name, code in examples("python").items():
         (place / f"example_{name}.py").write_text(code)
-        kind = re.findall(r"^class (\w+)\((?:Probe|Workload|Target|InjectedFault)\):", code, re.M)
+        kind = re.findall(
+            r"^class (\w+)\((?:Probe|Workload|Target|InjectedFault|Local)\):", code, re.M
+        )
         added = kind or re.findall(r"^(\w+) = Metric\(", code, re.M)
         lines.append(f"[headrace.{name}s]\n{name} = example_{name}:{added[0]}\n")
     (facts / "entry_points.txt").write_text("\n".join(lines))
@@ -73,7 +77,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def test_the_examples_work_together(package: Path, tmp_path: Path) -> None:
-    assert set(examples("python")) >= {"metric", "probe", "workload", "target", "fault"}
+    assert set(examples("python")) >= set(WANTED)
     folder = tmp_path / "in memory"
     folder.mkdir()
     (tmp_path / "study.toml").write_text(STUDY.format(folder=folder))
@@ -95,6 +99,7 @@ def test_the_examples_work_together(package: Path, tmp_path: Path) -> None:
     for trial in trials:
         record = json.loads((trial / "trial.json").read_text())
         assert record["status"] == "done", said
+        assert record["run"]["on"] == "background"
         assert record["probes"]["load"]["runnable_max"] >= 1
         assert pq.read_table(trial / "series" / "load.parquet")["runnable"].to_pylist()
         jobs = pq.read_table(trial / "jobs.parquet").to_pylist()
