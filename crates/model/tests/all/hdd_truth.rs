@@ -1,5 +1,6 @@
 //! What a hard disk's data sheet states must come out of the model.
 
+use crate::loads::{close, load};
 use headrace_model::drive_run::{run, FioLike, Rw};
 use headrace_model::hdd::Hdd;
 use headrace_model::request::{Device, Medium, Op, Request};
@@ -20,32 +21,9 @@ fn disk(extra: &str) -> DriveSpec {
     DriveSpec::from_json(&text).unwrap()
 }
 
-fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
-    FioLike {
-        rw,
-        bs_bytes,
-        iodepth,
-        numjobs: 1,
-        runtime_s,
-        ramp_time_s: 0.0,
-        offset_bytes: 0,
-        offset_increment_bytes: 0,
-        size_bytes: None,
-        rwmixread: 50,
-        fsync: 0,
-        number_ios: None,
-        seed: 7,
-        empty: false,
-    }
-}
-
 fn model(spec: &DriveSpec) -> Hdd {
     let DriveSpec::Hdd(spec) = spec else { panic!("a disk") };
     Hdd::new(spec, 1).unwrap()
-}
-
-fn close(obtained: f64, expected: f64, share: f64) {
-    assert!((obtained / expected - 1.0).abs() < share, "obtained {obtained}, expected {expected}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod catalog_truth;
 mod drive_properties;
 mod hdd_truth;
+mod loads;
 mod raid_truth;
 mod replay_truth;
 mod scheduling;

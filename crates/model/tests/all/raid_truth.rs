@@ -1,5 +1,6 @@
 //! What RAID levels cost and survive.
 
+use crate::loads::{close, load};
 use headrace_model::drive_run::{run_device, DriveRun, FioLike, Rw};
 use headrace_model::faults::{FaultKind, FaultSpec};
 use headrace_model::raid::Raid;
@@ -25,29 +26,6 @@ fn raid(level: u32, drives: u32) -> Raid<headrace_model::drive::Drive> {
     let devices =
         (0..drives).map(|n| headrace_model::drive::build(&disk(), u64::from(n)).unwrap()).collect();
     Raid::new(&spec(level, drives), devices).unwrap()
-}
-
-fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
-    FioLike {
-        rw,
-        bs_bytes,
-        iodepth,
-        numjobs: 1,
-        runtime_s,
-        ramp_time_s: 0.0,
-        offset_bytes: 0,
-        offset_increment_bytes: 0,
-        size_bytes: None,
-        rwmixread: 50,
-        fsync: 0,
-        number_ios: None,
-        seed: 7,
-        empty: false,
-    }
-}
-
-fn close(obtained: f64, expected: f64, share: f64) {
-    assert!((obtained / expected - 1.0).abs() < share, "obtained {obtained}, expected {expected}");
 }
 
 fn one(device: &mut impl Device, op: Op, sector: u64, sectors: u32) -> Status {

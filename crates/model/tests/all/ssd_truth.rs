@@ -1,5 +1,6 @@
 //! What an SSD's parameters state must come out of the model.
 
+use crate::loads::{close, load};
 use headrace_model::drive_run::{run, run_device, FioLike, Rw};
 use headrace_model::request::{Device, Medium, Op, Request};
 use headrace_model::spec::DriveSpec;
@@ -27,29 +28,6 @@ fn low_end(log_blocks: u32) -> DriveSpec {
         "read_priority": {{"kind": "fifo"}}, "initial": {{"state": "filled", "fill": 1.0}}}}"#
     );
     DriveSpec::from_json(&text).unwrap()
-}
-
-fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
-    FioLike {
-        rw,
-        bs_bytes,
-        iodepth,
-        numjobs: 1,
-        runtime_s,
-        ramp_time_s: 0.0,
-        offset_bytes: 0,
-        offset_increment_bytes: 0,
-        size_bytes: None,
-        rwmixread: 50,
-        fsync: 0,
-        number_ios: None,
-        seed: 7,
-        empty: false,
-    }
-}
-
-fn close(obtained: f64, expected: f64, share: f64) {
-    assert!((obtained / expected - 1.0).abs() < share, "obtained {obtained}, expected {expected}");
 }
 
 const FILLED: &str = r#", "initial": {"state": "filled", "fill": 1.0}"#;
