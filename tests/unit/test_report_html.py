@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.analysis.findings import Findings, LeftOut
+from headrace.analysis.findings import Findings, Knee, LeftOut
 from headrace.report import write_report
 from headrace.report.html import render
 from headrace.report.select import series_trials, shown_curves
@@ -175,6 +175,19 @@ def test_embedded_data_are_what_the_findings_say() -> None:
             [estimate.value, estimate.low, estimate.high], rel=1e-5
         )
         assert curve["load"][position] == point.slots
+
+
+@pytest.mark.parametrize("seen", [True, False, None])
+def test_a_knee_is_ringed_only_where_a_difference_was_seen(seen: bool | None) -> None:
+    findings = sample_findings()
+    curve = findings.curves[0]
+    knee = Knee(curve.points[0].load, "events_per_s", 1.0, "level", 1, None, seen)
+    data = page_json(
+        render(replace(findings, curves=(replace(curve, knee=knee),)), Path("/nowhere"))
+    )
+    (drawn,) = data["curves"]  # type: ignore[misc]
+    ringed = {"load": knee.slots, "metric": knee.metric}
+    assert drawn["knee"] == (None if seen is False else ringed)
 
 
 def many(repeats: int) -> Findings:

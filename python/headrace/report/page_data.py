@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.analysis.findings import Curve, Estimate, Findings, Point
+from headrace.analysis.findings import Curve, Estimate, Findings, Knee, Point
 from headrace.metrics.shown import ShownMetric, show
 from headrace.palette import CURVE_COLOURS, CURVE_SIGNS
 from headrace.report.numbers import interval_text, value_text
@@ -80,9 +80,16 @@ def _curve(curve: Curve, metrics: dict[str, ShownMetric]) -> dict[str, Any]:
         "limit": [limit_text(point) if not point.reasons else "" for point in points],
         "reasons": ["; ".join(point.reasons) for point in points],
         "trials": [_evidence(point) for point in points],
-        "knee": {"load": curve.knee.slots, "metric": curve.knee.metric} if curve.knee else None,
+        "knee": _ring(curve.knee),
         "values": values,
     }
+
+
+def _ring(knee: Knee | None) -> dict[str, Any] | None:
+    """Return where a knee is marked; None when no two rates differ, as the tables say then."""
+    if knee is None or knee.difference_seen is False:
+        return None
+    return {"load": knee.slots, "metric": knee.metric}
 
 
 def _value(point: Point, shown: ShownMetric) -> list[Any] | None:

@@ -177,6 +177,8 @@ def _curve_rows(curve: Curve) -> list[dict[str, Any]]:
         )
     if (knee := curve.knee) is not None:
         note = f"of {knee.metric}, there {knee.value:.6g}; beyond it {knee.beyond}"
+        if knee.difference_seen is False:
+            note = f"of {knee.metric}; no difference seen between any two numbers of slots"
         rows.append(
             {
                 "about": "knee",
