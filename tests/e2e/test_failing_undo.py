@@ -19,23 +19,22 @@ from house import House
 CRASH = """
 import os, signal, sys
 from pathlib import Path
-from headrace.system.cluster.namespaces import run_ip
+from headrace.system import network_namespaces
 from headrace.system.journal import Journal
 from headrace.system.owned import make_file, work_directory
 journal = Journal.open("a run that was killed")
 work_directory(journal, Path(sys.argv[1]))
 journal.begin("delete_netns", name=sys.argv[2])
-run_ip("netns", "add", sys.argv[2])
+network_namespaces.create(sys.argv[2])
 make_file(journal, Path(sys.argv[1]) / "disk.img", 4096)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_one_undo_action_whose_program_fails_keeps_nothing_else_from_being_undone(
+def test_one_undo_action_that_fails_keeps_nothing_else_from_being_undone(
     house: House,
 ) -> None:
-    """A namespace that somebody has mounted once more cannot be deleted: `ip` fails, in its own
-    words."""
+    """A namespace that somebody has mounted once more cannot be deleted."""
     folder = house.place / "work"
     folder.mkdir()
     name = f"headrace-test-{os.getpid()}"
@@ -48,10 +47,7 @@ def test_one_undo_action_whose_program_fails_keeps_nothing_else_from_being_undon
         ended = house.run("undo")
         assert ended.returncode == 6, ended.stdout
         failed = [line for line in ended.stdout.splitlines() if "FAILED" in line]
-        assert (
-            len(failed) == 1
-            and f"network namespace {name}: ip netns delete {name} failed" in failed[0]
-        )
+        assert len(failed) == 1 and f"network namespace {name}: " in failed[0]
         assert "busy" in failed[0]
         assert list(folder.iterdir()) == [], "what comes after it and before it is undone"
     finally:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ import pytest
 from headrace.errors import HeadraceError, MissingError, UnsupportedLevelError
 from headrace.system import journal as journals
 from headrace.system.cluster import Cluster, LinkSettings, Node, NodeSettings, call_inside
-from headrace.system.cluster.links import has_netem, queue_commands, read_link
-from headrace.system.cluster.namespaces import FOLDER, Counters
+from headrace.system.cluster.links import has_netem, queues_of, read_link
+from headrace.system.cluster.namespaces import Counters
+from headrace.system.cluster.netlink import Network, Queue, in_network
 from headrace.system.journal import Journal
+from headrace.system.network_namespaces import FOLDER
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -96,11 +99,13 @@ def test_settings_of_a_link_are_read_back_and_can_be_changed(journal: Journal) -
         found = read_link(node.namespace)
         assert found["mtu"] == 9000
         assert found["txqueuelen"] == 77
-        assert any("8Mbit" in queue for queue in found["queues"])
-        assert any("limit 77p" in queue for queue in found["queues"])
+        bucket, queue = found["queues"]
+        assert (bucket["kind"], bucket["rate_bytes_per_s"]) == ("tbf", 1_000_000)
+        assert bucket["burst_bytes"] == pytest.approx(16 << 10, rel=0.01)
+        assert queue == {"kind": "pfifo", "limit_packets": 77}
         assert found["socket_buffers"] == {"tcp_rmem": "65536", "tcp_wmem": "65536"}
         cluster.set_link("node-0", LinkSettings())
-        assert not any("tbf" in queue for queue in read_link(node.namespace)["queues"])
+        assert read_link(node.namespace)["queues"] == [{"kind": "noqueue"}]
 
 
 def test_a_delay_needs_netem(journal: Journal) -> None:
@@ -116,18 +121,77 @@ def test_a_delay_needs_netem(journal: Journal) -> None:
         assert time.monotonic() - begun >= 0.02
 
 
-def test_the_lines_for_tc_hold_what_is_asked() -> None:
-    lines = queue_commands(
-        "eth0", LinkSettings(rate_bytes_per_s=125e6, delay_s=1e-3, txqueuelen=500)
+def test_a_link_above_32_bits_of_bytes_per_second_has_its_rate(journal: Journal) -> None:
+    """100 Gb/s: pyroute2's own token bucket ends at 34 Gb/s."""
+    fast = LinkSettings(rate_bytes_per_s=12.5e9)
+    with Cluster.build(journal, [NodeSettings("node-0", fast)]) as cluster:
+        bucket = read_link(cluster["node-0"].namespace)["queues"][0]
+        assert bucket["rate_bytes_per_s"] == 12_500_000_000
+        assert bucket["burst_bytes"] == pytest.approx(256 << 10, rel=0.01)
+        shown = subprocess.run(
+            ["tc", "-n", cluster.switch, "qdisc", "show", "dev", cluster["node-0"].port.name],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert "rate 100Gbit" in shown
+
+
+def test_queues_of_a_link_follow_each_other() -> None:
+    link = LinkSettings(rate_bytes_per_s=125e6, delay_s=1e-3, txqueuelen=500)
+    delay, bucket, queue = queues_of(link)
+    assert (delay.kind, delay.parent, delay.options["delay"]) == ("netem", None, 1000)
+    assert (bucket.kind, bucket.parent, bucket.options["rate"]) == ("tbf", "1:1", 125_000_000)
+    assert (queue.kind, queue.parent, queue.options) == ("pfifo", "2:1", {"limit": 500})
+    (bucket, _) = queues_of(LinkSettings(rate_bytes_per_s=125e6))
+    assert bucket.parent is None
+    assert queues_of(LinkSettings()) == []
+
+
+def test_a_refusal_of_the_kernel_names_interface_namespace_and_reason(journal: Journal) -> None:
+    with Cluster.build(journal, [NodeSettings("node-0")]) as cluster:
+        node = cluster["node-0"]
+
+        def refused(work: Callable[[Network], object]) -> str:
+            with pytest.raises(HeadraceError) as caught:
+                in_network(node.namespace, work)
+            return caught.value.message
+
+        unknown = Queue("nothing", "1:")
+        assert refused(lambda network: network.set_queues("eth0", [unknown])) == (
+            f"a queue nothing of eth0 in network namespace {node.namespace} cannot be set: "
+            "the kernel has no sch_nothing (No such file or directory)"
+        )
+        again = refused(lambda network: network.add_bridge("eth0"))
+        assert again.startswith("a bridge eth0 in network namespace")
+        assert again.endswith("File exists")
+        assert refused(lambda network: network.set("eth1", mtu=9000)) == (
+            f"network namespace {node.namespace} has no interface eth1"
+        )
+
+
+UNPRIVILEGED = """
+import ctypes
+from headrace.errors import HeadraceError
+from headrace.system import network_namespaces
+# A user namespace's root without its own network: root's name, none of its rights here.
+assert ctypes.CDLL(None).unshare(0x10000000) == 0
+try:
+    network_namespaces.create("headrace-test-unprivileged")
+except HeadraceError as error:
+    print(error.message)
+"""
+
+
+def test_a_missing_privilege_is_told() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNPRIVILEGED], capture_output=True, text=True, timeout=60
     )
-    assert [line.split()[6] for line in lines] == [
-        "netem",
-        "tbf",
-        "pfifo",
-    ] or "netem delay 1000us" in lines[0]
-    assert "rate 1000000000bit" in lines[1]
-    assert lines[2].endswith("pfifo limit 500")
-    assert queue_commands("eth0", LinkSettings()) == []
+    assert done.stdout.splitlines()[0].startswith("the network namespace headrace-test")
+    assert done.stdout.splitlines()[0].endswith(("Permission denied", "Operation not permitted")), (
+        done
+    )
+    assert not (FOLDER / "headrace-test-unprivileged").exists()
 
 
 def test_a_cable_is_pulled_and_plugged_in_again(journal: Journal) -> None:
@@ -182,13 +246,15 @@ def test_a_missing_program_is_named(journal: Journal, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingError) as caught:
         Cluster.build(journal, [NodeSettings("node-0")])
-    assert caught.value.hint == "apt-get install iproute2"
+    assert caught.value.hint == "apt-get install util-linux"
 
 
 CRASHING = """
 import os, signal, sys
 from headrace.system.cluster import Cluster, NodeSettings
+from headrace.system.cluster.netlink import Network, Queue, in_network
 from headrace.system.journal import Journal
+from headrace.system.network_namespaces import FOLDER
 journal = Journal.open("a crash")
 nas = NodeSettings("nas", memory_bytes=64 << 20)
 cluster = Cluster.build(journal, [NodeSettings("node-0"), nas])
@@ -213,3 +279,13 @@ def test_what_a_killed_run_leaves_is_undone(journal_place: Path) -> None:
     state = Path(f"/proc/{pid}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
     assert journals.pending_journals() == []
+
+
+def test_a_namespace_of_an_earlier_version_is_undone(journal: Journal) -> None:
+    """Headrace 0.1 created namespaces with `ip netns add`, under the same entry."""
+    name = f"headrace-{os.urandom(3).hex()}-node-0"
+    entry = journal.begin("delete_netns", name=name)
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    result = journal.undo(entry)
+    assert (result.done, result.text) == (True, f"network namespace {name}: deleted")
+    assert not (FOLDER / name).exists()

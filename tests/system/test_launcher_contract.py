@@ -31,9 +31,9 @@ from headrace.launchers import (
     Reported,
 )
 from headrace.system.cluster import NodeSettings
-from headrace.system.cluster.namespaces import FOLDER
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
+from headrace.system.network_namespaces import FOLDER
 
 PATIENCE_S = 60.0
 Kind = TypeVar("Kind", Ready, PacketWanted, Reported, Ended)

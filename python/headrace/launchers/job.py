@@ -23,7 +23,7 @@ from headrace.launchers import JobSpec
 from headrace.launchers.channel import Channel
 from headrace.probes.ledger import LedgerMeter
 from headrace.system.children import ChildFailedError
-from headrace.system.cluster.namespaces import enter
+from headrace.system.network_namespaces import enter
 
 
 def serve(channel: Channel) -> int:

@@ -28,8 +28,6 @@ REQUIREMENTS: dict[str, Requirement] = {
         Requirement("mount", "mount", "mounting file systems"),
         Requirement("blkid", "util-linux", "seeing what a device holds before it is formatted"),
         Requirement("setpriv", "util-linux", "ending started programs together with Headrace"),
-        Requirement("ip", "iproute2", "network namespaces and links"),
-        Requirement("tc", "iproute2", "the rate of links"),
         Requirement("nsenter", "util-linux", "programs on a node of a cluster built here"),
         Requirement("taskset", "util-linux", "the processors of a node of a cluster built here"),
         Requirement(

@@ -11,7 +11,6 @@ import os
 import shutil
 import socket
 import stat
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from headrace.system import (
     block_queue,
     loops,
     mounts,
+    network_namespaces,
     processes,
     shared_settings,
     signatures,
@@ -243,11 +243,7 @@ def _end_block_trace(args: Args, same_boot: bool) -> str:
 
 
 def _delete_netns(args: Args, same_boot: bool) -> str:
-    name = args["name"]
-    if not Path("/run/netns", name).exists():
-        return "not there"
-    subprocess.run(["ip", "netns", "delete", name], check=True, capture_output=True)
-    return "deleted"
+    return "deleted" if network_namespaces.delete(args["name"]) else "not there"
 
 
 _BLANK_PATIENCE_S = 3.0

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError, MissingError
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.cluster.links import LinkSettings, apply_link
-from headrace.system.cluster.namespaces import Interface, make_namespace, run_ip
+from headrace.system.cluster.namespaces import Interface, make_namespace
+from headrace.system.cluster.netlink import Network, in_network
 from headrace.system.cluster.nodes import Node, NodeSettings
 from headrace.system.requirements import find_program, remedy
 
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
 _NETWORK = "10.77"
 _MOST_NODES = 250
+_BRIDGE = "bridge"
 
 
 def why_not() -> tuple[str, str] | None:
     """Return why this machine cannot build a cluster, and the remedy; None when it can."""
-    for program in ("ip", "tc", "nsenter", "taskset", "setpriv"):
+    for program in ("nsenter", "taskset", "setpriv"):
         if find_program(program) is None:
             return f"the program {program} is not installed", remedy(program)
     if os.geteuid() != 0:
@@ -69,8 +71,7 @@ class Cluster:
 
     def _build(self, nodes: Sequence[NodeSettings]) -> None:
         self._entries.append(make_namespace(self._journal, self.switch))
-        run_ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
-        run_ip("-n", self.switch, "link", "set", "bridge", "up")
+        in_network(self.switch, _add_bridge)
         for number, settings in enumerate(nodes):
             self._add(number, settings)
 
@@ -79,13 +80,17 @@ class Cluster:
         address = f"{_NETWORK}.0.{number + 1}"
         port = f"port{number}"
         self._entries.append(make_namespace(self._journal, namespace))
-        lines = [
-            f"link add {port} type veth peer name eth0 netns {namespace}",
-            f"link set {port} master bridge",
-            f"link set {port} up",
-        ]
-        run_ip("-n", self.switch, batch="\n".join(lines) + "\n")
-        run_ip("-n", namespace, batch=f"addr add {address}/16 dev eth0\nlink set eth0 up\n")
+
+        def connect(network: Network) -> None:
+            network.add_cable(port, "eth0", namespace)
+            network.set(port, bridge=_BRIDGE, state="up")
+
+        def attach(network: Network) -> None:
+            network.add_address("eth0", address, 16)
+            network.set("eth0", state="up")
+
+        in_network(self.switch, connect)
+        in_network(namespace, attach)
         apply_link(namespace, self.switch, port, settings.link)
         memory = None
         if settings.memory_bytes is not None:
@@ -126,11 +131,13 @@ class Cluster:
 
     def cut(self, name: str) -> None:
         """Disconnect a node's cable: no packets pass, connections stay open until they time out."""
-        run_ip("-n", self.switch, "link", "set", self[name].port.name, "down")
+        port = self[name].port.name
+        in_network(self.switch, lambda network: network.set(port, state="down"))
 
     def mend(self, name: str) -> None:
         """Reconnect a node's cable."""
-        run_ip("-n", self.switch, "link", "set", self[name].port.name, "up")
+        port = self[name].port.name
+        in_network(self.switch, lambda network: network.set(port, state="up"))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the nodes for the record."""
@@ -160,3 +167,8 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _add_bridge(network: Network) -> None:
+    network.add_bridge(_BRIDGE)
+    network.set(_BRIDGE, state="up")

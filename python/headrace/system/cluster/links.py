@@ -1,20 +1,19 @@
 """Base layer: a link of the cluster: rate, delay, MTU, queue, socket buffers, set at both ends.
 
-They are set with tc and sysctl. A token bucket (tc-tbf(8)) of at most 256 KiB limits the rate,
+They are set by netlink and sysctl. A token bucket (tc-tbf(8)) of at most 256 KiB limits the rate,
 followed by a queue of `txqueuelen` packets as in a network card. Delay needs the kernel's netem.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError, UnsupportedLevelError
-from headrace.system.cluster.namespaces import call_inside, run_ip
+from headrace.system.cluster.netlink import Network, Queue, in_network, in_new_network
+from headrace.system.network_namespaces import call_inside
 
 _BURST_S = 2e-3
 _BURST_BYTES_MAX = 256 << 10
@@ -42,10 +41,9 @@ class LinkSettings:
         return asdict(self)
 
 
-def queue_commands(device: str, link: LinkSettings) -> list[str]:
-    """Return the `tc -batch` lines that set rate and delay of one end of a cable; pure."""
-    lines: list[str] = []
-    parent = "root"
+def queues_of(link: LinkSettings) -> list[Queue]:
+    """Return the queues that set rate and delay of one end of a cable, the outermost first."""
+    queues: list[Queue] = []
     if link.delay_s > 0:
         packets = (
             1000
@@ -53,23 +51,17 @@ def queue_commands(device: str, link: LinkSettings) -> list[str]:
             else int(link.rate_bytes_per_s * link.delay_s / 1500)
         )
         limit = max(link.txqueuelen, 2 * packets)
-        lines.append(
-            f"qdisc add dev {device} {parent} handle 1: netem delay {round(link.delay_s * 1e6)}us "
-            f"limit {limit}"
-        )
-        parent = "parent 1:1"
+        options = {"delay": round(link.delay_s * 1e6), "limit": limit}
+        queues.append(Queue("netem", "1:", None, options))
     if link.rate_bytes_per_s is not None:
         burst = round(
             min(max(link.rate_bytes_per_s * _BURST_S, _BURST_BYTES_MIN), _BURST_BYTES_MAX)
         )
-        rate = round(link.rate_bytes_per_s * 8)
         limit = burst + link.txqueuelen * link.mtu
-        lines.append(
-            f"qdisc add dev {device} {parent} handle 2: tbf rate {rate}bit burst {burst} limit "
-            f"{limit}"
-        )
-        lines.append(f"qdisc add dev {device} parent 2:1 handle 3: pfifo limit {link.txqueuelen}")
-    return lines
+        options = {"rate": round(link.rate_bytes_per_s), "burst": burst, "limit": limit}
+        queues.append(Queue("tbf", "2:", "1:1" if queues else None, options))
+        queues.append(Queue("pfifo", "3:", "2:1", {"limit": link.txqueuelen}))
+    return queues
 
 
 def apply_link(node: str, switch: str, port: str, link: LinkSettings) -> None:
@@ -82,28 +74,14 @@ def apply_link(node: str, switch: str, port: str, link: LinkSettings) -> None:
             "a link's delay needs the kernel's netem (sch_netem), which is not here"
         )
     for namespace, device in ((node, "eth0"), (switch, port)):
-        run_ip(
-            "-n",
-            namespace,
-            "link",
-            "set",
-            device,
-            "mtu",
-            str(link.mtu),
-            "txqueuelen",
-            str(link.txqueuelen),
-        )
-        _clear(namespace, device)
-        if lines := queue_commands(device, link):
-            run_ip("-n", namespace, program="tc", batch="\n".join(lines) + "\n")
+        in_network(namespace, lambda network, device=device: _set_end(network, device, link))
     if link.socket_buffer_bytes is not None:
         call_inside(node, lambda: _bound_sockets(int(link.socket_buffer_bytes or 0)))
 
 
-def _clear(namespace: str, device: str) -> None:
-    shown = run_ip("-n", namespace, "qdisc", "show", "dev", device, "root", program="tc")
-    if shown.strip() and "noqueue" not in shown:
-        run_ip("-n", namespace, "qdisc", "del", "dev", device, "root", program="tc")
+def _set_end(network: Network, device: str, link: LinkSettings) -> None:
+    network.set(device, mtu=link.mtu, txqlen=link.txqueuelen)
+    network.set_queues(device, queues_of(link))
 
 
 def _bound_sockets(size: int) -> None:
@@ -124,14 +102,11 @@ def read_link(namespace: str) -> dict[str, Any]:
             for name in ("tcp_rmem", "tcp_wmem")
         }
 
-    device = json.loads(run_ip("-n", namespace, "-json", "link", "show", "eth0"))[0]
-    queues = (
-        run_ip("-n", namespace, "qdisc", "show", "dev", "eth0", program="tc").strip().splitlines()
-    )
+    ends = in_network(namespace, lambda network: (network.get("eth0"), network.queues("eth0")))
     return {
-        "mtu": device["mtu"],
-        "txqueuelen": device.get("txqlen"),
-        "queues": [" ".join(line.split()) for line in queues],
+        "mtu": ends[0]["mtu"],
+        "txqueuelen": ends[0]["txqlen"],
+        "queues": ends[1],
         "socket_buffers": call_inside(namespace, inside),
     }
 
@@ -139,25 +114,9 @@ def read_link(namespace: str) -> dict[str, Any]:
 @cache
 def has_netem() -> bool:
     """Return whether this kernel can delay packets (tested once in a new namespace; needs root)."""
-    name = f"headrace-netem-{os.urandom(4).hex()}"
+    delay = Queue("netem", "1:", None, {"delay": 1000, "limit": 1000})
     try:
-        run_ip("netns", "add", name)
-        try:
-            run_ip(
-                "-n",
-                name,
-                "qdisc",
-                "add",
-                "dev",
-                "lo",
-                "root",
-                "netem",
-                "delay",
-                "1ms",
-                program="tc",
-            )
-            return True
-        finally:
-            run_ip("netns", "delete", name)
+        in_new_network(lambda network: network.set_queues("lo", [delay]))
     except HeadraceError:
         return False
+    return True

@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
 from headrace.system.cluster.links import LinkSettings, read_link
-from headrace.system.cluster.namespaces import FOLDER, Interface, call_inside
+from headrace.system.cluster.namespaces import Interface
+from headrace.system.network_namespaces import FOLDER, call_inside
 from headrace.system.requirements import require_program
 
 if TYPE_CHECKING:
