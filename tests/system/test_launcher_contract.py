@@ -30,10 +30,13 @@ from headrace.launchers import (
     Ready,
     Reported,
 )
+from headrace.system import block_queue
 from headrace.system.cluster import NodeSettings
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
 from headrace.system.network_namespaces import FOLDER
+from headrace.targets import TargetContext
+from headrace.targets import kinds as target_kinds
 
 PATIENCE_S = 60.0
 Kind = TypeVar("Kind", Ready, PacketWanted, Reported, Ended)
@@ -309,18 +312,49 @@ def test_each_job_is_in_the_network_of_its_node(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("needs_root")
+def test_settings_of_a_target_are_set_read_back_and_undone_by_the_agents(bench: Bench) -> None:
+    part = target_kinds()["block"]
+    options = {"image": str(bench.place / "disk.img"), "size": "32 MiB", "filesystem": "ext4"}
+    disk = part("disk", part.Options.model_validate(options))
+    with Journal.open("a target", bench.place / "journal of the target") as journal:
+        context = TargetContext(bench.place, journal, agents=bench.nodes.agents)
+        (name,) = disk.prepare(context).device_names
+        before = disk.read_settings()
+        first, other = block_queue.schedulers(name)[:2]
+        wanted = {
+            "scheduler": other if before["scheduler"] == first else first,
+            "read_ahead": 65536 if before["read_ahead"] != 65536 else 131072,
+        }
+        asked = disk.options.model_copy(update={**wanted, "queue_depth": 10**9})
+        found = {setting.name: setting for setting in disk.apply(asked, context)}
+        assert {name: found[name].after for name in wanted} == wanted
+        assert [each for each in found if not found[each].applied] == ["queue_depth"]
+        assert "takes a queue depth from" in found["queue_depth"].reason
+        assert block_queue.read_scheduler(name) == wanted["scheduler"]
+        assert disk.read_settings() == {**before, **wanted}
+        ours = {entry.action for entry in journal.open_entries}
+        assert not {"restore_queue", "release_setting"} & ours, "they are the agents' to undo"
+        disk.release(context)
+        assert block_queue.read_scheduler(name) == before["scheduler"]
+    with pytest.raises(HeadraceError, match="no such directory"):
+        bench.nodes.agents[0].read_settings(str(bench.place / "no such directory"))
+
+
+@pytest.mark.usefixtures("needs_root")
 def test_an_agent_limits_the_memory_of_its_jobs_until_it_is_lifted(bench: Bench) -> None:
     agent = bench.nodes.agents[0]
     killed = agent.out_of_memory()
-    lift = agent.limit_memory(64 << 20)
+    agent.limit_memory(64 << 20)
     try:
         (limited,) = bench.spawn("grow")
         bench.finish([limited])
         assert limited.exit is not None and limited.exit.signal == signal.SIGKILL
         assert agent.out_of_memory() == killed + 1
     finally:
-        lift()
-    agent.limit_memory(1 << 30)()
+        agent.lift_memory_limit()
+    agent.limit_memory(1 << 30)
+    agent.lift_memory_limit()
+    agent.lift_memory_limit()
     bench.jobs.clear()
     free = Bench(bench.launcher, bench.nodes, bench.place / "free")
     free.place.mkdir()

@@ -5,12 +5,16 @@ Which targets each node has for itself, what of a data set it gets, one setting 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from headrace.engine.measure.placing import share_of
+from headrace.system.journal import Journal
+from headrace.system.storage_settings import NAMES, AppliedSetting, SettingValue
 from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions, kinds
 from headrace.targets.own_drives import OwnDrives, on_nodes
 
@@ -111,6 +115,68 @@ def nodes_with(*schedulers: str) -> list[Node]:
 
 
 @pytest.fixture
-def context_of_nothing() -> Any:
-    """What none of these targets looks at."""
-    return None
+def context_of_nothing(tmp_path: Path) -> Iterator[TargetContext]:
+    """No node has an agent."""
+    with Journal.open("a test", tmp_path / "journal") as journal:
+        yield TargetContext(tmp_path, journal)
+
+
+class Kernel:
+    """The settings of storage on another machine, whose kernel has the schedulers `offers`."""
+
+    def __init__(self, name: str, *offers: str) -> None:
+        self.name, self.kernel, self._offers = name, f"kernel of {name}", offers
+        self.in_force: dict[str, SettingValue] = dict.fromkeys(NAMES)
+        self.asked: list[str] = []
+
+    def read_settings(self, directory: str) -> dict[str, SettingValue]:
+        self.asked.append(directory)
+        return dict(self.in_force)
+
+    def apply_settings(
+        self, directory: str, wanted: Mapping[str, str | int]
+    ) -> tuple[AppliedSetting, ...]:
+        (scheduler,) = wanted.values()
+        if scheduler not in self._offers:
+            return (AppliedSetting("scheduler", None, f"no {scheduler}"),)
+        self.in_force["scheduler"] = scheduler
+        return (AppliedSetting("scheduler", scheduler),)
+
+    def restore_settings(self, directory: str) -> None:
+        self.in_force = dict.fromkeys(NAMES)
+
+
+def test_a_shared_storage_is_set_once_on_each_kernel(
+    context_of_nothing: TargetContext, tmp_path: Path
+) -> None:
+    one, other = Kernel("node-0", "bfq", "none"), Kernel("node-2", "none")
+    again = Kernel("node-1")
+    again.kernel = one.kernel
+    target = made("path", path=str(tmp_path))
+    context = replace(context_of_nothing, agents=(one, again, other))
+    target.prepare(context)
+    assert again.asked == []
+    (setting,) = target.apply(made("path", path="x", scheduler="none").options, context)
+    assert (setting.before, setting.after, setting.applied) == (None, "none", True)
+    assert (one.in_force["scheduler"], other.in_force["scheduler"]) == ("none", "none")
+    (setting,) = target.apply(made("path", path="x", scheduler="bfq").options, context)
+    assert not setting.applied
+    assert setting.reason == "node-2: no bfq"
+    assert target.read_settings()["scheduler"] == "node-0: bfq, node-2: none"
+    target.release(context)
+    assert one.in_force["scheduler"] is other.in_force["scheduler"] is None
+
+
+def test_each_nodes_own_storage_is_set_by_its_own_agent(
+    context_of_nothing: TargetContext, tmp_path: Path
+) -> None:
+    agents = (Kernel("node-0", "bfq"), Kernel("node-1", "bfq"))
+    places = [tmp_path / "first", tmp_path / "second"]
+    each = [made("path", path=str(place), create=True) for place in places]
+    target = OwnDrives(each[0], each)
+    context = replace(context_of_nothing, agents=agents)
+    target.prepare(context)
+    (setting,) = target.apply(made("path", path="x", scheduler="bfq").options, context)
+    assert setting.applied
+    assert [set(agent.asked) for agent in agents] == [{str(place)} for place in places]
+    target.release(context)

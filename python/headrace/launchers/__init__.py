@@ -21,7 +21,7 @@ node's agent.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from headrace.jobs import JobInput, JobOutput, Packet
 from headrace.registry import parts
 from headrace.system.cluster import Cluster, NodeSettings
 from headrace.system.journal import Journal
+from headrace.system.storage_settings import AppliedSetting, SettingValue, one_per_kernel
 
 
 class LauncherLostError(HeadraceError):
@@ -139,7 +140,12 @@ Event = Ready | PacketWanted | Reported | Ended
 
 
 class Agent(ABC):
-    """What must happen on one node: CPUs and memory of jobs, the page cache, its undo journal."""
+    """What must happen on one node: settings, probes, page cache, CPUs and memory of jobs.
+
+    Arguments and results of its methods are plain data (JSON has a form for each), and so are the
+    errors that it raises: HeadraceError and OSError. So the code that does it can run in another
+    process or on another machine. Every change is in the undo journal of that process first.
+    """
 
     name: str = ""
     """Name of the node; empty for this machine."""
@@ -156,10 +162,14 @@ class Agent(ABC):
         """
 
     @abstractmethod
-    def limit_memory(self, size: int) -> Callable[[], None]:
-        """Limit the memory of jobs that are spawned from now on. Return the call that lifts it.
+    def limit_memory(self, size: int) -> None:
+        """Limit the memory of jobs that are spawned from now on. Raises HeadraceError."""
 
-        The limit is in the node's undo journal. Raises HeadraceError.
+    @abstractmethod
+    def lift_memory_limit(self) -> None:
+        """End the limit of `limit_memory`. Safe to call twice, and without a limit.
+
+        Raises HeadraceError; a second call retries it.
         """
 
     @abstractmethod
@@ -167,13 +177,37 @@ class Agent(ABC):
         """Return how many processes the node's kernel has killed because a limit was reached."""
 
     @abstractmethod
-    def prepare_cache(
-        self, wanted: str, files: Sequence[str], own_device: bool, say: Callable[[str], None]
-    ) -> int | None:
+    def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:
         """Bring the node's page cache into the state `wanted`: `cold`, `warm` or `as-is`.
 
         Returns the bytes of the files still in the cache when cold was requested, None otherwise.
         `own_device`: no other program uses the device. Raises OSError when a file cannot be read.
+        """
+
+    # -- settings of the storage: `headrace.system.storage_settings.StorageSettings` --
+
+    @abstractmethod
+    def read_settings(self, directory: str) -> dict[str, SettingValue]:
+        """Return the current value of every setting of the storage below a directory.
+
+        A value is None if the storage does not have it. Raises HeadraceError when the directory
+        cannot be reached.
+        """
+
+    @abstractmethod
+    def apply_settings(
+        self, directory: str, wanted: Mapping[str, str | int]
+    ) -> tuple[AppliedSetting, ...]:
+        """Apply settings and read each one back.
+
+        Raises HeadraceError as `read_settings` does; a value that cannot be set raises nothing.
+        """
+
+    @abstractmethod
+    def restore_settings(self, directory: str) -> None:
+        """Restore everything that was changed, and forget the directory. Safe to call twice.
+
+        Raises HeadraceError that names what could not be restored; a second call retries it.
         """
 
 
@@ -204,10 +238,7 @@ class Nodes:
 
     def by_kernel(self) -> tuple[Agent, ...]:
         """Return one agent for each kernel: for what all nodes of a kernel share."""
-        found: dict[str, Agent] = {}
-        for agent in self.agents:
-            found.setdefault(agent.kernel, agent)
-        return tuple(found.values())
+        return one_per_kernel(self.agents)
 
     def rates(self) -> dict[str, float | None]:
         """Return the rate of each node's link per direction in bytes per second, servers included.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.system import page_cache
 
 
-def prepare_cache(
-    wanted: str, files: Sequence[str], own_device: bool, say: Callable[[str], None]
-) -> int | None:
+def prepare_cache(wanted: str, files: Sequence[str], own_device: bool) -> int | None:
     """Bring the page cache into the state `wanted` for the jobs' input files.
 
     `wanted` is `cold`, `warm` or `as-is`; `own_device`: no other program uses the device. Returns
@@ -19,7 +17,6 @@ def prepare_cache(
     """
     paths = [Path(file) for file in files if "://" not in file]
     if wanted == "cold":
-        say("dropping caches")
         stayed = page_cache.drop_files(paths) if paths else 1
         # For a device of the study's own, cached metadata are dropped too. On a shared device,
         # dropping everything would make other programs read again while jobs run, so it happens
@@ -28,6 +25,5 @@ def prepare_cache(
             page_cache.drop_all()
         return page_cache.resident_bytes(paths)
     if wanted == "warm":
-        say("warming the cache")
         page_cache.warm(paths)
     return None

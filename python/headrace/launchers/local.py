@@ -12,10 +12,9 @@ import select
 import selectors
 import signal
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
@@ -43,6 +42,7 @@ from headrace.launchers.fork_server import Exit, ForkServer, ForkServerDiedError
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
+from headrace.system.storage_settings import AppliedSetting, KernelSettings, SettingValue
 
 _REPORT_PATIENCE_S = 1.0
 """Time for the fork server to report the ends of processes that have ended."""
@@ -60,7 +60,10 @@ class MachineAgent(Agent):
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._limits: list[MemoryLimit] = []
-        self.kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        self._lifted: list[MemoryLimit] = []
+        """Limits that are ending."""
+        self._settings = KernelSettings(journal)
+        self.kernel = self._settings.kernel
 
     @override
     def adopt(self, pid: int) -> None:
@@ -68,26 +71,38 @@ class MachineAgent(Agent):
             limit.add(pid)
 
     @override
-    def limit_memory(self, size: int) -> Callable[[], None]:
-        limit = MemoryLimit(self._journal, size)
-        self._limits.append(limit)
+    def limit_memory(self, size: int) -> None:
+        self._limits.append(MemoryLimit(self._journal, size))
 
-        def lift() -> None:
-            if limit in self._limits:
-                self._limits.remove(limit)
-            limit.close()
-
-        return lift
+    @override
+    def lift_memory_limit(self) -> None:
+        self._lifted += self._limits  # no job is put under them any more, even if closing fails
+        self._limits.clear()
+        while self._lifted:
+            self._lifted[-1].close()
+            self._lifted.pop()
 
     @override
     def out_of_memory(self) -> int:
         return sum(limit.killed() for limit in self._limits)
 
     @override
-    def prepare_cache(
-        self, wanted: str, files: Sequence[str], own_device: bool, say: Callable[[str], None]
-    ) -> int | None:
-        return prepare_cache(wanted, files, own_device, say)
+    def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:
+        return prepare_cache(wanted, files, own_device)
+
+    @override
+    def read_settings(self, directory: str) -> dict[str, SettingValue]:
+        return self._settings.read_settings(directory)
+
+    @override
+    def apply_settings(
+        self, directory: str, wanted: Mapping[str, str | int]
+    ) -> tuple[AppliedSetting, ...]:
+        return self._settings.apply_settings(directory, wanted)
+
+    @override
+    def restore_settings(self, directory: str) -> None:
+        self._settings.restore_settings(directory)
 
 
 @dataclass(eq=False)

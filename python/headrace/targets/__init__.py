@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +23,7 @@ from headrace.system.cluster import Cluster, Interface, NodeSettings
 from headrace.system.emulator import EmulatedDevice
 from headrace.system.journal import Journal
 from headrace.system.servers import Server
+from headrace.system.storage_settings import KernelSettings, StorageSettings, one_per_kernel
 
 Provenance = Literal["measured", "emulated", "simulated"]
 
@@ -136,8 +137,19 @@ class TargetContext:
     `Target.nodes_wanted`."""
     client_nodes: tuple[str, ...] = ()
     """Names of the nodes that run jobs, by number."""
+    agents: tuple[StorageSettings, ...] = ()
+    """The agents of the nodes that run jobs, by number. They set what belongs to a node's kernel.
+    Empty for storage of servers, which is on this machine."""
     stop: Callable[[], bool] = field(default=lambda: False)
     """Return whether the run must stop; polled while files are copied to the target."""
+
+    def storage_settings(self) -> tuple[StorageSettings, ...]:
+        """Return what sets the storage of the nodes that run jobs, one for each kernel."""
+        return one_per_kernel(self.agents) or (KernelSettings(self.journal),)
+
+    def on_node(self, number: int) -> TargetContext:
+        """Return the context of storage that only node `number` uses."""
+        return replace(self, agents=self.agents[number : number + 1])
 
 
 @dataclass(frozen=True)

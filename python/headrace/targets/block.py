@@ -383,18 +383,15 @@ class BlockTarget(LocalTarget):
         if reason := filesystems.not_in_force(options.mount, mounted):
             raise UnsupportedLevelError(f"mount options: {reason}")
         storage = storage_of(directory)
-        self._queue = QueueSettings(journal, storage)
+        self._queue = QueueSettings(context, storage.directory)
         emulated = () if self._emulated is None else self._emulated.devices
 
         def look_again() -> str:
-            # Its entries are undone with the mount's; the settings stay with the device.
-            self._queue = None
             result = journal.undo(self._entries.pop())
             if not result.done:
                 raise HeadraceError(f"target {self.name}: {result.text}")
             found = filesystems.after_crash(journal, device, options.filesystem, directory)
             self._entries.append(mount(*mounting))
-            self._queue = QueueSettings(journal, storage_of(directory))
             return found
 
         return Location(

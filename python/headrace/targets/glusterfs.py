@@ -187,7 +187,13 @@ class Glusterfs(BricksTarget):
         directories = tuple(
             self._mounted(context, client, addresses, _VOLUME) for client in self.clients(context)
         )
-        self._settings = VolumeSettings(context.journal, volume, directories)
+        self._settings = VolumeSettings(
+            volume,
+            [
+                (context.on_node(number).storage_settings()[0], directory)
+                for number, directory in enumerate(directories)
+            ],
+        )
         self.later(self._settings.restore)
         devices, media = self.media_facts([each for own in storages for each in own])
         return Location(

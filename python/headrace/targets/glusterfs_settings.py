@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import HeadraceError
-from headrace.system import block_queue
-from headrace.system.journal import Entry, Journal
-from headrace.system.mounts import mount_of
+from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.system.servers.glusterfs import Volume
+from headrace.system.storage_settings import StorageSettings
 from headrace.targets import Setting
 
 VOLUME_OPTIONS: dict[str, tuple[str, type]] = {
@@ -69,14 +67,13 @@ def word_of(value: Any) -> str:
 class VolumeSettings:
     """Sets, reads and restores the settings of one volume and of its clients' mounts."""
 
-    journal: Journal
     volume: Volume
-    mounts: Sequence[Path]
+    clients: Sequence[tuple[StorageSettings, Path]]
+    """Where the volume is mounted on each node, and what sets that mount."""
 
     def __post_init__(self) -> None:
         self._before = self.read()
         self._changed: set[str] = set()
-        self._entries: list[Entry] = []
         self._read_ahead: int | None = None
 
     def read(self) -> dict[str, Any]:
@@ -86,7 +83,7 @@ class VolumeSettings:
             name: value_of(said[option], kind) if option in said else None
             for name, (option, kind) in VOLUME_OPTIONS.items()
         }
-        sizes = {block_queue.read_read_ahead(mount_of(place)) for place in self.mounts}
+        sizes = {node.read_settings(str(place))["read_ahead"] for node, place in self.clients}
         found["read_ahead"] = sizes.pop() if len(sizes) == 1 else None
         return found
 
@@ -127,18 +124,16 @@ class VolumeSettings:
 
     def _set_read_ahead(self, size: int | None) -> None:
         self._read_ahead = size
-        self.journal.put_back(self._entries)
+        self.restore()
         if size is None:
             return
-        for place in self.mounts:
-            _, entry = block_queue.set_read_ahead(self.journal, mount_of(place), size)
-            if entry is not None:
-                self._entries.append(entry)
+        for node, place in self.clients:
+            (applied,) = node.apply_settings(str(place), {"read_ahead": size})
+            if applied.reason:
+                raise UnsupportedLevelError(applied.reason)
 
     def mounted_anew(self) -> None:
         """Set the requested read-ahead on new mounts."""
-        while self._entries:  # entries of mounts that no longer exist
-            self.journal.end(self._entries.pop())
         self._set_read_ahead(self._read_ahead)
 
     def restore(self) -> None:
@@ -146,7 +141,14 @@ class VolumeSettings:
 
         Raises HeadraceError that names what could not be restored.
         """
-        self.journal.put_back(self._entries)
+        failed: list[str] = []
+        for node, place in self.clients:
+            try:
+                node.restore_settings(str(place))
+            except HeadraceError as error:
+                failed.append(error.message)
+        if failed:
+            raise HeadraceError("; ".join(failed), hint="headrace undo")
 
 
 def _setting(name: str, asked: Any, before: Any, after: Any, reason: str | None) -> Setting:

@@ -154,7 +154,7 @@ class KernelRaid(LocalTarget):
         self._array = Array(journal, options.level, images, directory, options.mount)
         self._array.make(())
         storage = storage_of(directory)
-        self._queue = QueueSettings(journal, storage)
+        self._queue = QueueSettings(context, storage.directory)
         return Location(
             own_device=True,
             directory=directory,
@@ -213,7 +213,7 @@ class KernelRaid(LocalTarget):
             array.rebuild(self._image(context))
             if state == "whole":
                 array.wait_rebuilt()
-        self._queue = QueueSettings(context.journal, storage_of(array.directory))
+        self._queue = QueueSettings(context, array.directory)
 
     def read_settings(self) -> dict[str, Any]:
         if self._array is None or self._queue is None:

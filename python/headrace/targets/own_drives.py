@@ -58,7 +58,7 @@ class OwnDrives(Target):
         try:
             for number, one in enumerate(self._each):
                 try:
-                    made.append(one.prepare(context))
+                    made.append(one.prepare(context.on_node(number)))
                 except HeadraceError as error:
                     error.message = f"node {number}: {error.message}"
                     raise
@@ -84,7 +84,9 @@ class OwnDrives(Target):
 
     @override
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
-        found = [one.apply(options, context) for one in self._each]
+        found = [
+            one.apply(options, context.on_node(number)) for number, one in enumerate(self._each)
+        ]
         return [
             next((setting for setting in settings if not setting.applied), settings[0])
             for settings in zip(*found, strict=True)

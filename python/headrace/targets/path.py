@@ -157,7 +157,7 @@ class PathTarget(LocalTarget):
             with tempfile.TemporaryFile(dir=self._directory):
                 pass
             storage = storage_of(self._striped(context))
-            self._queue = QueueSettings(context.journal, storage)
+            self._queue = QueueSettings(context, storage.directory)
         except OSError as error:
             self.release(context)
             raise HeadraceError(

@@ -244,10 +244,11 @@ class ServedTarget(ServiceTarget):
         export = self.export()
         medium = self._medium(export, number)
         if medium is not None:
-            self.later(lambda: medium.release(context))
-            location = medium.prepare(context)
+            here = dataclasses.replace(context, agents=())  # not a client's storage
+            self.later(lambda: medium.release(here))
+            location = medium.prepare(here)
             unset = [
-                setting for setting in medium.apply(medium.options, context) if not setting.applied
+                setting for setting in medium.apply(medium.options, here) if not setting.applied
             ]
             if unset:
                 raise HeadraceError(

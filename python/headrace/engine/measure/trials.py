@@ -31,6 +31,8 @@ from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.workloads import Workload
 
+_CACHE_PHASES = {"cold": "dropping caches", "warm": "warming the cache"}
+
 
 def run_trial(prepared: PreparedTarget, trial: Trial, resolved: Resolved, keep: Path) -> Outcome:
     """Run the jobs of one trial and return its outcome, also for a failure.
@@ -143,20 +145,18 @@ class _TrialRun:
         """Limit the memory of jobs on each node, if the run requests a limit."""
         if self._run.memory_limit is not None:
             for agent in self.prepared.nodes.agents[: self._run.nodes]:
-                lift = agent.limit_memory(self._run.memory_limit)
-                self.teardown.later("lifting the memory limit", lift)
+                self.teardown.later("lifting the memory limit", agent.lift_memory_limit)
+                agent.limit_memory(self._run.memory_limit)
 
     def _prepare_cache(self, layout: DatasetLayout) -> None:
-        if self._run.cache == "cold":
-            self.prepared.target.drop_caches(self.prepared.context)
+        prepared, cache = self.prepared, self._run.cache
+        if cache == "cold":
+            prepared.target.drop_caches(prepared.context)
+        if cache in _CACHE_PHASES:
+            prepared.run.observer.phase(_CACHE_PHASES[cache])
         resident = [
-            agent.prepare_cache(
-                self._run.cache,
-                layout.everywhere,
-                self.prepared.location.own_device,
-                self.prepared.run.observer.phase,
-            )
-            for agent in self.prepared.nodes.by_kernel()
+            agent.prepare_cache(cache, layout.everywhere, prepared.location.own_device)
+            for agent in prepared.nodes.by_kernel()
         ]
         known = [size for size in resident if size is not None]
         self.outcome.resident_bytes = sum(known) if known else None

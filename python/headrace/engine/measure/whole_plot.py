@@ -137,7 +137,12 @@ class _WholePlot:
         nodes = self._teardown.entered(
             "taking nodes and links down", launcher.nodes(session.context.journal, wanted)
         )
-        context = replace(session.context, cluster=nodes.cluster, client_nodes=nodes.names)
+        context = replace(
+            session.context,
+            cluster=nodes.cluster,
+            client_nodes=nodes.names,
+            agents=nodes.agents,
+        )
         made = sources.prepared(source_targets, context)
         for source in made.values():
             release = source.target.release
