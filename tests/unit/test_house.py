@@ -41,7 +41,7 @@ GROUND = {
     "refusals",
     "_core",
 }
-PARTS = {"targets", "workloads", "probes", "faults", "datasets", "readers"}
+PARTS = {"targets", "workloads", "probes", "meters", "faults", "datasets", "readers"}
 # What jobs and drives were seen to do: used by parts (a probe that traces, a workload that replays)
 # and by the faces.
 CAPTURED = {"traces", "profiles"}
@@ -66,6 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "targets": GROUND | {"datasets", "protocols"},
     "faults": GROUND | {"protocols", "targets"},
     "probes": GROUND | CAPTURED,
+    "meters": GROUND,
     "workloads": GROUND | CAPTURED | {"datasets", "jobs", "protocols", "readers", "targets"},
     # Where jobs run: it starts workloads and reads their ledgers, and knows nothing of trials.
     "launchers": GROUND | {"jobs", "probes", "workloads"},

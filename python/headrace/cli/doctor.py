@@ -37,6 +37,7 @@ def doctor(
         remedy = "" if found.there else f"\n[yellow]to have it: {escape(found.remedy)}[/yellow]"
         table.add_row(mark, escape(found.what), escape(found.gives) + remedy)
     out.print(table)
+    _print_meters()
     if study is None:
         return
     from headrace.library import load_study
@@ -63,6 +64,20 @@ def doctor(
     out.print(table)
     if any(problem.fatal for problem in problems):
         raise typer.Exit(int(ExitCode.MISSING))
+
+
+def _print_meters() -> None:
+    """Print the power meters that this machine has. Others are named in a study."""
+    from headrace import meters
+    from headrace.report.text_table import TextTable
+
+    table = TextTable("", "power meter", "reads")
+    for kind in meters.kinds().values():
+        for found in kind.on_this_machine():
+            mark = "[yellow]no[/yellow]" if found.lacks else "[green]yes[/green]"
+            lacks = f"\n[yellow]{escape(found.lacks)}[/yellow]" if found.lacks else ""
+            table.add_row(mark, escape(found.what), escape(found.gives) + lacks)
+    out.print(table)
 
 
 _LOAD_S = 1.0

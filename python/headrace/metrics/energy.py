@@ -1,4 +1,7 @@
-"""Metrics of energy: per job and per event for the whole site, per job for its drives alone."""
+"""Metrics of energy: per job and per event for the whole site, per job for its drives alone.
+
+Meters rarely cover the whole site: what they do cover is a metric of its own.
+"""
 
 from headrace.metrics import Metric
 from headrace.metrics.trial import Trial, ratio
@@ -15,6 +18,23 @@ def _site_per_job_wh(trial: Trial) -> float | None:
 def _provenance(record: TrialRecord) -> str:
     # Power comes from models or a meter, even for measured trials.
     return record.energy.provenance
+
+
+def _metered_per_job_wh(trial: Trial) -> float | None:
+    per_job_j = ratio(trial.record.energy.metered_j, trial.jobs)
+    return None if per_job_j is None else per_job_j / JOULES_PER_WH
+
+
+def _uncertainty_per_job_wh(trial: Trial) -> float | None:
+    energy = trial.record.energy
+    whole = energy.total_j is not None
+    uncertainty_j = energy.uncertainty_j if whole else energy.metered_uncertainty_j
+    per_job_j = ratio(uncertainty_j, trial.jobs)
+    return None if per_job_j is None else per_job_j / JOULES_PER_WH
+
+
+def _drives_provenance(record: TrialRecord) -> str:
+    return record.energy.part_provenance.get("drives", record.energy.provenance)
 
 
 ENERGY_WH_PER_JOB = Metric(
@@ -48,7 +68,7 @@ ENERGY_DRIVES_J_PER_JOB = Metric(
     better="less",
     value=lambda trial: ratio(trial.record.energy.drives_j, trial.jobs),
     needs="energy of the drives",
-    provenance=_provenance,
+    provenance=_drives_provenance,
     rank=620,
 )
 ENERGY_J_PER_EVENT = Metric(
@@ -61,4 +81,26 @@ ENERGY_J_PER_EVENT = Metric(
     needs="energy of the whole site, and events",
     provenance=_provenance,
     rank=630,
+)
+ENERGY_METERED_WH_PER_JOB = Metric(
+    name="energy_metered_wh_per_job",
+    title="Metered energy per job",
+    unit="Wh/job",
+    scale="prefixed",
+    better="less",
+    value=_metered_per_job_wh,
+    needs="a power meter",
+    provenance=lambda record: "measured",
+    rank=640,
+)
+ENERGY_UNCERTAINTY_WH_PER_JOB = Metric(
+    name="energy_uncertainty_wh_per_job",
+    title="Meters' uncertainty per job",
+    unit="Wh/job",
+    scale="prefixed",
+    better="less",
+    value=_uncertainty_per_job_wh,
+    needs="a power meter",
+    provenance=lambda record: "measured",
+    rank=645,
 )

@@ -2,8 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
+
+EnergyProvenance = Literal["modelled", "measured", "measured+modelled"]
+"""Source of power values: models of catalog entries, a meter, or both added together."""
+
+
+@dataclass(frozen=True)
+class ChannelEnergy:
+    """What one channel of a meter measured while the jobs ran."""
+
+    meter: str
+    """Name in the study: `[meter.NAME]`."""
+    kind: str
+    channel: str
+    boundary: str
+    """What the power flows into: device, socket, node, server, rack or facility."""
+    of: tuple[str, ...] = ()
+    """Names of what it covers; empty for all of its boundary."""
+    within: str | None = None
+    """The channel of the same meter that contains it: the two must not be added."""
+    energy_j: float | None = None
+    mean_power_w: float | None = None
+    idle_power_w: float | None = None
+    """Mean power before the jobs, if it was measured."""
+    uncertainty_j: float | None = None
+    """Standard uncertainty, from accuracy, resolution, sampling and unmeasured time."""
+    accuracy: float = 0.0
+    """Half width of the relative error that its maker, or `accuracy_source`, states."""
+    accuracy_source: str = ""
+    interval_s: float = 0.0
+    source: Literal["measured", "modelled"] = "measured"
+    samples: int = 0
+    lost: int = 0
+    gaps: int = 0
+    wraps: int = 0
+    negatives: int = 0
+    implausible: int = 0
+    repeats: int = 0
+    clock_jumps: int = 0
+    unmeasured_s: float = 0.0
+    usable: bool = False
+    reasons: tuple[str, ...] = ()
+    """Why it is not usable."""
+    notes: tuple[str, ...] = ()
+    """How its readings were aligned with the trial."""
 
 
 @dataclass(frozen=True)
@@ -11,8 +55,8 @@ class Energy:
     """Energy of one trial from the release of its jobs to the end of the last one, in joules.
 
     The field `energy` of trial.json. A value is None if it is not known. In a measured study,
-    switches have no model and machines no meter: the energy of an emulated drive can be known when
-    that of its machine is not.
+    switches have no model and only what a `[meter.NAME]` covers is measured: the energy of an
+    emulated drive can be known when that of its machine is not.
     """
 
     total_j: float | None = None
@@ -21,14 +65,32 @@ class Energy:
     None unless every part is known.
     """
     nodes_j: float | None = None
-    """Nodes that run jobs, without their drives."""
+    """Nodes that run jobs, without their drives unless `contained` says otherwise."""
     servers_j: float | None = None
-    """File servers, without their drives."""
+    """File servers, without their drives unless `contained` says otherwise."""
     drives_j: float | None = None
     """Drives of the target, and further drives of nodes and servers."""
     switch_j: float | None = None
-    provenance: Literal["modelled", "measured"] = "modelled"
-    """Source of the power values: models of catalog entries, or a meter."""
+    provenance: EnergyProvenance = "modelled"
+    """Source of the total, or of the parts that are known when it is not."""
+    uncertainty_j: float | None = None
+    """Standard uncertainty of `total_j`; None unless all of it was measured."""
+    metered_j: float | None = None
+    """Everything that usable channels measured, nothing twice. No part of it is modelled."""
+    metered_uncertainty_j: float | None = None
+    metered_boundaries: tuple[str, ...] = ()
+    """What `metered_j` covers: the boundaries of its channels."""
+    metered_idle_w: float | None = None
+    """Idle power of the same channels, if it was measured."""
+    part_provenance: dict[str, EnergyProvenance] = field(
+        default_factory=dict[str, "EnergyProvenance"]
+    )
+    """By part (nodes, servers, drives, switch): the source of its value."""
+    contained: dict[str, str] = field(default_factory=dict[str, str])
+    """Part -> the part or boundary whose meter includes it; it is not added to the total again."""
+    channels: tuple[ChannelEnergy, ...] = ()
+    meters_failed: dict[str, str] = field(default_factory=dict[str, str])
+    """Meters that gave nothing in this trial, with the error."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the value of `energy` in trial.json."""
@@ -43,5 +105,5 @@ class Energy:
         found = values.get("energy")
         if found is None:
             old = (values.get("probes") or {}).get("energy") or {}
-            found = {field.name: old[field.name] for field in fields(cls) if field.name in old}
+            found = {each.name: old[each.name] for each in fields(cls) if each.name in old}
         return cls(**found)

@@ -48,6 +48,7 @@ _TABLES = (
     "run",
     "site",
     "fault",
+    "meter",
     "report",
 )
 
@@ -133,6 +134,7 @@ def _parts_of(problems: Problems, reader: PartsReader, base: Path) -> Study:
         report_options=report or ReportOptions.model_validate({}),
         site=site,
         faults=reader.injected_faults(targets),
+        meters=reader.meters(targets, site),
         hash="",
     )
 

@@ -243,6 +243,8 @@ class Study(BaseModel):
     report_options: ReportOptions
     site: Site | None
     faults: list[Any]
+    meters: dict[str, Part] = Field(default_factory=dict[str, Part])
+    """Power meters, read while jobs run in real time."""
     base: Path = Path()
     """Directory that relative paths refer to."""
     hash: str

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from headrace import faults as fault_room
+from headrace import meters as meter_room
 from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.catalog import entry
@@ -94,6 +95,52 @@ class PartsReader:
                 )
             found.append(self.problems.validated(path, table, kinds[what].Options))
         return found
+
+    def meters(self, targets: dict[str, Part], site: Site | None) -> dict[str, Part]:
+        """Return the power meters by name, without those of unknown kind."""
+        values = self.problems.document.values.get("meter", {})
+        found: dict[str, Part] = {}
+        for name, written in (self.problems.table(("meter",), values) or {}).items():
+            part = self._part("meter", name, written, dict(meter_room.kinds()))
+            if part is not None:
+                found[name] = part
+                if part.options is not None:
+                    self._check_covered(("meter", name), part.options, targets, site)
+        return found
+
+    def _check_covered(
+        self,
+        path: FieldPath,
+        options: meter_room.MeterOptions,
+        targets: dict[str, Part],
+        site: Site | None,
+    ) -> None:
+        """Report names in `of` that are not of the boundary that the meter covers."""
+        if not options.of:
+            return
+        known: dict[str, list[str]] = {
+            "device": ["drives", "switch"],
+            "node": [f"node-{number + 1}" for number in range(self._nodes_most(site))],
+            "server": [*(site.server if site is not None else ()), *targets],
+        }
+        if options.covers not in known:
+            allowed = ", ".join(f'covers = "{boundary}"' for boundary in known)
+            problem = "names parts of what `covers` says, which is missing or has none"
+            self.problems.add((*path, "of"), problem, allowed=f"with {allowed}")
+            return
+        for index, name in enumerate(options.of):
+            problem = f"no such {options.covers}"
+            self.problems.choice((*path, "of", index), name, known[options.covers], problem)
+
+    def _nodes_most(self, site: Site | None) -> int:
+        """Return the largest number of nodes that the file names."""
+        values = self.problems.document.values
+        numbers: list[object] = [1 if site is None else site.node.count]
+        for table, field in (("run", "nodes"), ("factors", "nodes"), ("factors", "run.nodes")):
+            section = values.get(table)
+            given: object = section.get(field) if isinstance(section, dict) else None
+            numbers += given if isinstance(given, list) else [given]
+        return max(number for number in numbers if isinstance(number, int))
 
     def check_sources(
         self, targets: dict[str, Part], workloads: dict[str, Part], site: Site | None

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from headrace import faults as fault_room
+from headrace import meters as meter_room
 from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.site import Site
@@ -49,6 +50,7 @@ def study_schema() -> dict[str, Any]:
         "run": reference(RunOptions, "run"),
         "report": reference(ReportOptions, "report"),
         "site": reference(Site, "site"),
+        "meter": {**kinds(dict(meter_room.kinds()), "meter"), "minProperties": 0},
         "fault": {
             "type": "array",
             "items": {

@@ -16,6 +16,7 @@ from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.engine import Engine, Run
 from headrace.engine.measure import sources
+from headrace.engine.measure.metering import meter_problems
 from headrace.engine.measure.nodes import launcher_problems, nodes_wanted
 from headrace.engine.measure.space import space_problems
 from headrace.engine.measure.whole_plot import Session, make_target, run_whole_plot
@@ -88,6 +89,7 @@ class Measure(Engine):
         problems += sources.problems_of(study, plan.trials, forced_devices)
         for options in study.faults:
             problems += fault_room.kinds()[options.what](options).check()
+        problems += meter_problems(study)
         return list(dict.fromkeys(problems))
 
     def check_space(

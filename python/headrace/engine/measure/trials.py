@@ -18,6 +18,7 @@ from headrace.engine.measure.fault_injector import FaultInjector
 from headrace.engine.measure.inputs import DatasetLayout, Inputs, moved, prepare_files
 from headrace.engine.measure.interference import InterferenceWatch
 from headrace.engine.measure.job_pool import JobPool, PoolTask
+from headrace.engine.measure.metering import Metering, energy_of_site, site_of
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Outcome, failure_of
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.placing import OURS
@@ -27,6 +28,7 @@ from headrace.engine.measure.teardown import TearDown
 from headrace.errors import HeadraceError, InterruptedRunError, UnsupportedLevelError
 from headrace.plan.trial import Trial
 from headrace.probes import Watch
+from headrace.records.energy import Energy
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.workloads import Workload
@@ -271,10 +273,13 @@ class _TrialRun:
         later("lifting faults", lambda: self._lift(injector), vital=True)
         later("killing the jobs", pool.kill)
         later("stopping the probes", sampler.finish)
+        metering = Metering(prepared.run.study.meters)
+        later("closing the meters", metering.stop)
         prepared.run.observer.trial_started(
             self.trial, 0 if self._run.load == "sustained" else task.slots
         )
         pids = pool.get_ready()
+        metering.start()
         self._watch = watch = InterferenceWatch(prepared)
         sampler.start(
             Watch(
@@ -288,9 +293,33 @@ class _TrialRun:
         outcome.pool = pool.run()
         outcome.machine_use = watch.finish()
         outcome.samples = sampler.finish()
+        metering.stop()
         outcome.emulators = emulator_reports(location)
-        outcome.energy = energy_of(before_j, outcome.emulators)
+        outcome.energy = self._energy(energy_of(before_j, outcome.emulators), metering)
         outcome.injected = injector.finish()
+
+    def _energy(self, drives: Energy, metering: Metering) -> Energy:
+        """Return the energy of the trial, `drives` being that of emulated drives."""
+        prepared, pool, samples = self.prepared, self.outcome.pool, self.outcome.samples
+        if pool is None or samples is None:
+            return drives
+        series, cpu = samples.series, samples.totals.get("cpu")
+        channels, failed = metering.finish(
+            pool.release_monotonic_s, pool.last_done_s, series.get("cpu", [])
+        )
+        if metering.rows:
+            series["power"] = metering.rows
+        location = prepared.location
+        site = site_of(
+            self.resolved,
+            prepared.nodes.names[: self._run.nodes],
+            location.servers,
+            location.network and prepared.nodes.cluster is None,
+            pool.last_done_s,
+            None if cpu is None else cpu.values["busy_s"],
+            prepared.run.study.base,
+        )
+        return energy_of_site(drives, channels, failed, site)
 
     def _progress(self, done: int, running: int, events_per_s: float) -> None:
         """Report the progress of the jobs, and the CPU use of other programs, to the observer."""

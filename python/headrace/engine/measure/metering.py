@@ -1,0 +1,404 @@
+"""Energy of a measured trial: what meters covered, and models of parts that none did.
+
+A channel that lies within another is not added to it, and only one meter counts for a part. What a
+meter of nodes or servers includes (their drives) is not added again; parts that have no meter can
+be modelled from the catalog, and the record says so for each part.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headrace import meters as meter_room
+from headrace.catalog import entry
+from headrace.catalog.tables import MachinePower
+from headrace.errors import Problem
+from headrace.meters import Meter, Window
+from headrace.meters.sampling import ChannelResult, MeterSampler
+from headrace.records.energy import ChannelEnergy, Energy, EnergyProvenance
+from headrace.study.model import Part, Study
+from headrace.study.resolve import Resolved
+
+Rows = list[dict[str, Any]]
+
+
+def meter_of(part: Part) -> Meter:
+    """Return a meter of a study; nothing is opened."""
+    return meter_room.kinds()[part.kind](part.name, part.options)
+
+
+def meter_problems(study: Study) -> list[Problem]:
+    """Return what is missing to read the meters of a study."""
+    return [problem for part in study.meters.values() for problem in meter_of(part).check()]
+
+
+@dataclass
+class Metering:
+    """The meters of one trial, read from just before the release to the end of its jobs."""
+
+    parts: Mapping[str, Part]
+    rows: Rows = field(default_factory=Rows)
+    """The series of watts, after `finish`."""
+    _sampler: MeterSampler = field(init=False)
+    _running: bool = False
+
+    def __post_init__(self) -> None:
+        made = {name: meter_of(part) for name, part in self.parts.items()}
+        self._sampler = MeterSampler(made)
+
+    def start(self) -> None:
+        """Start to read, and measure idle power if a meter asks for it."""
+        if self.parts:
+            self._running = True
+            self._sampler.start()
+            self._sampler.baseline()
+
+    def stop(self) -> None:
+        """Take the last readings and end the threads. Can be called twice."""
+        if self._running:
+            self._running = False
+            self._sampler.stop()
+
+    def finish(
+        self, release_s: float, duration_s: float, load_rows: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[ChannelEnergy], dict[str, str]]:
+        """Return the energy of each channel, and the meters that failed.
+
+        `load_rows` is the series of the probe `cpu`; a log of another clock is aligned with it.
+        """
+        if not self.parts:
+            return [], {}
+        load = [
+            (release_s + float(row["time_s"]), 1.0 - float(row["idle"]) - float(row["iowait"]))
+            for row in load_rows
+        ]
+        window = Window(release_s, release_s + duration_s, load)
+        results, self.rows = self._sampler.results(window)
+        return [channel_energy(result) for result in results], dict(self._sampler.failed)
+
+
+def channel_energy(result: ChannelResult) -> ChannelEnergy:
+    """Return the result of a channel as the record states it."""
+    channel, made = result.channel, result.integral
+    return ChannelEnergy(
+        meter=result.meter,
+        kind=result.kind,
+        channel=channel.name,
+        boundary=channel.boundary,
+        of=channel.of,
+        within=channel.within,
+        energy_j=made.energy_j,
+        mean_power_w=made.mean_power_w,
+        idle_power_w=None if result.idle is None else result.idle.mean_power_w,
+        uncertainty_j=made.uncertainty_j,
+        accuracy=channel.accuracy,
+        accuracy_source=channel.accuracy_source,
+        interval_s=channel.interval_s,
+        samples=made.samples,
+        lost=made.lost,
+        gaps=made.gaps,
+        wraps=made.wraps,
+        negatives=made.negatives,
+        implausible=made.implausible,
+        repeats=made.repeats,
+        clock_jumps=made.clock_jumps,
+        unmeasured_s=made.unmeasured_s,
+        usable=made.usable,
+        reasons=made.reasons,
+        notes=result.notes,
+    )
+
+
+@dataclass(frozen=True)
+class SiteOfTrial:
+    """What must be covered for the energy of the whole site to be known."""
+
+    duration_s: float
+    nodes: tuple[str, ...] = ("node-1",)
+    """Names of the nodes that ran jobs; this machine is node-1."""
+    servers: tuple[str, ...] = ()
+    """Names of the site's servers that served."""
+    network: bool = False
+    """Whether data passed a switch."""
+    pue: float = 1.0
+    node_power: MachinePower | None = None
+    """Model of a node, from the catalog."""
+    server_power: Mapping[str, MachinePower] = field(default_factory=dict[str, MachinePower])
+    busy_core_s: float | None = None
+    """CPU time that the nodes used, together."""
+
+
+def site_of(
+    resolved: Resolved,
+    nodes: Sequence[str],
+    servers: Iterable[str],
+    network: bool,
+    duration_s: float,
+    busy_core_s: float | None,
+    base: Path,
+) -> SiteOfTrial:
+    """Return what a trial's energy consists of, with the models that the catalog has."""
+    site = resolved.site
+    # Servers are numbered copies of what [site.server.NAME] describes.
+    used = tuple(dict.fromkeys(re.sub(r"-[0-9]+$", "", name) for name in servers))
+    described = {} if site is None else site.server
+    return SiteOfTrial(
+        duration_s,
+        tuple(nodes) or ("node-1",),
+        used,
+        network,
+        1.0 if site is None else site.pue,
+        None if site is None else _power(site.node.machine, base),
+        {
+            name: power
+            for name in used
+            if name in described and (power := _power(described[name].machine, base)) is not None
+        },
+        busy_core_s,
+    )
+
+
+def _power(machine: str | None, base: Path) -> MachinePower | None:
+    return None if machine is None else entry("nodes", machine, base=base).table.power
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """Energy of channels, added."""
+
+    energy_j: float
+    uncertainty_j: float
+    channels: tuple[ChannelEnergy, ...]
+
+    @property
+    def relative(self) -> float:
+        return self.uncertainty_j / self.energy_j if self.energy_j > 0 else math.inf
+
+
+def energy_of_site(
+    drives: Energy, channels: Sequence[ChannelEnergy], failed: Mapping[str, str], site: SiteOfTrial
+) -> Energy:
+    """Return the energy of a trial from its channels, emulated drives and models.
+
+    `drives` has the modelled energy of emulated drives, if there are any.
+    """
+    if not channels and not failed:
+        return drives
+    outer = [each for each in channels if each.usable and not _inside(each, channels)]
+    parts = _Parts(drives, outer, site)
+    return replace(
+        parts.energy(), channels=tuple(channels), meters_failed=dict(failed), **_metered(outer)
+    )
+
+
+def _inside(channel: ChannelEnergy, channels: Iterable[ChannelEnergy]) -> bool:
+    """Return whether a usable channel of the same meter contains this one."""
+    return any(
+        each.meter == channel.meter and each.channel == channel.within and each.usable
+        for each in channels
+    )
+
+
+def _added(channels: Iterable[ChannelEnergy]) -> _Sum | None:
+    """Return the sum over channels.
+
+    Errors of one meter's channels are those of one calibration: they are added as they are.
+    """
+    known = [each for each in channels if each.energy_j is not None]
+    if not known:
+        return None
+    of_meters: dict[str, float] = {}
+    for each in known:
+        of_meters[each.meter] = of_meters.get(each.meter, 0.0) + (each.uncertainty_j or 0.0)
+    return _Sum(
+        sum(each.energy_j or 0.0 for each in known), math.hypot(*of_meters.values()), tuple(known)
+    )
+
+
+def _best(
+    channels: Sequence[ChannelEnergy], boundary: str, names: Sequence[str]
+) -> dict[str, list[ChannelEnergy]] | None:
+    """Return which channels cover each of these names, one meter for each; None if any lacks one.
+
+    Of several meters that cover the same, the one with the smallest uncertainty counts.
+    """
+    of_meter: dict[tuple[str, tuple[str, ...]], list[ChannelEnergy]] = {}
+    for each in channels:
+        if each.boundary == boundary and set(each.of) <= set(names):
+            of_meter.setdefault((each.meter, each.of), []).append(each)
+    sums = {key: made for key, each in of_meter.items() if (made := _added(each)) is not None}
+    whole = [key for key in sums if not key[1]]
+    if whole:
+        best = min(whole, key=lambda key: sums[key].relative)
+        return {best[0]: list(sums[best].channels)}
+    found: dict[str, list[ChannelEnergy]] = {}
+    left = set(names)
+    for key in sorted(sums, key=lambda key: (-len(key[1]), sums[key].relative)):
+        if left and set(key[1]) <= left:
+            found[f"{key[0]} {' '.join(key[1])}"] = list(sums[key].channels)
+            left -= set(key[1])
+    return found if found and not left else None
+
+
+def _measured(
+    channels: Sequence[ChannelEnergy], boundary: str, names: Sequence[str]
+) -> _Sum | None:
+    """Return the energy of everything with these names; None if a meter of one is missing."""
+    covering = _best(channels, boundary, names)
+    if covering is None:
+        return None
+    return _added(channel for each in covering.values() for channel in each)
+
+
+@dataclass
+class _Parts:
+    """Fills the parts of a site: measured where a meter covers one, modelled where a model can."""
+
+    drives: Energy
+    channels: Sequence[ChannelEnergy]
+    site: SiteOfTrial
+
+    def energy(self) -> Energy:
+        for boundary, factor in (("facility", 1.0), ("rack", self.site.pue)):
+            here = [each for each in self.channels if each.boundary == boundary]
+            if (whole := _added(_one_meter_each(here))) is not None:
+                return self._of_whole(whole, boundary, factor)
+        return self._of_parts()
+
+    def _of_whole(self, whole: _Sum, boundary: str, factor: float) -> Energy:
+        """Return the energy of everything at once. An emulated drive is not in it."""
+        drives_j = self.drives.drives_j
+        total_j = factor * (whole.energy_j + (drives_j or 0.0))
+        modelled = drives_j is not None or factor != 1.0
+        contained = {"nodes": boundary, "servers": boundary, "switch": boundary}
+        if drives_j is None:
+            contained["drives"] = boundary
+        return Energy(
+            total_j=total_j,
+            drives_j=drives_j,
+            provenance="measured+modelled" if modelled else "measured",
+            uncertainty_j=None if modelled else whole.uncertainty_j,
+            part_provenance={} if drives_j is None else {"drives": "modelled"},
+            contained=contained,
+        )
+
+    def _of_parts(self) -> Energy:
+        site, found = self.site, dict[str, float]()
+        sources: dict[str, EnergyProvenance] = {}
+        contained: dict[str, str] = {}
+        squares = 0.0
+
+        def put(part: str, measured: _Sum | None, modelled_j: float | None) -> None:
+            nonlocal squares
+            if measured is not None:
+                found[part], sources[part] = measured.energy_j, "measured"
+                squares += measured.uncertainty_j**2
+            elif modelled_j is not None:
+                found[part], sources[part] = modelled_j, "modelled"
+
+        put("nodes", _measured(self.channels, "node", site.nodes), self._modelled_nodes_j())
+        servers = site.servers
+        if site.network and not servers:  # servers that exist already: those that are metered
+            here = (each for each in self.channels if each.boundary == "server")
+            servers = tuple(dict.fromkeys(name for each in here for name in each.of))
+        served = bool(site.servers) or site.network
+        if served:
+            measured = _measured(self.channels, "server", servers)
+            put("servers", measured, self._modelled_servers_j())
+        # The drives are in the machines that have them: servers, or else nodes.
+        host = "servers" if served else "nodes"
+        put("drives", _measured(self.channels, "device", ("drives",)), self.drives.drives_j)
+        if "drives" not in found and sources.get(host) == "measured":
+            contained["drives"] = host
+        if site.network:
+            put("switch", _measured(self.channels, "device", ("switch",)), None)
+        needed = {"nodes", "drives"} | ({"servers"} if served else set[str]())
+        needed |= {"switch"} if site.network else set[str]()
+        # A drive with a meter of its own is also in the meter of its machine.
+        twice = sources.get("drives") == "measured" and sources.get(host) == "measured"
+        complete = needed <= {*found, *contained}
+        total_j = None
+        if complete:
+            added = [each for part, each in found.items() if not (twice and part == "drives")]
+            total_j = site.pue * sum(added)
+        if twice:
+            contained["drives"] = host
+        kinds = {*sources.values()} | ({"modelled"} if site.pue != 1.0 and complete else set[str]())
+        provenance: EnergyProvenance = "modelled"
+        if "measured" in kinds:
+            provenance = "measured" if kinds == {"measured"} else "measured+modelled"
+        return Energy(
+            total_j=total_j,
+            nodes_j=found.get("nodes"),
+            servers_j=found.get("servers"),
+            drives_j=found.get("drives"),
+            switch_j=found.get("switch"),
+            provenance=provenance,
+            uncertainty_j=math.sqrt(squares) if complete and kinds == {"measured"} else None,
+            part_provenance=sources,
+            contained=contained,
+        )
+
+    def _modelled_nodes_j(self) -> float | None:
+        """Return idle power for the duration, and power per core for the CPU time used."""
+        site, power = self.site, self.site.node_power
+        if power is None or site.busy_core_s is None:
+            return None
+        awake_s = site.duration_s * len(site.nodes)
+        return (power.idle_w + power.awake_w) * awake_s + power.core_w * site.busy_core_s
+
+    def _modelled_servers_j(self) -> float | None:
+        """Return idle power for the duration: how busy a server was is not measured."""
+        site = self.site
+        if not site.servers or not set(site.servers) <= set(site.server_power):
+            return None
+        idle_w = sum(
+            site.server_power[name].idle_w + site.server_power[name].awake_w
+            for name in site.servers
+        )
+        return idle_w * site.duration_s
+
+
+def _metered(outer: Sequence[ChannelEnergy]) -> dict[str, Any]:
+    """Return the sum over what was metered: one boundary, the largest that is covered.
+
+    Meters of smaller boundaries are in it, unless they are of other things.
+    """
+    counted: list[ChannelEnergy] = []
+    for boundary in reversed(meter_room.BOUNDARIES):
+        here = [each for each in outer if each.boundary == boundary]
+        if any(each.boundary in ("rack", "facility") for each in counted):
+            break
+        if boundary == "socket" and any(each.boundary == "node" for each in counted):
+            continue
+        if boundary == "device" and any(each.boundary in ("node", "server") for each in counted):
+            here = [each for each in here if "switch" in each.of]
+        counted += _one_meter_each(here)
+    made = _added(counted)
+    if made is None:
+        return {}
+    idles = [each.idle_power_w for each in made.channels]
+    return {
+        "metered_j": made.energy_j,
+        "metered_uncertainty_j": made.uncertainty_j,
+        "metered_boundaries": tuple(dict.fromkeys(each.boundary for each in made.channels)),
+        "metered_idle_w": None if None in idles else sum(each or 0.0 for each in idles),
+    }
+
+
+def _one_meter_each(channels: Sequence[ChannelEnergy]) -> list[ChannelEnergy]:
+    """Return the channels without those of a second meter of the same things."""
+    covered: dict[tuple[str, ...], list[ChannelEnergy]] = {}
+    for meter in dict.fromkeys(each.meter for each in channels):
+        own = [each for each in channels if each.meter == meter]
+        made, before = _added(own), _added(covered.get(own[0].of, []))
+        if made is not None and (before is None or made.relative < before.relative):
+            covered[own[0].of] = own
+    if () in covered:
+        return covered[()]
+    return [each for own in covered.values() for each in own]

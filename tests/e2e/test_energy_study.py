@@ -1,0 +1,110 @@
+"""Studies with power meters, run as a user runs them: joules with their uncertainty, to the report.
+
+Each meter answers by its real protocol, with power that the test knows.
+"""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from house import House
+from power_simulators import PowercapTree, steady
+
+STUDY = """
+headrace = 1
+title = "energy"
+[target.here]
+kind = "path"
+path = "{memory}"
+[workload.wait]
+kind = "command"
+command = ["sleep", "3"]
+{meters}
+[plan]
+repeats = {{ min = 1 }}
+[run]
+slots = 2
+cache = "as-is"
+foreign_load = "warning"
+{more}
+"""
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder in memory: what simulators write there is no I/O of a device."""
+    with tempfile.TemporaryDirectory(prefix="headrace-test-", dir="/dev/shm") as folder:
+        (Path(folder) / "storage").mkdir()
+        yield Path(folder)
+
+
+def run(house: House, memory: Path, meters: str, more: str = "") -> dict[str, Any]:
+    """Run a study with these meters and return its only trial."""
+    text = STUDY.format(memory=memory / "storage", meters=meters, more=more)
+    ended = house.run("run", house.study(text), "--results", "results")
+    assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}"
+    (trial,) = house.trials()
+    assert trial["status"] == "done" and trial["validity"]["valid"], trial["validity"]
+    return trial
+
+
+def channels(trial: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["channel"]: each for each in trial["energy"]["channels"]}
+
+
+def reported(house: House) -> dict[str, tuple[float, str]]:
+    """Metrics of the report as other programs read it: mean and provenance."""
+    ended = house.run("report", "results", "--format", "csv")
+    assert ended.returncode == 0, ended.stderr
+    with (house.place / "results" / "report.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return {row["metric"]: (float(row["value"]), row["provenance"]) for row in rows if row["value"]}
+
+
+def test_processors_by_rapl(house: House, memory: Path) -> None:
+    zones = {
+        "intel-rapl:0": ("package-0", steady(40.0)),
+        "intel-rapl:0:0": ("core", steady(25.0)),
+        "intel-rapl:0:1": ("dram", steady(6.0)),
+    }
+    meters = f'[meter.cpu]\nkind = "rapl"\ntree = "{memory}/powercap"\nidle = "1 s"'
+    # 200 J: the package's counter wraps once while the jobs run.
+    with PowercapTree(memory / "powercap", zones, 200_000_000):
+        trial = run(house, memory, meters)
+    energy, seconds = trial["energy"], trial["last_done_s"]
+    assert seconds > 3
+    found = channels(trial)
+    for name, watts in {"package-0": 40, "package-0/core": 25, "package-0/dram": 6}.items():
+        assert found[name]["usable"], found[name]["reasons"]
+        assert found[name]["energy_j"] == pytest.approx(watts * seconds, rel=0.01)
+        assert found[name]["idle_power_w"] == pytest.approx(watts, rel=0.02)
+        # 5 % as bounds of a uniform distribution.
+        assert found[name]["uncertainty_j"] / found[name]["energy_j"] == pytest.approx(
+            0.05 / 3**0.5, rel=0.1
+        )
+    # Cores are in the package, memory is not; the rest of the node has no meter.
+    assert energy["metered_j"] == pytest.approx(46 * seconds, rel=0.01)
+    assert energy["metered_boundaries"] == ["socket"] and energy["total_j"] is None
+    series = pq.read_table(next(house.place.glob("results/trials/*/series/power.parquet")))
+    rows = series.to_pylist()
+    assert {row["channel"] for row in rows} == set(found)
+    assert all(
+        row["power_w"] == pytest.approx(40, rel=0.1)
+        for row in rows
+        if row["channel"] == "package-0"
+    )
+    metrics = reported(house)
+    wh_per_job = energy["metered_j"] / 2 / 3600
+    assert metrics["energy_metered_wh_per_job"] == (pytest.approx(wh_per_job), "measured")
+    assert metrics["energy_uncertainty_wh_per_job"][0] == pytest.approx(
+        0.0289 * wh_per_job, rel=0.2
+    )
+    assert "energy_wh_per_job" not in metrics
+    assert "Metered energy per job" in (house.place / "results" / "report.html").read_text()

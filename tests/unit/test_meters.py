@@ -1,0 +1,204 @@
+"""Power meters: their options in a study file, what a machine lacks for them, what they read."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import meters
+from headrace.errors import StudyError
+from headrace.meters import Channel, Meter, MeterError, Reading, Window, factor_of
+from headrace.meters.sampling import MeterSampler
+from headrace.study.load import load_study_text
+
+STUDY = """
+headrace = 1
+[target.here]
+kind = "path"
+path = "."
+[target.nas]
+kind = "nfs"
+export = {{ drive = "seagate-st3750640ns" }}
+[workload.wait]
+kind = "command"
+command = ["true"]
+{meter}
+"""
+
+
+def faults_of(meter: str) -> list[str]:
+    text = STUDY.format(meter=meter)
+    try:
+        load_study_text(text, file=Path("study.toml"), base=Path("/tmp"))
+    except StudyError as error:
+        return [str(fault) for fault in error.faults]
+    return []
+
+
+def test_meters_of_a_study() -> None:
+    text = STUDY.format(meter='[meter.cpu]\nkind = "rapl"\nidle = "5 s"\ninterval = "200 ms"')
+    study = load_study_text(text, file=Path("study.toml"), base=Path("/tmp"))
+    part = study.meters["cpu"]
+    assert (part.kind, part.options.idle, part.options.interval) == ("rapl", 5.0, 0.2)
+    assert pickle.loads(pickle.dumps(part.options)) == part.options
+
+
+WRONG = {
+    '[meter.cpu]\nkind = "rappl"': "meter.cpu.kind: unknown kind; did you mean",
+    "[meter.cpu]": "meter.cpu.kind: is missing",
+    '[meter.cpu]\nkind = "rapl"\nidel = 5': "meter.cpu.idel: unknown field; did you mean",
+    '[meter.cpu]\nkind = "rapl"\ncovers = "node"': 'covers = "node" is more than RAPL counts',
+    '[meter.cpu]\nkind = "rapl"\ncovers = "house"': "meter.cpu.covers",
+    '[meter.cpu]\nkind = "rapl"\naccuracy = 1.5': "meter.cpu.accuracy",
+    '[meter.cpu]\nkind = "rapl"\nof = ["node-1"]': "names parts of what `covers` says",
+    "meter = 3": "meter",
+}
+
+
+@pytest.mark.parametrize("meter", WRONG, ids=lambda text: text.splitlines()[-1][:40])
+def test_a_wrong_meter_is_one_message(meter: str) -> None:
+    found = faults_of(meter)
+    assert len(found) == 1, found
+    assert WRONG[meter] in found[0] and found[0].startswith("study.toml"), found
+
+
+def powercap(folder: Path, zones: dict[str, tuple[str, int]]) -> Path:
+    for zone, (name, counted) in zones.items():
+        (folder / zone).mkdir(parents=True)
+        (folder / zone / "name").write_text(f"{name}\n")
+        (folder / zone / "max_energy_range_uj").write_text("262143328850\n")
+        (folder / zone / "energy_uj").write_text(f"{counted}\n")
+    return folder
+
+
+def meter_of(kind: str, **options: Any) -> Meter:
+    part = meters.kinds()[kind]
+    return part("mine", part.Options.model_validate(options))
+
+
+def test_rapl_reads_every_zone_and_knows_what_contains_what(tmp_path: Path) -> None:
+    zones = {
+        "intel-rapl:0": ("package-0", 5_000_000),
+        "intel-rapl:0:0": ("core", 3_000_000),
+        "intel-rapl:0:1": ("dram", 1_000_000),
+        "intel-rapl:1": ("package-1", 4_000_000),
+        "intel-rapl:1:0": ("core", 2_000_000),
+        "intel-rapl-mmio:0": ("package-0", 5_000_000),
+    }
+    meter = meter_of("rapl", tree=str(powercap(tmp_path / "tree", zones)))
+    assert not meter.check()
+    within = {channel.name: channel.within for channel in meter.channels()}
+    assert within == {
+        "package-0": None,
+        "package-0/core": "package-0",
+        "package-0/dram": None,
+        "package-1": None,
+        "package-1/core": "package-1",
+    }
+    energies = {reading.channel: reading.energy_j for reading in meter.read()}
+    assert energies["package-0"] == 5.0 and energies["package-1/core"] == 2.0
+    assert all(channel.wraps_at_j == 262143.32885 for channel in meter.channels())
+    meter.close()
+
+
+def test_psys_is_the_node_and_contains_the_packages(tmp_path: Path) -> None:
+    zones = {"intel-rapl:0": ("package-0", 5), "intel-rapl:1": ("psys", 9)}
+    meter = meter_of("rapl", tree=str(powercap(tmp_path / "tree", zones)))
+    found = {channel.name: (channel.boundary, channel.within) for channel in meter.channels()}
+    assert found == {"package-0": ("socket", "psys"), "psys": ("node", None)}
+    meter.close()
+
+
+def test_a_machine_without_counters_says_what_to_do(tmp_path: Path) -> None:
+    (problem,) = meter_of("rapl", tree=str(tmp_path)).check()
+    assert "no RAPL counters" in problem.what and "modprobe" in problem.remedy
+    assert problem.needed_by == "meter mine" and problem.fatal
+    tree = powercap(tmp_path / "tree", {"intel-rapl:0": ("package-0", 5)})
+    (tree / "intel-rapl:0" / "energy_uj").unlink()
+    (problem,) = meter_of("rapl", tree=str(tree)).check()
+    assert "cannot be read" in problem.what
+
+
+@pytest.mark.parametrize("unit", ["VA", "kVA"])
+def test_apparent_power_is_refused_without_a_power_factor(unit: str) -> None:
+    with pytest.raises(ValueError, match="apparent power"):
+        factor_of(unit)
+    assert factor_of("VA", 0.9) == (False, 0.9)
+
+
+def test_units() -> None:
+    assert factor_of("kW") == (False, 1000.0) and factor_of("Wh") == (True, 3600.0)
+    assert factor_of("Watts") == (False, 1.0) and factor_of("µW") == (False, 1e-6)
+    with pytest.raises(ValueError, match="unknown unit BTU; allowed: uW"):
+        factor_of("BTU")
+
+
+class _Scripted(Meter):
+    """A meter that answers as a test says."""
+
+    kind = "scripted"
+
+    def __init__(self, answer: Any, interval_s: float = 0.05) -> None:
+        super().__init__("scripted", meters.MeterOptions())
+        self._answer, self._interval_s = answer, interval_s
+
+    def channels(self) -> tuple[Channel, ...]:
+        return (self.channel("wall", "node", self._interval_s, (0.0, "exact")),)
+
+    def read(self) -> list[Reading]:
+        return [Reading("wall", time.monotonic(), power_w=self._answer())]
+
+
+def test_a_slow_meter_delays_no_other() -> None:
+    slow = _Scripted(lambda: time.sleep(0.7) or 100.0)
+    fast = _Scripted(lambda: 50.0 + time.monotonic() % 1)
+    sampler = MeterSampler({"slow": slow, "fast": fast})
+    sampler.start()
+    begin_s = time.monotonic()
+    time.sleep(1.5)
+    end_s = time.monotonic()
+    sampler.stop()
+    results, rows = sampler.results(Window(begin_s, end_s))
+    samples = {result.meter: result.integral.samples for result in results}
+    assert samples["fast"] >= 15 > samples["slow"]
+    assert {row["meter"] for row in rows} == {"slow", "fast"}
+
+
+def test_a_meter_that_disappears_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = threading.Event()
+
+    def answer() -> float:
+        if gone.is_set():
+            raise MeterError("it does not answer")
+        return 100.0 + time.monotonic() % 1
+
+    sampler = MeterSampler({"wall": _Scripted(answer)})
+    sampler.start()
+    begin_s = time.monotonic()
+    time.sleep(0.5)
+    gone.set()
+    time.sleep(0.5)
+    end_s = time.monotonic()
+    sampler.stop()
+    (result,), _ = sampler.results(Window(begin_s, end_s))
+    made = result.integral
+    assert not made.usable and made.lost > 3 and "nothing is known" in made.reasons[0]
+    assert made.energy_j == pytest.approx(100 * (end_s - begin_s), rel=0.1)
+    # One that never answered has no channel that anybody knows.
+    never = MeterSampler({"wall": _Scripted(answer)})
+    never.start()
+    never.stop()
+    (result,), _ = never.results(Window(begin_s, end_s))
+    assert result.integral.energy_j is None and not result.integral.usable
+
+
+def test_every_kind_is_documented_and_has_options_that_can_be_pickled() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "energy.md").read_text()
+    for kind, part in meters.kinds().items():
+        assert f"`{kind}`" in text, f"docs/energy.md does not name {kind}"
+        assert pickle.loads(pickle.dumps(part.Options)) is part.Options

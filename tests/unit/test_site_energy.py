@@ -1,0 +1,125 @@
+"""Which meter counts for which part of the site, and what may be added."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.catalog.tables import MachinePower
+from headrace.engine.measure.metering import SiteOfTrial, energy_of_site
+from headrace.records.energy import ChannelEnergy, Energy
+
+HERE = SiteOfTrial(duration_s=100.0)
+NODE_POWER = MachinePower(idle_w=50.0, awake_w=6.0, core_w=8.0)
+
+
+def channel(meter: str, boundary: str, joules: float, **fields: Any) -> ChannelEnergy:
+    return ChannelEnergy(
+        meter,
+        "shelly",
+        fields.pop("name", "power"),
+        boundary,
+        energy_j=joules,
+        uncertainty_j=fields.pop("uncertainty_j", 0.01 * joules),
+        usable=fields.pop("usable", True),
+        **fields,
+    )
+
+
+def energy(site: SiteOfTrial, *channels: ChannelEnergy, drives_j: float | None = None) -> Energy:
+    return energy_of_site(Energy(drives_j=drives_j), list(channels), {}, site)
+
+
+def test_a_meter_of_the_node_contains_its_drives() -> None:
+    made = energy(HERE, channel("plug", "node", 9000.0))
+    assert made.total_j == made.nodes_j == made.metered_j == 9000.0
+    assert made.provenance == "measured" and made.uncertainty_j == pytest.approx(90.0)
+    assert made.contained == {"drives": "nodes"} and made.drives_j is None
+
+
+def test_an_emulated_drive_is_not_in_the_wall_socket() -> None:
+    made = energy(HERE, channel("plug", "node", 9000.0), drives_j=800.0)
+    assert made.total_j == 9800.0 and made.provenance == "measured+modelled"
+    assert made.part_provenance == {"nodes": "measured", "drives": "modelled"}
+    assert made.uncertainty_j is None and made.metered_j == 9000.0
+
+
+def test_a_channel_within_another_is_not_added() -> None:
+    package = channel("rapl", "socket", 4000.0, name="package-0")
+    cores = channel("rapl", "socket", 2500.0, name="core", within="package-0")
+    dram = channel("rapl", "socket", 600.0, name="dram")
+    made = energy(HERE, package, cores, dram)
+    assert made.metered_j == 4600.0 and made.metered_boundaries == ("socket",)
+    assert made.total_j is None and made.nodes_j is None
+    # Errors of one meter's channels go together.
+    assert made.metered_uncertainty_j == pytest.approx(46.0)
+    # Cores count when their package cannot be used.
+    made = energy(HERE, replace(package, usable=False), cores, dram)
+    assert made.metered_j == 3100.0
+
+
+def test_of_two_meters_of_the_same_the_better_one_counts() -> None:
+    plug = channel("plug", "node", 9000.0)
+    bmc = channel("bmc", "node", 9300.0, uncertainty_j=500.0)
+    assert energy(HERE, bmc, plug).total_j == 9000.0
+    assert energy(HERE, plug, bmc).metered_j == 9000.0
+    assert energy(HERE, replace(plug, usable=False), bmc).total_j == 9300.0
+    # Processors are in the node, too.
+    both = energy(HERE, plug, channel("rapl", "socket", 4000.0))
+    assert both.total_j == both.metered_j == 9000.0
+
+
+def test_several_nodes_need_a_meter_each() -> None:
+    site = replace(HERE, nodes=("node-1", "node-2"))
+    one = channel("pdu-1", "node", 9000.0, of=("node-1",))
+    two = channel("pdu-2", "node", 8000.0, of=("node-2",))
+    made = energy(site, one, two)
+    assert made.nodes_j == 17_000.0
+    assert made.uncertainty_j == pytest.approx((90**2 + 80**2) ** 0.5)
+    made = energy(site, one)
+    assert made.nodes_j is None and made.total_j is None and made.metered_j == 9000.0
+
+
+def test_servers_and_the_switch_must_be_known_too() -> None:
+    site = replace(HERE, servers=("nas",), network=True)
+    node, nas = channel("a", "node", 9000.0), channel("b", "server", 20_000.0, of=("nas",))
+    switch = channel("c", "device", 3000.0, of=("switch",))
+    assert energy(site, node).total_j is None
+    assert energy(site, node, nas).total_j is None
+    made = energy(site, node, nas, switch)
+    assert made.total_j == made.metered_j == 32_000.0
+    assert (made.servers_j, made.switch_j) == (20_000.0, 3000.0)
+    assert made.contained == {"drives": "servers"}
+
+
+def test_drives_with_a_meter_of_their_own_are_not_added_twice() -> None:
+    drives = channel("shelf", "device", 700.0, of=("drives",))
+    made = energy(HERE, channel("plug", "node", 9000.0), drives)
+    assert (made.total_j, made.drives_j, made.metered_j) == (9000.0, 700.0, 9000.0)
+    assert made.contained == {"drives": "nodes"}
+
+
+def test_a_part_without_a_meter_is_modelled_and_said_to_be() -> None:
+    site = replace(HERE, node_power=NODE_POWER, busy_core_s=150.0)
+    drives = channel("shelf", "device", 700.0, of=("drives",))
+    made = energy(site, drives)
+    assert made.nodes_j == 56 * 100 + 8 * 150
+    assert made.part_provenance == {"nodes": "modelled", "drives": "measured"}
+    assert made.total_j == made.nodes_j + 700 and made.provenance == "measured+modelled"
+    assert made.uncertainty_j is None
+
+
+def test_a_rack_is_everything_and_a_facility_its_cooling() -> None:
+    site = replace(HERE, servers=("nas",), network=True, pue=1.5)
+    made = energy(site, channel("branch", "rack", 40_000.0))
+    assert made.total_j == 60_000.0 and made.provenance == "measured+modelled"
+    made = energy(site, channel("hall", "facility", 55_000.0), channel("branch", "rack", 40_000.0))
+    assert made.total_j == made.metered_j == 55_000.0 and made.provenance == "measured"
+
+
+def test_without_meters_nothing_changes() -> None:
+    assert energy(HERE, drives_j=5.0) == Energy(drives_j=5.0)
+    made = energy_of_site(Energy(), [], {"plug": "it does not answer"}, HERE)
+    assert made.meters_failed == {"plug": "it does not answer"} and made.total_j is None
