@@ -5,15 +5,12 @@
 use crate::event::{Event, Op};
 use crate::join::{Piece, Request, Watcher};
 
-/// A time that the trace does not contain.
-pub const UNSEEN_NS: u64 = u64::MAX;
-
 /// The start of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     pub time_ns: u64,
-    /// [`UNSEEN_NS`] if the queueing was not recorded.
-    pub queue_ns: u64,
+    /// `None` if the queueing was not recorded.
+    pub queue_ns: Option<u64>,
     pub sector: u64,
     pub sectors: u32,
     pub pid: u32,
@@ -63,7 +60,7 @@ impl<F: Follower> Watcher for Follow<F> {
             let number = piece.number;
             self.follower.begun(&Begun {
                 time_ns,
-                queue_ns: time_ns,
+                queue_ns: Some(time_ns),
                 sector,
                 sectors,
                 pid,
@@ -77,7 +74,7 @@ impl<F: Follower> Watcher for Follow<F> {
     fn issued(&mut self, request: &Request) {
         if self.by_issue {
             let Request { issue_ns, sector, sectors, pid, device, op, number, .. } = *request;
-            let queue_ns = request.first.map_or(UNSEEN_NS, |piece| piece.queue_ns);
+            let queue_ns = request.first.map(|piece| piece.queue_ns);
             self.follower.begun(&Begun {
                 time_ns: issue_ns,
                 queue_ns,

@@ -179,7 +179,9 @@ pub struct Join {
     pieces: Open<Piece>,
     requests: Open<Request>,
     devices: Vec<u32>,
-    last_device: (u32, u64),
+    last_device: Option<u32>,
+    /// Its part of a key.
+    last_key: u64,
     /// Number of open items at which old ones are dropped.
     limit: usize,
     now_ns: u64,
@@ -217,7 +219,8 @@ impl Default for Join {
             pieces: Open::new(),
             requests: Open::new(),
             devices: Vec::new(),
-            last_device: (u32::MAX, 0),
+            last_device: None,
+            last_key: 0,
             limit: LIMIT,
             now_ns: 0,
             queued: 0,
@@ -235,7 +238,7 @@ impl Join {
     /// Return the key of a position. There are few devices, and sectors need 55 bits: both fit in
     /// one key.
     fn key(&mut self, device: u32, sector: u64) -> u64 {
-        if self.last_device.0 != device {
+        if self.last_device != Some(device) {
             let at = match self.devices.iter().position(|&known| known == device) {
                 Some(at) => at,
                 None => {
@@ -243,9 +246,9 @@ impl Join {
                     self.devices.len() - 1
                 }
             };
-            self.last_device = (device, (at as u64 & 0xff) << 55);
+            (self.last_device, self.last_key) = (Some(device), (at as u64 & 0xff) << 55);
         }
-        self.last_device.1 | sector
+        self.last_key | sector
     }
 
     /// Set whether the trace contains completions; if not, no request is kept open.

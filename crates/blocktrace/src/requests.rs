@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use crate::event::Op;
-use crate::follow::{Begun, Ended, Follower, UNSEEN_NS};
+use crate::follow::{Begun, Ended, Follower};
 
-/// One request. `queue_ns` and `complete_ns` are [`UNSEEN_NS`] if the trace does not contain them.
+/// One request. `queue_ns` and `complete_ns` are `None` if the trace does not contain them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     pub time_ns: u64,
-    pub queue_ns: u64,
-    pub complete_ns: u64,
+    pub queue_ns: Option<u64>,
+    pub complete_ns: Option<u64>,
     pub sector: u64,
     pub sectors: u32,
     pub pid: u32,
@@ -62,8 +62,7 @@ impl Requests {
 impl Follower for Requests {
     fn begun(&mut self, begun: &Begun) {
         let Begun { time_ns, queue_ns, sector, sectors, pid, device, op, .. } = *begun;
-        let row =
-            Row { time_ns, queue_ns, complete_ns: UNSEEN_NS, sector, sectors, pid, device, op };
+        let row = Row { time_ns, queue_ns, complete_ns: None, sector, sectors, pid, device, op };
         self.slots.push_back(Slot { row, done: false });
         if self.slots.len() > HELD_AT_MOST {
             self.slots[0].done = true;
@@ -90,7 +89,7 @@ impl Follower for Requests {
 
     fn done(&mut self, ended: &Ended) {
         if let Some(slot) = self.slot(ended.number) {
-            slot.row.complete_ns = ended.complete_ns;
+            slot.row.complete_ns = Some(ended.complete_ns);
             slot.done = true;
         }
         self.let_go();

@@ -17,8 +17,6 @@ pub use summary::{summarise, Latency, OpSummary, Part, Summary};
 const SECTOR_BYTES: u64 = 512;
 /// Maximum number of processes counted separately; later ones are counted together.
 const PROCESSES_AT_MOST: usize = 1024;
-/// The process ID of the processes that are counted together.
-pub const OTHERS: u32 = u32::MAX;
 const DEPTHS: usize = 1025;
 const SIZES_AT_MOST: usize = 1024;
 
@@ -66,7 +64,8 @@ impl Depth {
 }
 
 struct Process {
-    pid: u32,
+    /// `None`: all processes beyond `PROCESSES_AT_MOST`, or the total.
+    pid: Option<u32>,
     queued: ByOp,
     issued: ByOp,
     completed: ByOp,
@@ -80,7 +79,7 @@ struct Process {
 }
 
 impl Process {
-    fn new(pid: u32, now_ns: u64, bins: usize) -> Process {
+    fn new(pid: Option<u32>, now_ns: u64, bins: usize) -> Process {
         let mut depth = Depth::new(bins);
         depth.since_ns = now_ns;
         Process {
@@ -104,9 +103,13 @@ pub struct Statistics {
     total: Option<Process>,
     processes: Vec<Process>,
     by_pid: FxHashMap<u32, u32>,
-    last: (u32, usize),
+    /// Index of the aggregate of all processes beyond `PROCESSES_AT_MOST`.
+    others: Option<usize>,
+    /// Process ID of the last event, and the index of its process.
+    last_pid: Option<u32>,
+    last_process: usize,
     devices: FxHashMap<u32, Amount>,
-    last_device: u32,
+    last_device: Option<u32>,
     of_device: Amount,
     /// Position of the last request of each device: seeks are counted per drive.
     device_seeks: FxHashMap<u32, (Seeks, Seeks)>,
@@ -133,9 +136,11 @@ impl Default for Statistics {
             total: None,
             processes: Vec::new(),
             by_pid: FxHashMap::default(),
-            last: (OTHERS, usize::MAX),
+            others: None,
+            last_pid: None,
+            last_process: 0,
             devices: FxHashMap::default(),
-            last_device: u32::MAX,
+            last_device: None,
             of_device: Amount::default(),
             device_seeks: FxHashMap::default(),
             seeks: Default::default(),
@@ -156,34 +161,39 @@ impl Default for Statistics {
 
 impl Statistics {
     fn process(&mut self, pid: u32, now_ns: u64) -> usize {
-        if self.last.0 == pid && self.last.1 != usize::MAX {
-            return self.last.1;
+        if self.last_pid == Some(pid) {
+            return self.last_process;
         }
         let at = match self.by_pid.get(&pid) {
             Some(&at) => at as usize,
             None => {
-                let known = if self.processes.len() < PROCESSES_AT_MOST { pid } else { OTHERS };
-                let at = match self.by_pid.get(&known) {
-                    Some(&at) => at as usize,
-                    None => {
-                        self.processes.push(Process::new(known, now_ns, 0));
-                        self.by_pid.insert(known, self.processes.len() as u32 - 1);
-                        self.processes.len() - 1
-                    }
-                };
+                let at = self.new_process(pid, now_ns);
                 if self.by_pid.len() < 16 * PROCESSES_AT_MOST {
                     self.by_pid.insert(pid, at as u32);
                 }
                 at
             }
         };
-        self.last = (pid, at);
+        (self.last_pid, self.last_process) = (Some(pid), at);
         at
+    }
+
+    /// Return the index at which a process that was not seen before is counted.
+    fn new_process(&mut self, pid: u32, now_ns: u64) -> usize {
+        let at = self.processes.len();
+        if at < PROCESSES_AT_MOST {
+            self.processes.push(Process::new(Some(pid), now_ns, 0));
+            return at;
+        }
+        *self.others.get_or_insert_with(|| {
+            self.processes.push(Process::new(None, now_ns, 0));
+            at
+        })
     }
 
     fn both(&mut self, pid: u32, now_ns: u64) -> (&mut Process, &mut Process) {
         let at = self.process(pid, now_ns);
-        let total = self.total.get_or_insert_with(|| Process::new(0, now_ns, DEPTHS));
+        let total = self.total.get_or_insert_with(|| Process::new(None, now_ns, DEPTHS));
         total.last_ns = now_ns;
         let one = &mut self.processes[at];
         one.last_ns = now_ns;
@@ -242,14 +252,19 @@ impl Statistics {
     }
 
     fn change_device(&mut self, device: u32) {
-        if self.last_device != device {
-            if self.last_device != u32::MAX {
-                self.devices.insert(self.last_device, self.of_device);
-                self.device_seeks.insert(self.last_device, std::mem::take(&mut self.seeks));
-            }
-            self.last_device = device;
+        if self.last_device != Some(device) {
+            self.leave_device();
+            self.last_device = Some(device);
             self.of_device = self.devices.get(&device).copied().unwrap_or_default();
             self.seeks = self.device_seeks.remove(&device).unwrap_or_default();
+        }
+    }
+
+    /// Store what was counted for the last device.
+    fn leave_device(&mut self) {
+        if let Some(device) = self.last_device.take() {
+            self.devices.insert(device, self.of_device);
+            self.device_seeks.insert(device, std::mem::take(&mut self.seeks));
         }
     }
 
@@ -303,7 +318,7 @@ impl Watcher for Statistics {
             self.place(event.sector, event.sectors, event.op);
             self.of_device.add(event.sectors);
         }
-        self.begin(event.time_ns, self.last.1, event.op);
+        self.begin(event.time_ns, self.last_process, event.op);
     }
 
     fn merged(&mut self, event: &Event) {
@@ -324,12 +339,12 @@ impl Watcher for Statistics {
             part.issued[request.op as usize].add(request.sectors);
         }
         if moves(request.op) {
-            one_seek(&mut self.processes[self.last.1], request);
+            one_seek(&mut self.processes[self.last_process], request);
             self.seeks.0.add(request.sector, request.sectors);
         }
         self.place(request.sector, request.sectors, request.op);
         self.of_device.add(request.sectors);
-        self.begin(request.issue_ns, self.last.1, request.op);
+        self.begin(request.issue_ns, self.last_process, request.op);
     }
 
     fn requeued(&mut self, request: &Request, requeue_ns: u64) {
@@ -341,7 +356,7 @@ impl Watcher for Statistics {
             amount.count -= 1;
             amount.bytes -= u64::from(request.sectors) * SECTOR_BYTES;
         }
-        self.end(request.number, requeue_ns, self.last.1, request.op);
+        self.end(request.number, requeue_ns, self.last_process, request.op);
     }
 
     fn dropped(&mut self, request: &Request, _: bool) {
@@ -367,7 +382,7 @@ impl Watcher for Statistics {
             self.pieces_to_complete.add(dispatch_ns);
         }
         self.ended += u64::from(request.op != Op::Flush);
-        self.end(request.number, complete_ns, self.last.1, request.op);
+        self.end(request.number, complete_ns, self.last_process, request.op);
     }
 
     fn piece_completed(&mut self, event: &Event, piece: &Piece) {
@@ -379,7 +394,7 @@ impl Watcher for Statistics {
         }
         if !self.by_issue {
             self.ended += u64::from(piece.op != Op::Flush);
-            self.end(piece.number, event.time_ns, self.last.1, piece.op);
+            self.end(piece.number, event.time_ns, self.last_process, piece.op);
         }
     }
 

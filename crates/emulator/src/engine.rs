@@ -12,7 +12,7 @@ use crate::clock::{monotonic_ns, Alarm};
 use crate::lateness::{Bound, KernelWake, Lateness, Meter};
 use crate::pacer::{errno, Due, Pacer, Service};
 use crate::softirq::Softirq;
-use crate::store::Store;
+use crate::store::{Full, Store};
 use crate::volatile::Volatile;
 
 /// The timer runs at least this often, so that the guard sees that it is alive.
@@ -41,8 +41,8 @@ struct Pending {
     op: Op,
     offset: u64,
     length: u64,
-    /// Number of the write in [`Volatile`].
-    write: u64,
+    /// Number of the write in [`Volatile`]; `None` if it cannot be lost.
+    write: Option<u64>,
 }
 
 /// Requests received and completed since the last reset.
@@ -60,6 +60,21 @@ pub struct Counts {
     pub full: u64,
 }
 
+impl Counts {
+    /// Count a request of `length` bytes.
+    fn note(&mut self, op: Op, length: u64) {
+        match op {
+            Op::Read => (self.reads, self.read_bytes) = (self.reads + 1, self.read_bytes + length),
+            Op::Write => {
+                (self.writes, self.written_bytes) = (self.writes + 1, self.written_bytes + length);
+            }
+            Op::Flush => self.flushes += 1,
+            Op::Discard => self.discards += 1,
+            Op::WriteZeroes => self.write_zeroes += 1,
+        }
+    }
+}
+
 struct State {
     pacer: Pacer,
     pending: Vec<Pending>,
@@ -74,6 +89,22 @@ struct State {
     chance: Stream,
     /// Whether the timer thread sleeps or is about to sleep.
     asleep: bool,
+}
+
+impl State {
+    /// Store a request until its reply; return its tag.
+    fn admit(&mut self, pending: Pending) -> u64 {
+        match self.free.pop() {
+            Some(tag) => {
+                self.pending[tag as usize] = pending;
+                tag
+            }
+            None => {
+                self.pending.push(pending);
+                self.pending.len() as u64 - 1
+            }
+        }
+    }
 }
 
 /// Published statistics of the device.
@@ -235,55 +266,26 @@ impl Engine {
             self.backend.answer(arrival.ticket, Answer::Failed(libc::EIO));
             return;
         }
-        let mut write = u64::MAX;
+        let mut write = None;
         match arrival.asked {
-            Asked::Write { offset, data } => {
-                let result = if self.volatile_writes {
-                    let mut volatile = lock(&self.volatile);
-                    write = volatile.note(&self.store, offset, length);
-                    self.store.write(offset, data)
-                } else {
-                    self.store.write(offset, data)
-                };
-                if result.is_err() {
-                    lock(&self.volatile).revert(&self.store, write);
+            Asked::Write { offset, data } => match self.keep(offset, data) {
+                Ok(number) => write = number,
+                Err(Full) => {
                     let counts = &mut lock(&self.state).counts;
                     counts.full += 1;
                     counts.failed += 1;
                     self.backend.answer(arrival.ticket, Answer::Failed(libc::ENOSPC));
                     return;
                 }
-            }
+            },
             Asked::Discard { offset, length } | Asked::WriteZeroes { offset, length } => {
                 self.store.discard(offset, length);
             }
             _ => {}
         }
-        let pending = Pending { ticket: arrival.ticket, op, offset, length, write };
         let mut state = lock(&self.state);
-        let tag = match state.free.pop() {
-            Some(tag) => {
-                state.pending[tag as usize] = pending;
-                tag
-            }
-            None => {
-                state.pending.push(pending);
-                state.pending.len() as u64 - 1
-            }
-        };
-        let counts = &mut state.counts;
-        match op {
-            Op::Read => {
-                (counts.reads, counts.read_bytes) = (counts.reads + 1, counts.read_bytes + length)
-            }
-            Op::Write => {
-                (counts.writes, counts.written_bytes) =
-                    (counts.writes + 1, counts.written_bytes + length);
-            }
-            Op::Flush => counts.flushes += 1,
-            Op::Discard => counts.discards += 1,
-            Op::WriteZeroes => counts.write_zeroes += 1,
-        }
+        let tag = state.admit(Pending { ticket: arrival.ticket, op, offset, length, write });
+        state.counts.note(op, length);
         let now = self.now();
         state.pacer.submit(now, tag, op, offset, length);
         state.pacer.collect(now);
@@ -297,6 +299,21 @@ impl Engine {
         self.send(batch);
     }
 
+    /// Store the data of a write; return its number in [`Volatile`] if it can be lost. If there is
+    /// no room for it, the previous contents are restored.
+    fn keep(&self, offset: u64, data: &[u8]) -> Result<Option<u64>, Full> {
+        if !self.volatile_writes {
+            return self.store.write(offset, data).map(|()| None);
+        }
+        let mut volatile = lock(&self.volatile);
+        let write = volatile.note(&self.store, offset, data.len() as u64);
+        let result = self.store.write(offset, data);
+        if result.is_err() {
+            volatile.revert(&self.store, write);
+        }
+        result.map(|()| Some(write))
+    }
+
     /// Move the replies due at `now` to `batch`.
     fn pop(&self, state: &mut State, now: Nanos, batch: &mut Batch) {
         let until = now + slack_ns(&state.pacer);
@@ -304,14 +321,14 @@ impl Engine {
             let pending = state.pending[due.tag as usize];
             state.free.push(due.tag);
             state.counts.failed += u64::from(due.status != Status::Done);
-            match pending.op {
-                Op::Write if due.status == Status::Done => {
+            match (pending.op, pending.write) {
+                (Op::Write, Some(write)) if due.status == Status::Done => {
                     // Use `now`, not the completion time of the model: after the reply, the
                     // application may issue a flush at once and rely on it.
-                    lock(&self.volatile).acknowledge(pending.write, now);
+                    lock(&self.volatile).acknowledge(write, now);
                 }
-                Op::Write => lock(&self.volatile).revert(&self.store, pending.write),
-                Op::Flush if due.status == Status::Done => {
+                (Op::Write, Some(write)) => lock(&self.volatile).revert(&self.store, write),
+                (Op::Flush, _) if due.status == Status::Done => {
                     lock(&self.volatile).flushed(due.submitted)
                 }
                 _ => {}

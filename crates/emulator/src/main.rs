@@ -5,12 +5,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
-use headrace_emulator::backend::Port;
 use headrace_emulator::config::Config;
 use headrace_emulator::control::Control;
 use headrace_emulator::engine::Engine;
-use headrace_emulator::fuse::Fuse;
+use headrace_emulator::fuse::{Fuse, FusePort};
+use headrace_emulator::guard::Pulse;
 use headrace_emulator::pacer::Service;
 use headrace_emulator::store::Store;
 use headrace_emulator::{guard, process};
@@ -42,22 +43,8 @@ fn say(words: &str) {
 fn run(path: &Path) -> Result<(), String> {
     let config = Config::read(path)?;
     let pulse = guard::start().map_err(|error| format!("the guard does not start: {error}"))?;
-    // A panicking thread would leave requests unanswered; when the process ends, the kernel fails
-    // them all.
-    let told = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        told(info);
-        std::process::abort();
-    }));
-    let service = match &config.storage {
-        Some(spec) => {
-            let mut storage =
-                Storage::build(spec, config.seed).map_err(|error| error.to_string())?;
-            storage.watch();
-            Service::Drive(Box::new(storage))
-        }
-        None => Service::Undelayed,
-    };
+    abort_on_panic();
+    let service = service(&config)?;
     let store = Store::new(config.size_bytes, config.data_limit_bytes).map_err(|error| {
         format!("no room for {} bytes of address space: {error}", config.size_bytes)
     })?;
@@ -78,24 +65,8 @@ fn run(path: &Path) -> Result<(), String> {
     Arc::new(Control::new(Arc::clone(&engine), config, lacking))
         .listen(&control_path)
         .map_err(|error| format!("{}: {error}", control_path.display()))?;
-    let timer = Arc::clone(&engine);
-    std::thread::spawn(move || {
-        let _ = process::prepare_thread(TIMER_PRIORITY);
-        timer.keep_time(|| pulse.beat());
-    });
-    let watcher = Arc::clone(&engine);
-    std::thread::spawn(move || {
-        let _ = process::prepare_ordinary_thread();
-        watcher.watch_wakes();
-    });
-    let mut readers = Vec::with_capacity(PORTS);
-    for mut port in ports {
-        let engine = Arc::clone(&engine);
-        readers.push(std::thread::spawn(move || {
-            let _ = process::prepare_thread(READER_PRIORITY);
-            engine.serve(&mut port as &mut dyn Port)
-        }));
-    }
+    start_timer(&engine, pulse);
+    let readers = ports.into_iter().map(|port| start_reader(&engine, port)).collect::<Vec<_>>();
     say("ready");
     for reader in readers {
         match reader.join() {
@@ -104,4 +75,44 @@ fn run(path: &Path) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// End the process if a thread panics. The thread would leave requests unanswered; when the process
+/// ends, the kernel fails them all.
+fn abort_on_panic() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        told(info);
+        std::process::abort();
+    }));
+}
+
+/// Build the drive; without one, requests are not delayed.
+fn service(config: &Config) -> Result<Service, String> {
+    let Some(spec) = &config.storage else { return Ok(Service::Undelayed) };
+    let mut storage = Storage::build(spec, config.seed).map_err(|error| error.to_string())?;
+    storage.watch();
+    Ok(Service::Drive(Box::new(storage)))
+}
+
+/// Start the timer thread, and the one that measures how late threads wake.
+fn start_timer(engine: &Arc<Engine>, pulse: Pulse) {
+    let timer = Arc::clone(engine);
+    std::thread::spawn(move || {
+        let _ = process::prepare_thread(TIMER_PRIORITY);
+        timer.keep_time(|| pulse.beat());
+    });
+    let watcher = Arc::clone(engine);
+    std::thread::spawn(move || {
+        let _ = process::prepare_ordinary_thread();
+        watcher.watch_wakes();
+    });
+}
+
+fn start_reader(engine: &Arc<Engine>, mut port: FusePort) -> JoinHandle<std::io::Result<()>> {
+    let engine = Arc::clone(engine);
+    std::thread::spawn(move || {
+        let _ = process::prepare_thread(READER_PRIORITY);
+        engine.serve(&mut port)
+    })
 }

@@ -147,6 +147,10 @@ fn patience() -> f64 {
     120.0
 }
 
+fn fail(text: String) -> Result<(), Failure> {
+    Err(Failure(text))
+}
+
 impl Config {
     /// Return the number of clients in all processes.
     pub fn total(&self) -> u32 {
@@ -160,7 +164,12 @@ impl Config {
 
     /// Return an error if the parameters are invalid.
     pub fn check(&self) -> Result<(), Failure> {
-        let fail = |text: String| Err(Failure(text));
+        self.check_clients()?;
+        self.check_items()?;
+        self.check_phases()
+    }
+
+    fn check_clients(&self) -> Result<(), Failure> {
         let total = self.total();
         if self.clients == 0 || total > MOST_CLIENTS {
             return fail(format!("clients: 1 to {MOST_CLIENTS} (given {total})"));
@@ -188,14 +197,18 @@ impl Config {
                 "several processes need a `meeting` directory to keep in step".to_string(),
             );
         }
+        if !(self.patience_s > 0.0 && self.patience_s.is_finite()) {
+            return fail("patience_s: a positive number of seconds".to_string());
+        }
+        Ok(())
+    }
+
+    fn check_items(&self) -> Result<(), Failure> {
         if self.items == 0 {
             return fail("items: at least 1".to_string());
         }
         if self.branching_factor == 0 {
             return fail("branching_factor: at least 1".to_string());
-        }
-        if !(self.patience_s > 0.0 && self.patience_s.is_finite()) {
-            return fail("patience_s: a positive number of seconds".to_string());
         }
         match crate::tree::directories(self.depth, self.branching_factor) {
             Some(count) if count <= MOST_DIRECTORIES => {}
@@ -215,6 +228,10 @@ impl Config {
                 self.read_bytes, self.write_bytes
             ));
         }
+        Ok(())
+    }
+
+    fn check_phases(&self) -> Result<(), Failure> {
         for (needs, created) in [
             (Phase::DirectoryStat, Phase::DirectoryCreation),
             (Phase::DirectoryRename, Phase::DirectoryCreation),

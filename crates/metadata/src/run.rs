@@ -91,17 +91,12 @@ fn client<S: Storage>(
         let _ = unsafe { unshare_unsafe(UnshareFlags::FILES) };
     }
     let keeps_top = number == config.shared_from && storage.has_directories();
+    if keeps_top {
+        make_top(config, step, storage, test);
+    }
     let mut client = Client::new(config, step, storage, number);
     let mut done = Vec::with_capacity(phases.len());
     let mut tree: Option<(u32, Tree)> = None;
-    if keeps_top {
-        let made = storage
-            .make_directories(&for_calls(&config.directory))
-            .and_then(|()| storage.make_directory(&for_calls(test)));
-        if let Err(error) = made {
-            step.fail(&format!("{}: {}", test.display(), error.worded().0));
-        }
-    }
     for (index, phase) in phases.iter().copied().enumerate() {
         let wanted = client.tree_of(phase);
         if tree.as_ref().is_none_or(|(number, _)| *number != wanted) {
@@ -139,6 +134,16 @@ fn client<S: Storage>(
         }
     }
     Ok(done)
+}
+
+/// Create the directory of the test.
+fn make_top<S: Storage>(config: &Config, step: &Step, storage: &S, test: &Path) {
+    let made = storage
+        .make_directories(&for_calls(&config.directory))
+        .and_then(|()| storage.make_directory(&for_calls(test)));
+    if let Err(error) = made {
+        step.fail(&format!("{}: {}", test.display(), error.worded().0));
+    }
 }
 
 /// Return why a phase ended early, and the operations completed until then.

@@ -5,6 +5,7 @@
 //! releases it however the process ends. Waiting clients periodically check that the bytes of all
 //! others are still locked, so nobody waits for a dead process.
 
+use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -101,18 +102,7 @@ impl Step {
             return Err(Failure(disagreement()));
         }
         let mapped_bytes = bytes as usize;
-        // SAFETY: a new mapping of the whole file, which is never shrunk.
-        let at = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                mapped_bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )
-        }
-        .map_err(|error| Failure(format!("the clients' meeting place: {error}")))?;
+        let at = map(&file, mapped_bytes)?;
         let step = Step {
             head: at.cast(),
             // SAFETY: inside the mapping, and page-aligned.
@@ -399,6 +389,14 @@ fn shared_file(directory: Option<&Path>, name: &str, bytes: u64) -> Result<File,
         }
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Map a whole file, which is never shrunk.
+fn map(file: &File, bytes: usize) -> Result<*mut c_void, Failure> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }
+        .map_err(|error| Failure(format!("the clients' meeting place: {error}")))
 }
 
 fn sleep(word: &AtomicU32, value: u32, patience: Duration) {

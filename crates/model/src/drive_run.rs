@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::drive::build;
 use crate::ranges;
-use crate::request::{Device, Medium, Nanos, Op, Request, SectorRange, Status, SECTOR_BYTES};
+use crate::request::{
+    Completion, Device, Medium, Nanos, Op, Request, SectorRange, Status, SECTOR_BYTES,
+};
 use crate::spec::{refuse, within, within_int, DriveSpec, SpecError};
 use crate::stream::Stream;
 
@@ -225,41 +227,15 @@ pub fn run(spec: &DriveSpec, load: &FioLike) -> Result<DriveRun, SpecError> {
 /// Run the load on a device that has not served a request yet.
 pub fn run_device<D: Device>(device: &mut D, load: &FioLike) -> Result<DriveRun, SpecError> {
     let size_bytes = load.check(device.capacity_sectors() * SECTOR_BYTES)?;
-    let block_sectors = (load.bs_bytes / SECTOR_BYTES) as u32;
-    let mut jobs: Vec<Job> = (0..u64::from(load.numjobs))
-        .map(|number| Job {
-            random: Stream::numbered(load.seed, "drive-run/job", number),
-            first_block: (load.offset_bytes + number * load.offset_increment_bytes) / SECTOR_BYTES,
-            blocks: size_bytes / load.bs_bytes,
-            next_block: 0,
-            writes_since_flush: 0,
-        })
-        .collect();
     let ramp = (load.ramp_time_s * 1e9) as Nanos;
     let end = ramp + (load.runtime_s * 1e9) as Nanos;
-    let total = jobs.len() * load.iodepth as usize;
-    let mut slots = vec![Slot { submitted: 0, op: Op::Read }; total];
-    let (mut reads, mut writes) = (Tally::new()?, Tally::new()?);
-    let (mut failed, mut flushes) = (0, 0);
-    let mut left = load.number_ios.unwrap_or(u64::MAX);
-    let mut out = Vec::with_capacity(total);
+    let mut jobs = Jobs::new(load, size_bytes);
+    let mut tallies = Tallies::new()?;
+    let mut out = Vec::with_capacity(jobs.slots.len());
     let mut energy_ramp_j = None;
     let mut now = 0;
-
-    let mut issue = |device: &mut D, now: Nanos, tag: usize, slots: &mut [Slot]| {
-        if left == 0 {
-            return;
-        }
-        let job = &mut jobs[tag / load.iodepth as usize];
-        let request = job.next(load, block_sectors, tag as u64);
-        if request.op != Op::Flush {
-            left -= 1;
-        }
-        slots[tag] = Slot { submitted: now, op: request.op };
-        device.submit(now, request);
-    };
-    for tag in 0..total {
-        issue(device, 0, tag, &mut slots);
+    for tag in 0..jobs.slots.len() {
+        jobs.issue(device, 0, tag);
     }
     while let Some(next) = device.next_wake() {
         if next > end {
@@ -272,31 +248,94 @@ pub fn run_device<D: Device>(device: &mut D, load: &FioLike) -> Result<DriveRun,
         device.wake(now, &mut out);
         for completion in out.drain(..) {
             let tag = completion.tag as usize;
-            let slot = slots[tag];
             if completion.time >= ramp {
-                let latency = completion.time - slot.submitted;
-                match (completion.status, slot.op) {
-                    (Status::Failed(_), _) => failed += 1,
-                    (_, Op::Flush) => flushes += 1,
-                    (_, Op::Read) => reads.histogram.saturating_record(latency),
-                    _ => writes.histogram.saturating_record(latency),
-                }
+                tallies.note(&completion, jobs.slots[tag]);
             }
-            issue(device, now, tag, &mut slots);
+            jobs.issue(device, now, tag);
         }
     }
     let stop = if load.number_ios.is_some() && device.in_flight() == 0 { now } else { end };
     let elapsed_s = (stop.saturating_sub(ramp).max(1)) as f64 * 1e-9;
     let energy_j = device.energy_j(stop) - energy_ramp_j.unwrap_or(0.0);
     Ok(DriveRun {
-        read: reads.direction(load.bs_bytes, elapsed_s),
-        write: writes.direction(load.bs_bytes, elapsed_s),
+        read: tallies.reads.direction(load.bs_bytes, elapsed_s),
+        write: tallies.writes.direction(load.bs_bytes, elapsed_s),
         elapsed_s,
-        failed,
-        flushes,
+        failed: tallies.failed,
+        flushes: tallies.flushes,
         energy_j,
         power_w_mean: energy_j / elapsed_s,
     })
+}
+
+/// The jobs of a load, with `iodepth` slots for requests each.
+struct Jobs<'a> {
+    load: &'a FioLike,
+    jobs: Vec<Job>,
+    slots: Vec<Slot>,
+    block_sectors: u32,
+    /// Requests that may still be issued; `None`: any number.
+    left: Option<u64>,
+}
+
+impl<'a> Jobs<'a> {
+    fn new(load: &'a FioLike, size_bytes: u64) -> Self {
+        let job = |number| Job {
+            random: Stream::numbered(load.seed, "drive-run/job", number),
+            first_block: (load.offset_bytes + number * load.offset_increment_bytes) / SECTOR_BYTES,
+            blocks: size_bytes / load.bs_bytes,
+            next_block: 0,
+            writes_since_flush: 0,
+        };
+        let slots = load.numjobs as usize * load.iodepth as usize;
+        Jobs {
+            load,
+            jobs: (0..u64::from(load.numjobs)).map(job).collect(),
+            slots: vec![Slot { submitted: 0, op: Op::Read }; slots],
+            block_sectors: (load.bs_bytes / SECTOR_BYTES) as u32,
+            left: load.number_ios,
+        }
+    }
+
+    /// Submit the next request of slot `tag`, if any is left.
+    #[inline]
+    fn issue<D: Device>(&mut self, device: &mut D, now: Nanos, tag: usize) {
+        if self.left == Some(0) {
+            return;
+        }
+        let job = &mut self.jobs[tag / self.load.iodepth as usize];
+        let request = job.next(self.load, self.block_sectors, tag as u64);
+        if request.op != Op::Flush {
+            self.left = self.left.map(|left| left - 1);
+        }
+        self.slots[tag] = Slot { submitted: now, op: request.op };
+        device.submit(now, request);
+    }
+}
+
+/// Requests that completed after the ramp.
+struct Tallies {
+    reads: Tally,
+    writes: Tally,
+    failed: u64,
+    flushes: u64,
+}
+
+impl Tallies {
+    fn new() -> Result<Self, SpecError> {
+        Ok(Tallies { reads: Tally::new()?, writes: Tally::new()?, failed: 0, flushes: 0 })
+    }
+
+    #[inline]
+    fn note(&mut self, completion: &Completion, slot: Slot) {
+        let latency = completion.time - slot.submitted;
+        match (completion.status, slot.op) {
+            (Status::Failed(_), _) => self.failed += 1,
+            (_, Op::Flush) => self.flushes += 1,
+            (_, Op::Read) => self.reads.histogram.saturating_record(latency),
+            _ => self.writes.histogram.saturating_record(latency),
+        }
+    }
 }
 
 impl Job {

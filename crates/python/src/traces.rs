@@ -21,6 +21,10 @@ use serde_json::json;
 
 use crate::errors::{read, write};
 
+/// A time that the trace does not contain: numpy's integers have no missing value. `UNSEEN_NS` of
+/// `headrace.traces.rows`.
+const UNSEEN_NS: u64 = u64::MAX;
+
 create_exception!(
     headrace._core,
     TraceError,
@@ -210,8 +214,8 @@ impl TraceRows {
         let narrow = |get: fn(&Row) -> u32| rows.iter().map(get).collect::<Vec<u32>>();
         for (name, get) in [
             ("time_ns", (|row| row.time_ns) as fn(&Row) -> u64),
-            ("queue_ns", |row| row.queue_ns),
-            ("complete_ns", |row| row.complete_ns),
+            ("queue_ns", |row| row.queue_ns.unwrap_or(UNSEEN_NS)),
+            ("complete_ns", |row| row.complete_ns.unwrap_or(UNSEEN_NS)),
             ("sector", |row| row.sector),
         ] {
             found.set_item(name, bytes_of(py, &wide(get), u64::to_ne_bytes))?;

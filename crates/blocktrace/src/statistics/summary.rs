@@ -1,9 +1,10 @@
 //! Converts the statistics of a trace to a record: rates, fractions, distributions.
 
 use headrace_model::histogram::Histogram;
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::{count_change, moves, Amount, Process, Statistics, OTHERS, SECTOR_BYTES};
+use super::{count_change, moves, Amount, Process, Statistics, SECTOR_BYTES};
 use std::path::PathBuf;
 
 use crate::damage::Damage;
@@ -54,6 +55,7 @@ pub struct OpSummary {
 
 #[derive(Debug, Serialize)]
 pub struct Part {
+    /// 0 for the total, `u32::MAX` for the processes that are counted together.
     pub pid: u32,
     pub name: String,
     pub first_ns: u64,
@@ -130,65 +132,23 @@ pub fn summarise(
 impl Statistics {
     /// Return the summary, or `None` if nothing was counted.
     pub fn summary(mut self, walked: &Walked) -> Option<Summary> {
-        let Statistics { flight, total, processes, .. } = &mut self;
-        if let Some(flight) = flight {
-            flight.finish(|change| count_change(total, processes, change));
-        }
-        let mut total = self.total.take()?;
-        self.change_device(u32::MAX - 1);
+        let total = self.close()?;
         let (by_issue, names) = (self.by_issue, &walked.names);
-        total.depth.change(total.last_ns, 0);
         let duration_s = (total.last_ns - total.first_ns) as f64 / 1e9;
         let known = Known { duration_s, by_issue, depth: self.ended > 0 };
-        let seeks = self.device_seeks.values().map(|pair| if by_issue { &pair.0 } else { &pair.1 });
-        total.seeks = seeks.fold(Seeks::default(), |sum, seeks| sum.and(seeks));
-        for process in &mut self.processes {
-            process.depth.change(process.last_ns, 0);
-            if !by_issue {
-                process.seeks = std::mem::take(&mut process.queue_seeks);
-            }
-        }
-        let sizes: Vec<Vec<(u64, u64)>> = self
-            .sizes
-            .iter()
-            .map(|sizes| {
-                let mut sizes: Vec<(u64, u64)> = sizes
-                    .iter()
-                    .map(|(&sectors, &count)| (u64::from(sectors) * SECTOR_BYTES, count))
-                    .collect();
-                sizes.sort_unstable();
-                sizes
-            })
-            .collect();
-        let spent: u64 = total.depth.time_ns.iter().sum();
-        let deepest = if !known.depth || spent == 0 {
-            0
-        } else {
-            total.depth.time_ns.iter().rposition(|&time| time > 0).map_or(0, |at| at + 1)
-        };
-        let share = total.depth.time_ns[..deepest]
-            .iter()
-            .map(|&time| time as f64 / spent.max(1) as f64)
-            .collect();
         let mut processes: Vec<Part> = self
             .processes
             .iter()
             .filter(|process| {
                 process.queued.iter().chain(&process.issued).any(|amount| amount.count > 0)
             })
-            .map(|process| part(process, names, &known, None))
+            .map(|process| part(process, process_of(process, names), &known, None))
             .collect();
         processes.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.pid.cmp(&b.pid)));
-        let mut devices: Vec<(u32, u32, u64)> = self
-            .devices
-            .iter()
-            .filter(|(_, amount)| amount.count > 0)
-            .map(|(device, amount)| (device >> 20, device & 0xf_ffff, amount.count))
-            .collect();
-        devices.sort_unstable();
+        let whole = (0, names.get(&0).cloned().unwrap_or_default());
         Some(Summary {
             format: walked.format,
-            devices,
+            devices: self.device_counts(),
             events: self.events,
             duration_s,
             merges: self.merges,
@@ -199,10 +159,71 @@ impl Statistics {
             sector_low: self.sector_low.min(self.sector_high),
             sector_high: self.sector_high,
             dispatch_to_complete_by_piece: latency(&self.pieces_to_complete),
-            queue_depth_share: share,
-            total: part(&total, names, &known, Some(&sizes)),
+            queue_depth_share: if known.depth { depth_share(&total) } else { Vec::new() },
+            total: part(&total, whole, &known, Some(&self.size_counts())),
             processes,
         })
+    }
+
+    /// Account for everything up to the end of the trace and return the total.
+    fn close(&mut self) -> Option<Process> {
+        let Statistics { flight, total, processes, .. } = self;
+        if let Some(flight) = flight {
+            flight.finish(|change| count_change(total, processes, change));
+        }
+        let mut total = self.total.take()?;
+        self.leave_device();
+        total.depth.change(total.last_ns, 0);
+        let by_issue = self.by_issue;
+        let seeks = self.device_seeks.values().map(|pair| if by_issue { &pair.0 } else { &pair.1 });
+        total.seeks = seeks.fold(Seeks::default(), |sum, seeks| sum.and(seeks));
+        for process in &mut self.processes {
+            process.depth.change(process.last_ns, 0);
+            if !by_issue {
+                process.seeks = std::mem::take(&mut process.queue_seeks);
+            }
+        }
+        Some(total)
+    }
+
+    /// Return the number of requests by size in bytes, for each operation.
+    fn size_counts(&self) -> Vec<Vec<(u64, u64)>> {
+        let of_op = |sizes: &FxHashMap<u32, u64>| {
+            let bytes = |&sectors: &u32| u64::from(sectors) * SECTOR_BYTES;
+            let mut sizes: Vec<_> =
+                sizes.iter().map(|(size, &count)| (bytes(size), count)).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        self.sizes.iter().map(of_op).collect()
+    }
+
+    /// Return major number, minor number and requests of each device.
+    fn device_counts(&self) -> Vec<(u32, u32, u64)> {
+        let mut devices: Vec<(u32, u32, u64)> = self
+            .devices
+            .iter()
+            .filter(|(_, amount)| amount.count > 0)
+            .map(|(device, amount)| (device >> 20, device & 0xf_ffff, amount.count))
+            .collect();
+        devices.sort_unstable();
+        devices
+    }
+}
+
+/// Return the fraction of the time with 0, 1, 2 … requests in flight.
+fn depth_share(total: &Process) -> Vec<f64> {
+    let time_ns = &total.depth.time_ns;
+    let spent: u64 = time_ns.iter().sum();
+    let deepest = time_ns.iter().rposition(|&time| time > 0).map_or(0, |at| at + 1);
+    time_ns[..deepest].iter().map(|&time| time as f64 / spent as f64).collect()
+}
+
+/// Return the process ID and name that a record has for a process.
+fn process_of(process: &Process, names: &Names) -> (u32, String) {
+    match process.pid {
+        Some(pid) => (pid, names.get(&pid).cloned().unwrap_or_default()),
+        None => (u32::MAX, "(others)".to_owned()),
     }
 }
 
@@ -223,7 +244,7 @@ impl Known {
 
 fn part(
     process: &Process,
-    names: &Names,
+    (pid, name): (u32, String),
     known: &Known,
     sizes: Option<&[Vec<(u64, u64)>]>,
 ) -> Part {
@@ -237,12 +258,8 @@ fn part(
     let moved = OPS.iter().filter(|op| moves(**op)).map(|op| counted[*op as usize]);
     let (requests, bytes) =
         moved.fold((0, 0), |sum, amount| (sum.0 + amount.count, sum.1 + amount.bytes));
-    let name = match process.pid {
-        OTHERS => "(others)".to_owned(),
-        pid => names.get(&pid).cloned().unwrap_or_default(),
-    };
     Part {
-        pid: process.pid,
+        pid,
         name,
         first_ns: process.first_ns,
         last_ns: process.last_ns,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use headrace_blocktrace::event::{Action, Event, Op};
-use headrace_blocktrace::follow::{Follow, UNSEEN_NS};
+use headrace_blocktrace::follow::Follow;
 use headrace_blocktrace::join::Join;
 use headrace_blocktrace::requests::{Requests, Row};
 use headrace_blocktrace::seeks::Seeks;
@@ -74,7 +74,7 @@ fn a_split_piece_is_in_both_requests() {
     let found = counted(&events);
     assert_eq!((found.total.requests, found.total.queue_depth_max), (2, Some(2)));
     assert_eq!(found.total.queue_to_complete.unwrap().mean_ns, 70.0);
-    assert!(rows(&events).iter().all(|row| row.pid == 1 && row.queue_ns == 10));
+    assert!(rows(&events).iter().all(|row| row.pid == 1 && row.queue_ns == Some(10)));
 }
 
 #[test]
@@ -119,7 +119,10 @@ fn two_requests_at_one_place_are_taken_in_turn() {
         (found.total.dispatch_to_complete.unwrap().count, found.unfinished, found.strays),
         (2, 0, 0)
     );
-    assert_eq!(rows(&events).iter().map(|row| row.complete_ns).collect::<Vec<_>>(), vec![30, 100]);
+    assert_eq!(
+        rows(&events).iter().map(|row| row.complete_ns).collect::<Vec<_>>(),
+        vec![Some(30), Some(100)]
+    );
 }
 
 fn write(time_ns: u64, action: Action, sector: u64, sectors: u32) -> Event {
@@ -145,7 +148,7 @@ fn a_request_issued_again_without_having_been_given_back_is_in_flight_once() {
     let rows = rows(&events);
     assert_eq!(
         rows.iter().map(|row| (row.sector, row.complete_ns)).collect::<Vec<_>>(),
-        [(0, 50), (64, 110)]
+        [(0, Some(50)), (64, Some(110))]
     );
 }
 
@@ -231,7 +234,7 @@ fn a_completion_is_of_a_request_of_its_length() {
     let found = counted(&events);
     assert_eq!(
         rows(&events).iter().map(|row| row.complete_ns).collect::<Vec<_>>(),
-        [40, 30, UNSEEN_NS]
+        [Some(40), Some(30), None]
     );
     assert_eq!((found.strays, found.unfinished), (1, 1));
 }
@@ -332,7 +335,7 @@ fn rows_come_in_the_order_of_issue_and_say_what_was_not_seen() {
     assert_eq!(rows.iter().map(|row| row.sector).collect::<Vec<_>>(), vec![0, 64]);
     assert_eq!(
         (rows[0].complete_ns, rows[0].queue_ns, rows[1].complete_ns),
-        (UNSEEN_NS, UNSEEN_NS, 30)
+        (None, None, Some(30))
     );
     let found = counted(&events);
     assert_eq!((found.strays, found.unfinished), (1, 1));

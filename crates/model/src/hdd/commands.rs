@@ -3,7 +3,7 @@
 
 use super::geometry::Place;
 use super::write_cache::Extent;
-use super::{Access, Arm, Arriving, Flush, Hdd, Stream, NEVER};
+use super::{Access, Arm, Arriving, Flush, Hdd, Stream};
 use crate::request::{Nanos, Op, Request, Status, SECTOR_BYTES};
 
 impl Hdd {
@@ -151,13 +151,11 @@ impl Hdd {
 
     /// Spin up the spindle if it is stopped at `now`.
     pub(super) fn wake_spindle(&mut self, now: Nanos) {
-        if self.standby_after_ns == NEVER
-            || !self.cache.extents.is_empty()
-            || !self.waiting.is_empty()
-        {
+        let Some(standby_after_ns) = self.standby_after_ns else { return };
+        if !self.cache.extents.is_empty() || !self.waiting.is_empty() {
             return;
         }
-        let stopped = self.idle_since().saturating_add(self.standby_after_ns);
+        let stopped = self.idle_since().saturating_add(standby_after_ns);
         if now > stopped {
             self.meter.standby(now - stopped, self.spin_up_ns);
             self.note_stream(stopped);

@@ -55,78 +55,22 @@ pub struct Geometry {
 impl Geometry {
     pub fn build(spec: &HddSpec) -> Result<Self, SpecError> {
         let turn_ns = (60e9 / spec.rotation_rpm).round() as Nanos;
-        let track_skew = (spec.track_skew_ms.unwrap_or(spec.head_switch_ms) * 1e6) as Nanos;
-        let shortest = match &spec.seek {
-            SeekSpec::Sheet { track_to_track_ms, .. } => *track_to_track_ms,
-            SeekSpec::TwoPiece { short_base_ms, short_root_ms, .. } => {
-                short_base_ms + short_root_ms
-            }
-            SeekSpec::Table { time_ms, .. } => time_ms.first().copied().unwrap_or(0.0),
-        };
-        let step_ms = match spec.head_order {
-            HeadOrder::Cylinder => shortest.max(spec.head_switch_ms),
-            HeadOrder::Serpentine => shortest,
-        };
-        let cylinder_skew = (spec.cylinder_skew_ms.unwrap_or(step_ms) * 1e6) as Nanos;
-        if track_skew < (spec.head_switch_ms * 1e6) as Nanos {
-            return refuse("track_skew_ms", track_skew as f64 / 1e6, "at least head_switch_ms");
-        }
-        if cylinder_skew < (step_ms * 1e6) as Nanos {
-            return refuse(
-                "cylinder_skew_ms",
-                cylinder_skew as f64 / 1e6,
-                &format!("at least the step to the next cylinder, {step_ms}"),
-            );
-        }
+        let (track_skew, cylinder_skew) = skews(spec)?;
         let cylinder_ns = u64::from(spec.heads) * turn_ns
             + u64::from(spec.heads - 1) * track_skew
             + cylinder_skew;
         let capacity_sectors = spec.capacity_bytes / SECTOR_BYTES;
-
         let layout = zone_layout(spec, cylinder_ns, capacity_sectors)?;
-        let mut zones = Vec::with_capacity(layout.len());
-        let (mut sector, mut cylinder) = (0u64, 0u32);
-        for (cylinders, sectors_per_track) in layout {
-            if sector >= capacity_sectors {
-                break;
-            }
-            zones.push(Zone {
-                first_sector: sector,
-                first_track: u64::from(cylinder) * u64::from(spec.heads),
-                first_cylinder: cylinder,
-                sectors_per_track,
-                per_track: 1.0 / f64::from(sectors_per_track),
-                sector_ns: turn_ns as f64 / f64::from(sectors_per_track),
-            });
-            sector += u64::from(cylinders) * u64::from(spec.heads) * u64::from(sectors_per_track);
-            cylinder += cylinders;
-        }
-        if sector < capacity_sectors {
-            return refuse(
-                "zone",
-                format!("zones of {} bytes", sector * SECTOR_BYTES),
-                &format!("zones that hold capacity_bytes = {}", spec.capacity_bytes),
-            );
-        }
-
+        let (zones, cylinders) = zones(spec, layout, turn_ns, capacity_sectors)?;
         let stretch_shift = (64 - capacity_sectors.leading_zeros()).saturating_sub(10);
-        let mut stretches = Vec::new();
-        let mut zone = 0;
-        for stretch in 0..=(capacity_sectors >> stretch_shift) {
-            while zone + 1 < zones.len() && zones[zone + 1].first_sector <= stretch << stretch_shift
-            {
-                zone += 1;
-            }
-            stretches.push(zone as u16);
-        }
         let mut geometry = Geometry {
+            stretches: stretches(&zones, capacity_sectors, stretch_shift),
             zones,
-            stretches,
             stretch_shift,
             capacity_sectors,
             along_end: 0,
             heads: spec.heads,
-            cylinders: cylinder,
+            cylinders,
             turn_ns,
             per_turn: 1.0 / turn_ns as f64,
             track_ns: turn_ns + track_skew,
@@ -221,6 +165,79 @@ impl Geometry {
             u64::from(self.zones[zone].sectors_per_track) * u64::from(self.heads) * SECTOR_BYTES;
         bytes as f64 / (self.cylinder_ns as f64 * 1e-9)
     }
+}
+
+/// Return the skews to the next track and to the next cylinder.
+fn skews(spec: &HddSpec) -> Result<(Nanos, Nanos), SpecError> {
+    let track_skew = (spec.track_skew_ms.unwrap_or(spec.head_switch_ms) * 1e6) as Nanos;
+    let shortest = match &spec.seek {
+        SeekSpec::Sheet { track_to_track_ms, .. } => *track_to_track_ms,
+        SeekSpec::TwoPiece { short_base_ms, short_root_ms, .. } => short_base_ms + short_root_ms,
+        SeekSpec::Table { time_ms, .. } => time_ms.first().copied().unwrap_or(0.0),
+    };
+    let step_ms = match spec.head_order {
+        HeadOrder::Cylinder => shortest.max(spec.head_switch_ms),
+        HeadOrder::Serpentine => shortest,
+    };
+    let cylinder_skew = (spec.cylinder_skew_ms.unwrap_or(step_ms) * 1e6) as Nanos;
+    if track_skew < (spec.head_switch_ms * 1e6) as Nanos {
+        return refuse("track_skew_ms", track_skew as f64 / 1e6, "at least head_switch_ms");
+    }
+    if cylinder_skew < (step_ms * 1e6) as Nanos {
+        return refuse(
+            "cylinder_skew_ms",
+            cylinder_skew as f64 / 1e6,
+            &format!("at least the step to the next cylinder, {step_ms}"),
+        );
+    }
+    Ok((track_skew, cylinder_skew))
+}
+
+/// Return the zones that hold the capacity, and the number of their cylinders. `layout`: cylinders
+/// and sectors per track of each zone.
+fn zones(
+    spec: &HddSpec,
+    layout: Vec<(u32, u32)>,
+    turn_ns: Nanos,
+    capacity_sectors: u64,
+) -> Result<(Vec<Zone>, u32), SpecError> {
+    let mut zones = Vec::with_capacity(layout.len());
+    let (mut sector, mut cylinder) = (0u64, 0u32);
+    for (cylinders, sectors_per_track) in layout {
+        if sector >= capacity_sectors {
+            break;
+        }
+        zones.push(Zone {
+            first_sector: sector,
+            first_track: u64::from(cylinder) * u64::from(spec.heads),
+            first_cylinder: cylinder,
+            sectors_per_track,
+            per_track: 1.0 / f64::from(sectors_per_track),
+            sector_ns: turn_ns as f64 / f64::from(sectors_per_track),
+        });
+        sector += u64::from(cylinders) * u64::from(spec.heads) * u64::from(sectors_per_track);
+        cylinder += cylinders;
+    }
+    if sector < capacity_sectors {
+        return refuse(
+            "zone",
+            format!("zones of {} bytes", sector * SECTOR_BYTES),
+            &format!("zones that hold capacity_bytes = {}", spec.capacity_bytes),
+        );
+    }
+    Ok((zones, cylinder))
+}
+
+/// Return the zone at the start of each stretch of `1 << shift` sectors.
+fn stretches(zones: &[Zone], capacity_sectors: u64, shift: u32) -> Vec<u16> {
+    let mut zone = 0;
+    let of_stretch = |stretch: u64| {
+        while zone + 1 < zones.len() && zones[zone + 1].first_sector <= stretch << shift {
+            zone += 1;
+        }
+        zone as u16
+    };
+    (0..=capacity_sectors >> shift).map(of_stretch).collect()
 }
 
 /// Truncate a number from 0 to 2^63. The cast through `i64` is a single instruction.

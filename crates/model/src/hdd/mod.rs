@@ -108,7 +108,7 @@ pub struct Hdd {
     order: Order,
     destage_idle_ns: Nanos,
     read_ahead_min_bytes: u64,
-    standby_after_ns: Nanos,
+    standby_after_ns: Option<Nanos>,
     spin_up_ns: Nanos,
     /// Angle of the platter at time 0.
     phase_ns: Nanos,
@@ -163,7 +163,7 @@ impl Hdd {
             },
             destage_idle_ns: ns(spec.buffer.destage_idle_ms),
             read_ahead_min_bytes: spec.buffer.read_ahead_min_bytes,
-            standby_after_ns: spec.power.standby_after_s.map_or(NEVER, |s| (s * 1e9) as Nanos),
+            standby_after_ns: spec.power.standby_after_s.map(|s| (s * 1e9) as Nanos),
             spin_up_ns: (spec.power.spin_up_s * 1e9) as Nanos,
             phase_ns: Random::new(seed, "platter").below(geometry.turn_ns),
             clock: 0,
@@ -260,11 +260,9 @@ impl Medium for Hdd {
     }
 
     fn energy_j(&self, now: Nanos) -> f64 {
-        let still = self.standby_after_ns != NEVER
-            && self.done.in_flight() == 0
-            && self.cache.extents.is_empty();
-        let stopped = self.idle_since().saturating_add(self.standby_after_ns);
-        self.meter.joules(now, still.then_some(stopped))
+        let still = self.done.in_flight() == 0 && self.cache.extents.is_empty();
+        let after_ns = self.standby_after_ns.filter(|_| still);
+        self.meter.joules(now, after_ns.map(|ns| self.idle_since().saturating_add(ns)))
     }
 
     /// Return the data in the write cache or being destaged.

@@ -56,38 +56,10 @@ impl SeekCurve {
         }
     }
 
-    /// Build the curve. A data sheet's average is the mean over all seeks between every pair of
-    /// cylinders with equal probability (the definition of data sheets: the weight of distance n is
-    /// the number of its pairs, max + 1 - n).
     pub fn build(spec: &SeekSpec, cylinders: u32) -> Result<Self, SpecError> {
         match spec {
             SeekSpec::Sheet { track_to_track_ms, average_ms } => {
-                within("seek.track_to_track_ms", *track_to_track_ms, 0.001, 1000.0)?;
-                within("seek.average_ms", *average_ms, 0.001, 1000.0)?;
-                if average_ms <= track_to_track_ms {
-                    return refuse(
-                        "seek.average_ms",
-                        average_ms,
-                        "more than seek.track_to_track_ms",
-                    );
-                }
-                // t(d) = t_min + k (sqrt(d) - 1); the mean of sqrt(d / D) over all pairs is 8/15.
-                let mean_root = f64::from(cylinders).sqrt() * 8.0 / 15.0;
-                if mean_root <= 1.0 {
-                    return refuse(
-                        "seek.curve",
-                        "sheet",
-                        "a table: there are too few cylinders for a curve",
-                    );
-                }
-                let rise = (average_ms - track_to_track_ms) * 1e6 / (mean_root - 1.0);
-                Ok(SeekCurve::TwoPiece(TwoPiece {
-                    short_base_ns: track_to_track_ms * 1e6 - rise,
-                    short_root_ns: rise,
-                    boundary: f64::INFINITY,
-                    long_base_ns: 0.0,
-                    long_slope_ns: 0.0,
-                }))
+                Self::from_sheet(*track_to_track_ms, *average_ms, cylinders)
             }
             SeekSpec::TwoPiece {
                 short_base_ms,
@@ -109,29 +81,56 @@ impl SeekCurve {
                 }))
             }
             SeekSpec::Table { distance_cylinders, time_ms } => {
-                if distance_cylinders.len() != time_ms.len() || time_ms.is_empty() {
-                    return refuse(
-                        "seek.time_ms",
-                        format!("{} times", time_ms.len()),
-                        &format!(
-                            "one for each of the {} distances, at least one",
-                            distance_cylinders.len()
-                        ),
-                    );
-                }
-                if !distance_cylinders.windows(2).all(|pair| pair[0] < pair[1]) {
-                    return refuse(
-                        "seek.distance_cylinders",
-                        "unsorted distances",
-                        "rising distances",
-                    );
-                }
-                for &time in time_ms {
-                    within("seek.time_ms", time, 0.0, 1000.0)?;
-                }
-                let points = distance_cylinders.iter().zip(time_ms);
-                Ok(SeekCurve::Table(points.map(|(&d, &t)| (f64::from(d), t * 1e6)).collect()))
+                Self::from_table(distance_cylinders, time_ms)
             }
         }
+    }
+
+    /// Build the curve of a data sheet. Its average is the mean over all seeks between every pair
+    /// of cylinders with equal probability (the definition of data sheets: the weight of distance n
+    /// is the number of its pairs, max + 1 - n).
+    fn from_sheet(
+        track_to_track_ms: f64,
+        average_ms: f64,
+        cylinders: u32,
+    ) -> Result<Self, SpecError> {
+        within("seek.track_to_track_ms", track_to_track_ms, 0.001, 1000.0)?;
+        within("seek.average_ms", average_ms, 0.001, 1000.0)?;
+        if average_ms <= track_to_track_ms {
+            return refuse("seek.average_ms", average_ms, "more than seek.track_to_track_ms");
+        }
+        // t(d) = t_min + k (sqrt(d) - 1); the mean of sqrt(d / D) over all pairs is 8/15.
+        let mean_root = f64::from(cylinders).sqrt() * 8.0 / 15.0;
+        if mean_root <= 1.0 {
+            let allowed = "a table: there are too few cylinders for a curve";
+            return refuse("seek.curve", "sheet", allowed);
+        }
+        let rise = (average_ms - track_to_track_ms) * 1e6 / (mean_root - 1.0);
+        Ok(SeekCurve::TwoPiece(TwoPiece {
+            short_base_ns: track_to_track_ms * 1e6 - rise,
+            short_root_ns: rise,
+            boundary: f64::INFINITY,
+            long_base_ns: 0.0,
+            long_slope_ns: 0.0,
+        }))
+    }
+
+    fn from_table(distance_cylinders: &[u32], time_ms: &[f64]) -> Result<Self, SpecError> {
+        let distances = distance_cylinders.len();
+        if distances != time_ms.len() || time_ms.is_empty() {
+            return refuse(
+                "seek.time_ms",
+                format!("{} times", time_ms.len()),
+                &format!("one for each of the {distances} distances, at least one"),
+            );
+        }
+        if !distance_cylinders.windows(2).all(|pair| pair[0] < pair[1]) {
+            return refuse("seek.distance_cylinders", "unsorted distances", "rising distances");
+        }
+        for &time in time_ms {
+            within("seek.time_ms", time, 0.0, 1000.0)?;
+        }
+        let points = distance_cylinders.iter().zip(time_ms);
+        Ok(SeekCurve::Table(points.map(|(&d, &t)| (f64::from(d), t * 1e6)).collect()))
     }
 }

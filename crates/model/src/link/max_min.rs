@@ -7,6 +7,14 @@ use super::bottleneck::{Mark, UNLIMITED};
 use super::Network;
 use crate::request::Nanos;
 
+/// A group whose rate is fixed by its bottleneck.
+#[derive(Clone, Copy)]
+struct Settled {
+    group: u32,
+    bottleneck: u32,
+    rate: f64,
+}
+
 impl Network {
     /// Return the most likely bottleneck of a group that starts to send.
     pub(super) fn probable_bottleneck(&self, group: u32) -> u32 {
@@ -58,7 +66,6 @@ impl Network {
     pub(super) fn refill(&mut self, now: Nanos) {
         self.refills += 1;
         self.drop_idle_groups();
-        let ports = self.sides.len() as u32;
         for i in 0..self.active.len() {
             let g = self.groups[self.active[i] as usize];
             for side in [g.send, g.receive] {
@@ -67,84 +74,132 @@ impl Network {
             self.tick(g.bottleneck, now);
         }
         let mut open: Vec<u32> = self.active.clone();
-        let mut settled: Vec<(u32, u32, f64)> = Vec::with_capacity(open.len());
+        let mut settled: Vec<Settled> = Vec::with_capacity(open.len());
         while !open.is_empty() {
-            for &group in &open {
-                let g = &self.groups[group as usize];
-                for side in [g.send, g.receive] {
-                    let level = &mut self.levels[side as usize];
-                    (level.flows, level.lowest) = (0, UNLIMITED);
-                }
-            }
-            for &group in &open {
-                let g = &self.groups[group as usize];
-                self.levels[g.send as usize].flows += g.flows;
-                self.levels[g.receive as usize].flows += g.flows;
-            }
-            for &group in &open {
-                let g = &self.groups[group as usize];
-                for side in [g.send, g.receive] {
-                    let level = &mut self.levels[side as usize];
-                    level.fair = level.left.max(0.0) / f64::from(level.flows);
-                }
-            }
-            for &group in &open {
-                let g = &self.groups[group as usize];
-                let meets = self.levels[g.send as usize]
-                    .fair
-                    .min(self.levels[g.receive as usize].fair)
-                    .min(g.limit);
-                for side in [g.send, g.receive] {
-                    let level = &mut self.levels[side as usize];
-                    level.lowest = level.lowest.min(meets);
-                }
-            }
-            let mut left = Vec::new();
+            self.compare_levels(&open);
             let before = open.len();
-            let mut taken: Vec<(u32, u32, f64)> = Vec::new();
-            for &group in &open {
-                let g = &self.groups[group as usize];
-                let (send, receive) =
-                    (self.levels[g.send as usize], self.levels[g.receive as usize]);
-                if g.limit <= send.fair.min(receive.fair)
-                    && g.limit <= send.lowest.min(receive.lowest)
-                {
-                    taken.push((group, ports + group, g.limit));
-                } else if send.fair <= send.lowest && send.fair <= receive.fair {
-                    taken.push((group, g.send, send.fair));
-                } else if receive.fair <= receive.lowest && receive.fair <= send.fair {
-                    taken.push((group, g.receive, receive.fair));
-                } else {
-                    left.push(group);
+            let first = settled.len();
+            open.retain(|&group| match self.bottleneck_of(group) {
+                Some(found) => {
+                    settled.push(found);
+                    false
                 }
-            }
-            debug_assert!(left.len() < before, "the lowest port of all is always a bottleneck");
-            for &(group, _, rate) in &taken {
+                None => true,
+            });
+            debug_assert!(open.len() < before, "the lowest port of all is always a bottleneck");
+            for &Settled { group, rate, .. } in &settled[first..] {
                 let g = self.groups[group as usize];
                 let sum = rate * f64::from(g.flows);
                 self.levels[g.send as usize].left -= sum;
                 self.levels[g.receive as usize].left -= sum;
             }
-            settled.extend(taken);
-            open = left;
         }
         self.move_groups(now, &settled);
     }
 
-    fn move_groups(&mut self, now: Nanos, settled: &[(u32, u32, f64)]) {
-        // Flows that change their bottleneck leave the old one with their remaining bytes.
-        let mut moving: Vec<(u32, Mark)> = Vec::new();
-        let mut sources: Vec<u32> = Vec::new();
-        for &(group, bottleneck, _) in settled {
-            let old = self.groups[group as usize].bottleneck;
-            if old != bottleneck && !sources.contains(&old) {
-                sources.push(old);
+    /// Compute the fair rate of each port of the groups, and the lowest rate that any port or limit
+    /// gives one of its flows.
+    fn compare_levels(&mut self, groups: &[u32]) {
+        for &group in groups {
+            let g = &self.groups[group as usize];
+            for side in [g.send, g.receive] {
+                let level = &mut self.levels[side as usize];
+                (level.flows, level.lowest) = (0, UNLIMITED);
             }
         }
+        for &group in groups {
+            let g = &self.groups[group as usize];
+            self.levels[g.send as usize].flows += g.flows;
+            self.levels[g.receive as usize].flows += g.flows;
+        }
+        for &group in groups {
+            let g = &self.groups[group as usize];
+            for side in [g.send, g.receive] {
+                let level = &mut self.levels[side as usize];
+                level.fair = level.left.max(0.0) / f64::from(level.flows);
+            }
+        }
+        for &group in groups {
+            let g = &self.groups[group as usize];
+            let meets = self.levels[g.send as usize]
+                .fair
+                .min(self.levels[g.receive as usize].fair)
+                .min(g.limit);
+            for side in [g.send, g.receive] {
+                let level = &mut self.levels[side as usize];
+                level.lowest = level.lowest.min(meets);
+            }
+        }
+    }
+
+    /// Return the bottleneck of a group and its rate; `None` if another port has a lower rate.
+    #[inline]
+    fn bottleneck_of(&self, group: u32) -> Option<Settled> {
+        let ports = self.sides.len() as u32;
+        let g = &self.groups[group as usize];
+        let (send, receive) = (self.levels[g.send as usize], self.levels[g.receive as usize]);
+        let (bottleneck, rate) = if g.limit <= send.fair.min(receive.fair)
+            && g.limit <= send.lowest.min(receive.lowest)
+        {
+            (ports + group, g.limit)
+        } else if send.fair <= send.lowest && send.fair <= receive.fair {
+            (g.send, send.fair)
+        } else if receive.fair <= receive.lowest && receive.fair <= send.fair {
+            (g.receive, receive.fair)
+        } else {
+            return None;
+        };
+        Some(Settled { group, bottleneck, rate })
+    }
+
+    fn move_groups(&mut self, now: Nanos, settled: &[Settled]) {
+        let mut moving = self.leave_bottlenecks(settled);
+        moving.sort_unstable_by_key(|(_, mark)| mark.sequence);
+        for (to, mark) in moving {
+            let b = &mut self.bottlenecks[to as usize];
+            if b.flows.is_empty() {
+                b.clock = 0.0;
+                b.last = now;
+            }
+            b.flows.push(Mark { bytes: b.clock + mark.bytes, ..mark });
+        }
+        for &Settled { bottleneck, rate, .. } in settled {
+            let b = &mut self.bottlenecks[bottleneck as usize];
+            b.last = now;
+            b.rate = rate;
+            b.headroom = UNLIMITED;
+            b.floor = 0.0;
+        }
+        // How far each bottleneck's rate can rise before another port of its flows is saturated.
+        for &Settled { group, bottleneck, rate } in settled {
+            let g = self.groups[group as usize];
+            let other = if bottleneck == g.send { g.receive } else { g.send };
+            let far = self.sides[other as usize];
+            let room = if far.groups > 1 { rate } else { far.capacity / f64::from(g.flows) };
+            let b = &mut self.bottlenecks[bottleneck as usize];
+            b.headroom = b.headroom.min(room).min(g.limit);
+            if far.groups > 1 {
+                b.floor = rate;
+            }
+        }
+        for same in settled.chunk_by(|a, b| a.bottleneck == b.bottleneck) {
+            self.set_due(same[0].bottleneck);
+        }
+    }
+
+    /// Take the flows that change their bottleneck out of the old one, and return each with the new
+    /// bottleneck and its remaining bytes.
+    fn leave_bottlenecks(&mut self, settled: &[Settled]) -> Vec<(u32, Mark)> {
+        let mut moving: Vec<(u32, Mark)> = Vec::new();
+        let mut sources: Vec<u32> = Vec::new();
         let mut target: HashMap<u32, u32> = HashMap::new();
-        for &(group, bottleneck, _) in settled {
-            if self.groups[group as usize].bottleneck != bottleneck {
+        for &Settled { group, bottleneck, .. } in settled {
+            let old = self.groups[group as usize].bottleneck;
+            if old != bottleneck {
                 target.insert(group, bottleneck);
+                if !sources.contains(&old) {
+                    sources.push(old);
+                }
             }
         }
         for source in sources {
@@ -164,40 +219,6 @@ impl Network {
         for (&group, &bottleneck) in &target {
             self.groups[group as usize].bottleneck = bottleneck;
         }
-        moving.sort_unstable_by_key(|(_, mark)| mark.sequence);
-        for (to, mark) in moving {
-            let b = &mut self.bottlenecks[to as usize];
-            if b.flows.is_empty() {
-                b.clock = 0.0;
-                b.last = now;
-            }
-            b.flows.push(Mark { bytes: b.clock + mark.bytes, ..mark });
-        }
-        for &(_, bottleneck, rate) in settled {
-            let b = &mut self.bottlenecks[bottleneck as usize];
-            b.last = now;
-            b.rate = rate;
-            b.headroom = UNLIMITED;
-            b.floor = 0.0;
-        }
-        // How far each bottleneck's rate can rise before another port of its flows is saturated.
-        for &(group, bottleneck, rate) in settled {
-            let g = self.groups[group as usize];
-            let other = if bottleneck == g.send { g.receive } else { g.send };
-            let far = self.sides[other as usize];
-            let room = if far.groups > 1 { rate } else { far.capacity / f64::from(g.flows) };
-            let b = &mut self.bottlenecks[bottleneck as usize];
-            b.headroom = b.headroom.min(room).min(g.limit);
-            if far.groups > 1 {
-                b.floor = rate;
-            }
-        }
-        let mut last = u32::MAX;
-        for &(_, bottleneck, _) in settled {
-            if bottleneck != last {
-                self.set_due(bottleneck);
-            }
-            last = bottleneck;
-        }
+        moving
     }
 }

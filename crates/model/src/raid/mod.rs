@@ -135,7 +135,7 @@ impl<D: Queue> Raid<D> {
     /// Process every event up to `now` in time order.
     fn advance(&mut self, now: Nanos) {
         loop {
-            let mut next = self.rebuild.as_ref().map_or(NEVER, |rebuild| rebuild.due);
+            let mut next = self.next_rebuild_step();
             let mut which = None;
             for (index, member) in self.members.iter().enumerate() {
                 if member.next_wake < next {
@@ -158,6 +158,10 @@ impl<D: Queue> Raid<D> {
             }
         }
         self.clock = self.clock.max(now);
+    }
+
+    fn next_rebuild_step(&self) -> Nanos {
+        self.rebuild.as_ref().and_then(|rebuild| rebuild.due).unwrap_or(NEVER)
     }
 
     fn wake_member(&mut self, index: usize) {
@@ -362,7 +366,7 @@ impl<D: Queue> Device for Raid<D> {
             return None;
         }
         let members = self.members.iter().map(|member| member.next_wake).min().unwrap_or(NEVER);
-        let rebuild = self.rebuild.as_ref().map_or(NEVER, |rebuild| rebuild.due);
+        let rebuild = self.next_rebuild_step();
         Some(members.min(rebuild).min(self.done.first().unwrap_or(NEVER)))
     }
 

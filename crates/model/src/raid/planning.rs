@@ -216,23 +216,17 @@ impl<D: Queue> Raid<D> {
             (0..layout.data_chunks()).filter(|&i| !whole(i)).map(|i| on(data(i), from, length)),
         );
 
-        let readable = |pieces: &[Piece]| pieces.iter().all(|p| self.good(p.member, p.sector));
         let parity_lost = parity_members().all(|member| !self.good(member, start));
-        let prefer_modify = 2 * written.len() <= layout.data_chunks();
-        let (preferred, other) =
-            if prefer_modify { (&modify, &remake) } else { (&remake, &modify) };
         if remake.is_empty() || parity_lost {
             // Parity needs no reads, or no parity member is left.
-        } else if readable(preferred) {
-            reads.extend_from_slice(preferred);
-        } else if readable(other) {
-            reads.extend_from_slice(other);
+        } else if let Some(pieces) = self.readable_first(&lists) {
+            reads.extend_from_slice(pieces);
         } else {
             // Neither method is possible: read everything that is left.
             let good = (0..layout.members).filter(|&member| self.good(member, start));
             reads.extend(good.map(|member| on(member, from, length)));
         }
-        then.extend(modify.iter().filter(|piece| self.good(piece.member, piece.sector)));
+        then.extend(lists.modify.iter().filter(|piece| self.good(piece.member, piece.sector)));
         let at_once = reads.is_empty();
         if at_once {
             reads.append(&mut then);
@@ -243,5 +237,15 @@ impl<D: Queue> Raid<D> {
         } else {
             self.start_job(Some(parent), Op::Read, Some(request.op), request.fua);
         }
+    }
+
+    /// Return what to read for the parity of a stripe: the pieces of the method that reads less, of
+    /// the other one if a member lacks these, `None` if neither is possible.
+    fn readable_first<'a>(&self, lists: &'a Lists) -> Option<&'a [Piece]> {
+        let Lists { written, modify, remake } = lists;
+        let prefer_modify = 2 * written.len() <= self.layout.data_chunks();
+        let methods = if prefer_modify { [modify, remake] } else { [remake, modify] };
+        let readable = |pieces: &&Vec<Piece>| pieces.iter().all(|p| self.good(p.member, p.sector));
+        methods.into_iter().find(readable).map(Vec::as_slice)
     }
 }

@@ -75,7 +75,7 @@ impl<D: Queue> Raid<D> {
         self.rebuild = Some(Rebuild {
             member: index,
             position: 0,
-            due: self.clock,
+            due: Some(self.clock),
             step: 0,
             started: self.clock,
         });
@@ -95,7 +95,7 @@ impl<D: Queue> Raid<D> {
         let Some(rebuild) = &mut self.rebuild else { return };
         let (member, sector) = (rebuild.member, rebuild.position);
         let step = STEP_SECTORS.min(self.layout.member_sectors - sector);
-        (rebuild.due, rebuild.step, rebuild.started) = (NEVER, step, clock);
+        (rebuild.due, rebuild.step, rebuild.started) = (None, step, clock);
         let piece = Piece { member, sector, sectors: step as u32 };
         let mut reads = std::mem::take(&mut self.first);
         let possible = self.plan_instead(piece, &mut reads);
@@ -122,6 +122,6 @@ impl<D: Queue> Raid<D> {
             return;
         }
         let pace = (rebuild.step * SECTOR_BYTES) as f64 / limit * 1e9;
-        rebuild.due = self.clock.max(rebuild.started + pace as Nanos);
+        rebuild.due = Some(self.clock.max(rebuild.started + pace as Nanos));
     }
 }

@@ -79,8 +79,8 @@ pub(super) struct Rebuild {
     pub(super) member: usize,
     /// Filled up to this sector.
     pub(super) position: u64,
-    /// When the next step starts; NEVER while a step is in progress.
-    pub(super) due: Nanos,
+    /// When the next step starts; `None` while a step is in progress.
+    pub(super) due: Option<Nanos>,
     pub(super) step: u64,
     pub(super) started: Nanos,
 }

@@ -27,7 +27,7 @@ use crate::histogram::Histogram;
 use crate::request::{Completion, Device, Nanos, Op, Queue, Request, Wrapper};
 use elevator::Elevator;
 use list::{each, Scheduler};
-use requests::{Queued, Requests, Sorted, NONE};
+use requests::{Queued, Requests, Sorted};
 
 pub use crate::request::SubmittedIo;
 pub use anticipatory::AnticipatoryTunables;
@@ -243,23 +243,9 @@ impl<D: Queue> BlockQueue<D> {
     }
 
     fn new_request(&mut self, now: Nanos, io: &SubmittedIo) -> u32 {
-        let request = &io.request;
-        let queued = Queued {
-            op: request.op,
-            sector: request.sector,
-            sectors: u64::from(request.sectors),
-            fua: request.fua,
-            sync: io.sync,
-            process: io.process,
-            entered: now,
-            dispatched: 0,
-            serial: 0,
-            queued: true,
-            first_io: NONE,
-            last_io: NONE,
-        };
+        let queued = Queued::new(io, now);
         self.allocated[queued.direction()] += 1;
-        self.table.insert(request.tag, queued)
+        self.table.insert(io.request.tag, queued)
     }
 
     /// Insert a request into the scheduler.

@@ -1,10 +1,7 @@
 //! The requests of a block queue: a slab of requests, chains of the I/Os merged into each, and an
 //! index by sector for merging and the elevators.
 
-use crate::request::{Nanos, Op};
-
-/// No index: end of a chain or empty slot.
-pub const NONE: u32 = u32::MAX;
+use crate::request::{Nanos, Op, SubmittedIo};
 
 /// A request as the schedulers see it: one or more merged I/Os with adjacent sectors.
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +21,30 @@ pub struct Queued {
     pub(super) serial: u64,
     /// It is still in the scheduler.
     pub(super) queued: bool,
-    pub(super) first_io: u32,
-    pub(super) last_io: u32,
+    first_io: u32,
+    last_io: u32,
 }
 
 impl Queued {
+    /// Return the request of one I/O. `Requests::insert` sets its serial number and its I/Os.
+    pub(super) fn new(io: &SubmittedIo, now: Nanos) -> Self {
+        let SubmittedIo { request, process, sync } = *io;
+        Queued {
+            op: request.op,
+            sector: request.sector,
+            sectors: u64::from(request.sectors),
+            fua: request.fua,
+            sync,
+            process,
+            entered: now,
+            dispatched: 0,
+            serial: 0,
+            queued: true,
+            first_io: 0,
+            last_io: 0,
+        }
+    }
+
     /// Return the first sector after it.
     pub fn end(&self) -> u64 {
         self.sector + self.sectors
@@ -43,7 +59,8 @@ impl Queued {
 #[derive(Clone, Copy, Debug)]
 struct ChainedIo {
     tag: u64,
-    next: u32,
+    /// The I/O merged after it.
+    next: Option<u32>,
 }
 
 /// Slab of requests and of the I/Os merged into them.
@@ -66,7 +83,7 @@ impl Requests {
     }
 
     fn new_io(&mut self, tag: u64) -> u32 {
-        let io = ChainedIo { tag, next: NONE };
+        let io = ChainedIo { tag, next: None };
         match self.free_ios.pop() {
             Some(index) => {
                 self.ios[index as usize] = io;
@@ -102,19 +119,19 @@ impl Requests {
     pub fn chain(&mut self, index: u32, tag: u64) {
         let io = self.new_io(tag);
         let last = self.queued[index as usize].last_io;
-        self.ios[last as usize].next = io;
+        self.ios[last as usize].next = Some(io);
         self.queued[index as usize].last_io = io;
     }
 
     /// Remove a request and call `each` with the tag of each merged I/O, in submission order.
     #[inline]
     pub fn remove(&mut self, index: u32, mut each: impl FnMut(u64)) {
-        let mut io = self.queued[index as usize].first_io;
-        while io != NONE {
+        let mut chain = Some(self.queued[index as usize].first_io);
+        while let Some(io) = chain {
             let ChainedIo { tag, next } = self.ios[io as usize];
             each(tag);
             self.free_ios.push(io);
-            io = next;
+            chain = next;
         }
         self.free.push(index);
     }

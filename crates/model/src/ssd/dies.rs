@@ -3,8 +3,6 @@
 use super::spec::{ReadPriority, SsdSpec};
 use crate::request::Nanos;
 
-const NO_PAGE: u64 = u64::MAX;
-
 #[derive(Clone, Copy)]
 struct Die {
     /// When the accepted reads are done.
@@ -12,7 +10,7 @@ struct Die {
     /// When the accepted programs and erases are done.
     programs_done: Nanos,
     /// The page in the register, which needs no second read.
-    page: u64,
+    page: Option<u64>,
 }
 
 pub struct Dies {
@@ -34,7 +32,7 @@ impl Dies {
             ReadPriority::BetweenOperations => (false, 0, program_ns),
             ReadPriority::Suspend { suspend_us } => (false, ns(suspend_us), ns(suspend_us)),
         };
-        let idle = Die { reads_done: 0, programs_done: 0, page: NO_PAGE };
+        let idle = Die { reads_done: 0, programs_done: 0, page: None };
         Dies {
             dies: vec![idle; spec.dies() as usize],
             read_ns: ns(spec.flash.read_us),
@@ -53,7 +51,7 @@ impl Dies {
     #[inline]
     pub fn read(&mut self, die: usize, page: u64, ready: Nanos) -> Nanos {
         let state = &mut self.dies[die];
-        if state.page == page {
+        if state.page == Some(page) {
             return ready.max(state.reads_done);
         }
         let backlog = state.programs_done.saturating_sub(ready);
@@ -70,7 +68,7 @@ impl Dies {
             start
         };
         state.reads_done = start + self.read_ns;
-        state.page = page;
+        state.page = Some(page);
         state.reads_done
     }
 
@@ -88,7 +86,7 @@ impl Dies {
         let free = state.programs_done.max(state.reads_done);
         let left = extra_ns.saturating_sub(ready.saturating_sub(free));
         state.programs_done = free.max(ready) + left + program_ns;
-        state.page = NO_PAGE;
+        state.page = None;
         state.programs_done
     }
 
@@ -97,7 +95,7 @@ impl Dies {
         let each = (die_time_ns / self.dies.len() as f64) as Nanos;
         for die in &mut self.dies {
             die.programs_done = die.programs_done.max(die.reads_done).max(now) + each;
-            die.page = NO_PAGE;
+            die.page = None;
         }
     }
 }

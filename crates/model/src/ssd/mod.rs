@@ -32,6 +32,28 @@ enum Translation {
     LogBlock(LogBlocks),
 }
 
+impl Translation {
+    /// `row_units`: units of one block of every die.
+    fn new(spec: &SsdSpec, row_units: u64) -> Self {
+        let unit_bytes = u64::from(spec.unit_bytes());
+        let units = spec.capacity_bytes.div_ceil(unit_bytes);
+        match spec.mapping {
+            MappingSpec::Page { .. } => {
+                let map = PageMap::new(units, row_units, spec.spare_ratio, spec.initial);
+                Translation::Page(Box::new(map))
+            }
+            MappingSpec::LogBlock { block_bytes, log_blocks, .. } => {
+                let filled = match spec.initial {
+                    InitialState::Fresh => 0.0,
+                    InitialState::Filled { fill } | InitialState::Steady { fill } => fill,
+                };
+                let block_units = block_bytes / unit_bytes;
+                Translation::LogBlock(LogBlocks::new(units, block_units, log_blocks, filled))
+            }
+        }
+    }
+}
+
 /// A unit in the write buffer.
 #[derive(Clone, Copy)]
 struct Buffered {
@@ -115,43 +137,28 @@ struct SlcCache {
     fold_units_per_ns: f64,
 }
 
+impl SlcCache {
+    /// `row_units`: units of one page of every die.
+    fn of(spec: &SsdSpec, row_units: f64) -> Option<Self> {
+        let fold_ns = (spec.flash.read_us + spec.flash.program_us) * 1e3;
+        spec.slc_cache.map(|cache| SlcCache {
+            capacity_units: (cache.bytes / u64::from(spec.unit_bytes())) as f64,
+            used_units: 0.0,
+            program_ns: (cache.program_us * 1e3) as Nanos,
+            fold_units_per_ns: row_units / fold_ns,
+        })
+    }
+}
+
 impl Ssd {
     pub fn new(spec: &SsdSpec) -> Result<Self, SpecError> {
         spec.check()?;
         let unit_bytes = u64::from(spec.unit_bytes());
         let die_page_bytes = u64::from(spec.flash.planes) * u64::from(spec.flash.page_bytes);
         let page_units = die_page_bytes / unit_bytes;
-        let units = spec.capacity_bytes.div_ceil(unit_bytes);
         let dies = Dies::new(spec);
         let die_block_units = page_units * u64::from(spec.flash.pages_per_block);
-        let translation = match spec.mapping {
-            MappingSpec::Page { .. } => {
-                let row_units = die_block_units * dies.count() as u64;
-                let map = PageMap::new(units, row_units, spec.spare_ratio, spec.initial);
-                Translation::Page(Box::new(map))
-            }
-            MappingSpec::LogBlock { block_bytes, log_blocks, .. } => {
-                let filled = match spec.initial {
-                    InitialState::Fresh => 0.0,
-                    InitialState::Filled { fill } | InitialState::Steady { fill } => fill,
-                };
-                Translation::LogBlock(LogBlocks::new(
-                    units,
-                    block_bytes / unit_bytes,
-                    log_blocks,
-                    filled,
-                ))
-            }
-        };
         let ns = |us: f64| (us * 1e3) as Nanos;
-        let program_ns = ns(spec.flash.program_us);
-        let fold_ns = (spec.flash.read_us + spec.flash.program_us) * 1e3;
-        let slc = spec.slc_cache.map(|cache| SlcCache {
-            capacity_units: (cache.bytes / unit_bytes) as f64,
-            used_units: 0.0,
-            program_ns: ns(cache.program_us),
-            fold_units_per_ns: dies.count() as f64 * page_units as f64 / fold_ns,
-        });
         let buffer_units = (spec.write_buffer_bytes / unit_bytes).min(BUFFER_UNITS_MAX);
         Ok(Ssd {
             capacity_sectors: spec.capacity_bytes / SECTOR_BYTES,
@@ -167,7 +174,7 @@ impl Ssd {
             channel_ns_per_byte: 1e9 / spec.flash.channel_bytes_per_s,
             channels: spec.flash.channels as usize,
             read_ns: spec.flash.read_us * 1e3,
-            program_ns,
+            program_ns: ns(spec.flash.program_us),
             erase_ns: spec.flash.erase_us * 1e3,
             die_block_units: die_block_units as f64,
             blocking: spec.garbage_collection == GarbageCollection::Blocking,
@@ -177,8 +184,7 @@ impl Ssd {
             link_clock: [0; 2],
             inbound: usize::from(spec.link_duplex),
             channel_clock: vec![0; spec.flash.channels as usize],
-            dies,
-            translation,
+            translation: Translation::new(spec, die_block_units * dies.count() as u64),
             buffer: vec![Buffered { stable: 0, unit: 0 }; buffer_units as usize],
             buffer_next: 0,
             gathered: 0,
@@ -186,7 +192,8 @@ impl Ssd {
             last_stable: 0,
             cleaning_ns: 0,
             cleaning_programs: 0,
-            slc,
+            slc: SlcCache::of(spec, dies.count() as f64 * page_units as f64),
+            dies,
             done: Completions::new(),
             reading: Busy::default(),
             writing: Busy::default(),
@@ -246,16 +253,16 @@ impl Ssd {
         let unit_bytes = self.unit_bytes.min(bytes);
         let over_channel = (unit_bytes as f64 * self.channel_ns_per_byte) as Nanos;
         let mut there = ready;
-        let (mut last_page, mut last_read) = (u64::MAX, ready);
+        let (mut last_page, mut last_read) = (None, ready);
         for unit in first..end {
             let Some(place) = self.place(unit) else {
                 continue;
             };
             let page = place / self.page_units;
             let die = (page % self.dies.count() as u64) as usize;
-            if page != last_page {
+            if last_page != Some(page) {
                 last_read = self.dies.read(die, page, ready);
-                last_page = page;
+                last_page = Some(page);
             }
             let channel = &mut self.channel_clock[die % self.channels];
             *channel = (*channel).max(ready) + over_channel;
