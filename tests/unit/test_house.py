@@ -210,6 +210,44 @@ def test_names_that_say_nothing(path: Path) -> None:
         assert not re.search(r"util|manager|helper|misc|common", part), part
 
 
+MOST_LINES = 60
+# Longer functions, and why. Their statements fit into the limit all the same.
+LONG_FUNCTIONS = {
+    "cli/drive/emulated.py attach": "the options of a command",
+    "cli/drive/modelled.py run": "the options of a command",
+    "cli/profile.py simulate_profile": "the options of a command",
+    "cli/reproduce.py reproduce": "the options of a command",
+}
+
+
+def long_functions(text: str) -> Iterator[tuple[str, int]]:
+    """Functions of more than `MOST_LINES` lines, and the lines of their statements."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            end = node.end_lineno or 0
+            if end - node.lineno + 1 > MOST_LINES:
+                first = node.body[1 if ast.get_docstring(node) and node.body[1:] else 0]
+                yield node.name, end - first.lineno + 1
+
+
+def test_functions_are_short() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE)} {name}": lines
+        for path in MODULES
+        for name, lines in long_functions(path.read_text())
+    }
+    assert found.keys() == LONG_FUNCTIONS.keys(), "split the function, or give a reason"
+    assert all(lines <= MOST_LINES for lines in found.values()), found
+
+
+def test_a_long_function_is_found() -> None:
+    statements = "    x = 1\n"
+    assert not list(long_functions("def f():\n" + statements * 59))
+    assert list(long_functions("def f():\n" + statements * 60)) == [("f", 60)]
+    method = "class A:\n  async def f(\n    self,\n  ):\n    'Text.'\n" + statements * 60
+    assert list(long_functions(method)) == [("f", 60)]
+
+
 def names_with_units(path: Path) -> list[str]:
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):

@@ -36,76 +36,57 @@ def compare(
     warning.
     """
     options = options or FindOptions.of_records(a)
-    rows_a, rows_b = valid_trials(a), valid_trials(b)
-    for records, rows in ((a, rows_a), (b, rows_b)):
-        if not len(rows):
-            raise RefusedError(f"{records.root} has no valid trial to compare")
-    provenance_a, provenance_b = (
-        sorted(set(rows_a["provenance"])),
-        sorted(set(rows_b["provenance"])),
-    )
-    if provenance_a != provenance_b and not force:
+    side_a, side_b = _Cells.of(a, options), _Cells.of(b, options)
+    if side_a.provenance != side_b.provenance and not force:
         raise RefusedError(
-            f"{a.root} is {' and '.join(provenance_a)}, {b.root} is "
-            f"{' and '.join(provenance_b)}: these are not comparable",
+            f"{a.root} is {side_a.provenance_text}, {b.root} is "
+            f"{side_b.provenance_text}: these are not comparable",
             hint="--force compares them all the same, and says so",
         )
-    cells_a, cells_b = cells_of(rows_a), cells_of(rows_b)
-    common = [name for name in cells_a if name in cells_b]
+    common = [name for name in side_a.cells if name in side_b.cells]
     if not common:
         raise RefusedError(
-            f"{a.root} and {b.root} have no cell in common: {next(iter(cells_a))} is only in "
+            f"{a.root} and {b.root} have no cell in common: {next(iter(side_a.cells))} is only in "
             "the first, "
-            f"{next(iter(cells_b))} only in the second",
+            f"{next(iter(side_b.cells))} only in the second",
             hint="they can be compared where target, workload and all levels are named alike",
         )
-    metrics_a, metrics_b = (
-        trial_metrics(rows_a, options.price),
-        trial_metrics(rows_b, options.price),
-    )
-    pairs: list[_Pair] = []
-    for name in common:
-        at_a, at_b = cells_a[name], cells_b[name]
-        mine: Any = metrics_a.iloc[at_a]
-        headline = headline_metric(options.metric, mine)
-        beside = beside_metrics(headline, mine) if headline else []
-        for metric in [headline, *beside]:
-            if metric is None or metric not in metrics_b:
-                continue
-            one = _side(rows_a, metrics_a, metric, at_a)
-            other = _side(rows_b, metrics_b, metric, at_b)
-            if len(one.values) and len(other.values):
-                pairs.append(_Pair(rows_a.iloc[at_a[0]], metric, one, other))
+    pairs = [pair for name in common for pair in _pairs(name, side_a, side_b, options.metric)]
     # With many cells some differ by chance: the confidence that each needs depends on all
     # (jointly.py).
     p_values = [_p_value(pair) for pair in pairs]
     joint = joint_confidence(p_values, options.confidence)
-    differences = [_difference(pair, options.confidence, joint) for pair in pairs]
     environment = _environment_differences(a, b)
-    warnings = [*(f"A: {text}" for text in a.warnings), *(f"B: {text}" for text in b.warnings)]
-    if a.header.study_hash != b.header.study_hash:
+    return Comparison(
+        title_a=a.header.title,
+        title_b=b.header.title,
+        provenance=" + ".join(sorted({*side_a.provenance, *side_b.provenance})),
+        differences=tuple(_difference(pair, options.confidence, joint) for pair in pairs),
+        only_a=tuple(name for name in side_a.cells if name not in side_b.cells),
+        only_b=tuple(name for name in side_b.cells if name not in side_a.cells),
+        environment=tuple(environment),
+        warnings=tuple(_warnings(side_a, side_b, environment)),
+        confidence=options.confidence,
+        joint_confidence=joint,
+    )
+
+
+def _warnings(a: _Cells, b: _Cells, environment: list[EnvironmentDifference]) -> list[str]:
+    warnings = [
+        *(f"A: {text}" for text in a.records.warnings),
+        *(f"B: {text}" for text in b.records.warnings),
+    ]
+    if a.records.header.study_hash != b.records.header.study_hash:
         warnings.append("the studies are not the same; only cells of the same names are compared")
-    if provenance_a != provenance_b:
+    if a.provenance != b.provenance:
         warnings.append(
-            f"A is {' and '.join(provenance_a)}, B is {' and '.join(provenance_b)}: compared "
-            "because it was forced"
+            f"A is {a.provenance_text}, B is {b.provenance_text}: compared because it was forced"
         )
     if environment:
         names = ", ".join(found.name for found in environment)
         said = names if len(environment) <= NAMED_AT_MOST else f"{len(environment)} fields"
         warnings.append(f"the environments differ in {said}; see the end of the comparison")
-    return Comparison(
-        title_a=a.header.title,
-        title_b=b.header.title,
-        provenance=" + ".join(sorted({*provenance_a, *provenance_b})),
-        differences=tuple(differences),
-        only_a=tuple(name for name in cells_a if name not in cells_b),
-        only_b=tuple(name for name in cells_b if name not in cells_a),
-        environment=tuple(environment),
-        warnings=tuple(warnings),
-        confidence=options.confidence,
-        joint_confidence=joint,
-    )
+    return warnings
 
 
 def cells_of(rows: Any) -> dict[str, np.ndarray]:
@@ -129,6 +110,49 @@ def cells_of(rows: Any) -> dict[str, np.ndarray]:
         text = ", ".join([target, workload, f"slots {slots}", *words])
         found.setdefault(text, []).append(position)
     return {text: np.array(positions) for text, positions in found.items()}
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The valid trials of one result set, by cell."""
+
+    records: Records
+    rows: Any
+    metrics: Any
+    cells: dict[str, np.ndarray]
+    """Cell as text -> positions of its trials."""
+    provenance: list[str]
+
+    @classmethod
+    def of(cls, records: Records, options: FindOptions) -> _Cells:
+        """Raise RefusedError if there is no valid trial."""
+        rows = valid_trials(records)
+        if not len(rows):
+            raise RefusedError(f"{records.root} has no valid trial to compare")
+        metrics = trial_metrics(rows, options.price)
+        return cls(records, rows, metrics, cells_of(rows), sorted(set(rows["provenance"])))
+
+    @property
+    def provenance_text(self) -> str:
+        return " and ".join(self.provenance)
+
+    def side(self, metric: str, cell: str) -> _Side:
+        return _side(self.rows, self.metrics, metric, self.cells[cell])
+
+
+def _pairs(cell: str, a: _Cells, b: _Cells, wanted: str | None) -> list[_Pair]:
+    """Return the reported metrics of a cell that both result sets have."""
+    at: Any = a.cells[cell]
+    mine: Any = a.metrics.iloc[at]
+    headline = headline_metric(wanted, mine)
+    beside = beside_metrics(headline, mine) if headline else []
+    found: list[_Pair] = []
+    for metric in [headline, *beside]:
+        if metric is not None and metric in b.metrics:
+            one, other = a.side(metric, cell), b.side(metric, cell)
+            if len(one.values) and len(other.values):
+                found.append(_Pair(a.rows.iloc[at[0]], metric, one, other))
+    return found
 
 
 @dataclass(frozen=True)

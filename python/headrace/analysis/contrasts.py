@@ -89,6 +89,22 @@ def by_blocks(
     values = table.to_numpy()
     groups = table.index.get_level_values("group").to_numpy()
     deviations = values - values.mean(axis=1, keepdims=True)
+    effects, variance, freedom, error_term = _effects(deviations, groups, in_plots=hard)
+    f = float((effects**2).sum() / (levels - 1) / (variance / 2)) if variance > 0 else np.nan
+    return Contrasts(
+        effects, float(values.mean()), variance, freedom, f, error_term, rows["position"].to_numpy()
+    )
+
+
+def _effects(
+    deviations: np.ndarray, groups: np.ndarray, *, in_plots: bool
+) -> tuple[np.ndarray, float, int, str]:
+    """Return the effects of the levels, the variance of a difference, its degrees of freedom and
+    its source.
+
+    `deviations` has one row per block and one column per level; `groups` is the group of each row.
+    """
+    levels = deviations.shape[1]
     found, group_number = np.unique(groups, return_inverse=True)
     counts = np.bincount(group_number)
     means = np.stack(
@@ -98,22 +114,17 @@ def by_blocks(
     effects = means.mean(axis=0)
     effects[np.abs(effects) < ROUNDING] = 0.0
     freedom = int((counts - 1).sum()) * (levels - 1)
-    error_term = "whole plots" if hard else "trials"
     if freedom > 0:
         square = _squares(deviations - means[group_number]) / freedom
         variance = 2 * square * float((1 / counts).sum()) / len(found) ** 2
-    elif len(found) > 1:
+        return effects, variance, freedom, "whole plots" if in_plots else "trials"
+    if len(found) > 1:
         # With one repeat only, the error is the variation of the effect between combinations of the
         # other factors.
         freedom = (len(found) - 1) * (levels - 1)
         variance = 2 * _squares(means - effects) / freedom / len(found)
-        error_term = "combinations of the other factors (one repeat)"
-    else:
-        variance, error_term = np.nan, "none: one repeat of one combination"
-    f = float((effects**2).sum() / (levels - 1) / (variance / 2)) if variance > 0 else np.nan
-    return Contrasts(
-        effects, float(values.mean()), variance, freedom, f, error_term, rows["position"].to_numpy()
-    )
+        return effects, variance, freedom, "combinations of the other factors (one repeat)"
+    return effects, np.nan, freedom, "none: one repeat of one combination"
 
 
 def _squares(values: np.ndarray) -> float:

@@ -88,6 +88,10 @@ class _Headlines:
     beside: dict[str, list[str]]
     """Further metrics whose factor effects are estimated, where they apply."""
 
+    @property
+    def by_trial(self) -> dict[str, float]:
+        return {trial: value for values in self.values.values() for trial, value in values.items()}
+
 
 def find(records: Records, options: FindOptions | None = None) -> Findings:
     """Return all findings that the records support.
@@ -103,14 +107,11 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
     )
     headlines = _headlines(trials, metrics, options.metric)
     effects, combinations = _measured(trials, metrics, points, headlines)
+    headline = _with_distrusted(headlines.metric, invalid, invalid_metrics, options.metric)
     curves = make_curves(
         points,
         CurveOptions(
-            _with_distrusted(headlines.metric, invalid, invalid_metrics, options.metric),
-            options.efficiency,
-            options.confidence,
-            _loading(trials),
-            headlines.values,
+            headline, options.efficiency, options.confidence, _loading(trials), headlines.values
         ),
         distrusted,
     )
@@ -123,14 +124,10 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
     joint = joint_confidence(p_values, options.confidence)
     kinds = _kinds(records)
     curves = best_first(with_names(curves, kinds), headlines.metric, headlines.values, joint)
-    rates = {
-        trial: value for values in headlines.values.values() for trial, value in values.items()
-    }
-    faults = fault_effects(records, rates, headlines.metric, options.confidence)
+    faults = fault_effects(records, headlines.by_trial, headlines.metric, options.confidence)
     # Trials that failed because of an injected fault are evidence of a fault effect, so they are
     # not listed as left out.
     told = {trial for effect in faults for trial in effect.trials}
-    planned = len(records.plan.trials) if records.plan is not None else len(records)
     return Findings(
         title=records.header.title,
         provenance=_provenances(points, faults, distrusted),
@@ -138,12 +135,12 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
         effects=tuple(judge_effect(each, options.confidence, joint) for each in effects),
         combined=tuple(judge_combination(each, joint, kinds) for each in combinations),
         left_out=tuple(left for left in _left_out(records) if left.trial not in told),
-        trials_planned=planned,
+        trials_planned=len(records if records.plan is None else records.plan.trials),
         trials_done=len(records),
         environment=shared_environment(records.environments),
         warnings=(*records.warnings, *_warnings(records, trials), *_of_stopping(trials, options)),
         extra_tables=_result_tables(trials),
-        headline=_with_distrusted(headlines.metric, invalid, invalid_metrics, options.metric),
+        headline=headline,
         confidence=options.confidence,
         study_hash=records.header.study_hash,
         faults=faults,

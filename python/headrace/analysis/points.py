@@ -35,6 +35,23 @@ class Left(NamedTuple):
     failed: int
 
 
+_COLUMNS = (
+    "id",
+    "target",
+    "workload",
+    "slots",
+    "levels",
+    "provenance",
+    "cell",
+    "cpu_cores",
+    "jobs",
+    "load",
+    "nodes",
+    "results",
+)
+"""Columns of the trials that a point is made of."""
+
+
 def make_points(
     trials: pd.DataFrame, metrics: pd.DataFrame, left: dict[str, Left], options: PointOptions
 ) -> list[Point]:
@@ -52,32 +69,10 @@ def make_points(
     shares_of_trials: Any = ledger_shares(trials)
     ledger = shares_of_trials.groupby(number).mean().to_dict("records")
     loads = _device_loads(trials, number)
-    columns: dict[str, list[Any]] = {
-        name: list(trials[name])
-        for name in (
-            "id",
-            "target",
-            "workload",
-            "slots",
-            "levels",
-            "provenance",
-            "cell",
-            "cpu_cores",
-            "jobs",
-            "load",
-            "nodes",
-            "results",
-        )
-    }
+    columns: dict[str, list[Any]] = {name: list(trials[name]) for name in _COLUMNS}
     points: list[Point] = []
     for index, rows in enumerate(groups):
         first = {name: values[rows[0]] for name, values in columns.items()}
-        levels = {
-            name: level
-            for name, level in first["levels"].items()
-            if name not in ("target", "workload")
-        }
-        levels.setdefault("slots", int(first["slots"]))
         shares = {str(name): float(share) for name, share in ledger[index].items()}
         load, moved = loads[index]
         lost = left.get(first["cell"], Left(0, 0))
@@ -86,7 +81,7 @@ def make_points(
             Point(
                 target=first["target"],
                 workload=first["workload"],
-                levels=levels,
+                levels=_levels(first),
                 slots=int(first["slots"]),
                 metrics=estimates[index],
                 ledger=shares,
@@ -108,6 +103,15 @@ def make_points(
 def _running(first: dict[str, Any]) -> int:
     """Return the number of concurrent jobs, over all nodes."""
     return int(first["jobs"]) if first["load"] == "batch" else int(first["slots"] * first["nodes"])
+
+
+def _levels(first: dict[str, Any]) -> dict[str, Any]:
+    """Return the levels of a cell, with its slots."""
+    levels = {
+        name: level for name, level in first["levels"].items() if name not in ("target", "workload")
+    }
+    levels.setdefault("slots", int(first["slots"]))
+    return levels
 
 
 def _cores(value: Any) -> int | None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from headrace.cli._console import out
 from headrace.units import format_amount, format_seconds
+
+if TYPE_CHECKING:
+    from headrace.plan.estimate import Guess
+    from headrace.plan.trial import Trial
+    from headrace.report.text_table import TextTable
+    from headrace.study.model import Study
 
 
 def plan(
@@ -26,17 +33,40 @@ def plan(
     from headrace.library import load_study
     from headrace.plan.estimate import estimate
     from headrace.records.place import check_place
-    from headrace.report.text_table import TextTable
 
     if cache_dir is not None:
         check_place(cache_dir, "--cache-dir")
     loaded = load_study(study)
     made = loaded.plan()
     shown = made.trials if all else made.trials[:40]
-    factors = [name for name in loaded.study.factors if name not in ("target", "workload")]
+    out.print(_table(loaded.study, shown))
+    if len(shown) < len(made.trials):
+        out.print(f"... and {len(made.trials) - len(shown)} more; --all lists them")
+    guess = estimate(loaded.study, made, read_timings(cache_dir or default_cache()))
+    out.print(
+        f"{len(made.trials)} trials at most, about {format_seconds(guess.seconds)} (an estimate: "
+        f"{guess.rests_on})"
+    )
+    for text in _space(guess):
+        out.print(f"  {text}")
+    for problem in space_problems(loaded.study, made, cache_dir or default_cache()):
+        out.print(
+            f"  [yellow]no room for {escape(problem.needed_by)}: {escape(problem.what)}[/yellow]"
+        )
+    for text in guess.needs_root:
+        out.print(f"  needs root: {text}")
+    for text in guess.warnings:
+        out.print(f"  [yellow]{text}[/yellow]")
+
+
+def _table(study: Study, trials: Sequence[Trial]) -> TextTable:
+    """Return the trials in order, with the levels of every factor."""
+    from headrace.report.text_table import TextTable
+
+    factors = [name for name in study.factors if name not in ("target", "workload")]
     headings = ("trial", "whole plot", "target", "workload", *factors, "repeat")
-    table = TextTable(*headings, title=escape(loaded.study.title))
-    for trial in shown:
+    table = TextTable(*headings, title=escape(study.title))
+    for trial in trials:
         levels = [
             "" if trial.levels.get(name) is None else str(trial.levels[name]) for name in factors
         ]
@@ -48,29 +78,16 @@ def plan(
             *levels,
             str(trial.repeat + 1),
         )
-    out.print(table)
-    if len(shown) < len(made.trials):
-        out.print(f"... and {len(made.trials) - len(shown)} more; --all lists them")
-    guess = estimate(loaded.study, made, read_timings(cache_dir or default_cache()))
-    out.print(
-        f"{len(made.trials)} trials at most, about {format_seconds(guess.seconds)} (an estimate: "
-        f"{guess.rests_on})"
-    )
+    return table
+
+
+def _space(guess: Guess) -> Iterator[str]:
+    """Return what the trials take on targets, in memory and in the cache of data."""
     for name, size in guess.target_bytes.items():
-        out.print(f"  {name}: up to {format_amount(size)} on the target")
+        yield f"{name}: up to {format_amount(size)} on the target"
     for name, size in guess.memory_bytes.items():
-        out.print(
-            f"  {name}: emulated drives take up to {format_amount(size)} of memory when measured"
-        )
+        yield f"{name}: emulated drives take up to {format_amount(size)} of memory when measured"
     if guess.cache_bytes:
-        out.print(f"  data sets: {format_amount(guess.cache_bytes)} in the cache of generated data")
+        yield f"data sets: {format_amount(guess.cache_bytes)} in the cache of generated data"
     for name, text in guess.own_data:
-        out.print(f"  {name} reads {escape(text)}")
-    for problem in space_problems(loaded.study, made, cache_dir or default_cache()):
-        out.print(
-            f"  [yellow]no room for {escape(problem.needed_by)}: {escape(problem.what)}[/yellow]"
-        )
-    for text in guess.needs_root:
-        out.print(f"  needs root: {text}")
-    for text in guess.warnings:
-        out.print(f"  [yellow]{text}[/yellow]")
+        yield f"{name} reads {escape(text)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,52 +16,18 @@ from headrace.cli._finish import finish
 from headrace.units import format_amount, format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from headrace.profiles.steps import Unseen
+    from headrace.profiles.steps import Recording, Unseen
+    from headrace.profiles.summary import FileUse, Summary
+    from headrace.report.text_table import TextTable
 
 app = typer.Typer(help="Recorded jobs: show, import, export, simulate.", no_args_is_help=True)
 
 Profile = Annotated[Path, typer.Argument(help="a recorded profile (.toml)")]
 
 
-@app.command("show")
-def show(
-    profile: Profile,
-    picture: Annotated[
-        Path | None,
-        typer.Option(help="draw it, too: a .png or .svg; NAME.png beside the profile with --draw"),
-    ] = None,
-    draw: Annotated[bool, typer.Option("--draw", help="draw NAME.png beside the profile")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-    files: Annotated[int, typer.Option(help="how many files are listed", min=0)] = 8,
-) -> None:
-    """Show what a recorded job did: bytes, sizes of reads, order, reuse, work between reads, its
-    files.
-    """
-    from headrace.profiles.picture import draw as draw_picture
-    from headrace.profiles.steps import load, profile_path
-    from headrace.profiles.summary import summarise
+def _overview(recording: Recording, summary: Summary) -> TextTable:
     from headrace.report.text_table import TextTable
 
-    profile = profile_path(profile, "PROFILE")
-    recording = load(str(profile))
-    if picture is None and draw:
-        picture = profile.with_suffix(".png")
-    if picture is not None:
-        draw_picture(recording, picture)
-    summary = summarise(recording)
-    if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    **asdict(summary),
-                    "reuse": summary.reuse,
-                    "unseen": asdict(recording.unseen) if recording.unseen is not None else None,
-                    "notes": recording.notes,
-                },
-                indent=1,
-            )
-        )
-        return
     title = f"{recording.name}: {' '.join(recording.command) or recording.by}"
     table = TextTable("", "", title=escape(title), show_header=False)
     work = summary.between_ms_percentiles
@@ -88,22 +55,69 @@ def show(
     ]  # fmt: skip
     for name, text in rows:
         table.add_row(name, text)
-    out.print(table)
-    if files and summary.files:
-        listed = TextTable(title="data files")
-        listed.add_column("file", fold=True)
-        for heading in ("size", "reads", "read", "of it once", "written"):
-            listed.add_column(heading, justify="right")
-        for use in summary.files[:files]:
-            listed.add_row(
-                escape(use.path),
-                format_amount(use.bytes),
-                str(use.reads),
-                format_amount(use.bytes_read),
-                format_amount(use.bytes_unique),
-                format_amount(use.bytes_written),
+    return table
+
+
+def _files_table(files: Sequence[FileUse]) -> TextTable:
+    from headrace.report.text_table import TextTable
+
+    table = TextTable(title="data files")
+    table.add_column("file", fold=True)
+    for heading in ("size", "reads", "read", "of it once", "written"):
+        table.add_column(heading, justify="right")
+    for use in files:
+        table.add_row(
+            escape(use.path),
+            format_amount(use.bytes),
+            str(use.reads),
+            format_amount(use.bytes_read),
+            format_amount(use.bytes_unique),
+            format_amount(use.bytes_written),
+        )
+    return table
+
+
+@app.command("show")
+def show(
+    profile: Profile,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="draw it, too: a .png or .svg; NAME.png beside the profile with --draw"),
+    ] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="draw NAME.png beside the profile")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    files: Annotated[int, typer.Option(help="how many files are listed", min=0)] = 8,
+) -> None:
+    """Show what a recorded job did: bytes, sizes of reads, order, reuse, work between reads, its
+    files.
+    """
+    from headrace.profiles.picture import draw as draw_picture
+    from headrace.profiles.steps import load, profile_path
+    from headrace.profiles.summary import summarise
+
+    profile = profile_path(profile, "PROFILE")
+    recording = load(str(profile))
+    if picture is None and draw:
+        picture = profile.with_suffix(".png")
+    if picture is not None:
+        draw_picture(recording, picture)
+    summary = summarise(recording)
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {
+                    **asdict(summary),
+                    "reuse": summary.reuse,
+                    "unseen": asdict(recording.unseen) if recording.unseen is not None else None,
+                    "notes": recording.notes,
+                },
+                indent=1,
             )
-        out.print(listed)
+        )
+        return
+    out.print(_overview(recording, summary))
+    if files and summary.files:
+        out.print(_files_table(summary.files[:files]))
         if len(summary.files) > files:
             out.print(f"and {len(summary.files) - files} more")
     for note in recording.notes:

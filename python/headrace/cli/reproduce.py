@@ -6,8 +6,9 @@ import json
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -15,6 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from headrace.cli._console import err, out
 from headrace.errors import as_word
+
+if TYPE_CHECKING:
+    from headrace.reproduce.published import Reproduced
+    from headrace.reproduce.study import StudyModule
 
 
 def reproduce(
@@ -63,18 +68,37 @@ def reproduce(
     from headrace.errors import HeadraceError
     from headrace.reproduce import as_json as make_json
     from headrace.reproduce import chosen
-    from headrace.reproduce import reproduce as run
     from headrace.reproduce.fitting import fit_study
     from headrace.reproduce.page import write_page
-    from headrace.system.stopping import stopping_on_signals
 
     modules = chosen(studies or [])
     if fit:
         for module in modules:
             fit_study(module, lambda text: err.print(text, style="dim"))
-    stop = threading.Event()
-    results: list[Any] = []
     began = time.monotonic()
+    results = _simulate(modules, threads)
+    elapsed_s = time.monotonic() - began
+    try:
+        write_page(results, html)
+    except OSError as error:
+        raise HeadraceError(
+            f"{html} cannot be written: {error.strerror}", hint="--html names another file"
+        ) from None
+    if as_json:
+        typer.echo(json.dumps(make_json(results), indent=1))
+    else:
+        for result in results:
+            _show(result, numbers)
+    err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim")
+
+
+def _simulate(modules: Sequence[StudyModule], threads: int) -> list[Reproduced]:
+    """Simulate the studies, with a progress bar."""
+    from headrace.reproduce import reproduce as run
+    from headrace.system.stopping import stopping_on_signals
+
+    stop = threading.Event()
+    results: list[Reproduced] = []
     with (
         stopping_on_signals(stop),
         Progress(
@@ -98,19 +122,7 @@ def reproduce(
                     cancelled=stop.is_set,
                 )
             )
-    elapsed_s = time.monotonic() - began
-    try:
-        write_page(results, html)
-    except OSError as error:
-        raise HeadraceError(
-            f"{html} cannot be written: {error.strerror}", hint="--html names another file"
-        ) from None
-    if as_json:
-        typer.echo(json.dumps(make_json(results), indent=1))
-    else:
-        for result in results:
-            _show(result, numbers)
-    err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim")
+    return results
 
 
 def _emulate(studies: list[str], records: Path, as_json: bool, every: bool) -> None:
@@ -194,7 +206,7 @@ def _rate(value: float | None, unit: str) -> str:
     return "–" if value is None else f"{value:.3g} {unit}"
 
 
-def _show(result: Any, every: bool) -> None:
+def _show(result: Reproduced, every: bool) -> None:
     from headrace.report.text_table import TextTable
     from headrace.reproduce import summary
 

@@ -81,45 +81,12 @@ def _places(axes: Any, recording: Recording, summary: Summary) -> None:
     total = sum(len(own) for own, _ in drawn)
     every = max(1, -(-total // _MOST_POINTS))
     for own, bottom in drawn:
-        for reads, colour, label in ((True, READ, "read"), (False, WRITE, "written")):
+        for reads in (True, False):
             chosen = own.take((own.op != Op.WRITE) == reads)
-            if not len(chosen):
-                continue
-            kept = chosen.take(np.arange(0, len(chosen), every))
-            at = kept.start_ns * 1e-9
-            axes.vlines(
-                at,
-                (bottom + kept.offset) / size,
-                (bottom + kept.offset + kept.length) / size,
-                color=colour,
-                linewidth=1.0,
-                rasterized=True,
-            )
-            axes.plot(
-                at,
-                (bottom + kept.offset) / size,
-                "o" if reads else "^",
-                color=colour,
-                markersize=3,
-                markeredgewidth=0,
-                label=label,
-                rasterized=True,
-            )
-    for edge in edges[1:-1]:
-        axes.axhline(edge / size, color=BLACK, linewidth=0.6)
-    for path, bottom, top in zip(names, edges[:-1], edges[1:], strict=True):
-        if top - bottom > 0.03 * base:
-            axes.annotate(
-                Path(path).name,
-                (1.0, (bottom + top) / 2 / size),
-                xycoords=("axes fraction", "data"),
-                xytext=(4, 0),
-                textcoords="offset points",
-                rotation=90,
-                va="center",
-                fontsize=8,
-                annotation_clip=False,
-            )
+            if len(chosen):
+                kept = chosen.take(np.arange(0, len(chosen), every))
+                _accesses(axes, kept, bottom, size, reads=reads)
+    _file_borders(axes, names, edges, size)
     thinned = f" (every {every}th)" if every > 1 else ""
     axes.set_title(f"Where it read and wrote{thinned}", loc="left", fontsize=11)
     axes.set_xlabel("Time since the start, s")
@@ -134,6 +101,49 @@ def _places(axes: Any, recording: Recording, summary: Summary) -> None:
     if handles:
         unique = dict(zip(labels, handles, strict=True))
         axes.legend(unique.values(), unique.keys(), loc="lower right", fontsize=9, framealpha=0.9)
+
+
+def _accesses(axes: Any, steps: Steps, bottom: float, size: float, *, reads: bool) -> None:
+    """Draw reads or writes of one file: a line over their bytes, a mark at their offset."""
+    colour = READ if reads else WRITE
+    at = steps.start_ns * 1e-9
+    axes.vlines(
+        at,
+        (bottom + steps.offset) / size,
+        (bottom + steps.offset + steps.length) / size,
+        color=colour,
+        linewidth=1.0,
+        rasterized=True,
+    )
+    axes.plot(
+        at,
+        (bottom + steps.offset) / size,
+        "o" if reads else "^",
+        color=colour,
+        markersize=3,
+        markeredgewidth=0,
+        label="read" if reads else "written",
+        rasterized=True,
+    )
+
+
+def _file_borders(axes: Any, names: list[str], edges: list[float], size: float) -> None:
+    """Draw a line between two files, and the names of those that are high enough."""
+    for edge in edges[1:-1]:
+        axes.axhline(edge / size, color=BLACK, linewidth=0.6)
+    for path, bottom, top in zip(names, edges[:-1], edges[1:], strict=True):
+        if top - bottom > 0.03 * edges[-1]:
+            axes.annotate(
+                Path(path).name,
+                (1.0, (bottom + top) / 2 / size),
+                xycoords=("axes fraction", "data"),
+                xytext=(4, 0),
+                textcoords="offset points",
+                rotation=90,
+                va="center",
+                fontsize=8,
+                annotation_clip=False,
+            )
 
 
 def _sizes(axes: Any, summary: Summary) -> None:

@@ -246,11 +246,30 @@ def save(recording: Recording, path: Path) -> None:
 
     Software has many names that are rarely read: they are stored with the steps.
     """
+    recording = recording.with_data_first()
+    text = _table_text(recording, path)
+    table = _steps_table(recording)
+    numbers = [name for name in table.column_names if name not in ("op", "direct")]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(
+            table,
+            steps_path(path),
+            compression="zstd",
+            use_dictionary=["op"],  # pyright: ignore[reportArgumentType]
+            column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        )
+        path.write_text(text)
+    except OSError as error:
+        raise HeadraceError(
+            f"{path}: the profile cannot be written: {error.strerror or error}"
+        ) from error
+
+
+def _table_text(recording: Recording, path: Path) -> str:
+    """Return the table of a profile, with its data files, as TOML."""
     import tomlkit
 
-    recording = recording.with_data_first()
-    data = [file for file in recording.files if not file.software]
-    software = [[file.path, file.bytes] for file in recording.files if file.software]
     document = tomlkit.document()
     document["name"] = recording.name
     document["about"] = f"recorded by {recording.by}" + (
@@ -274,6 +293,7 @@ def save(recording: Recording, path: Path) -> None:
         "notes": list(recording.notes),
     }
     tables = tomlkit.aot()
+    data = (file for file in recording.files if not file.software)
     for number, file in enumerate(data):
         table = tomlkit.table()
         table["name"] = f"f{number}"
@@ -289,19 +309,22 @@ def save(recording: Recording, path: Path) -> None:
         ("memory_bytes", "files", "steps_file", "recorded", "version"),
         f"recorded by {recording.by}",
     )
-    access = np.array([file.direct for file in recording.files] or [False])[recording.steps.file]
-    table = pa.table(
+    return tomlkit.dumps(document)
+
+
+def _steps_table(recording: Recording) -> Any:
+    """Return the steps, and in the metadata the files of software."""
+    steps = recording.steps
+    software = [[file.path, file.bytes] for file in recording.files if file.software]
+    access = np.array([file.direct for file in recording.files] or [False])[steps.file]
+    return pa.table(
         {
-            **{name: pa.array(getattr(recording.steps, name)) for name in ("start_ns", "end_ns")},
+            **{name: pa.array(getattr(steps, name)) for name in ("start_ns", "end_ns")},
             **{
-                name: pa.array(getattr(recording.steps, name).astype(np.int32))
-                for name in ("thread", "file")
+                name: pa.array(getattr(steps, name).astype(np.int32)) for name in ("thread", "file")
             },
-            "op": pa.array(recording.steps.op.astype(np.int8)),
-            **{
-                name: pa.array(getattr(recording.steps, name))
-                for name in ("offset", "length", "cpu_ns")
-            },
+            "op": pa.array(steps.op.astype(np.int8)),
+            **{name: pa.array(getattr(steps, name)) for name in ("offset", "length", "cpu_ns")},
             "direct": pa.array(access),
         },
         metadata={
@@ -309,21 +332,6 @@ def save(recording: Recording, path: Path) -> None:
             "headrace.profile.software": json.dumps(software),
         },
     )
-    numbers = [name for name in table.column_names if name not in ("op", "direct")]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(
-            table,
-            steps_path(path),
-            compression="zstd",
-            use_dictionary=["op"],  # pyright: ignore[reportArgumentType]
-            column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
-        )
-        path.write_text(tomlkit.dumps(document))
-    except OSError as error:
-        raise HeadraceError(
-            f"{path}: the profile cannot be written: {error.strerror or error}"
-        ) from error
 
 
 def profile_table(name: str) -> tuple[Profile, Path]:

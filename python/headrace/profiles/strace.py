@@ -252,74 +252,93 @@ def _absolute(process: _Process, path: str) -> str:
     )
 
 
+class _Lines:
+    """Joins the lines of a trace to complete calls, and hands them to a reader."""
+
+    def __init__(self) -> None:
+        self.reader = _Reader()
+        self.count = 0
+        self.first_ns = self.last_ns = 0
+        self._waiting: dict[int, tuple[int, str]] = {}
+        self._children: set[int] = set()
+        self._torn = ""
+
+    def read(self, line: str) -> None:
+        """Read one line. Raises ValueError if it does not fit the format."""
+        if attached := _ATTACHED.search(line):
+            self._children.add(int(attached.group(1)))
+            self._torn = line[: attached.start()]
+            return
+        found = _LINE.match(line)
+        if found is None and self._torn:
+            found, self._torn = _LINE.match(self._torn + line), ""
+        if found is None:
+            if self.count == 0 and line.strip():
+                raise ValueError(
+                    "no line of strace -f -ttt: a time in seconds since 1970 is expected"
+                )
+            return
+        self.count += 1
+        pid = int(found.group(1) or found.group(2) or 0)
+        if found.group(1) and self._children and pid not in self._children:
+            pid = 0  # the first process, which strace does not number while it is alone
+        seconds, _, fraction = found.group(3).partition(".")
+        at_ns = int(seconds) * 1_000_000_000 + int(fraction.ljust(9, "0")[:9])
+        self.first_ns = min(self.first_ns or at_ns, at_ns)
+        self.last_ns = max(self.last_ns, at_ns)
+        self._call(pid, at_ns, found.group(4))
+
+    def _call(self, pid: int, at_ns: int, text: str) -> None:
+        if begun := _UNFINISHED.match(text):
+            self._waiting[pid] = (at_ns, begun.group(1))
+        elif (resumed := _RESUMED.match(text)) and pid in self._waiting:
+            begin_ns, call = self._waiting.pop(pid)
+            self.reader.call(pid, begin_ns, call + resumed.group(2))
+        else:
+            self.reader.call(pid, at_ns, text)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what the trace does not tell."""
+        reader = self.reader
+        notes = [
+            "imported from strace: time between calls counts as work, since CPU times are not known"
+        ]
+        if reader.hidden:
+            ways = ", ".join(sorted(reader.hidden))
+            notes.append(f"{ways} was used: what was read and written that way is not in the trace")
+        if reader.holes:
+            notes.append(
+                f"{reader.holes} calls of fallocate made holes or zeroes, or moved data: they are "
+                "left out"
+            )
+        if reader.untimed:
+            notes.append("traced without -T: how long calls took is not known")
+        return tuple(notes)
+
+
 def read_strace(path: Path, name: str) -> Recording:
     """Return the job of a trace. Raises StudyError that names the first line that does not fit, if
     the file is no trace."""
-    reader = _Reader()
-    waiting: dict[int, tuple[int, str]] = {}
-    children: set[int] = set()
-    lines = 0
-    first = last = 0
-    torn = ""
+    lines = _Lines()
     with path.open(errors="replace") as text:
         for number, line in enumerate(text, 1):
-            line = line.rstrip("\n")
-            if attached := _ATTACHED.search(line):
-                children.add(int(attached.group(1)))
-                torn = line[: attached.start()]
-                continue
-            found = _LINE.match(line)
-            if found is None and torn:
-                found, torn = _LINE.match(torn + line), ""
-            if found is None:
-                if lines == 0 and line.strip():
-                    problem = "no line of strace -f -ttt: a time in seconds since 1970 is expected"
-                    raise StudyError([Fault(path, number, "line", line.strip()[:60], problem)])
-                continue
-            lines += 1
-            pid = int(found.group(1) or found.group(2) or 0)
-            if found.group(1) and children and pid not in children:
-                pid = 0  # the first process, which strace does not number while it is alone
-            seconds, _, fraction = found.group(3).partition(".")
-            at_ns = int(seconds) * 1_000_000_000 + int(fraction.ljust(9, "0")[:9])
-            first, last = min(first or at_ns, at_ns), max(last, at_ns)
-            rest = found.group(4)
             try:
-                if begun := _UNFINISHED.match(rest):
-                    waiting[pid] = (at_ns, begun.group(1))
-                elif (resumed := _RESUMED.match(rest)) and pid in waiting:
-                    begin_ns, call = waiting.pop(pid)
-                    reader.call(pid, begin_ns, call + resumed.group(2))
-                else:
-                    reader.call(pid, at_ns, rest)
+                lines.read(line.rstrip("\n"))
             except ValueError as error:
                 raise StudyError(
                     [Fault(path, number, "line", line.strip()[:60], str(error))]
                 ) from None
-    if not lines:
+    if not lines.count:
         raise StudyError([Fault(path, 0, "", "", "is empty: no call was traced")])
-    rows = [(start - first, end - first, *rest) for start, end, *rest in reader.rows]
-    steps = columns(rows)
-    notes = [
-        "imported from strace: time between calls counts as work, since CPU times are not known"
-    ]
-    if reader.hidden:
-        ways = ", ".join(sorted(reader.hidden))
-        notes.append(f"{ways} was used: what was read and written that way is not in the trace")
-    if reader.holes:
-        notes.append(
-            f"{reader.holes} calls of fallocate made holes or zeroes, or moved data: they are "
-            "left out"
-        )
-    if reader.untimed:
-        notes.append("traced without -T: how long calls took is not known")
+    reader, first = lines.reader, lines.first_ns
+    steps = columns([(start - first, end - first, *rest) for start, end, *rest in reader.rows])
     return Recording(
         name,
         "strace",
         opened_alone(reader.files, steps),
         steps,
-        last - first,
+        lines.last_ns - first,
         cpu_ns=int(steps.cpu_ns.sum()),
         processes=len(reader.pids),
-        notes=tuple(notes),
+        notes=lines.notes(),
     )

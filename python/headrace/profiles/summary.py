@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.profiles.steps import Ints, Op, Recording, Steps
+from headrace.profiles.steps import Ints, Op, RecordedFile, Recording, Steps
 from headrace.profiles.timeline import timeline
 
 
@@ -79,6 +79,36 @@ def covered_bytes(offset: Ints, length: Ints) -> int:
     return int(np.maximum(end - np.maximum(begin, before), 0).sum())
 
 
+@dataclass
+class _Follows:
+    """How many reads follow another one of the same file, and where they begin."""
+
+    reads: int = 0
+    sequential: int = 0
+    forward: int = 0
+
+    def add(self, reads: Steps) -> None:
+        """Count the reads of one file."""
+        if len(reads) > 1:
+            ends = (reads.offset + reads.length)[:-1]
+            self.sequential += int((reads.offset[1:] == ends).sum())
+            self.forward += int((reads.offset[1:] >= ends).sum())
+            self.reads += len(reads) - 1
+
+
+def _file_use(file: RecordedFile, reads: Steps, writes: Steps) -> FileUse:
+    made = int((writes.offset + writes.length).max(initial=0))
+    return FileUse(
+        file.path,
+        made if file.created else file.bytes,
+        len(reads),
+        int(reads.length.sum()),
+        covered_bytes(reads.offset, reads.length),
+        len(writes),
+        int(writes.length.sum()),
+    )
+
+
 def summarise(recording: Recording) -> Summary:
     """Summarise the data files; software is counted separately."""
     steps = recording.steps
@@ -88,30 +118,13 @@ def summarise(recording: Recording) -> Summary:
     reads, writes = data.take(is_read(data)), data.take(data.op == Op.WRITE)
     counts = {op: int((data.op == op).sum()) for op in Op}
     line = timeline(steps, recording.files, recording.duration_ns)
-    reading = is_read(line.steps)
-    sequential = forward = follows = 0
+    follows = _Follows()
     files: list[FileUse] = []
     for number, file in enumerate(recording.files):
-        if file.software:
-            continue
-        own, written = reads.take(reads.file == number), writes.take(writes.file == number)
-        if len(own) > 1:
-            ends = (own.offset + own.length)[:-1]
-            sequential += int((own.offset[1:] == ends).sum())
-            forward += int((own.offset[1:] >= ends).sum())
-            follows += len(own) - 1
-        made = int((written.offset + written.length).max(initial=0))
-        files.append(
-            FileUse(
-                file.path,
-                made if file.created else file.bytes,
-                len(own),
-                int(own.length.sum()),
-                covered_bytes(own.offset, own.length),
-                len(written),
-                int(written.length.sum()),
-            )
-        )
+        if not file.software:
+            own = reads.take(reads.file == number)
+            follows.add(own)
+            files.append(_file_use(file, own, writes.take(writes.file == number)))
     files.sort(key=lambda use: -(use.bytes_read + use.bytes_written))
     sizes = reads.length
     powers, numbers = np.unique(
@@ -134,9 +147,9 @@ def summarise(recording: Recording) -> Summary:
         maps=counts[Op.MAP],
         read_size_percentiles=_percentiles(sizes),
         read_size_buckets=tuple(zip((1 << powers).tolist(), numbers.tolist(), strict=True)),
-        sequential_fraction=sequential / follows if follows else 0.0,
-        forward_fraction=forward / follows if follows else 0.0,
-        between_ms_percentiles=_percentiles(line.work_ns[reading] * 1e-6),
+        sequential_fraction=follows.sequential / follows.reads if follows.reads else 0.0,
+        forward_fraction=follows.forward / follows.reads if follows.reads else 0.0,
+        between_ms_percentiles=_percentiles(line.work_ns[is_read(line.steps)] * 1e-6),
         files=tuple(files),
         software_files=int(software.sum()) if recording.files else 0,
         software_bytes=int(others.length[is_read(others)].sum()),

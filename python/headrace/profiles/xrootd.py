@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.errors import Fault, StudyError
@@ -21,91 +22,97 @@ _UPDATES = 0x0002 | 0x0008
 """XrdCl's OpenFlags::Delete and ::New: the file is created anew."""
 
 
+@dataclass
+class _Actions:
+    """What the lines read so far say."""
+
+    files: dict[str, int] = field(default_factory=dict[str, int])
+    facts: dict[int, RecordedFile] = field(default_factory=dict[int, RecordedFile])
+    rows: list[tuple[int, int, int, int, int, int]] = field(
+        default_factory=list[tuple[int, int, int, int, int, int]]
+    )
+    """Start, end, operation, file, offset, length."""
+    failed: int = 0
+    _opened: dict[str, int] = field(default_factory=dict[str, int])
+
+    def read(self, line: str) -> None:
+        """Read one line. Raises ValueError if it does not fit the format."""
+        fields = _fields(line)
+        if fields is None:
+            raise ValueError(
+                "no line of XRootD's recorder: id,action,start,arguments,end,status,response"
+            )
+        identity, action, start_text, argument_text, end_text, status, response = fields
+        start, end = (_ns(each) for each in (start_text, end_text))
+        arguments = argument_text.split(";")[:-1]
+        if "SUCCESS" not in status:
+            self.failed += 1
+        elif action == "Open":
+            self.rows.append((start, end, int(Op.OPEN), self._open(identity, arguments), 0, 0))
+        elif (index := self._opened.get(identity)) is not None:
+            steps = self._on_open_file(action, index, arguments, response)
+            self.rows += [(start, end, *each) for each in steps]
+
+    def _open(self, identity: str, arguments: list[str]) -> int:
+        if not arguments:
+            raise ValueError("an open without a URL")
+        url = arguments[0]
+        index = self._opened[identity] = self.files.setdefault(url, len(self.files))
+        flags = int(arguments[1]) if len(arguments) > 1 and arguments[1].isdigit() else 0
+        self.facts.setdefault(index, RecordedFile(url, 0, bool(flags & _UPDATES)))
+        return index
+
+    def _on_open_file(
+        self, action: str, index: int, arguments: list[str], response: str
+    ) -> list[tuple[int, int, int, int]]:
+        try:
+            steps = _steps(action, index, arguments, response)
+            if action == "Stat" and (size := response.split(";")[0]).isdigit():
+                known = self.facts[index]
+                self.facts[index] = RecordedFile(known.path, whole_number(size), known.created)
+        except IndexError:
+            raise ValueError(f"{action} lacks arguments") from None
+        except ValueError as error:
+            raise ValueError(f"arguments of {action}: {error}") from None
+        return steps
+
+    def ordered(self) -> list[tuple[int, ...]]:
+        """Return the rows of a profile in order of time; files are as long as was read of them."""
+        first = reached = min(row[0] for row in self.rows)
+        found: list[tuple[int, ...]] = []
+        for start, end, op, index, offset, length in sorted(self.rows):
+            work = max(0, start - reached)
+            found.append(
+                (start - first, max(start, end) - first, 0, op, index, offset, length, work)
+            )
+            reached = max(reached, end)
+            known = self.facts[index]
+            if op == Op.READ and not known.created and offset + length > known.bytes:
+                self.facts[index] = RecordedFile(known.path, offset + length)
+        return found
+
+
 def read_xrootd(path: Path, name: str) -> Recording:
     """Return the job of a recording. Raises StudyError that names the first line that does not fit
     the format."""
-    files: dict[str, int] = {}
-    facts: dict[int, RecordedFile] = {}
-    opened: dict[str, int] = {}
-    raw: list[tuple[int, int, int, int, int, int]] = []
-    failed = 0
+    actions = _Actions()
     with path.open(errors="replace") as text:
         for number, line in enumerate(text, 1):
-            line = line.strip()
-            if not line:
-                continue
-            fields = _fields(line)
-            if fields is None:
-                problem = (
-                    "no line of XRootD's recorder: id,action,start,arguments,end,status,response"
-                )
-                raise StudyError([Fault(path, number, "line", line[:60], problem)])
-            identity, action, start_text, argument_text, end_text, status, response = fields
-            try:
-                start, end = (_ns(each) for each in (start_text, end_text))
-            except ValueError as error:
-                raise StudyError([Fault(path, number, "line", line[:60], str(error))]) from None
-            arguments = argument_text.split(";")[:-1]
-            if "SUCCESS" not in status:
-                failed += 1
-                continue
-            if action == "Open":
-                if not arguments:
-                    raise StudyError(
-                        [Fault(path, number, "line", line[:60], "an open without a URL")]
-                    )
-                url = arguments[0]
-                index = opened[identity] = files.setdefault(url, len(files))
-                flags = int(arguments[1]) if len(arguments) > 1 and arguments[1].isdigit() else 0
-                facts.setdefault(index, RecordedFile(url, 0, bool(flags & _UPDATES)))
-                raw.append((start, end, int(Op.OPEN), index, 0, 0))
-                continue
-            index = opened.get(identity)
-            if index is None:
-                continue
-            try:
-                raw += [(start, end, *each) for each in _steps(action, index, arguments, response)]
-                if action == "Stat" and (size := response.split(";")[0]).isdigit():
-                    facts[index] = RecordedFile(
-                        facts[index].path, whole_number(size), facts[index].created
-                    )
-            except (ValueError, IndexError) as error:
-                problem = (
-                    f"arguments of {action}: {error}"
-                    if isinstance(error, ValueError)
-                    else f"{action} lacks arguments"
-                )
-                raise StudyError([Fault(path, number, "line", line[:60], problem)]) from None
-    if not raw:
+            if line := line.strip():
+                try:
+                    actions.read(line)
+                except ValueError as error:
+                    raise StudyError([Fault(path, number, "line", line[:60], str(error))]) from None
+    if not actions.rows:
         raise StudyError([Fault(path, 0, "", "", "no action of XRootD's recorder succeeded in it")])
-    first = min(row[0] for row in raw)
-    raw.sort()
-    rows: list[tuple[int, ...]] = []
-    reached = first
-    for start, end, op, index, offset, length in raw:
-        rows.append(
-            (
-                start - first,
-                max(start, end) - first,
-                0,
-                op,
-                index,
-                offset,
-                length,
-                max(0, start - reached),
-            )
-        )
-        reached = max(reached, end)
-        if op == Op.READ and not facts[index].created and offset + length > facts[index].bytes:
-            facts[index] = RecordedFile(facts[index].path, offset + length)
-    steps = columns(rows)
+    steps = columns(actions.ordered())
     notes = ["imported from XRootD's client recorder: time between actions counts as work"]
-    if failed:
-        notes.append(f"{failed} actions that failed are left out")
+    if actions.failed:
+        notes.append(f"{actions.failed} actions that failed are left out")
     return Recording(
         name,
         "xrootd",
-        tuple(facts[index] for index in range(len(files))),
+        tuple(actions.facts[index] for index in range(len(actions.files))),
         steps,
         int(steps.end_ns.max()),
         cpu_ns=int(steps.cpu_ns.sum()),

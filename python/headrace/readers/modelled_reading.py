@@ -52,14 +52,14 @@ def modelled_reading(
         cut=data.own is not None,
         besides=data.besides(read, options.reader),
     )
-    open_ranges = opening(laid, options.reader)
+    work_ns = cost.open_ns + cost.listed_ns * len(laid.pieces)
     steps: list[dict[str, Any]] = [
         {"do": "open", "file": FILE},
         {
             "do": "sequence",
             "file": FILE,
-            "ranges_bytes": list(open_ranges),
-            "cpu_after_ns": cost.open_ns + cost.listed_ns * len(laid.pieces),
+            "ranges_bytes": list(opening(laid, options.reader)),
+            "cpu_after_ns": work_ns,
             "access": access,
         },
     ]
@@ -71,38 +71,46 @@ def modelled_reading(
             + event_ns * run.events
         )
         each = work // (len(run.ranges) + 1) if page_by_page else 0
-        step: dict[str, Any] = {
-            "do": "sequence",
-            "file": FILE,
-            "ranges_bytes": list(run.ranges),
-            "cpu_after_ns": work - each * len(run.ranges),
-            "access": access,
-            "events": run.events,
-            "uncompressed_bytes": run.uncompressed_bytes,
-            "first_event": run.first_event,
-        }
-        if each:
-            step["cpu_ns"] = [each] * len(run.ranges)
-        steps.append(step)
+        steps.append(_run_step(run, work, each, access))
         if after_run is not None:
             steps += after_run(run)
     steps.append({"do": "close", "file": FILE})
     return ModelledJob(
         steps=steps,
-        files=[
-            {
-                "name": FILE,
-                "on": "target",
-                "bytes": laid.file_bytes,
-                "count": data.files,
-                "share": "each",
-            }
-        ],
+        files=[_input_file(data)],
         memory_bytes=JOB_MEMORY_BYTES,
         events=sum(run.events for run in runs),
         packets=_packets(laid, runs),
         description={"layout": data.description},
     )
+
+
+def _input_file(data: ModelledData) -> dict[str, Any]:
+    return {
+        "name": FILE,
+        "on": "target",
+        "bytes": data.layout.file_bytes,
+        "count": data.files,
+        "share": "each",
+    }
+
+
+def _run_step(run: Asked, work_ns: int, page_ns: int, access: str) -> dict[str, Any]:
+    """Return the step that reads a run of events: `work_ns` of CPU, of it `page_ns` after every
+    range."""
+    step: dict[str, Any] = {
+        "do": "sequence",
+        "file": FILE,
+        "ranges_bytes": list(run.ranges),
+        "cpu_after_ns": work_ns - page_ns * len(run.ranges),
+        "access": access,
+        "events": run.events,
+        "uncompressed_bytes": run.uncompressed_bytes,
+        "first_event": run.first_event,
+    }
+    if page_ns:
+        step["cpu_ns"] = [page_ns] * len(run.ranges)
+    return step
 
 
 def first_look(data: ModelledData, options: ReadingOptions, column: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Numbers are in tables that need no script; figures (Bokeh, inlined) and controls
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,27 @@ def _effect_groups(findings: Findings) -> tuple[list[dict[str, Any]], list[dict[
     return groups, items
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """Metrics of the three tables of points."""
+
+    main: list[ShownMetric]
+    bytes: list[ShownMetric]
+    other: list[ShownMetric]
+
+    @classmethod
+    def of(cls, metrics: dict[str, ShownMetric], main_names: list[str]) -> _Columns:
+        names = dict.fromkeys([*main_names, "efficiency", "throughput_jobs"])
+        main = [metrics[name] for name in names if name in metrics]
+        amplifications = ("amplification", "network_amplification")
+        rates = [
+            *_byte_rates(metrics),
+            *(metrics[name] for name in amplifications if name in metrics),
+        ]
+        taken = {column.name for column in main + rates}
+        return cls(main, rates, [each for name, each in metrics.items() if name not in taken])
+
+
 def render(
     findings: Findings,
     results: Path,
@@ -165,84 +187,90 @@ def render(
     groups, effect_items = _effect_groups(findings)
     series = embedded_series(results, series_trials(shown, wanted_series))
     series_figures = _series_figures(series)
-    columns = [
-        metrics[n]
-        for n in dict.fromkeys([*main_names, "efficiency", "throughput_jobs"])
-        if n in metrics
-    ]
-    amplifications = ("amplification", "network_amplification")
-    byte_columns = [
-        *_byte_rates(metrics),
-        *(metrics[name] for name in amplifications if name in metrics),
-    ]
-    taken = {column.name for column in columns + byte_columns}
-    other_columns = [shown_metric for name, shown_metric in metrics.items() if name not in taken]
-
-    def curves(wanted: list[ShownMetric]) -> list[dict[str, Any]]:
-        return (
-            [tables.curve_rows(i, c, wanted) for i, c in enumerate(shown.curves)] if wanted else []
-        )
-
-    found = answers.answers(findings)
-    noun = "clients" if any(curve.axis == "clients" for curve in shown.curves) else "slots"
-    sentences = choice_sentences(findings)
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            findings=findings,
-            trials_folder=trials_folder,
-            noun=noun,
-            axis=wording.axis_title(shown.curves),
-            answers=answers.leading(found),
-            answers_more=len(found) - len(answers.leading(found)),
-            unanswered=[answers.unanswered_sentence(each) for each in findings.unanswered],
-            choices=sentences[:CHOICES_AT_MOST],
-            choices_more=max(0, len(sentences) - CHOICES_AT_MOST),
-            any_distrusted=any(curve.distrusted for curve in shown.curves),
-            rank_words=wording.RANK.capitalize(),
-            any_alike=any(curve.alike for curve in shown.curves),
-            trials_sentence=wording.trials_sentence(findings),
-            confidence=wording.confidence_text(findings),
-            joint_confidence=percent(findings.joint_confidence, 3),
-            false_share=percent(1 - findings.confidence),
-            workloads=workloads,
-            mains=mains,
-            summaries=[
-                tables.summary_row(i, curve, metrics.get(mains[curve.workload] or ""))
-                for i, curve in enumerate(shown.curves)
-            ],
-            any_fed=any(curve.slots_fed is not None for curve in shown.curves),
-            curves=curves(columns),
-            byte_curves=curves(byte_columns),
-            other_curves=curves(other_columns),
-            columns=columns,
-            byte_columns=byte_columns,
-            other_columns=other_columns,
-            metrics=metrics,
-            any_main=bool(main_names),
-            left_away=shown.left_away,
-            groups=groups,
-            combined=tables.combined_rows(findings),
-            faults=faults.rows(findings),
-            fault_sentences=faults.sentences(findings),
-            interference=interference.rows(findings),
-            interference_warning=interference.warning(findings),
-            left_out=tables.left_out(findings),
-            extra_tables=tables.extra_tables(findings),
-            environment_rows=tables.flatten(findings.environment),
-            series_trials=_trial_labels(shown, list(series)),
-            series_figures=series_figures,
-            bokeh=bokeh_script(),
-            script=asset("report.js"),
-            data=page_data(
-                shown,
-                metrics,
-                mains,
-                [*_figures(shown, metrics, bool(main_names)), *effect_items],
-                series,
-                series_figures,
-                trials_folder,
-            ),
-        )
+    items = [*_figures(shown, metrics, bool(main_names)), *effect_items]
+    data = page_data(shown, metrics, mains, items, series, series_figures, trials_folder)
+    template = environment().get_template("report.html.j2")
+    return template.render(
+        findings=findings,
+        trials_folder=trials_folder,
+        workloads=workloads,
+        mains=mains,
+        metrics=metrics,
+        any_main=bool(main_names),
+        left_away=shown.left_away,
+        groups=groups,
+        series_trials=_trial_labels(shown, list(series)),
+        series_figures=series_figures,
+        bokeh=bokeh_script(),
+        script=asset("report.js"),
+        data=data,
+        **_answers_of(findings),
+        **_curves_of(shown, metrics, mains, _Columns.of(metrics, main_names)),
+        **_sections_of(findings),
     )
+
+
+def _answers_of(findings: Findings) -> dict[str, object]:
+    """Return what the head of the page shows: answers, choices and what they rest on."""
+    found = answers.answers(findings)
+    leading = answers.leading(found)
+    sentences = choice_sentences(findings)
+    return {
+        "answers": leading,
+        "answers_more": len(found) - len(leading),
+        "unanswered": [answers.unanswered_sentence(each) for each in findings.unanswered],
+        "choices": sentences[:CHOICES_AT_MOST],
+        "choices_more": max(0, len(sentences) - CHOICES_AT_MOST),
+        "trials_sentence": wording.trials_sentence(findings),
+        "confidence": wording.confidence_text(findings),
+        "joint_confidence": percent(findings.joint_confidence, 3),
+        "false_share": percent(1 - findings.confidence),
+    }
+
+
+def _curves_of(
+    shown: Shown,
+    metrics: dict[str, ShownMetric],
+    mains: dict[str, str | None],
+    columns: _Columns,
+) -> dict[str, object]:
+    """Return the tables of the curves, and what their legends tell."""
+
+    def rows(wanted: list[ShownMetric]) -> list[object]:
+        if not wanted:
+            return []
+        return [tables.curve_rows(i, curve, wanted) for i, curve in enumerate(shown.curves)]
+
+    curves = shown.curves
+    return {
+        "noun": "clients" if any(curve.axis == "clients" for curve in curves) else "slots",
+        "axis": wording.axis_title(curves),
+        "any_distrusted": any(curve.distrusted for curve in curves),
+        "any_alike": any(curve.alike for curve in curves),
+        "any_fed": any(curve.slots_fed is not None for curve in curves),
+        "rank_words": wording.RANK.capitalize(),
+        "summaries": [
+            tables.summary_row(i, curve, metrics.get(mains[curve.workload] or ""))
+            for i, curve in enumerate(curves)
+        ],
+        "curves": rows(columns.main),
+        "byte_curves": rows(columns.bytes),
+        "other_curves": rows(columns.other),
+        "columns": columns.main,
+        "byte_columns": columns.bytes,
+        "other_columns": columns.other,
+    }
+
+
+def _sections_of(findings: Findings) -> dict[str, object]:
+    """Return the tables below the curves."""
+    return {
+        "combined": tables.combined_rows(findings),
+        "faults": faults.rows(findings),
+        "fault_sentences": faults.sentences(findings),
+        "interference": interference.rows(findings),
+        "interference_warning": interference.warning(findings),
+        "left_out": tables.left_out(findings),
+        "extra_tables": tables.extra_tables(findings),
+        "environment_rows": tables.flatten(findings.environment),
+    }

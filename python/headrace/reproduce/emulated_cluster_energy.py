@@ -75,69 +75,73 @@ def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> l
     return found
 
 
+def _schemes(cells: SmallCells) -> Rates:
+    return {
+        (drive, filesystem, scheduler): _scheme(cells, drive, filesystem, scheduler, "4 KiB")
+        for drive in DRIVES
+        for filesystem in FILESYSTEMS
+        for scheduler in SCHEDULERS
+    }
+
+
+def _windows(cells: SmallCells) -> Rates:
+    return {
+        (drive, window, slots): _window(cells, drive, window, slots)
+        for drive in DRIVES
+        for window in WINDOW_SIZES
+        for slots in SLOTS
+    }
+
+
+def _over(rates: Rates, drive: str, place: int) -> float:
+    """Return the spread over filesystems (1) or schedulers (2), averaged over the other
+    factor."""
+    others = sorted({key[3 - place] for key in rates})
+    spreads = [
+        spread([rate for key, rate in rates.items() if key[0] == drive and key[3 - place] == other])
+        for other in others
+    ]
+    return sum(spreads) / len(spreads)
+
+
+def _says(place: int) -> Callable[[Rates], str]:
+    return lambda rates: (
+        f"best over worst {_over(rates, DISK, place):+.0%} on the disk, "
+        f"{_over(rates, SSD, place):+.0%} on the SSD"
+    )
+
+
+def _matters(place: int) -> Callable[[Rates], bool]:
+    return lambda rates: (
+        _over(rates, DISK, place) > 0.05
+        and _over(rates, SSD, place) < 0.5 * _over(rates, DISK, place)
+    )
+
+
+def _ahead(rates: Rates, slots: int) -> float:
+    return spread([rates[DISK, window, slots] for window in WINDOW_SIZES])
+
+
 def findings(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Judged]:
     """Return the findings on factors that matter on a disk and hardly on an SSD."""
 
     def both(make: Callable[[SmallCells], Rates]) -> tuple[Rates, Rates]:
         return make(simulated), make(emulated)
 
-    def schemes(cells: SmallCells) -> Rates:
-        return {
-            (drive, filesystem, scheduler): _scheme(cells, drive, filesystem, scheduler, "4 KiB")
-            for drive in DRIVES
-            for filesystem in FILESYSTEMS
-            for scheduler in SCHEDULERS
-        }
-
-    def windows(cells: SmallCells) -> Rates:
-        return {
-            (drive, window, slots): _window(cells, drive, window, slots)
-            for drive in DRIVES
-            for window in WINDOW_SIZES
-            for slots in SLOTS
-        }
-
-    def over(rates: Rates, drive: str, place: int) -> float:
-        """Return the spread over filesystems (1) or schedulers (2), averaged over the other
-        factor."""
-        others = sorted({key[3 - place] for key in rates})
-        spreads = [
-            spread(
-                [rate for key, rate in rates.items() if key[0] == drive and key[3 - place] == other]
-            )
-            for other in others
-        ]
-        return sum(spreads) / len(spreads)
-
-    def says(place: int) -> Callable[[Rates], str]:
-        return lambda rates: (
-            f"best over worst {over(rates, DISK, place):+.0%} on the disk, "
-            f"{over(rates, SSD, place):+.0%} on the SSD"
-        )
-
-    def matters(place: int) -> Callable[[Rates], bool]:
-        return lambda rates: (
-            over(rates, DISK, place) > 0.05
-            and over(rates, SSD, place) < 0.5 * over(rates, DISK, place)
-        )
-
-    def ahead(rates: Rates, slots: int) -> float:
-        return spread([rates[DISK, window, slots] for window in WINDOW_SIZES])
-
     return [
         judged(
             "schedulers-matter-on-disks",
             "schedulers matter on the disk, and hardly on the SSD",
-            matters(2),
-            says(2),
-            *both(schemes),
+            _matters(2),
+            _says(2),
+            *both(_schemes),
         ),
         judged(
             "filesystems-matter-on-disks",
             "file systems matter on the disk, and hardly on the SSD",
-            matters(1),
-            says(1),
-            *both(schemes),
+            _matters(1),
+            _says(1),
+            *both(_schemes),
         ),
         judged(
             "ssd-ahead",
@@ -147,17 +151,17 @@ def findings(simulated: SmallCells, emulated: SmallCells, published: Published) 
                 f"{_gain(rates, 1):.1f} times at 1 slot, {_gain(rates, 8):.1f} times at 8 "
                 "(read-ahead 4 KiB)"
             ),
-            *both(windows),
+            *both(_windows),
         ),
         judged(
             "read-ahead-matters-on-disks",
             "read-ahead matters on the disk where several jobs share it",
-            lambda rates: ahead(rates, 8) > 0.1,
+            lambda rates: _ahead(rates, 8) > 0.1,
             lambda rates: (
-                f"best over worst window {ahead(rates, 1):+.0%} at 1 slot, "
-                f"{ahead(rates, 8):+.0%} at 8"
+                f"best over worst window {_ahead(rates, 1):+.0%} at 1 slot, "
+                f"{_ahead(rates, 8):+.0%} at 8"
             ),
-            *both(windows),
+            *both(_windows),
         ),
     ]
 

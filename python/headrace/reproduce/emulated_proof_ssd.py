@@ -3,6 +3,8 @@ emulated drives and their RAIDs."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from headrace.reproduce.beside import Judged, Rates, Row, SmallCells, SmallStudy, best, judged
 from headrace.reproduce.published import Published
 
@@ -43,35 +45,50 @@ def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> l
     return found
 
 
-def findings(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Judged]:
-    """Return the findings on order and shape."""
+def _ratio(rates: Rates, a: str, b: str, slots: int) -> float:
+    return (rates[a, slots] or 0.0) / (rates[b, slots] or 1.0)
 
-    def of(workload: str, drive: str) -> tuple[Rates, Rates]:
-        return _rates(simulated, workload, drive), _rates(emulated, workload, drive)
 
-    def two(workload: str, a: str, b: str, slots: tuple[int, ...]) -> tuple[Rates, Rates]:
+def _shape(rates: Rates) -> str:
+    return (
+        ", ".join(f"{slots}: {rate:.1f}" for slots, rate in rates.items() if rate is not None)
+        + " MB/s"
+    )
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Rates of the simulated and the emulated study."""
+
+    simulated: SmallCells
+    emulated: SmallCells
+
+    def of(self, workload: str, drive: str) -> tuple[Rates, Rates]:
+        return _rates(self.simulated, workload, drive), _rates(self.emulated, workload, drive)
+
+    def two(self, workload: str, a: str, b: str, slots: tuple[int, ...]) -> tuple[Rates, Rates]:
+        """Return the rates of two drives together."""
         made: list[Rates] = []
-        for cells in (simulated, emulated):
+        for cells in (self.simulated, self.emulated):
             first, second = _rates(cells, workload, a), _rates(cells, workload, b)
             made.append({**{(a, n): first[n] for n in slots}, **{(b, n): second[n] for n in slots}})
         return made[0], made[1]
 
-    def ratio(rates: Rates, a: str, b: str, slots: int) -> float:
-        return (rates[a, slots] or 0.0) / (rates[b, slots] or 1.0)
 
-    def shape(rates: Rates) -> str:
-        return (
-            ", ".join(f"{slots}: {rate:.1f}" for slots, rate in rates.items() if rate is not None)
-            + " MB/s"
-        )
+def findings(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Judged]:
+    """Return the findings on order and shape."""
+    pairs = _Pairs(simulated, emulated)
+    return [*_on_one_drive(pairs), *_on_raid(pairs)]
 
+
+def _on_one_drive(pairs: _Pairs) -> list[Judged]:
     return [
         judged(
             "scan-ssd-order-of-magnitude",
             "sparse scan, 8 workers: the SSD is an order of magnitude ahead of the HDD",
-            lambda rates: ratio(rates, "ssd", "hdd", 8) >= 5,
-            lambda rates: f"{ratio(rates, 'ssd', 'hdd', 8):.1f} times",
-            *two("scan", "ssd", "hdd", (8,)),
+            lambda rates: _ratio(rates, "ssd", "hdd", 8) >= 5,
+            lambda rates: f"{_ratio(rates, 'ssd', 'hdd', 8):.1f} times",
+            *pairs.two("scan", "ssd", "hdd", (8,)),
         ),
         judged(
             "analysis-hdd-peaks-at-2",
@@ -79,46 +96,51 @@ def findings(simulated: SmallCells, emulated: SmallCells, published: Published) 
             lambda rates: (
                 best(rates) in (2, 3) and (rates[8] or 0) < 0.97 * (rates[best(rates)] or 0)
             ),
-            shape,
-            *of("analysis", "hdd"),
+            _shape,
+            *pairs.of("analysis", "hdd"),
         ),
         judged(
             "analysis-ssd-ahead",
             "full analysis, 8 workers: the SSD is several times the HDD",
-            lambda rates: ratio(rates, "ssd", "hdd", 8) >= 2,
-            lambda rates: f"{ratio(rates, 'ssd', 'hdd', 8):.1f} times",
-            *two("analysis", "ssd", "hdd", (8,)),
+            lambda rates: _ratio(rates, "ssd", "hdd", 8) >= 2,
+            lambda rates: f"{_ratio(rates, 'ssd', 'hdd', 8):.1f} times",
+            *pairs.two("analysis", "ssd", "hdd", (8,)),
         ),
+    ]
+
+
+def _on_raid(pairs: _Pairs) -> list[Judged]:
+    return [
         judged(
             "hdd-raid-helps-few-workers",
             "full analysis: 3 HDDs in RAID 0 help up to a few workers",
             lambda rates: (
-                max(ratio(rates, "hdd-raid0-3", "hdd", slots) for slots in (2, 3)) >= 1.25
+                max(_ratio(rates, "hdd-raid0-3", "hdd", slots) for slots in (2, 3)) >= 1.25
             ),
             lambda rates: ", ".join(
-                f"{slots} workers {ratio(rates, 'hdd-raid0-3', 'hdd', slots):.2f} times"
+                f"{slots} workers {_ratio(rates, 'hdd-raid0-3', 'hdd', slots):.2f} times"
                 for slots in (2, 3)
             ),
-            *two("analysis", "hdd-raid0-3", "hdd", (2, 3)),
+            *pairs.two("analysis", "hdd-raid0-3", "hdd", (2, 3)),
         ),
         judged(
             "scan-hdd-raid-helps",
             "sparse scan: 3 HDDs in RAID 0 are ahead of one HDD at many workers",
-            lambda rates: ratio(rates, "hdd-raid0-3", "hdd", 8) >= 1.3,
-            lambda rates: f"8 workers {ratio(rates, 'hdd-raid0-3', 'hdd', 8):.2f} times",
-            *two("scan", "hdd-raid0-3", "hdd", (8,)),
+            lambda rates: _ratio(rates, "hdd-raid0-3", "hdd", 8) >= 1.3,
+            lambda rates: f"8 workers {_ratio(rates, 'hdd-raid0-3', 'hdd', 8):.2f} times",
+            *pairs.two("scan", "hdd-raid0-3", "hdd", (8,)),
         ),
         judged(
             "scan-ssd-raid-no-gain",
             "sparse scan: 2 SSDs in RAID 0 gain little over one",
             lambda rates: all(
-                abs(ratio(rates, "ssd-raid0-2", "ssd", slots) - 1) < 0.2 for slots in (1, 2, 3)
+                abs(_ratio(rates, "ssd-raid0-2", "ssd", slots) - 1) < 0.2 for slots in (1, 2, 3)
             ),
             lambda rates: ", ".join(
-                f"{slots} workers {ratio(rates, 'ssd-raid0-2', 'ssd', slots) - 1:+.0%}"
+                f"{slots} workers {_ratio(rates, 'ssd-raid0-2', 'ssd', slots) - 1:+.0%}"
                 for slots in (1, 2, 3)
             ),
-            *two("scan", "ssd-raid0-2", "ssd", (1, 2, 3)),
+            *pairs.two("scan", "ssd-raid0-2", "ssd", (1, 2, 3)),
         ),
     ]
 

@@ -115,15 +115,29 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
     return found
 
 
+Rates = dict[str, dict[int, float]]
+"""MB/s by drive and workers."""
+
+
+def _rates(cells: Cells, workload: str) -> Rates:
+    return {
+        drive: {slots: rate(cells, workload, drive, slots) for slots in SLOTS} for drive in DRIVES
+    }
+
+
 def findings(cells: Cells, published: Published) -> list[Finding]:
     """Return the thirteen claims, judged."""
     judge = Judge(published, MISSING)
-    scan = {
-        drive: {slots: rate(cells, "scan", drive, slots) for slots in SLOTS} for drive in DRIVES
-    }
-    full = {
-        drive: {slots: rate(cells, "analysis", drive, slots) for slots in SLOTS} for drive in DRIVES
-    }
+    scan, full = _rates(cells, "scan"), _rates(cells, "analysis")
+    _scan_on_one_drive(judge, scan)
+    _analysis_on_one_drive(judge, full)
+    _scan_on_raid(judge, scan)
+    _analysis_on_raid(judge, full)
+    _farm(judge, cells)
+    return judge.done()
+
+
+def _scan_on_one_drive(judge: Judge, scan: Rates) -> None:
     ratio = scan["ssd"][8] / scan["hdd"][8]
     judge.says(
         "scan-ssd-order-of-magnitude",
@@ -138,6 +152,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         gain < LEVEL * (12 / 8 - 1) and scan["ssd"][8] > 1.5 * scan["ssd"][4],
         f"4, 8, 12 workers: {scan['ssd'][4]:.1f}, {scan['ssd'][8]:.1f}, {scan['ssd'][12]:.1f} MB/s",
     )
+
+
+def _analysis_on_one_drive(judge: Judge, full: Rates) -> None:
     best = max(full["hdd"], key=lambda slots: full["hdd"][slots])
     judge.says(
         "analysis-hdd-peaks-at-2",
@@ -150,6 +167,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         6 <= ratio <= 12,
         f"{full['ssd'][8]:.1f} against {full['hdd'][8]:.1f} MB/s: {ratio:.1f} times",
     )
+
+
+def _scan_on_raid(judge: Judge, scan: Rates) -> None:
     gains = {
         slots: scan["ssd-raid0-2"][slots] / scan["ssd"][slots] - 1 for slots in (1, 2, 3, 4, 8)
     }
@@ -173,6 +193,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
     judge.says(
         "scan-hdd-raid-drops-at-8", 0.10 <= drop <= 0.30, f"from 7 to 8 workers {-drop:+.1%}"
     )
+
+
+def _analysis_on_raid(judge: Judge, full: Rates) -> None:
     beyond = {drive: full[drive][12] / full[drive][10] - 1 for drive in ("ssd", "ssd-raid0-2")}
     judge.says(
         "analysis-raid-levels-at-10",
@@ -199,6 +222,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
     )
     gain = full["ssd-raid0-2"][8] / full["ssd"][8] - 1
     judge.says("ssd-raid-10-to-20", 0.08 <= gain <= 0.25, f"full analysis, 8 workers: {gain:+.1%}")
+
+
+def _farm(judge: Judge, cells: Cells) -> None:
     worst = max(
         abs(
             _of_farm(cells, drive, nodes=8, slots=slots)
@@ -211,7 +237,6 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
     judge.says(
         "farm-sums", worst < 0.1, f"8 nodes differ from 8 times one node by at most {worst:.1%}"
     )
-    return judge.done()
 
 
 def figures(cells: Cells, published: Published) -> list[Figure]:

@@ -4,10 +4,18 @@ and metadata load (Fermilab)."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 from headrace.reproduce.cells import Cell, Cells
-from headrace.reproduce.published import Finding, Number, Published, error_of, range_error
+from headrace.reproduce.published import (
+    Finding,
+    Number,
+    Published,
+    PublishedTable,
+    error_of,
+    range_error,
+)
 from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
 
 STORAGES = ("lustre", "hadoop", "bluearc", "orangefs")
@@ -144,74 +152,11 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
     found: list[Number] = []
     table = published.tables["summary"]
     for index in range(len(table.rows)):
-        row = table.row(index)
-        storage, benchmark = row["storage"], row["benchmark"]
-        if benchmark == "root":
-            given, obtained = row["read_mb_s_low"], skim_rate(cells, storage)
-            found.append(
-                Number(
-                    "summary",
-                    index,
-                    "read_mb_s",
-                    f"{storage}, skim, a client",
-                    "MB/s",
-                    given,
-                    obtained,
-                    error_of(given, obtained),
-                    "relative",
-                    table.role_of(index, "read_mb_s_high"),
-                )
-            )
-            continue
-        for way in ("read", "write"):
-            low, high = row[f"{way}_mb_s_low"], row[f"{way}_mb_s_high"]
-            if math.isnan(low):
-                continue
-            label = f"{storage}, IOzone {way}"
-            if low == high:
-                obtained = best(cells, storage, way)
-                found.append(
-                    Number(
-                        "summary",
-                        index,
-                        f"{way}_mb_s",
-                        label,
-                        "MB/s",
-                        high,
-                        obtained,
-                        error_of(high, obtained),
-                        "relative",
-                        table.role_of(index, f"{way}_mb_s_high"),
-                    )
-                )
-            else:
-                # Rates inside a range meet it; an end that is a calibrate cell is compared by
-                # itself.
-                for end, obtained in zip(("low", "high"), ends(cells, storage, way), strict=True):
-                    column = f"{way}_mb_s_{end}"
-                    role = table.role_of(index, column)
-                    given = row[column]
-                    error = (
-                        error_of(given, obtained)
-                        if role == "calibrate"
-                        else range_error(low, high, obtained)
-                    )
-                    beside = "" if role == "calibrate" else f"the range is {low:g} to {high:g}"
-                    found.append(
-                        Number(
-                            "summary",
-                            index,
-                            column,
-                            label,
-                            "MB/s",
-                            given,
-                            obtained,
-                            error,
-                            "relative",
-                            role,
-                            beside,
-                        )
-                    )
+        if table.row(index)["benchmark"] == "root":
+            found.append(_skim_number(cells, table, index))
+        else:
+            for way in ("read", "write"):
+                found += _iozone_numbers(cells, table, index, way)
     table = published.tables["root-21-clients"]
     for index in range(len(table.rows)):
         storage = table.value(index, "storage")
@@ -239,6 +184,66 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
     return found
 
 
+def _skim_number(cells: Cells, table: PublishedTable, index: int) -> Number:
+    row = table.row(index)
+    given, obtained = row["read_mb_s_low"], skim_rate(cells, row["storage"])
+    return Number(
+        "summary",
+        index,
+        "read_mb_s",
+        f"{row['storage']}, skim, a client",
+        "MB/s",
+        given,
+        obtained,
+        error_of(given, obtained),
+        "relative",
+        table.role_of(index, "read_mb_s_high"),
+    )
+
+
+def _iozone_numbers(cells: Cells, table: PublishedTable, index: int, way: str) -> Iterator[Number]:
+    """Return the rate that one row gives of reading or writing, or both ends of its range."""
+    row = table.row(index)
+    storage = row["storage"]
+    low, high = row[f"{way}_mb_s_low"], row[f"{way}_mb_s_high"]
+    if math.isnan(low):
+        return
+    label = f"{storage}, IOzone {way}"
+    if low == high:
+        obtained = best(cells, storage, way)
+        yield Number(
+            "summary",
+            index,
+            f"{way}_mb_s",
+            label,
+            "MB/s",
+            high,
+            obtained,
+            error_of(high, obtained),
+            "relative",
+            table.role_of(index, f"{way}_mb_s_high"),
+        )
+        return
+    # Rates inside a range meet it; an end that is a calibrate cell is compared by itself.
+    for end, obtained in zip(("low", "high"), ends(cells, storage, way), strict=True):
+        column = f"{way}_mb_s_{end}"
+        calibrates = table.role_of(index, column) == "calibrate"
+        given = row[column]
+        yield Number(
+            "summary",
+            index,
+            column,
+            label,
+            "MB/s",
+            given,
+            obtained,
+            error_of(given, obtained) if calibrates else range_error(low, high, obtained),
+            "relative",
+            table.role_of(index, column),
+            "" if calibrates else f"the range is {low:g} to {high:g}",
+        )
+
+
 def ends(cells: Cells, storage: str, way: str) -> tuple[float, float]:
     """Return the lowest and highest rate over what the study varied: replicas (Hadoop) or name
     nodes (OrangeFS), and clients."""
@@ -256,6 +261,14 @@ def ends(cells: Cells, storage: str, way: str) -> tuple[float, float]:
 def findings(cells: Cells, published: Published) -> list[Finding]:
     """Return the eight claims, judged."""
     judge = Judge(published, MISSING, RESTS_ON)
+    _skims(judge, cells)
+    _virtual_server(judge, cells)
+    _writes(judge, cells)
+    _metadata(judge, cells)
+    return judge.done()
+
+
+def _skims(judge: Judge, cells: Cells) -> None:
     rates = {storage: skim_rate(cells, storage) for storage in STORAGES}
     said = ", ".join(f"{storage} {value:.2f} MB/s" for storage, value in rates.items())
     judge.says("lustre-best-skim", max(rates, key=lambda name: rates[name]) == "lustre", said)
@@ -268,6 +281,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         and all(abs(parts[name] - 0.5) < 0.05 for name in STORAGES if name != "lustre"),
         ", ".join(f"{name} {value:.0%}" for name, value in parts.items()),
     )
+
+
+def _virtual_server(judge: Judge, cells: Cells) -> None:
     vm = {
         (kind, way): _rate(cells.find("virtual", target=kind, workload=way))
         for kind in ("lustre-bare", "lustre-vm")
@@ -279,6 +295,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         and vm["lustre-vm", "write"] <= 0.45 * vm["lustre-bare", "write"],
         ", ".join(f"{kind} {way} {value:.0f} MB/s" for (kind, way), value in vm.items()),
     )
+
+
+def _writes(judge: Judge, cells: Cells) -> None:
     added = {storage: time_of_writes(cells, storage) for storage in STORAGES}
     judge.says(
         "skim-write-cpu-bound",
@@ -304,6 +323,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
             for clients, rates in writes.items()
         ),
     )
+
+
+def _metadata(judge: Judge, cells: Cells) -> None:
     names = {count: cells.find("metadata", target="orangefs", name_nodes=count) for count in (1, 4)}
     speed = {count: cell.metric("jobs_per_s") for count, cell in names.items()}
     judge.says(
@@ -318,7 +340,6 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         bare["hadoop"] > bare["orangefs (4)"],
         ", ".join(f"{name} {value:.2f} metadata jobs/s" for name, value in bare.items()),
     )
-    return judge.done()
 
 
 def time_of_writes(cells: Cells, storage: str) -> tuple[float, float]:

@@ -3,6 +3,7 @@ GridPP)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.catalog import entry
@@ -159,21 +160,48 @@ def _prices(cells: Cells, published: Published) -> list[Number]:
     return found
 
 
+@dataclass(frozen=True)
+class _Efficiencies:
+    """Job efficiencies by storage, staged to it or read remotely, with 8 and 24 jobs."""
+
+    at8: dict[str, float]
+    at24: dict[str, float]
+    far: dict[str, float]
+    far24: dict[str, float]
+
+    @classmethod
+    def of(cls, cells: Cells) -> _Efficiencies:
+        at8 = {storage: staged(cells, storage, "node8", 8) for storage in ORDER_8}
+        at24 = {
+            storage: staged(cells, storage, "node24", 24)
+            for storage in ("intel-x25", "hdd-raid0-2")
+        }
+        far = {
+            storage: remote(cells, storage, "node8", 8)
+            for storage in ORDER_8
+            if storage != "hdd-raid0-2"
+        }
+        far24 = {
+            storage: remote(cells, storage, "node24", 24)
+            for storage in ("hdd-raid0-2", "hdd-raid0-3")
+        }
+        return cls(at8, at24, far, far24)
+
+
 def findings(cells: Cells, published: Published) -> list[Finding]:
     """Return the nine claims, judged."""
     judge = Judge(published, MISSING)
-    at8 = {storage: staged(cells, storage, "node8", 8) for storage in ORDER_8}
-    at24 = {
-        storage: staged(cells, storage, "node24", 24) for storage in ("intel-x25", "hdd-raid0-2")
-    }
-    far = {
-        storage: remote(cells, storage, "node8", 8)
-        for storage in ORDER_8
-        if storage != "hdd-raid0-2"
-    }
-    far24 = {
-        storage: remote(cells, storage, "node24", 24) for storage in ("hdd-raid0-2", "hdd-raid0-3")
-    }
+    found = _Efficiencies.of(cells)
+    _staged(judge, found)
+    _mixed(judge, found, cells)
+    _remote(judge, found, cells)
+    _order_of_reads(judge, cells)
+    _price_factors(judge, cells)
+    return judge.done()
+
+
+def _staged(judge: Judge, found: _Efficiencies) -> None:
+    at8, at24 = found.at8, found.at24
     said = ", ".join(f"{storage} {value:.2f}" for storage, value in at8.items())
     judge.says(
         "raid0-best",
@@ -194,6 +222,10 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         f"Intel SSD {at8['intel-x25']:.2f} to {at24['intel-x25']:.2f}, RAID 0 "
         f"{at8['hdd-raid0-2']:.2f} to {at24['hdd-raid0-2']:.2f}",
     )
+
+
+def _mixed(judge: Judge, found: _Efficiencies, cells: Cells) -> None:
+    at8 = found.at8
     alone = {
         storage: efficiency(cells.find("unstaged", target=storage))
         for storage in ("kingston-ssd", "intel-x25", "hdd-raid0-2")
@@ -210,6 +242,10 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         + "; the same reads without writes "
         + ", ".join(f"{name} {value:.2f}" for name, value in alone.items()),
     )
+
+
+def _remote(judge: Judge, found: _Efficiencies, cells: Cells) -> None:
+    at8, at24, far, far24 = found.at8, found.at24, found.far, found.far24
     change = {
         storage: far[storage] - at8[storage]
         for storage in ("kingston-ssd", "intel-x25", "hdd-raid1-2")
@@ -230,6 +266,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         most < single,
         f"highest remote {most:.2f}, a single job {single:.2f}",
     )
+
+
+def _order_of_reads(judge: Judge, cells: Cells) -> None:
     ordered, unordered = (
         _seeks_per_s(cells, profile) for profile in ("atlas-local-ordered", "atlas-local-unordered")
     )
@@ -238,6 +277,9 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
         ordered < 0.9 * unordered,
         f"reads a second on the Intel SSD: {ordered:.0f} reordered, {unordered:.0f} unordered",
     )
+
+
+def _price_factors(judge: Judge, cells: Cells) -> None:
     prices = {storage: _price(cells, storage) for storage in PRICES}
     factors = {
         ssd: (prices[ssd][1] / prices["hdd-raid0-2"][1], prices[ssd][2] / prices["hdd-raid0-2"][2])
@@ -251,7 +293,6 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
             for ssd, (a, b) in factors.items()
         ),
     )
-    return judge.done()
 
 
 def _seeks_per_s(cells: Cells, profile: str) -> float:

@@ -29,6 +29,7 @@ class Capability:
 
 
 _WANTED_PROGRAMS = ("fio", "mkfs.ext3", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs")
+_AS_ROOT = "run as root (sudo headrace …)"
 _FILESYSTEMS = ("ext3", "ext4", "xfs", "btrfs")
 
 
@@ -41,27 +42,40 @@ def kernel_filesystems() -> frozenset[str]:
 def capabilities() -> list[Capability]:
     """Return every feature that determines how much of a study can run here."""
     root = os.geteuid() == 0
-    as_root = "run as root (sudo headrace …)"
-    lacking = cannot_emulate("emulated drives")
-    found = [
+    programs = [
+        Capability(name, REQUIREMENTS[name].purpose, find_program(name) is not None, remedy(name))
+        for name in _WANTED_PROGRAMS
+    ]
+    known = kernel_filesystems()
+    filesystems = [
+        Capability(
+            f"{name} in the kernel", f'filesystem = "{name}"', name in known, f"modprobe {name}"
+        )
+        for name in _FILESYSTEMS
+    ]
+    return [*_of_measuring(root), *_of_drives(root), *_of_jobs(root), *programs, *filesystems]
+
+
+def _of_measuring(root: bool) -> list[Capability]:
+    return [
         Capability(
             "root",
             "formats devices, sets schedulers and read-ahead, empties the page cache",
             root,
-            as_root,
+            _AS_ROOT,
         ),
         Capability(
             "an empty page cache",
             "cold trials; without it the pages of the files that jobs read are dropped one by one",
             can_drop_all(),
-            as_root,
+            _AS_ROOT,
         ),
         Capability(
             "delay accounting",
             "waiting for block I/O counted by the kernel; without it taken from pressure or from "
             "read calls",
             root or delay_accounting(),  # root switches it on while a study runs
-            f"{as_root}, or sysctl kernel.task_delayacct=1",
+            f"{_AS_ROOT}, or sysctl kernel.task_delayacct=1",
         ),
         Capability(
             "pressure (PSI)",
@@ -75,11 +89,17 @@ def capabilities() -> list[Capability]:
             own_pressure() is not None,
             "boot with psi=1",
         ),
+    ]
+
+
+def _of_drives(root: bool) -> list[Capability]:
+    lacking = cannot_emulate("emulated drives")
+    return [
         Capability(
             "loop devices",
             "image files as block devices",
             root and Path("/dev/loop-control").exists(),
-            as_root,
+            _AS_ROOT,
         ),
         Capability(
             "emulated drives",
@@ -88,6 +108,11 @@ def capabilities() -> list[Capability]:
             not lacking,
             lacking[0].remedy if lacking else "",
         ),
+    ]
+
+
+def _of_jobs(root: bool) -> list[Capability]:
+    return [
         Capability(
             "memory control group",
             "memory_limit: memory for jobs and their page cache",
@@ -107,17 +132,3 @@ def capabilities() -> list[Capability]:
             "make setup-all in a clone, or pip install headrace[root]",
         ),
     ]
-    for name in _WANTED_PROGRAMS:
-        found.append(
-            Capability(
-                name, REQUIREMENTS[name].purpose, find_program(name) is not None, remedy(name)
-            )
-        )
-    known = kernel_filesystems()
-    for name in _FILESYSTEMS:
-        found.append(
-            Capability(
-                f"{name} in the kernel", f'filesystem = "{name}"', name in known, f"modprobe {name}"
-            )
-        )
-    return found

@@ -25,7 +25,7 @@ from headrace.labels import ITSELF
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.system import filesystems, loops, requirements, signatures
 from headrace.system.claims import Place
-from headrace.system.journal import Entry
+from headrace.system.journal import Entry, Journal
 from headrace.system.mounts import mount, mount_of
 from headrace.system.owned import make_directories, make_file
 from headrace.system.storage import free_bytes, storage_of
@@ -332,42 +332,32 @@ class BlockTarget(LocalTarget):
             self.release(context)
             raise
 
-    def _prepare(self, context: TargetContext) -> Location:
+    def _medium(self, context: TargetContext) -> tuple[list[Path], dict[str, Any]]:
+        """Set up what holds the data; return its devices, and facts about it."""
         options, journal = self.options, context.journal
         medium: Path = options.medium
         facts: dict[str, Any] = {"medium": str(medium), "mkfs_options": list(options.mkfs)}
-        others: list[Path] = []
         if self._emulated is not None:
-            device, *others = [made.device for made in self._emulated.attach(context)]
-            facts |= self._emulated.description()
-        elif options.image is not None:
-            if not medium.exists():
-                self._entries.append(make_file(journal, medium, options.size))
-            loop = loops.attach(journal, medium)
-            self._entries.append(loop.entry)
-            device = loop.device
-            facts |= {
-                "loop_direct_io": loop.direct_io,
-                "image_storage": storage_of(medium.parent).as_dict(),
-            }
-        else:
-            device = medium.resolve()
-        # A new name: files of an earlier mount cannot be hidden below it.
-        directory = context.work_dir.resolve() / f"mount-{os.urandom(4).hex()}"
-        self._entries.extend(make_directories(journal, directory))
-        self._entries.append(
-            filesystems.make_filesystem(
-                journal,
-                device,
-                options.filesystem,
-                (*self._profiles(), *options.mkfs),
-                directory,
-                others=others,
-            )
-        )
-        mounting = (journal, str(device), directory, options.filesystem, options.mount)
+            devices = [made.device for made in self._emulated.attach(context)]
+            return devices, facts | self._emulated.description()
+        if options.image is None:
+            return [medium.resolve()], facts
+        if not medium.exists():
+            self._entries.append(make_file(journal, medium, options.size))
+        loop = loops.attach(journal, medium)
+        self._entries.append(loop.entry)
+        return [loop.device], facts | {
+            "loop_direct_io": loop.direct_io,
+            "image_storage": storage_of(medium.parent).as_dict(),
+        }
+
+    def _mount(self, journal: Journal, device: Path, directory: Path) -> None:
+        """Mount the filesystem. Raises UnsupportedLevelError if not as requested."""
+        options = self.options
         try:
-            self._entries.append(mount(*mounting))
+            self._entries.append(
+                mount(journal, str(device), directory, options.filesystem, options.mount)
+            )
         except HeadraceError as error:
             if options.mount:
                 words = ",".join(options.mount)
@@ -382,6 +372,24 @@ class BlockTarget(LocalTarget):
             )
         if reason := filesystems.not_in_force(options.mount, mounted):
             raise UnsupportedLevelError(f"mount options: {reason}")
+
+    def _prepare(self, context: TargetContext) -> Location:
+        options, journal = self.options, context.journal
+        (device, *others), facts = self._medium(context)
+        # A new name: files of an earlier mount cannot be hidden below it.
+        directory = context.work_dir.resolve() / f"mount-{os.urandom(4).hex()}"
+        self._entries.extend(make_directories(journal, directory))
+        self._entries.append(
+            filesystems.make_filesystem(
+                journal,
+                device,
+                options.filesystem,
+                (*self._profiles(), *options.mkfs),
+                directory,
+                others=others,
+            )
+        )
+        self._mount(journal, device, directory)
         storage = storage_of(directory)
         self._queue = QueueSettings(context, storage.directory)
         emulated = () if self._emulated is None else self._emulated.devices
@@ -391,7 +399,9 @@ class BlockTarget(LocalTarget):
             if not result.done:
                 raise HeadraceError(f"target {self.name}: {result.text}")
             found = filesystems.after_crash(journal, device, options.filesystem, directory)
-            self._entries.append(mount(*mounting))
+            self._entries.append(
+                mount(journal, str(device), directory, options.filesystem, options.mount)
+            )
             return found
 
         return Location(

@@ -108,25 +108,29 @@ class Hdfs(BricksTarget):
             )
         return problems
 
+    def _of_address(self, context: TargetContext, given: str) -> Location:
+        """Return the location of the user's own cluster."""
+        self._uploads_from = None
+        address = given if ":" in given else f"{given}:{RPC_PORT}"
+        self._url = f"hdfs://{address}{self.options.path.rstrip('/')}"
+        hint = "look at address (the name node's RPC port), path and its owner"
+        try:
+            reach_name_node(address)
+        except HeadraceError as error:
+            raise HeadraceError(error.message, hint=hint) from error
+        self._try(context, hint)
+        return Location(
+            directory=None,
+            url=self._url,
+            network=True,
+            description={"name_node": given},
+        )
+
     @override
     def bring_up(self, context: TargetContext) -> Location:
         options = self.options
         if options.address is not None:
-            self._uploads_from = None
-            address = options.address if ":" in options.address else f"{options.address}:{RPC_PORT}"
-            self._url = f"hdfs://{address}{options.path.rstrip('/')}"
-            hint = "look at address (the name node's RPC port), path and its owner"
-            try:
-                reach_name_node(address)
-            except HeadraceError as error:
-                raise HeadraceError(error.message, hint=hint) from error
-            self._try(context, hint)
-            return Location(
-                directory=None,
-                url=self._url,
-                network=True,
-                description={"name_node": options.address},
-            )
+            return self._of_address(context, options.address)
         cluster = self.cluster(context)
         nodes = self.brick_nodes(context)
         heartbeat_s = round(options.heartbeat)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from headrace.cli._console import err, out
 from headrace.cli.drive.modelled import Drive, Json
 from headrace.errors import Fault, HeadraceError, MissingError, StudyError
 from headrace.units import format_amount, format_bytes, format_seconds, parse_bytes
+
+if TYPE_CHECKING:
+    from headrace.system.emulator import QueueShape
 
 app = typer.Typer()
 
@@ -58,6 +61,28 @@ def _storage(
     data = {0: count, 1: 1, 5: count - 1, 6: count - 2, 10: count // 2}[level]
     raid: dict[str, Any] = {"level": level, "drives": count, "chunk_bytes": chunk or 64 << 10}
     return {"drives": [table], "raid": raid}, capacity * data
+
+
+def _shape(
+    storage: dict[str, Any], scheduler: str | None, depth: int | None, read_ahead: int | None
+) -> QueueShape:
+    """Return the queue of the drive, with what the user requested."""
+    from headrace.system import block_queue
+    from headrace.system.emulator import queue_shape
+
+    shape = queue_shape(storage)
+    if scheduler is not None:
+        offered = block_queue.schedulers("loop0")
+        if offered and scheduler not in offered:
+            raise _wrong(
+                "--scheduler", scheduler, "this kernel has no such scheduler", ", ".join(offered)
+            )
+        shape = dataclasses.replace(shape, scheduler=scheduler)
+    if depth is not None:
+        shape = dataclasses.replace(shape, depth=depth)
+    if read_ahead is not None:
+        shape = dataclasses.replace(shape, read_ahead_bytes=read_ahead)
+    return shape
 
 
 @app.command("attach")
@@ -106,25 +131,13 @@ def attach(
     """Make a drive of the catalog a block device of this machine, until it is detached. What is on
     it lies in memory.
     """
-    from headrace.system import block_queue
-    from headrace.system.emulator import cannot_emulate, limits, queue_shape
+    from headrace.system.emulator import cannot_emulate, limits
     from headrace.system.emulator.lasting import attach_lasting
 
     storage, capacity = _storage(drive, raid, drives, _bytes("--chunk", chunk))
     if problems := cannot_emulate("headrace drive attach"):
         raise MissingError(problems[0].what, hint=f"{problems[0].remedy}; {problems[0].without}")
-    shape = queue_shape(storage)
-    if scheduler is not None:
-        offered = block_queue.schedulers("loop0")
-        if offered and scheduler not in offered:
-            raise _wrong(
-                "--scheduler", scheduler, "this kernel has no such scheduler", ", ".join(offered)
-            )
-        shape = dataclasses.replace(shape, scheduler=scheduler)
-    if queue_depth is not None:
-        shape = dataclasses.replace(shape, depth=queue_depth)
-    if (ahead := _bytes("--read-ahead", read_ahead)) is not None:
-        shape = dataclasses.replace(shape, read_ahead_bytes=ahead)
+    shape = _shape(storage, scheduler, queue_depth, _bytes("--read-ahead", read_ahead))
     wanted, held = _bytes("--size", size), _bytes("--memory", memory)
     if wanted is not None and not 1 << 20 <= wanted <= capacity:
         raise _wrong(

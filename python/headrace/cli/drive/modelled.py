@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.cli._console import err, out
 from headrace.errors import Fault, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
+
+if TYPE_CHECKING:
+    from headrace.drives.fitting import Fit
+    from headrace.report.text_table import TextTable
 
 app = typer.Typer()
 
@@ -248,7 +252,6 @@ def fit(
     from headrace.catalog import entry
     from headrace.drives import fit_drive, parse_fio_seconds
     from headrace.drives.fitted_file import write_fitted
-    from headrace.report.text_table import TextTable
 
     found = entry("drives", drive)
     made = fit_drive(
@@ -277,23 +280,41 @@ def fit(
             )
         )
         return
-    parameters = TextTable("parameter", "before", "fitted", "standard error", "", title=found.name)
+    out.print(_parameters(found.name, made))
+    out.print(_residuals(made))
+    cross = (
+        "" if made.cross_error is None else f"; on results that took no part {made.cross_error:.1%}"
+    )
+    out.print(f"root mean square error {made.rms_error:.1%}{cross}")
+    err.print(f"written: {path}", style="dim")
+
+
+def _parameters(drive: str, made: Fit) -> TextTable:
+    from headrace.report.text_table import TextTable
+
+    table = TextTable("parameter", "before", "fitted", "standard error", "", title=drive)
     for each in made.parameters:
         error = "" if each.error is None else f"{each.error:.3g}"
-        parameters.add_row(
+        table.add_row(
             each.name,
             f"{each.before:.4g}",
             f"{each.value:.4g}" if each.determined else "not determined",
             error,
             each.why,
         )
-    out.print(parameters)
-    left = TextTable("job", "quantity")
+    return table
+
+
+def _residuals(made: Fit) -> TextTable:
+    """Return what is left over of each result."""
+    from headrace.report.text_table import TextTable
+
+    table = TextTable("job", "quantity")
     for heading in ("measured", "before", "fitted", "error", "error, not fitted to it"):
-        left.add_column(heading, justify="right")
+        table.add_column(heading, justify="right")
     for each in made.residuals:
         crossed = "" if each.left_out is None else f"{each.left_out / each.measured - 1:+.1%}"
-        left.add_row(
+        table.add_row(
             each.job,
             each.quantity,
             f"{each.measured:.4g}",
@@ -302,9 +323,4 @@ def fit(
             f"{each.fitted / each.measured - 1:+.1%}",
             crossed,
         )
-    out.print(left)
-    cross = (
-        "" if made.cross_error is None else f"; on results that took no part {made.cross_error:.1%}"
-    )
-    out.print(f"root mean square error {made.rms_error:.1%}{cross}")
-    err.print(f"written: {path}", style="dim")
+    return table

@@ -7,6 +7,8 @@ import os
 import select
 import stat
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,66 +92,33 @@ def attach(
     Raises MissingError for what the machine lacks, HeadraceError when the drive is too fast, the
     size does not fit into memory, or anything else fails; nothing is left then.
     """
-    if problems := cannot_emulate("emulated drive"):
-        raise MissingError(
-            problems[0].what, hint=f"{problems[0].remedy}; or: {problems[0].without}"
-        )
-    if storage and (reason := refusal(storage)):
-        raise HeadraceError(reason)
+    _check(storage)
     size_bytes -= size_bytes % 4096
     limit = data_limit(size_bytes, data_limit_bytes)
     shape = queue or (
         queue_shape(storage) if storage else QueueShape(128, "none", 128 << 10, rotational=False)
     )
-    token = os.urandom(8).hex()
-    mount, control, label = directory / "file", directory / CONTROL, LABEL + token
-    config = directory / "config.json"
+    label = LABEL + os.urandom(8).hex()
+    mount, control = directory / "file", directory / CONTROL
     entries: list[Entry] = []
     mount.mkdir(mode=0o700)
-    config.write_text(
-        json.dumps(
-            {
-                "source": label,
-                "mount": str(mount),
-                "control": str(control),
-                "size_bytes": size_bytes,
-                "data_limit_bytes": limit,
-                "storage": storage or None,
-                "seed": seed,
-                "request_timeout_s": REQUEST_TIMEOUT_S,
-            }
-        )
-    )
-    try:
-        with (directory / "emulator.log").open("wb") as log:
-            started = processes.start_process(
-                journal,
-                [str(own_program(PROGRAM)), str(config)],
-                output=-1,
-                errors=log,
-                outlives_us=True,
-            )
+    config = {
+        "source": label,
+        "mount": str(mount),
+        "control": str(control),
+        "size_bytes": size_bytes,
+        "data_limit_bytes": limit,
+        "storage": storage or None,
+        "seed": seed,
+        "request_timeout_s": REQUEST_TIMEOUT_S,
+    }
+    with _all_or_nothing(journal, entries):
+        started = _start(journal, directory / "config.json", json.dumps(config))
         entries.append(started.entry)
-        entries.append(journal.begin("unmount", directory=str(mount), source=label, lazy=True))
-        _await_ready(started)
-        entries.append(journal.begin("detach_emulated", label=label))
-        backing = os.open(mount / label, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            name = loops.attach_labelled(backing, label)
-        finally:
-            os.close(backing)
-        if Path(f"/sys/block/{name}/loop/dio").read_text().strip() != "1":
-            raise HeadraceError(
-                f"{name} does not take direct I/O over FUSE: this kernel is too old for emulated "
-                "drives"
-            )
-        # From here on no process can open the file system: only the loop device holds it.
-        mounts.unmount(mount, label, lazy=True, patience_s=0.0)
-        journal.undo(entries[1])
+        name = _connect(journal, started, mount, label, entries)
         entries.extend(apply_shape(journal, name, shape))
         entries.extend(keep_awake(journal))
-        floor_ns = _calibrate(control, name, storage)
-        made = EmulatedDevice(
+        return EmulatedDevice(
             device=Path("/dev") / name,
             name=name,
             entries=entries,
@@ -157,18 +126,77 @@ def attach(
             pid=started.pid,
             start_ticks=start_ticks(started.pid) or 0,
             size_bytes=size_bytes,
-            floor_ns=floor_ns,
+            floor_ns=_calibrate(control, name, storage),
             memory_bytes=memory_bytes(storage, limit) if storage else limit,
             data_limit_bytes=limit,
             journal=journal,
         )
+
+
+def _check(storage: dict[str, Any]) -> None:
+    """Raise for what the machine lacks, and for a drive that is too fast."""
+    if problems := cannot_emulate("emulated drive"):
+        raise MissingError(
+            problems[0].what, hint=f"{problems[0].remedy}; or: {problems[0].without}"
+        )
+    if storage and (reason := refusal(storage)):
+        raise HeadraceError(reason)
+
+
+@contextmanager
+def _all_or_nothing(journal: Journal, entries: list[Entry]) -> Generator[None]:
+    """Withdraw what was set up if anything fails; an OSError becomes a HeadraceError."""
+    try:
+        yield
     except OSError as error:
         _withdraw(journal, entries)
         raise HeadraceError(f"the emulated drive cannot be attached: {error}") from error
     except BaseException:
         _withdraw(journal, entries)
         raise
-    return made
+
+
+def _start(journal: Journal, config: Path, text: str) -> processes.Started:
+    """Write the emulator's configuration and start it; its log is beside the configuration."""
+    config.write_text(text)
+    with config.with_name("emulator.log").open("wb") as log:
+        return processes.start_process(
+            journal,
+            [str(own_program(PROGRAM)), str(config)],
+            output=-1,
+            errors=log,
+            outlives_us=True,
+        )
+
+
+def _connect(
+    journal: Journal, started: processes.Started, mount: Path, label: str, entries: list[Entry]
+) -> str:
+    """Make the started emulator's file a loop device, and return its name; what was set up is
+    added to `entries`."""
+    mounted = journal.begin("unmount", directory=str(mount), source=label, lazy=True)
+    entries.append(mounted)
+    _await_ready(started)
+    entries.append(journal.begin("detach_emulated", label=label))
+    name = _attach_loop(mount, label)
+    # From here on no process can open the file system: only the loop device holds it.
+    mounts.unmount(mount, label, lazy=True, patience_s=0.0)
+    journal.undo(mounted)
+    return name
+
+
+def _attach_loop(mount: Path, label: str) -> str:
+    """Attach a loop device to the emulator's file; return its name."""
+    backing = os.open(mount / label, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        name = loops.attach_labelled(backing, label)
+    finally:
+        os.close(backing)
+    if Path(f"/sys/block/{name}/loop/dio").read_text().strip() != "1":
+        raise HeadraceError(
+            f"{name} does not take direct I/O over FUSE: this kernel is too old for emulated drives"
+        )
+    return name
 
 
 def _calibrate(control: Path, name: str, storage: dict[str, Any]) -> int:
