@@ -4,7 +4,7 @@
 use crate::offsets;
 use crate::program::Requests;
 use crate::scenario::{Access, PatternOp};
-use crate::world::{Backend, Flow, Phase, Progress, State, World};
+use crate::world::{Flow, Mounted, Phase, Progress, State, World};
 
 impl World<'_> {
     /// Submit requests until `in_flight` of them are pending, or all are done. At its beginning the
@@ -51,8 +51,8 @@ impl World<'_> {
     fn wait_for_requests(&mut self, task: u32, file: u32) -> Flow {
         let instance = self.current_file(task, file);
         let local = matches!(
-            self.mounts[self.instances[instance].mount as usize].backend,
-            Backend::Volume(_)
+            self.mounts[self.instances[instance].mount as usize].mounted,
+            Mounted::Volume(_)
         );
         self.enter(task, if local { State::Block } else { State::Network }, Phase::Read);
         Flow::Blocked

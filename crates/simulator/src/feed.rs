@@ -5,7 +5,7 @@ use headrace_model::Nanos;
 
 use crate::outcome::JobOutcome;
 use crate::scenario::{Assign, Feed, Load, PacketSpec, Share};
-use crate::world::{Backend, Event, Packet, PacketSource, Slot, World, NONE};
+use crate::world::{Event, Mounted, Packet, PacketSource, Slot, World, NONE};
 
 impl World<'_> {
     // ---- Slots ----
@@ -120,13 +120,13 @@ impl World<'_> {
     /// Create a new, empty file of a set.
     pub fn new_file_in_set(&mut self, host: u32, set: u32) -> u32 {
         let mount = self.feeder.sets[set as usize].mount[host as usize];
-        match self.mounts[mount as usize].backend {
-            Backend::Volume(volume) => {
+        match self.mounts[mount as usize].mounted {
+            Mounted::Volume(volume) => {
                 let file = self.volumes[volume as usize].fs.create();
                 self.new_instance(mount, file, 0)
             }
-            Backend::Service(service) => {
-                let file = self.services[service as usize].new_file(0);
+            Mounted::Service(service) => {
+                let file = self.new_service_file(service);
                 self.client_instance(mount, service, file)
             }
         }

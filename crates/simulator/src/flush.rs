@@ -5,7 +5,7 @@ use headrace_model::pagecache::{PageState, PAGE_BYTES};
 use headrace_model::Op as DriveOp;
 
 use crate::storage::{page_of, FLUSHER};
-use crate::world::{Backend, Event, Io, IoKind, JournalState, OpStage, World, NONE};
+use crate::world::{Event, Io, IoKind, JournalState, Mounted, OpStage, World, NONE};
 
 /// Pages of one file that a flusher writes before it continues with the next file
 /// (MAX_WRITEBACK_PAGES).
@@ -87,8 +87,8 @@ impl World<'_> {
             return;
         }
         self.mounts[mount as usize].pumping = true;
-        let backend = self.mounts[mount as usize].backend;
-        if let Backend::Volume(volume) = backend {
+        let mounted = self.mounts[mount as usize].mounted;
+        if let Mounted::Volume(volume) = mounted {
             self.volumes[volume as usize].queue.plug();
         }
         let mut wrote = false;
@@ -111,7 +111,7 @@ impl World<'_> {
             wrote |= self.write_turn(mount, instance);
         }
         self.mounts[mount as usize].pumping = false;
-        if let Backend::Volume(volume) = backend {
+        if let Mounted::Volume(volume) = mounted {
             let now = self.now;
             self.volumes[volume as usize].queue.unplug(now);
             if wrote {
@@ -187,8 +187,8 @@ impl World<'_> {
         debug_assert_eq!(e.state, PageState::Dirty);
         let mut pages = e.pages.min(most);
         let urgent = !self.instances[instance].sync_waiters.is_empty();
-        match self.mounts[mount as usize].backend {
-            Backend::Volume(volume) => {
+        match self.mounts[mount as usize].mounted {
+            Mounted::Volume(volume) => {
                 let is_metadata = self.instances[instance].is_metadata;
                 let file = self.instances[instance].file;
                 let v = &mut self.volumes[volume as usize];
@@ -218,7 +218,7 @@ impl World<'_> {
                 let io = self.start_writeback(host, instance, extent, pages);
                 self.submit_to_drive(volume, io, DriveOp::Write, sector, pages, FLUSHER, urgent);
             }
-            Backend::Service(service) => {
+            Mounted::Service(service) => {
                 let (rpc_bytes, in_row) = self.services[service as usize]
                     .write_piece(self.instances[instance].file, u64::from(e.start) * PAGE_BYTES);
                 let limit = page_of(rpc_bytes.min(in_row)).max(1);
@@ -299,10 +299,10 @@ impl World<'_> {
                 return false;
             }
             self.ops[index].stage = OpStage::Submitted;
-            if let Backend::Service(service) = self.mounts[mount as usize].backend {
+            if let Mounted::Service(service) = self.mounts[mount as usize].mounted {
                 return self.commit_remote(index, service);
             }
-            if let Backend::Volume(volume) = self.mounts[mount as usize].backend {
+            if let Mounted::Volume(volume) = self.mounts[mount as usize].mounted {
                 let inode =
                     self.volumes[volume as usize].fs.inode(self.instances[op.instance].file);
                 let journal = &mut self.volumes[volume as usize].journal;

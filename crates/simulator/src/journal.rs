@@ -6,7 +6,7 @@ use headrace_model::scheduler::SubmittedIo;
 use headrace_model::{Op as DriveOp, Request};
 
 use crate::storage::FLUSHER;
-use crate::world::{Backend, Event, Io, IoKind, JournalState, World, NONE};
+use crate::world::{Event, Io, IoKind, JournalState, Mounted, World, NONE};
 
 impl World<'_> {
     /// Allocate blocks at write time, as ext3 does; the other filesystems allocate at writeback.
@@ -89,7 +89,7 @@ impl World<'_> {
             return;
         }
         i.ordered = false;
-        if let Backend::Volume(volume) = self.mounts[i.mount as usize].backend {
+        if let Mounted::Volume(volume) = self.mounts[i.mount as usize].mounted {
             self.data_flushed(volume);
         }
     }

@@ -27,6 +27,9 @@ pub(crate) struct ServiceFile {
     /// whole file; stripe objects; block × replicas.
     pub parts: Vec<u32>,
     pub live: bool,
+    /// The file of the upstream that the service passes on, and whether its server opened it.
+    pub upstream: Option<u32>,
+    pub opened: bool,
 }
 
 /// A location in a file: the part, the offset in the part, and the number of contiguous bytes

@@ -9,6 +9,7 @@
 // To be split.
 #![allow(clippy::too_many_lines)]
 
+mod block_cache;
 mod build;
 mod client;
 pub mod cpu;
@@ -32,6 +33,7 @@ mod staging;
 mod steps;
 mod storage;
 mod task;
+mod upstream;
 mod world;
 
 pub use outcome::{JobOutcome, Ledger, Outcome};

@@ -6,7 +6,7 @@ use headrace_model::pagecache::PAGE_BYTES;
 
 use crate::scenario::Access;
 use crate::storage::{Started, Wanted};
-use crate::world::{Backend, Flow, Op, OpKind, Parent, Phase, State, World, NONE};
+use crate::world::{Flow, Mounted, Op, OpKind, Parent, Phase, State, World, NONE};
 
 impl World<'_> {
     /// Start a read, write or sync on the current file of a set.
@@ -24,8 +24,8 @@ impl World<'_> {
         let (instance, read_ahead, process, job, copying) =
             (file.instance, file.read_ahead, t.process, t.job, t.copying.is_some());
         let mount = self.instances[instance].mount;
-        let backend = self.mounts[mount as usize].backend;
-        let local = matches!(backend, Backend::Volume(_));
+        let mounted = self.mounts[mount as usize].mounted;
+        let local = matches!(mounted, Mounted::Volume(_));
         let (state, phase) = match (local, kind) {
             _ if copying => (State::Other, Phase::None),
             (true, OpKind::Read | OpKind::DirectRead) => (State::Block, Phase::Read),
@@ -56,7 +56,7 @@ impl World<'_> {
                 OpKind::Sync | OpKind::Close => {}
             }
         }
-        self.note_access(instance, backend);
+        self.note_access(instance, mounted);
         let wanted = Wanted {
             kind,
             parent: Parent::Task(task),
@@ -84,8 +84,8 @@ impl World<'_> {
     }
 
     /// Update access times: a read dirties the inode if the mount options require it.
-    pub(super) fn note_access(&mut self, instance: u32, backend: Backend) {
-        let Backend::Volume(volume) = backend else { return };
+    pub(super) fn note_access(&mut self, instance: u32, mounted: Mounted) {
+        let Mounted::Volume(volume) = mounted else { return };
         let fs = &self.volumes[volume as usize].fs;
         let i = &self.instances[instance];
         if i.is_metadata {
@@ -162,8 +162,8 @@ impl World<'_> {
     /// Return the size of the client library's buffer for a process; 0 for stagers, which bypass
     /// it.
     fn client_buffer(&self, task: u32, instance: u32) -> u64 {
-        match self.mounts[self.instances[instance].mount as usize].backend {
-            Backend::Service(service) if self.tasks[task].copying.is_none() => {
+        match self.mounts[self.instances[instance].mount as usize].mounted {
+            Mounted::Service(service) if self.tasks[task].copying.is_none() => {
                 self.services[service as usize].settled.client_buffer_bytes
             }
             _ => 0,
@@ -223,16 +223,16 @@ impl World<'_> {
     }
 
     pub(super) fn caches(&self, instance: u32) -> bool {
-        match self.mounts[self.instances[instance].mount as usize].backend {
-            Backend::Volume(_) => true,
-            Backend::Service(service) => self.services[service as usize].settled.client_cache,
+        match self.mounts[self.instances[instance].mount as usize].mounted {
+            Mounted::Volume(_) => true,
+            Mounted::Service(service) => self.services[service as usize].settled.client_cache,
         }
     }
 
     pub(super) fn writes_back(&self, instance: u32) -> bool {
-        match self.mounts[self.instances[instance].mount as usize].backend {
-            Backend::Volume(_) => true,
-            Backend::Service(service) => {
+        match self.mounts[self.instances[instance].mount as usize].mounted {
+            Mounted::Volume(_) => true,
+            Mounted::Service(service) => {
                 let settled = &self.services[service as usize].settled;
                 settled.client_cache && settled.write_back
             }
@@ -269,7 +269,7 @@ impl World<'_> {
         }
         let i = &mut self.instances[instance];
         i.opened -= 1;
-        if let Backend::Volume(volume) = self.mounts[i.mount as usize].backend {
+        if let Mounted::Volume(volume) = self.mounts[i.mount as usize].mounted {
             if i.opened == 0
                 && self.hosts[self.volumes[volume as usize].host as usize]
                     .cache
@@ -315,9 +315,9 @@ impl World<'_> {
         let instance = self.current_file(task, set);
         let i = &self.instances[instance];
         let mount = &self.mounts[i.mount as usize];
-        match mount.backend {
-            Backend::Volume(volume) => Some((volume, mount.host, i.file)),
-            Backend::Service(_) => None,
+        match mount.mounted {
+            Mounted::Volume(volume) => Some((volume, mount.host, i.file)),
+            Mounted::Service(_) => None,
         }
     }
 
@@ -339,8 +339,8 @@ impl World<'_> {
         }
         self.tasks[task].pending_cpu_ns += self.hosts[host as usize].call_ns;
         let i = &self.instances[instance];
-        match self.mounts[i.mount as usize].backend {
-            Backend::Volume(volume) => {
+        match self.mounts[i.mount as usize].mounted {
+            Mounted::Volume(volume) => {
                 let v = &self.volumes[volume as usize];
                 let inode = v.fs.inode(i.file);
                 let metadata = v.metadata;
@@ -365,7 +365,7 @@ impl World<'_> {
                 }
                 Flow::On
             }
-            Backend::Service(service) => {
+            Mounted::Service(service) => {
                 let file = i.file;
                 let s = &self.services[service as usize].settled;
                 let (trips, cpu) = (round_trips.unwrap_or(s.open_round_trips), s.client_request_ns);

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use headrace_model::Nanos;
 
 use crate::layout::{mixed, Layout};
-use crate::world::{World, NONE};
+use crate::world::{Mounted, World, NONE};
 
 impl World<'_> {
     /// Return the instance of a file's part on a server; create it if it does not exist.
@@ -17,15 +17,28 @@ impl World<'_> {
         if f.parts[part as usize] != NONE {
             return f.parts[part as usize];
         }
-        let instance = self.new_part(service, target, 0);
+        let behind = f.upstream;
+        let instance = match self.services[service as usize].upstream.zip(behind) {
+            Some((upstream, behind)) => {
+                let mount = self.services[service as usize].targets[target as usize].mount;
+                self.client_instance(mount, upstream, behind)
+            }
+            None => self.new_part(service, target, 0),
+        };
         self.services[service as usize].files[file as usize].parts[part as usize] = instance;
         instance
     }
 
     pub(super) fn new_part(&mut self, service: u32, target: u32, bytes: u64) -> u32 {
         let mount = self.services[service as usize].targets[target as usize].mount;
-        let crate::world::Backend::Volume(volume) = self.mounts[mount as usize].backend else {
-            unreachable!("a target lies on a volume")
+        self.services[service as usize].targets[target as usize].stored_bytes += bytes;
+        self.new_file_on(mount, bytes)
+    }
+
+    /// Create a file on the volume of a mount.
+    pub(super) fn new_file_on(&mut self, mount: u32, bytes: u64) -> u32 {
+        let Mounted::Volume(volume) = self.mounts[mount as usize].mounted else {
+            unreachable!("files of a service are created in the service")
         };
         let fs = &mut self.volumes[volume as usize].fs;
         let file = if bytes > 0 {
@@ -39,13 +52,17 @@ impl World<'_> {
         } else {
             fs.create()
         };
-        self.services[service as usize].targets[target as usize].stored_bytes += bytes;
         self.new_instance(mount, file, bytes)
     }
 
     /// Create a file that existed in the service before the run.
     pub fn place_service_file(&mut self, service: u32, bytes: u64) -> u32 {
         let file = self.services[service as usize].new_file(bytes);
+        if let Some(upstream) = self.services[service as usize].upstream {
+            let behind = self.place_service_file(upstream, bytes);
+            self.services[service as usize].files[file as usize].upstream = Some(behind);
+            return file;
+        }
         let s = &self.services[service as usize];
         let (layout, replicas, targets) = (s.layout, s.replicas, s.targets.len() as u32);
         let parts: Vec<u64> = match layout {
@@ -78,7 +95,17 @@ impl World<'_> {
         let f = &mut self.services[service as usize].files[file as usize];
         f.live = false;
         let parts = std::mem::take(&mut f.parts);
-        self.services[service as usize].free_files.push(file);
+        let behind = f.upstream.take();
+        let s = &mut self.services[service as usize];
+        s.free_files.push(file);
+        let (upstream, targets) = (s.upstream, s.targets.len() as u32);
+        if let (Some(upstream), Some(behind)) = (upstream, behind) {
+            (0..targets).for_each(|target| self.uncache(service, target, file));
+            if parts.iter().all(|&part| part == NONE) {
+                // No server opened it; else the server's instance of it deletes it.
+                self.delete_remote(upstream, behind);
+            }
+        }
         for instance in parts.into_iter().filter(|&instance| instance != NONE) {
             self.doom(instance);
         }
@@ -87,6 +114,21 @@ impl World<'_> {
     /// Return the time at which a client receives the reply to a metadata operation.
     pub fn metadata_answer(
         &mut self,
+        service: u32,
+        file: u32,
+        client: u32,
+        changes: bool,
+        round_trips: u32,
+    ) -> Nanos {
+        let time = self.upstream_answer(service, file, changes, self.now);
+        self.metadata_answer_from(time, service, file, client, changes, round_trips)
+    }
+
+    /// As `metadata_answer`, of a client that asks at `time`.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn metadata_answer_from(
+        &mut self,
+        mut time: Nanos,
         service: u32,
         file: u32,
         client: u32,
@@ -103,7 +145,6 @@ impl World<'_> {
         let heap = &mut s.metadata[(mixed(number) % servers) as usize];
         let service_ns =
             if changes { s.settled.metadata_write_ns } else { s.settled.metadata_read_ns };
-        let mut time = self.now;
         for _ in 0..round_trips.max(1) {
             let Reverse(free) = heap.pop().unwrap_or(Reverse(0));
             let done = free.max(time + way) + service_ns;

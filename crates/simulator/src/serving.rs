@@ -126,22 +126,43 @@ impl World<'_> {
             replica: r.replica + 1,
             client: host,
             io: NONE,
-            upstream: rpc,
+            forwarder: rpc,
             pending: 1,
             thread: NONE,
             job: NONE,
             sent: self.now,
+            failed: false,
             ..r
         };
         let next = self.rpcs.insert(next);
         self.enqueue(next);
     }
 
-    /// Continue with the server's volume after the CPU work of a request.
+    /// Continue after the CPU work of a request: at a server that sends it, or at its data server
+    /// with the server's cache, volume or upstream.
     pub fn rpc_worked(&mut self, rpc: u32) {
+        if self.rpcs[rpc].stage == Stage::Calling {
+            self.rpcs[rpc].stage = Stage::Arriving;
+            self.enqueue(rpc);
+            return;
+        }
         self.rpcs[rpc].stage = Stage::Storing;
+        self.store_request(rpc);
+    }
+
+    /// Read or write the data of a request.
+    pub(super) fn store_request(&mut self, rpc: u32) {
         let r = self.rpcs[rpc];
+        if self.services[r.service as usize].upstream.is_some() && self.served_from_cache(rpc) {
+            return;
+        }
         let instance = self.part_instance(r.service, r.file, r.part + r.replica, r.target);
+        self.store(rpc, instance);
+    }
+
+    /// Read or write the data of a request in a file of the server.
+    pub(super) fn store(&mut self, rpc: u32, instance: u32) {
+        let r = self.rpcs[rpc];
         let cached = self.services[r.service as usize].settled.server_cache;
         let kind = match (r.kind, cached) {
             (RpcKind::Commit, _) => OpKind::Sync,
@@ -162,17 +183,18 @@ impl World<'_> {
             read_ahead: self.instances[instance].read_ahead,
         };
         if r.kind == RpcKind::Read {
-            let backend = self.mounts[self.instances[instance].mount as usize].backend;
-            self.note_access(instance, backend);
+            let mounted = self.mounts[self.instances[instance].mount as usize].mounted;
+            self.note_access(instance, mounted);
         }
         if let Started::Done(op) = self.start_op(wanted) {
             self.stored(rpc, &op);
         }
     }
 
-    /// Continue after the server's volume completed its operation.
+    /// Continue after the server completed the operation of a request.
     pub fn stored(&mut self, rpc: u32, op: &Op) {
         let r = self.rpcs[rpc];
+        self.rpcs[rpc].failed |= op.failed;
         if op.kind == OpKind::Read {
             self.instances[op.instance].read_ahead = op.read_ahead;
         }
@@ -194,7 +216,12 @@ impl World<'_> {
                 return;
             }
         }
-        // The thread is free for the next request; only the network transfer remains.
+        self.done_storing(rpc);
+    }
+
+    /// Free the thread for the next request; only the network transfer remains.
+    pub(super) fn done_storing(&mut self, rpc: u32) {
+        let r = self.rpcs[rpc];
         let target = &mut self.services[r.service as usize].targets[r.target as usize];
         let next = target.waiting.pop_front();
         match next {
@@ -224,12 +251,32 @@ impl World<'_> {
     pub(super) fn delivered(&mut self, rpc: u32) {
         let r = self.rpcs[rpc];
         self.leave_channel(rpc);
+        let replicas = self.services[r.service as usize].replicas;
+        if r.failed && r.kind == RpcKind::Read && u32::from(r.unread) + 1 < replicas {
+            self.read_other_replica(rpc);
+            return;
+        }
         self.rpcs.remove(rpc);
-        if r.upstream != NONE {
-            self.part_done(r.upstream);
+        if r.forwarder != NONE {
+            self.rpcs[r.forwarder].failed |= r.failed;
+            self.part_done(r.forwarder);
             return;
         }
         self.services[r.service as usize].totals.latency.add(self.now - r.sent);
-        self.io_done(r.io, false);
+        self.io_done(r.io, r.failed);
+    }
+
+    /// Resend a read that failed to the server of the next replica.
+    fn read_other_replica(&mut self, rpc: u32) {
+        let r = self.rpcs[rpc];
+        let s = &mut self.services[r.service as usize];
+        let replica = (r.replica + 1) % s.replicas;
+        s.totals.outcome.failed_over += 1;
+        let f = &self.services[r.service as usize].files[r.file as usize];
+        let target = self.part_target(r.service, f, r.part + replica);
+        let unread = r.unread + 1;
+        let stage = Stage::Arriving;
+        self.rpcs[rpc] = Rpc { replica, target, unread, stage, failed: false, pending: 1, ..r };
+        self.enqueue(rpc);
     }
 }

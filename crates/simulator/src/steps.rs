@@ -3,7 +3,7 @@
 use crate::offsets;
 use crate::program::{Events, Instruction, Pattern};
 use crate::scenario::{Access, PatternOp};
-use crate::world::{Backend, Flow, OpKind, Phase, Progress, State, World};
+use crate::world::{Flow, Mounted, OpKind, Phase, Progress, State, World};
 
 impl World<'_> {
     /// Run a process until it has to wait or is done.
@@ -120,7 +120,7 @@ impl World<'_> {
                 let instance = self.current_file(task, file);
                 self.tasks[task].files[file as usize].open = false;
                 let i = &self.instances[instance];
-                let remote = matches!(self.mounts[i.mount as usize].backend, Backend::Service(_));
+                let remote = matches!(self.mounts[i.mount as usize].mounted, Mounted::Service(_));
                 let host = self.mounts[i.mount as usize].host as usize;
                 let dirty =
                     self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 || i.writes > 0;

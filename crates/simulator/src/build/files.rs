@@ -5,7 +5,7 @@ use headrace_model::Medium;
 
 use crate::scenario::{CacheState, Place, ScenarioError, Share};
 use crate::storage::page_end;
-use crate::world::{Backend, Mount, SetFiles, World, NONE};
+use crate::world::{Mount, Mounted, SetFiles, World, NONE};
 
 impl World<'_> {
     pub(super) fn add_files(&mut self) -> Result<(), ScenarioError> {
@@ -53,12 +53,13 @@ impl World<'_> {
                     files.turn = vec![0];
                     for host in 0..all as u32 {
                         files.mount[host as usize] =
-                            self.mount_of(host, |m| m.backend == Backend::Service(service));
+                            self.mount_of(host, |m| m.mounted == Mounted::Service(service));
                     }
                     if set.share != Share::New {
                         for _ in 0..set.count {
                             let file = self.place_service_file(service, set.bytes);
                             files.remote.push(file);
+                            self.warm_upstreams(service, file);
                         }
                     }
                     if self.counters.out_of_space > 0 {
@@ -102,8 +103,24 @@ impl World<'_> {
         }
     }
 
-    fn mount_of(&self, host: u32, backend: impl Fn(&Mount) -> bool) -> u32 {
+    /// Let a warm run start with a file in the servers between its clients and its volume.
+    fn warm_upstreams(&mut self, service: u32, file: u32) {
+        if self.scenario.cache != CacheState::Warm {
+            return;
+        }
+        let (mut service, mut file) = (service, file);
+        while let Some(upstream) = self.services[service as usize].upstream {
+            self.warm_server(service, file);
+            let Some(behind) = self.services[service as usize].files[file as usize].upstream else {
+                return;
+            };
+            (service, file) = (upstream, behind);
+        }
+    }
+
+    fn mount_of(&self, host: u32, mounted: impl Fn(&Mount) -> bool) -> u32 {
         let mounts = &self.hosts[host as usize].mounts;
-        mounts.iter().copied().find(|&m| backend(&self.mounts[m as usize])).unwrap_or(NONE)
+        let suits = |mount: &Mount| !mount.of_server && mounted(mount);
+        mounts.iter().copied().find(|&m| suits(&self.mounts[m as usize])).unwrap_or(NONE)
     }
 }

@@ -12,7 +12,7 @@ use super::block_layer::block_layer;
 use crate::cpu::Cpu;
 use crate::scenario::{HostSpec, ScenarioError, VolumeSpec};
 use crate::storage::page_end;
-use crate::world::{Backend, Host, Journal, Mount, Sampler, Volume, World, NONE};
+use crate::world::{Host, Journal, Mount, Mounted, Sampler, Volume, World, NONE};
 
 fn host_name(spec: &HostSpec, number: u32) -> String {
     if spec.count == 1 {
@@ -112,7 +112,7 @@ impl World<'_> {
         let index = self.volumes.len() as u32;
         let mount = self.add_mount(
             host,
-            Backend::Volume(index),
+            Mounted::Volume(index),
             page_end(volume.read_ahead_bytes),
             volume.nr_requests,
         );
@@ -142,14 +142,15 @@ impl World<'_> {
     pub(super) fn add_mount(
         &mut self,
         host: u32,
-        backend: Backend,
+        mounted: Mounted,
         read_ahead_pages: u32,
         writing_limit: u32,
     ) -> u32 {
         let index = self.mounts.len() as u32;
         self.mounts.push(Mount {
             host,
-            backend,
+            mounted,
+            of_server: false,
             read_ahead_pages,
             large_read_pages: 0,
             exact: false,

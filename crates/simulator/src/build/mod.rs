@@ -44,6 +44,7 @@ impl<'a> World<'a> {
             ios: Slab::default(),
             ops: Slab::default(),
             rpcs: Slab::default(),
+            fetches: Slab::default(),
             tasks: Slab::default(),
             network: Network::new(&ports),
             network_timer: None,

@@ -1,13 +1,17 @@
-//! Builds services: their data servers on the hosts' volumes, and a mount on every host.
+//! Builds services: their data servers on the hosts' volumes or before other services, and a mount
+//! on every host.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
+use headrace_model::pagecache::PAGE_BYTES;
+
+use crate::block_cache::BlockCache;
 use crate::layout::Layout;
-use crate::remote::{Service, ServiceTotals, Target};
-use crate::scenario::ClientReadAhead;
+use crate::remote::{Backend, Service, ServiceTotals, Target};
+use crate::scenario::{BackendSpec, ClientReadAhead, ServiceSpec};
 use crate::storage::page_end;
-use crate::world::{Backend, World};
+use crate::world::{Mounted, World};
 
 impl World<'_> {
     pub(super) fn add_services(&mut self) {
@@ -15,23 +19,11 @@ impl World<'_> {
             let mut settled = spec.tuning.settle(spec.kind);
             // A client's cache sends each page to one server; that server makes the copies.
             settled.replica_pipeline |= settled.write_back;
-            let mut targets = Vec::new();
-            for target in &spec.targets {
-                for host in self.hosts_named(&target.host) {
-                    let volume =
-                        self.volumes.iter().find(|v| v.host == host && v.name == target.volume);
-                    let mount = volume.map(|v| v.mount).expect("checked: the host has that volume");
-                    targets.push(Target {
-                        host,
-                        mount,
-                        free_threads: (0..settled.server_threads).rev().collect(),
-                        waiting: VecDeque::new(),
-                        stored_bytes: 0,
-                    });
-                }
-            }
+            let targets = self.add_targets(spec);
             let count = targets.len() as u32;
             let threads = settled.metadata_threads as usize;
+            let upstream = spec.upstream().and_then(|name| self.service_named(name));
+            let upstream = upstream.map(|number| number as u32);
             let service = Service {
                 layout: Layout::of(
                     spec.kind,
@@ -46,6 +38,7 @@ impl World<'_> {
                     .collect(),
                 suspected: vec![false; targets.len()],
                 targets,
+                upstream,
                 files: Vec::new(),
                 free_files: Vec::new(),
                 made: 0,
@@ -55,17 +48,72 @@ impl World<'_> {
                 settled,
             };
             self.services.push(service);
-            let s = &self.services[number].settled;
-            let (read_ahead, exact) = match s.client_read_ahead {
-                ClientReadAhead::Kernel { bytes } => (page_end(bytes), false),
-                ClientReadAhead::None | ClientReadAhead::Lustre { .. } => (0, true),
-            };
-            let limit = s.requests_in_flight.saturating_mul(count).max(1);
             for host in 0..self.hosts.len() as u32 {
-                let mount =
-                    self.add_mount(host, Backend::Service(number as u32), read_ahead, limit);
-                self.mounts[mount as usize].exact = exact;
+                self.add_service_mount(host, number, false);
             }
         }
+    }
+
+    fn add_targets(&mut self, spec: &ServiceSpec) -> Vec<Target> {
+        let threads = spec.tuning.settle(spec.kind).server_threads;
+        let mut targets = Vec::new();
+        for target in &spec.targets {
+            for host in self.hosts_named(&target.host) {
+                let (mount, backend) = self.backend(host, &target.backend);
+                targets.push(Target {
+                    host,
+                    mount,
+                    backend,
+                    free_threads: (0..threads).rev().collect(),
+                    waiting: VecDeque::new(),
+                    stored_bytes: 0,
+                });
+            }
+        }
+        targets
+    }
+
+    /// Return the mount that holds the files' parts of a data server, and its backend.
+    fn backend(&mut self, host: u32, spec: &BackendSpec) -> (u32, Backend) {
+        match spec {
+            BackendSpec::Volume { volume } => {
+                (self.volumes[self.volume_of(host, volume)].mount, Backend::Volume)
+            }
+            BackendSpec::Upstream { service, cache } => {
+                let cache = cache.as_ref().map(|spec| {
+                    let volume = &self.volumes[self.volume_of(host, &spec.volume)];
+                    let free_bytes = volume.fs.free_blocks() * PAGE_BYTES;
+                    Box::new(BlockCache::new(volume.mount, spec, free_bytes))
+                });
+                let number = self.service_named(service).expect("checked: the service exists");
+                (self.add_service_mount(host, number, true), Backend::Upstream { cache })
+            }
+        }
+    }
+
+    fn volume_of(&self, host: u32, name: &str) -> usize {
+        let found = self.volumes.iter().position(|v| v.host == host && v.name == name);
+        found.expect("checked: the host has that volume")
+    }
+
+    fn service_named(&self, name: &str) -> Option<usize> {
+        self.scenario.services.iter().position(|service| service.name == name)
+    }
+
+    /// Mount a service on a host, for its processes or for a file server on it.
+    fn add_service_mount(&mut self, host: u32, number: usize, of_server: bool) -> u32 {
+        let spec = &self.scenario.services[number];
+        let settled = spec.tuning.settle(spec.kind);
+        let count: usize = spec.targets.iter().map(|t| self.hosts_named(&t.host).len()).sum();
+        let (read_ahead, exact) = match settled.client_read_ahead {
+            ClientReadAhead::Kernel { bytes } => (page_end(bytes), false),
+            ClientReadAhead::None | ClientReadAhead::Lustre { .. } => (0, true),
+        };
+        let limit = settled.requests_in_flight.saturating_mul(count as u32).max(1);
+        let mounted = Mounted::Service(number as u32);
+        let mount = self.add_mount(host, mounted, read_ahead, limit);
+        let m = &mut self.mounts[mount as usize];
+        (m.exact, m.of_server) = (exact, of_server);
+        mount
     }
 }

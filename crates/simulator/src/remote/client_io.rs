@@ -19,7 +19,8 @@ impl World<'_> {
         self.ops[index].submit_from = to;
         let instance = &self.instances[op.instance];
         let (cache_file, file, file_bytes) = (instance.cache_file, instance.file, instance.bytes);
-        let host = self.mounts[instance.mount as usize].host;
+        let mount = &self.mounts[instance.mount as usize];
+        let (host, of_server) = (mount.host, mount.of_server);
         loop {
             let cache = &mut self.hosts[host as usize].cache;
             from = cache.next_missing(cache_file, from, to);
@@ -42,7 +43,8 @@ impl World<'_> {
             let extent = self.hosts[host as usize].cache.start_reading(cache_file, from, pages, io);
             self.ios[io].kind = IoKind::Fill { extent };
             self.instances[op.instance].ios += 1;
-            self.send_read(Asked { service, file, piece, bytes, client: host, io, job: op.job });
+            let job = op.job;
+            self.send_read(Asked { service, file, piece, bytes, client: host, of_server, io, job });
             from += pages;
         }
     }
@@ -53,7 +55,8 @@ impl World<'_> {
     pub fn run_direct_remote(&mut self, index: u32, service: u32) -> bool {
         let op = self.ops[index];
         let instance = &self.instances[op.instance];
-        let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
+        let mount = &self.mounts[instance.mount as usize];
+        let (file, host, of_server) = (instance.file, mount.host, mount.of_server);
         let s = &self.services[service as usize];
         let write = op.kind == OpKind::DirectWrite;
         let behind = write && s.settled.write_behind;
@@ -95,7 +98,8 @@ impl World<'_> {
             {
                 break;
             }
-            let asked = Asked { service, file, piece, bytes, client: host, io: NONE, job: op.job };
+            let (io, job) = (NONE, op.job);
+            let asked = Asked { service, file, piece, bytes, client: host, of_server, io, job };
             self.send_copies(index, asked, copies, behind);
             at += bytes;
         }
@@ -112,7 +116,8 @@ impl World<'_> {
         let o = &mut self.ops[index];
         (o.stage, o.offset, o.length) = (OpStage::Submitted, op.offset + op.length, 0);
         let instance = &self.instances[op.instance];
-        let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
+        let mount = &self.mounts[instance.mount as usize];
+        let (file, host, of_server) = (instance.file, mount.host, mount.of_server);
         let s = &self.services[service as usize];
         let layout = s.layout;
         let copies = s.copies(op.kind == OpKind::DirectWrite);
@@ -125,8 +130,8 @@ impl World<'_> {
             while left > 0 {
                 let bytes = left.min(largest);
                 let piece = Piece { part, offset, in_row: left };
-                let asked =
-                    Asked { service, file, piece, bytes, client: host, io: NONE, job: op.job };
+                let (io, job) = (NONE, op.job);
+                let asked = Asked { service, file, piece, bytes, client: host, of_server, io, job };
                 self.send_copies(index, asked, copies, false);
                 (offset, left) = (offset + bytes, left - bytes);
             }
@@ -211,7 +216,8 @@ impl World<'_> {
         if !due || !std::mem::take(&mut instance.uncommitted) {
             return true;
         }
-        let (file, host) = (instance.file, self.mounts[instance.mount as usize].host);
+        let mount = &self.mounts[instance.mount as usize];
+        let (file, host, of_server) = (instance.file, mount.host, mount.of_server);
         let parts = s.files[file as usize].parts.len() as u32;
         for part in 0..parts {
             let f = &self.services[service as usize].files[file as usize];
@@ -221,7 +227,8 @@ impl World<'_> {
             let target = self.part_target(service, f, part);
             let io = self.start_io(index, IoKind::Through { op: index });
             let piece = Piece { part, offset: 0, in_row: 0 };
-            let asked = Asked { service, file, piece, bytes: 0, client: host, io, job: op.job };
+            let (bytes, job) = (0, op.job);
+            let asked = Asked { service, file, piece, bytes, client: host, of_server, io, job };
             self.send(RpcKind::Commit, asked, 0, target);
         }
         self.ops[index].outstanding == 0

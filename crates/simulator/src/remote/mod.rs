@@ -11,10 +11,12 @@ mod transport;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
 
 use headrace_model::histogram::Histogram;
 use headrace_model::Nanos;
 
+use crate::block_cache::BlockCache;
 use crate::layout::{mixed, Layout, ServiceFile};
 use crate::outcome::ServiceOutcome;
 
@@ -22,11 +24,22 @@ use crate::outcome::ServiceOutcome;
 /// to jobs.
 pub(crate) const FIRST_SERVER_PROCESS: u32 = 4096;
 
+/// Where a data server gets the files.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    /// From a volume of its host.
+    Volume,
+    /// From another service, through a cache of blocks if it has one.
+    Upstream { cache: Option<Box<BlockCache>> },
+}
+
 /// A data server of a service.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub host: u32,
+    /// Where the files' parts are: the mount of its volume, or its own mount of the upstream.
     pub mount: u32,
+    pub backend: Backend,
     /// Free threads, and requests that wait for one.
     pub free_threads: Vec<u32>,
     pub waiting: VecDeque<u32>,
@@ -46,6 +59,8 @@ pub(crate) struct Service {
     pub settled: crate::scenario::SettledTuning,
     pub layout: Layout,
     pub targets: Vec<Target>,
+    /// The service that its data servers are clients of.
+    pub upstream: Option<u32>,
     pub replicas: u32,
     pub files: Vec<ServiceFile>,
     pub free_files: Vec<u32>,
@@ -84,7 +99,7 @@ impl Service {
             _ => mixed(number) % targets,
         };
         let file =
-            ServiceFile { bytes, first: first as u32, number, parts: Vec::new(), live: true };
+            ServiceFile { bytes, first: first as u32, number, live: true, ..Default::default() };
         match self.free_files.pop() {
             Some(index) => {
                 self.files[index as usize] = file;
@@ -124,6 +139,8 @@ pub(crate) enum RpcKind {
 /// The current stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// The server that sends it uses its host's cores.
+    Calling,
     /// The data of a write is being sent by the client.
     Sending,
     /// In transit to the server.
@@ -155,8 +172,8 @@ pub(crate) struct Rpc {
     pub bytes: u64,
     /// The client's I/O that it belongs to; `NONE` if it was sent by another server.
     pub io: u32,
-    /// The request that forwarded this one.
-    pub upstream: u32,
+    /// The request that forwarded this one to the next replica.
+    pub forwarder: u32,
     /// Number of completions that the reply waits for: the server's own storage and the next
     /// replica.
     pub pending: u8,
@@ -164,4 +181,17 @@ pub(crate) struct Rpc {
     pub job: u32,
     pub sent: Nanos,
     pub synced: bool,
+    /// The server could not read or write the data.
+    pub failed: bool,
+    /// Number of other replicas that could not be read.
+    pub unread: u8,
+}
+
+/// Blocks on their way from the upstream of a data server to its cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetch {
+    pub service: u32,
+    pub target: u32,
+    pub file: u32,
+    pub range: Range<u64>,
 }

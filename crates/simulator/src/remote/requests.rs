@@ -15,6 +15,8 @@ pub(super) struct Asked {
     pub piece: Piece,
     pub bytes: u64,
     pub client: u32,
+    /// A file server of the client's host sends it, not a process.
+    pub of_server: bool,
     pub io: u32,
     pub job: u32,
 }
@@ -23,26 +25,26 @@ impl World<'_> {
     /// Send write-back of pages of a client's cache.
     pub fn send_write(&mut self, service: u32, instance: u32, page: u32, pages: u32, io: u32) {
         let i = &self.instances[instance];
-        let (file, host, size) = (i.file, self.mounts[i.mount as usize].host, i.bytes);
+        let mount = &self.mounts[i.mount as usize];
+        let (file, host, of_server, size) = (i.file, mount.host, mount.of_server, i.bytes);
         let offset = u64::from(page) * PAGE_BYTES;
         let bytes = (u64::from(pages) * PAGE_BYTES).min(size.saturating_sub(offset)).max(1);
         let s = &self.services[service as usize];
         let piece = s.layout.locate(offset, s.replicas);
-        self.send_write_piece(
-            Asked { service, file, piece, bytes, client: host, io, job: NONE },
-            0,
-        );
+        let asked = Asked { service, file, piece, bytes, client: host, of_server, io, job: NONE };
+        self.send_write_piece(asked, 0);
     }
 
     pub(super) fn send_read(&mut self, asked: Asked) {
-        let Asked { service, piece, bytes, job, .. } = asked;
+        let Asked { service, piece, bytes, of_server, job, .. } = asked;
         let replica = self.choose_replica(service, asked.file, piece, asked.client);
         let f = &self.services[service as usize].files[asked.file as usize];
         let target = self.part_target(service, f, piece.part + replica);
         let totals = &mut self.services[service as usize].totals.outcome;
         totals.read_requests += 1;
         totals.read_bytes += bytes;
-        if job != NONE {
+        // Counted where the job receives them, not between servers.
+        if job != NONE && !of_server {
             self.jobs[job as usize].bytes.served_bytes += bytes;
         }
         self.send(RpcKind::Read, asked, replica, target);
@@ -72,9 +74,10 @@ impl World<'_> {
         self.send(RpcKind::Write, asked, replica, target);
     }
 
-    /// Send a client's request to a data server.
+    /// Send a client's request to a data server. Its CPU time is charged to the job, or used on the
+    /// cores of the file server that sends it.
     pub(super) fn send(&mut self, kind: RpcKind, asked: Asked, replica: u32, target: u32) {
-        let Asked { service, file, piece, bytes, client, io, job } = asked;
+        let Asked { service, file, piece, bytes, client, of_server, io, job } = asked;
         let rpc = Rpc {
             kind,
             stage: Stage::Arriving,
@@ -87,25 +90,27 @@ impl World<'_> {
             offset: piece.offset,
             bytes,
             io,
-            upstream: NONE,
+            forwarder: NONE,
             pending: 1,
             thread: NONE,
             job,
             sent: self.now,
             synced: false,
+            failed: false,
+            unread: 0,
         };
-        self.charge_client(service, job);
         let rpc = self.rpcs.insert(rpc);
-        self.enqueue(rpc);
-    }
-
-    /// Charge the client's CPU time of a request to its job.
-    fn charge_client(&mut self, service: u32, job: u32) {
         self.counters.service_requests += 1;
-        if job != NONE {
-            let cpu_ns = self.services[service as usize].settled.client_request_ns;
+        let cpu_ns = self.services[service as usize].settled.client_request_ns;
+        if of_server && cpu_ns > 0 {
+            self.rpcs[rpc].stage = Stage::Calling;
+            self.start_rpc_work(client, rpc, cpu_ns);
+            return;
+        }
+        if job != NONE && !of_server {
             self.charge_job(job, cpu_ns);
         }
+        self.enqueue(rpc);
     }
 
     /// Return the replica of a piece that a client on `host` reads: the one on its own host, else

@@ -19,7 +19,7 @@ impl World<'_> {
     /// not wait: each pipeline has its own connection and thread, and a limit shared by crossing
     /// pipelines would deadlock.
     pub(crate) fn enqueue(&mut self, rpc: u32) {
-        if self.rpcs[rpc].upstream != NONE {
+        if self.rpcs[rpc].forwarder != NONE {
             self.depart(rpc);
             return;
         }
@@ -34,7 +34,7 @@ impl World<'_> {
     }
 
     pub(crate) fn leave_channel(&mut self, rpc: u32) {
-        if self.rpcs[rpc].upstream != NONE {
+        if self.rpcs[rpc].forwarder != NONE {
             return;
         }
         let channel = self.channel(rpc);

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Feed, HostSpec, Load, Place, Scenario, ScenarioError, ServiceKind, Share, Step};
+use headrace_model::pagecache::PAGE_BYTES;
+
+use super::{
+    BackendSpec, Feed, HostSpec, Load, Place, Scenario, ScenarioError, ServiceKind, ServiceSpec,
+    Share, Step,
+};
 
 fn positive(path: String, value: f64) -> Result<(), ScenarioError> {
     if value.is_finite() && value > 0.0 {
@@ -134,20 +139,10 @@ impl Scenario {
     }
 
     fn check_services(&self) -> Result<(), ScenarioError> {
-        let hosts = || self.nodes.iter().chain(&self.servers);
         for (number, service) in self.services.iter().enumerate() {
             let path = format!("services[{number}]");
             at_least_one(format!("{path}.targets"), service.targets.len() as u64)?;
-            let mut targets = 0;
-            for (number, target) in service.targets.iter().enumerate() {
-                let path = format!("{path}.targets[{number}]");
-                known(format!("{path}.host"), &target.host, hosts().map(|h| h.name.as_str()))?;
-                for spec in hosts().filter(|h| h.name == target.host) {
-                    let volumes = spec.volumes.iter().map(|v| v.name.as_str());
-                    known(format!("{path}.volume"), &target.volume, volumes)?;
-                    targets += u64::from(spec.count);
-                }
-            }
+            let targets = self.check_targets(service, &path)?;
             let single = matches!(service.kind, ServiceKind::Nfs | ServiceKind::Bluearc);
             if single && targets != 1 {
                 return Err(ScenarioError::new(
@@ -178,6 +173,89 @@ impl Scenario {
                     allowed,
                 ));
             }
+        }
+        Ok(())
+    }
+
+    /// Check the data servers of a service; return how many there are.
+    fn check_targets(&self, service: &ServiceSpec, path: &str) -> Result<u64, ScenarioError> {
+        let hosts = || self.nodes.iter().chain(&self.servers);
+        let mut count = 0;
+        for (number, target) in service.targets.iter().enumerate() {
+            let path = format!("{path}.targets[{number}]");
+            known(format!("{path}.host"), &target.host, hosts().map(|h| h.name.as_str()))?;
+            let volume = match &target.backend {
+                BackendSpec::Volume { volume } => Some((format!("{path}.volume"), volume)),
+                BackendSpec::Upstream { cache, .. } => {
+                    cache.as_ref().map(|cache| (format!("{path}.cache.volume"), &cache.volume))
+                }
+            };
+            for spec in hosts().filter(|h| h.name == target.host) {
+                count += u64::from(spec.count);
+                if let Some((path, volume)) = &volume {
+                    let volumes = spec.volumes.iter().map(|v| v.name.as_str());
+                    known(path.clone(), volume, volumes)?;
+                }
+            }
+        }
+        if service.upstream().is_some() {
+            self.check_upstream(service, path)?;
+        }
+        Ok(count)
+    }
+
+    /// Check a service whose data servers are clients of another one.
+    fn check_upstream(&self, service: &ServiceSpec, path: &str) -> Result<(), ScenarioError> {
+        let services = self.services.iter().map(|s| s.name.as_str());
+        for (number, target) in service.targets.iter().enumerate() {
+            let path = format!("{path}.targets[{number}]");
+            let BackendSpec::Upstream { service: name, cache } = &target.backend else {
+                let allowed = "an upstream, as the service's other servers have";
+                return Err(ScenarioError::new(path, "a volume", allowed));
+            };
+            known(format!("{path}.upstream"), name, services.clone())?;
+            if Some(name.as_str()) != service.upstream() {
+                let allowed = "the same upstream for all servers of a service";
+                let given = format!("\"{name}\"");
+                return Err(ScenarioError::new(format!("{path}.upstream"), given, allowed));
+            }
+            if let Some(cache) = cache {
+                if cache.block_bytes == 0 || cache.block_bytes % PAGE_BYTES != 0 {
+                    let allowed = format!("a multiple of {PAGE_BYTES}");
+                    let path = format!("{path}.cache.block_bytes");
+                    return Err(ScenarioError::new(path, cache.block_bytes, allowed));
+                }
+            }
+        }
+        let mut chain = vec![service.name.as_str()];
+        let mut next = service.upstream();
+        while let Some(name) = next {
+            let comes_back = chain.contains(&name);
+            chain.push(name);
+            if comes_back {
+                return Err(ScenarioError::new(
+                    format!("{path}.targets[0].upstream"),
+                    format!("a circle of services ({})", chain.join(" -> ")),
+                    "upstreams that end at a service on volumes",
+                ));
+            }
+            next = self.services.iter().find(|s| s.name == name).and_then(ServiceSpec::upstream);
+        }
+        let tuning = service.tuning.settle(service.kind);
+        if tuning.replicas > 1 {
+            return Err(ScenarioError::new(
+                format!("{path}.tuning.replicas"),
+                tuning.replicas,
+                "1 for a service before another: the upstream has the replicas",
+            ));
+        }
+        let blocks = service.kind == ServiceKind::Hdfs || tuning.block_bytes > 0;
+        if blocks || (tuning.stripe_bytes > 0 && tuning.stripe_targets != 1) {
+            return Err(ScenarioError::new(
+                format!("{path}.kind"),
+                "files in blocks or stripes on several servers",
+                "a service that passes on whole files (nfs, glusterfs, xrootd, lustre …)",
+            ));
         }
         Ok(())
     }

@@ -41,7 +41,7 @@
 //!   and volumes.
 //! * [`VolumeSpec`]: a drive, a RAID or an ideal drive, with filesystem, scheduler and read-ahead.
 //! * [`ServiceSpec`]: a file service (NFS, GlusterFS, Lustre, HDFS, OrangeFS, BlueArc, XRootD) on
-//!   volumes of hosts.
+//!   volumes of hosts, or in front of another service.
 //! * [`FileSetSpec`]: files and their location: the local volume of each node, or a service.
 //! * [`ProfileSpec`]: the steps of a job ([`Step`]).
 //! * [`RunSpec`]: number of jobs, slots, and how jobs get their input.
@@ -64,7 +64,9 @@ pub use job::{
     RunSpec, Share, Step,
 };
 pub(crate) use service::SettledTuning;
-pub use service::{ClientReadAhead, Commit, ServiceKind, ServiceSpec, TargetSpec, Tuning};
+pub use service::{
+    BackendSpec, CacheSpec, ClientReadAhead, Commit, ServiceKind, ServiceSpec, TargetSpec, Tuning,
+};
 
 /// All inputs of a simulation. Equal scenarios give byte-identical outcomes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

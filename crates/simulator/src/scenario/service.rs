@@ -2,9 +2,9 @@
 //!
 //! One mechanism serves all of them. A client with or without a page cache splits its reads and
 //! writes into requests. A layout maps bytes to data servers. A data server has threads, a CPU cost
-//! per request, and a volume with its own page cache, filesystem, scheduler and drive. Metadata
-//! servers process opens and other metadata operations. A service type is a layout and a set of
-//! defaults for [`Tuning`].
+//! per request, and a backend: a volume with its own page cache, filesystem, scheduler and drive, or
+//! another service, of which it is a client (gateways, XCache). Metadata servers process opens and
+//! other metadata operations. A service type is a layout and a set of defaults for [`Tuning`].
 
 use serde::{Deserialize, Serialize};
 
@@ -30,12 +30,86 @@ pub enum ServiceKind {
     Xrootd,
 }
 
-/// A volume of a host (of all hosts of that name) on which the service stores data.
+/// A data server of a service, on all hosts of that name, and where it gets the files.
+///
+/// In JSON `volume` or `upstream` says which backend it is: `{"host": "server", "volume": "export"}`,
+/// `{"host": "gateway", "upstream": "other service"}`, or with a cache on a volume of the host
+/// `{"host": "xcache", "upstream": "other service", "cache": {"volume": "ssd"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "TargetFields", into = "TargetFields")]
 pub struct TargetSpec {
     pub host: String,
+    pub backend: BackendSpec,
+}
+
+/// Where a data server gets the files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendSpec {
+    /// From a volume of its host, on which the service stores data.
+    Volume { volume: String },
+    /// From another service, of which the server is a client.
+    Upstream { service: String, cache: Option<CacheSpec> },
+}
+
+/// Cache of a server with an upstream on a volume of its host (XCache). It holds whole blocks;
+/// files that were not used for the longest time are removed when it is full.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSpec {
     pub volume: String,
+    /// Bytes that are fetched and kept together, a multiple of 4096.
+    #[serde(default = "block")]
+    pub block_bytes: u64,
+    /// Blocks that are fetched ahead of the requested ones.
+    #[serde(default)]
+    pub prefetch_blocks: u32,
+}
+
+fn block() -> u64 {
+    MIB
+}
+
+/// The fields of a target in JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TargetFields {
+    host: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    volume: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    upstream: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cache: Option<CacheSpec>,
+}
+
+impl TryFrom<TargetFields> for TargetSpec {
+    type Error = String;
+
+    fn try_from(fields: TargetFields) -> Result<Self, String> {
+        let TargetFields { host, volume, upstream, cache } = fields;
+        let backend = match (volume, upstream, cache) {
+            (Some(volume), None, None) => BackendSpec::Volume { volume },
+            (None, Some(service), cache) => BackendSpec::Upstream { service, cache },
+            (Some(_), Some(_), _) => return Err(one_of("volume and upstream")),
+            (Some(_), None, Some(_)) => return Err(one_of("volume and cache")),
+            (None, None, _) => return Err(one_of("neither volume nor upstream")),
+        };
+        Ok(TargetSpec { host, backend })
+    }
+}
+
+fn one_of(given: &str) -> String {
+    format!("{given}, expected either volume, or upstream with or without cache")
+}
+
+impl From<TargetSpec> for TargetFields {
+    fn from(spec: TargetSpec) -> Self {
+        let (volume, upstream, cache) = match spec.backend {
+            BackendSpec::Volume { volume } => (Some(volume), None, None),
+            BackendSpec::Upstream { service, cache } => (None, Some(service), cache),
+        };
+        TargetFields { host: spec.host, volume, upstream, cache }
+    }
 }
 
 /// A file service.
@@ -44,11 +118,21 @@ pub struct TargetSpec {
 pub struct ServiceSpec {
     pub name: String,
     pub kind: ServiceKind,
-    /// Storage targets in order.
+    /// Its data servers in order.
     pub targets: Vec<TargetSpec>,
     /// Parameters that differ from the type's defaults.
     #[serde(default)]
     pub tuning: Tuning,
+}
+
+impl ServiceSpec {
+    /// Return the name of the service that its data servers are clients of, if they are.
+    pub fn upstream(&self) -> Option<&str> {
+        self.targets.iter().find_map(|target| match &target.backend {
+            BackendSpec::Upstream { service, .. } => Some(service.as_str()),
+            BackendSpec::Volume { .. } => None,
+        })
+    }
 }
 
 /// Read-ahead of a client.

@@ -5,14 +5,14 @@ use headrace_model::pagecache::PageState;
 
 use super::page_end;
 use crate::scenario::ClientReadAhead;
-use crate::world::{Backend, OpStage, World, NONE};
+use crate::world::{Mounted, OpStage, World, NONE};
 
 impl World<'_> {
     /// Start the client's own read-ahead, which does not depend on missing pages.
     pub(super) fn before_read(&mut self, index: u32) {
         let op = self.ops[index];
         let instance = &self.instances[op.instance];
-        let Backend::Service(service) = self.mounts[instance.mount as usize].backend else {
+        let Mounted::Service(service) = self.mounts[instance.mount as usize].mounted else {
             return;
         };
         let ClientReadAhead::Lustre { step_bytes, max_bytes, gap_pages } =
@@ -150,8 +150,8 @@ impl World<'_> {
     /// read first.
     fn submit_range(&mut self, index: u32) -> bool {
         let mount = self.instances[self.ops[index].instance].mount;
-        match self.mounts[mount as usize].backend {
-            Backend::Volume(volume) => {
+        match self.mounts[mount as usize].mounted {
+            Mounted::Volume(volume) => {
                 self.volumes[volume as usize].queue.plug();
                 let done = self.submit_local(index, volume);
                 let now = self.now;
@@ -161,7 +161,7 @@ impl World<'_> {
                     return false;
                 }
             }
-            Backend::Service(service) => self.submit_remote(index, service),
+            Mounted::Service(service) => self.submit_remote(index, service),
         }
         let op = self.ops[index];
         if op.mark != NONE {
@@ -182,7 +182,7 @@ impl World<'_> {
             let file = self.instances[op.instance].cache_file;
             self.hosts[host].cache.write(file, op.cursor, op.end - op.cursor);
             self.grow(op.instance, op.offset + op.length);
-            if let Backend::Volume(volume) = self.mounts[mount as usize].backend {
+            if let Mounted::Volume(volume) = self.mounts[mount as usize].mounted {
                 self.allocate_early(volume, op.instance, op.cursor, op.end);
             }
             self.dirtied(op.instance);

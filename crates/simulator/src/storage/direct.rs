@@ -4,15 +4,15 @@
 use headrace_model::pagecache::PAGE_BYTES;
 use headrace_model::Op as DriveOp;
 
-use crate::world::{Backend, Io, IoKind, OpKind, OpStage, World, NONE};
+use crate::world::{Io, IoKind, Mounted, OpKind, OpStage, World, NONE};
 
 impl World<'_> {
     pub(super) fn run_direct(&mut self, index: u32) -> bool {
         let op = self.ops[index];
         let mount = self.instances[op.instance].mount;
-        match self.mounts[mount as usize].backend {
-            Backend::Volume(volume) => self.run_direct_local(index, volume),
-            Backend::Service(service) => self.run_direct_remote(index, service),
+        match self.mounts[mount as usize].mounted {
+            Mounted::Volume(volume) => self.run_direct_local(index, volume),
+            Mounted::Service(service) => self.run_direct_remote(index, service),
         }
     }
 

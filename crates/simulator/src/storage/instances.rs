@@ -2,7 +2,7 @@
 
 use headrace_model::pagecache::readahead::ReadAhead;
 
-use crate::world::{Backend, Instance, World, NONE};
+use crate::world::{Instance, Mounted, World, NONE};
 
 impl World<'_> {
     pub fn new_instance(&mut self, mount: u32, file: u32, bytes: u64) -> u32 {
@@ -35,7 +35,7 @@ impl World<'_> {
     pub fn grow(&mut self, instance: u32, bytes: u64) {
         let i = &mut self.instances[instance];
         i.bytes = i.bytes.max(bytes);
-        if let Backend::Service(service) = self.mounts[i.mount as usize].backend {
+        if let Mounted::Service(service) = self.mounts[i.mount as usize].mounted {
             let file = i.file;
             self.services[service as usize].grow(file, bytes);
         }
@@ -62,9 +62,9 @@ impl World<'_> {
         self.undirty(instance);
         let host = self.mounts[mount as usize].host as usize;
         self.hosts[host].cache.remove_file(cache_file);
-        match self.mounts[mount as usize].backend {
-            Backend::Volume(volume) => self.volumes[volume as usize].fs.delete(file),
-            Backend::Service(service) => {
+        match self.mounts[mount as usize].mounted {
+            Mounted::Volume(volume) => self.volumes[volume as usize].fs.delete(file),
+            Mounted::Service(service) => {
                 self.client_instances.remove(&(mount, file));
                 self.lustre.remove(&instance);
                 self.delete_remote(service, file);

@@ -100,6 +100,7 @@ impl World<'_> {
             match op.parent {
                 Parent::Task(task) => self.op_done(task, &op),
                 Parent::Rpc(rpc) => self.stored(rpc, &op),
+                Parent::Fetch(fetch) => self.fetch_step(fetch, &op),
             }
         }
     }

@@ -54,8 +54,9 @@ pub(crate) struct Volume {
     pub series: Option<Sampler>,
 }
 
+/// What a mount shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
+pub(crate) enum Mounted {
     Volume(u32),
     Service(u32),
 }
@@ -64,7 +65,10 @@ pub(crate) enum Backend {
 #[derive(Debug)]
 pub(crate) struct Mount {
     pub host: u32,
-    pub backend: Backend,
+    pub mounted: Mounted,
+    /// A file server of the host uses it, not its processes: requests to a service use the host's
+    /// cores.
+    pub of_server: bool,
     pub read_ahead_pages: u32,
     /// Pages that one read call may fetch at once beyond the read-ahead limit.
     pub large_read_pages: u32,

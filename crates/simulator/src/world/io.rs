@@ -40,6 +40,8 @@ pub(crate) struct Io {
 pub(crate) enum Parent {
     Task(u32),
     Rpc(u32),
+    /// Blocks that a server fetches for its cache.
+    Fetch(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

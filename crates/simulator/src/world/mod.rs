@@ -25,11 +25,11 @@ use headrace_model::Nanos;
 use crate::outcome::{Counters, JobOutcome};
 use crate::program::Instruction;
 use crate::queue::{EventQueue, Handle};
-use crate::remote::{Rpc, Service};
+use crate::remote::{Fetch, Rpc, Service};
 use crate::scenario::Scenario;
 
 pub(crate) use feeder::{Feeder, PacketSource, SetFiles, Slot};
-pub(crate) use hosts::{Backend, Host, Instance, Mount, Volume};
+pub(crate) use hosts::{Host, Instance, Mount, Mounted, Volume};
 pub(crate) use io::{Io, IoKind, Op, OpKind, OpStage, Parent};
 pub(crate) use journal::{Journal, JournalState};
 pub(crate) use series::Sampler;
@@ -78,6 +78,7 @@ pub(crate) struct World<'a> {
     pub ios: Slab<Io>,
     pub ops: Slab<Op>,
     pub rpcs: Slab<Rpc>,
+    pub fetches: Slab<Fetch>,
     pub tasks: Slab<Task>,
     pub network: Network,
     pub network_timer: Option<Handle>,

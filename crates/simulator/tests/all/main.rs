@@ -7,4 +7,5 @@ mod physics;
 mod requests;
 mod services;
 mod stored_data;
+mod upstream;
 mod write_paths;
