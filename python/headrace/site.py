@@ -97,6 +97,11 @@ class SiteServer(Section):
     count: int = Field(1, ge=1, le=MOST_HOSTS)
     drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
     virtual: bool = False
+    upstream: str | None = Field(
+        None,
+        description="simulated: the [site.server.NAME] that this one is a client of; it keeps what "
+        "it fetched in memory, and on its first drive if it has `drives` (XCache)",
+    )
 
 
 class Site(Section):
@@ -105,3 +110,28 @@ class Site(Section):
     node: SiteNodes = Field(default_factory=lambda: SiteNodes.model_validate({}))
     server: dict[str, SiteServer] = Field(default_factory=dict[str, SiteServer])
     pue: float = Field(1.0, ge=1, description="power usage effectiveness: all power over IT power")
+
+    @model_validator(mode="after")
+    def _upstreams_end(self) -> Site:
+        for name in self.server:
+            self.upstreams(name)
+        return self
+
+    def upstreams(self, name: str) -> tuple[str, ...]:
+        """Return the names of a server, its upstream, and so on to the server that stores the data.
+        Raises ValueError for an unknown name or a circle."""
+        chain = [name]
+        while (upstream := self.server[chain[-1]].upstream) is not None:
+            if upstream not in self.server:
+                raise ValueError(
+                    f"server.{chain[-1]}.upstream: there is no [site.server.{upstream}]; "
+                    f"there are: {', '.join(self.server)}"
+                )
+            if upstream in chain:
+                raise ValueError(
+                    f"server.{chain[-1]}.upstream: a circle of servers "
+                    f"({' -> '.join([*chain, upstream])}); allowed: upstreams that end at a server "
+                    "without one"
+                )
+            chain.append(upstream)
+        return tuple(chain)

@@ -72,6 +72,18 @@ def filesystem(name: str, mount: Sequence[str] = ()) -> dict[str, Any]:
     return made
 
 
+def site_volume(name: str, drive: Any) -> dict[str, Any]:
+    """Return the volume of a drive (or of a RAID) that `[site]` gives a node or server."""
+    if isinstance(drive, str):
+        stored = storage(entry("drives", drive).table)
+    elif drive.count == 1:
+        stored = storage(entry("drives", drive.drive).table)
+    else:
+        raid = {"level": drive.raid or 0, "drives": drive.count, "chunk": drive.chunk or 64 << 10}
+        stored = storage(entry("drives", drive.drive).table, raid)
+    return {"name": name, "filesystem": filesystem("ext4"), "storage": stored}
+
+
 def network_port(link: Any) -> dict[str, Any]:
     """Return a port of a scenario from a site's link: the name of an entry, `1 GbE`, `4 x 1 GbE`,
     or a table."""

@@ -107,6 +107,13 @@ class ServedTarget(ServiceTarget):
         if not self.needs_cluster():
             return ()
         found = self.site_server(site)
+        if found is not None and found.upstream is not None:
+            raise HeadraceError(
+                f"target {self.name}: a server with an upstream ({found.upstream!r}) is simulated "
+                "only",
+                hint='headrace simulate STUDY; an XCache is measured with kind = "xrootd" and '
+                "cache = { … }",
+            )
         return tuple(
             NodeSettings(
                 name=self.server_node(number),

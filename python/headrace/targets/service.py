@@ -1,7 +1,9 @@
-"""Targets: base of file services, and their model in virtual time: servers, volumes, service."""
+"""Targets: base of file services, and their model in virtual time: servers, volumes, services, and
+servers before other ones."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
 from headrace.catalog import entry
@@ -9,7 +11,7 @@ from headrace.errors import HeadraceError
 from headrace.site import Site, SiteServer
 from headrace.targets import ModelledStorage, Target
 from headrace.targets.exports import Bricks, Export
-from headrace.targets.scenario import filesystem, host, volume
+from headrace.targets.scenario import filesystem, host, site_volume, volume
 
 
 class ServiceTarget(Target):
@@ -41,8 +43,12 @@ class ServiceTarget(Target):
         return table.kind, {**table.tuning, **self.options.tuning}, table.storage, table.virtual
 
     def served(self, site: Site | None, export: Export, tuning: dict[str, Any]) -> ModelledStorage:
-        """Return the site's servers with one volume each, and the service on top of them."""
+        """Return the site's servers with one volume each, and the service on top of them. Servers
+        with an upstream are before those that store the data."""
+        fronts = self.site_fronts(site)
         found = self.site_server(site)
+        if site is not None and fronts:
+            found = site.server[site.upstreams(fronts[0])[-1]]
         kind, base, storage, virtual = self.software()
         count = self.options.servers or (found.count if found is not None else 1)
         server_name = f"{self.name}-server"
@@ -52,7 +58,51 @@ class ServiceTarget(Target):
         made["volumes"] = [self._volume(export, storage)]
         if self.options.virtual or (found is not None and found.virtual):
             made["virtualisation"] = virtual or {}
-        return self.with_service(kind, {**base, **tuning}, server_name, (made,), ())
+        stored = self.with_service(kind, {**base, **tuning}, server_name, (made,), ())
+        for name in reversed(fronts):
+            stored = self._behind(stored, name, site, virtual)
+        return stored
+
+    def site_fronts(self, site: Site | None) -> tuple[str, ...]:
+        """Return the names of the servers that pass the data on, in the order in which jobs reach
+        them: those with an upstream."""
+        found = self.site_server(site)
+        if site is None or found is None:
+            return ()
+        name = next(name for name, server in site.server.items() if server is found)
+        return site.upstreams(name)[:-1]
+
+    def _behind(
+        self, stored: ModelledStorage, name: str, site: Site | None, virtual: dict[str, Any] | None
+    ) -> ModelledStorage:
+        """Put the server `name` of the site before a modelled storage."""
+        if site is None:
+            return stored
+        server = site.server[name]
+        front = host(f"{self.name}-{name}", server.machine, server.link, server.count)
+        front["volumes"] = [site_volume(drive, each) for drive, each in server.drives.items()]
+        if server.virtual:
+            front["virtualisation"] = virtual or {}
+        return self.put_before(stored, front)
+
+    def cache_tuning(self) -> dict[str, Any]:
+        """Return what the options say of a cache on a front server's drive."""
+        return {}
+
+    def put_before(self, stored: ModelledStorage, front: dict[str, Any]) -> ModelledStorage:
+        """Put a server before a modelled storage. It passes the data on, and keeps them on its
+        first volume if it has one."""
+        service = next(each for each in stored.services if each["name"] == self.name)
+        behind = {**service, "name": f"{front['name']}-upstream"}
+        target = {"host": front["name"], "upstream": behind["name"]}
+        if front["volumes"]:
+            target["cache"] = {"volume": front["volumes"][0]["name"], **self.cache_tuning()}
+        tuning = {key: value for key, value in service["tuning"].items() if key != "replicas"}
+        before = {**service, "targets": [target], "tuning": tuning}
+        others = tuple(each for each in stored.services if each["name"] != self.name)
+        return dataclasses.replace(
+            stored, servers=(front, *stored.servers), services=(before, behind, *others)
+        )
 
     def _volume(self, export: Export, storage: dict[str, Any] | None) -> dict[str, Any]:
         if export.drive is not None:

@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
@@ -22,6 +22,7 @@ from typing_extensions import override
 from headrace.datasets.copies import copy_file
 from headrace.datasets.integrity import MANIFEST, checksum
 from headrace.errors import HeadraceError, InterruptedRunError
+from headrace.labels import ITSELF
 from headrace.site import Site, SiteServer
 from headrace.system.cluster import Node, NodeSettings
 from headrace.system.processes import run_program
@@ -31,6 +32,7 @@ from headrace.system.waiting import retry, wait_until
 from headrace.targets import Held, Location, ModelledStorage, Problem, TargetContext, TargetOptions
 from headrace.targets.exports import Bricks, Export, ServedOptions
 from headrace.targets.remote_url import remove, whole
+from headrace.targets.scenario import host, site_volume
 from headrace.targets.served import READY_S, ServedTarget, link_settings
 from headrace.units import Bytes
 
@@ -44,6 +46,13 @@ class XCache(BaseModel):
     )
     block: Bytes = Field(512 << 10, ge=4096, description="bytes that are fetched and kept together")
     prefetch: int = Field(0, ge=0, description="blocks that are fetched ahead")
+    drive: Annotated[str | None, ITSELF] = Field(
+        None,
+        description=(
+            "simulated: a drive of the catalog that it stores on; measured, it stores in the "
+            "temporary folder"
+        ),
+    )
 
 
 class DataServers(Bricks):
@@ -412,8 +421,26 @@ class Xrootd(ServedTarget):
         """Data servers on the compute nodes (a job there reads its own disk), or on servers."""
         options: XrootdOptions = self.options
         if options.server is not None or options.bricks.on == "server":
-            return self.served(site, options.bricks, {})
-        return self.on_bricks(site, options.bricks, {})
+            stored = self.served(site, options.bricks, {})
+        else:
+            stored = self.on_bricks(site, options.bricks, {})
+        if options.cache is None or self.site_fronts(site):
+            return stored
+        if options.cache.drive is None:
+            raise HeadraceError(
+                f"target {self.name}: what does its XCache store on? "
+                "give cache = { drive = … }, a drive of the catalog"
+            )
+        front = host(f"{self.name}-cache", None, site.node.link if site else None)
+        front["volumes"] = [site_volume("cache", options.cache.drive)]
+        return self.put_before(stored, front)
+
+    @override
+    def cache_tuning(self) -> dict[str, Any]:
+        cache: XCache | None = self.options.cache
+        if cache is None:
+            return {}
+        return {"block_bytes": cache.block, "prefetch_blocks": cache.prefetch}
 
 
 def _is_stored(place: Path, file: Path) -> bool:

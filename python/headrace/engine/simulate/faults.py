@@ -33,17 +33,28 @@ def inject(scenario: dict[str, Any], resolved: Resolved, place: dict[str, str]) 
             _into_hosts(scenario, place, modelled.host, options, number)
 
 
+def _targets(scenario: dict[str, Any], place: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the data servers of the target's service and of its upstreams."""
+    services = {each["name"]: each for each in scenario["services"]}
+    found: list[dict[str, Any]] = []
+    name = place.get("service")
+    while name is not None:
+        targets = services[name]["targets"]
+        found += targets
+        name = targets[0].get("upstream")
+    return found
+
+
 def _volumes(scenario: dict[str, Any], place: dict[str, str]) -> list[dict[str, Any]]:
     """Return the volumes that hold the target's files."""
     hosts = [*scenario["nodes"], *scenario["servers"]]
     if "volume" in place:
         wanted = {(node["name"], place["volume"]) for node in scenario["nodes"]}
     else:
-        services = [each for each in scenario["services"] if each["name"] == place["service"]]
         wanted = {
             (target["host"], target["volume"])
-            for service in services
-            for target in service["targets"]
+            for target in _targets(scenario, place)
+            if "volume" in target
         }
     return [
         volume
@@ -68,14 +79,12 @@ def _into_drives(
 def _into_hosts(
     scenario: dict[str, Any], place: dict[str, str], what: dict[str, Any], options: Any, number: int
 ) -> None:
-    services = [each for each in scenario["services"] if each["name"] == place.get("service")]
-    if not services:
+    targets = _targets(scenario, place)
+    if not targets:
         raise HeadraceError(
             f"fault {options.label}: the target has no servers that it could affect"
         )
-    hosts = list(
-        dict.fromkeys(target["host"] for service in services for target in service["targets"])
-    )
+    hosts = [target["host"] for target in targets if "volume" in target]
     scenario.setdefault("faults", []).append(
         {
             "at_ns": round(options.at * 1e9),

@@ -6,12 +6,11 @@ from typing import Any
 
 from headrace import targets as target_room
 from headrace import workloads as workload_room
-from headrace.catalog import entry
 from headrace.engine.simulate.faults import inject
 from headrace.errors import HeadraceError
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
-from headrace.targets.scenario import filesystem, host, storage
+from headrace.targets.scenario import host, site_volume
 from headrace.workloads import ModelledJob
 
 NODE = "node"
@@ -81,27 +80,13 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> dict[str, Any]:
     made["volumes"] = [
         *stored.node_volumes,
         *(
-            _site_volume(name, drive)
+            # They draw power, and files "on the node" are on the first one.
+            site_volume(name, drive)
             for name, drive in described.drives.items()
             if name not in taken
         ),
     ]
     return made
-
-
-def _site_volume(name: str, drive: Any) -> dict[str, Any]:
-    """Return a drive that a node has in addition to the target.
-
-    It draws power, and files "on the node" are on the first such drive.
-    """
-    if isinstance(drive, str):
-        stored = storage(entry("drives", drive).table)
-    elif drive.count == 1:
-        stored = storage(entry("drives", drive.drive).table)
-    else:
-        raid = {"level": drive.raid or 0, "drives": drive.count, "chunk": drive.chunk or 64 << 10}
-        stored = storage(entry("drives", drive.drive).table, raid)
-    return {"name": name, "filesystem": filesystem("ext4"), "storage": stored}
 
 
 def _file_set(
