@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from house import House
-from power_simulators import PowercapTree, steady
+from power_simulators import PowercapTree, http_meter, shelly_plug, steady, watts_up
 
 STUDY = """
 headrace = 1
@@ -108,3 +109,63 @@ def test_processors_by_rapl(house: House, memory: Path) -> None:
     )
     assert "energy_wh_per_job" not in metrics
     assert "Metered energy per job" in (house.place / "results" / "report.html").read_text()
+
+
+def noisy(watts: float) -> float:
+    return watts + time.monotonic() % 1
+
+
+def test_wh_per_job_of_the_whole_site_by_a_plug(house: House, memory: Path) -> None:
+    """The wall socket of the only node: all energy there is, and a better meter beside a worse."""
+    with (
+        http_meter(shelly_plug(lambda: noisy(89.5), generation=2)) as plug,
+        watts_up(lambda: noisy(89.5)) as line,
+    ):
+        meters = (
+            f'[meter.plug]\nkind = "shelly"\naddress = "{plug}"\ninterval = "200 ms"\n'
+            f'[meter.wall]\nkind = "wattsup"\ndevice = "{line}"\naccuracy = 0.001'
+        )
+        trial = run(house, memory, meters)
+    energy, seconds = trial["energy"], trial["last_done_s"]
+    assert {each["meter"]: each["usable"] for each in energy["channels"]} == {
+        "plug": True,
+        "wall": True,
+    }, energy
+    assert energy["total_j"] == pytest.approx(90 * seconds, rel=0.01)
+    assert energy["provenance"] == "measured" and energy["contained"] == {"drives": "nodes"}
+    assert 0 < energy["uncertainty_j"] < 0.01 * energy["total_j"]
+    metrics = reported(house)
+    wh_per_job = energy["total_j"] / 2 / 3600
+    assert metrics["energy_wh_per_job"] == (pytest.approx(wh_per_job), "measured")
+    uncertainty = metrics["energy_uncertainty_wh_per_job"][0]
+    assert uncertainty == pytest.approx(energy["uncertainty_j"] / 2 / 3600)
+    assert "Energy per job" in (house.place / "results" / "report.html").read_text()
+
+
+def test_a_plug_that_disappears_leaves_the_trial_valid(house: House, memory: Path) -> None:
+    plug = shelly_plug(lambda: noisy(89.5), generation=1)
+    asked: list[float] = []
+
+    def answer(path: str, given: dict[str, str], authorization: str) -> Any:
+        asked.append(time.monotonic())
+        # Enough for the check before the run and the first seconds of the jobs.
+        return plug(path, given, authorization) if len(asked) < 12 else (500, {}, {})
+
+    with http_meter(answer) as address:
+        meters = f'[meter.plug]\nkind = "shelly"\naddress = "{address}"\ninterval = "200 ms"'
+        trial = run(house, memory, meters)
+    (channel,) = trial["energy"]["channels"]
+    assert channel["lost"] > 3 and not channel["usable"]
+    assert "nothing is known for" in channel["reasons"][0]
+    assert trial["energy"]["total_j"] is None and trial["energy"]["metered_j"] is None
+
+
+def test_a_meter_that_is_not_there_is_named_before_anything_starts(
+    house: House, memory: Path
+) -> None:
+    meters = '[meter.plug]\nkind = "shelly"\naddress = "127.0.0.1:9"\ntimeout = "1 s"'
+    text = STUDY.format(memory=memory / "storage", meters=meters, more="")
+    ended = house.run("run", house.study(text), "--results", "results")
+    assert ended.returncode == 3 and not house.trials()
+    said = " ".join((ended.stdout + ended.stderr).split())
+    assert "127.0.0.1:9 is not reachable" in said and "meter plug" in said, said

@@ -15,6 +15,13 @@ from headrace.errors import StudyError
 from headrace.meters import Channel, Meter, MeterError, Reading, Window, factor_of
 from headrace.meters.sampling import MeterSampler
 from headrace.study.load import load_study_text
+from power_simulators import (
+    http_meter,
+    prometheus_server,
+    shelly_plug,
+    tasmota_plug,
+    watts_up,
+)
 
 STUDY = """
 headrace = 1
@@ -57,6 +64,12 @@ WRONG = {
     '[meter.cpu]\nkind = "rapl"\naccuracy = 1.5': "meter.cpu.accuracy",
     '[meter.cpu]\nkind = "rapl"\nof = ["node-1"]': "names parts of what `covers` says",
     "meter = 3": "meter",
+    '[meter.board]\nkind = "hwmon"': "covers is missing",
+    '[meter.p]\nkind = "prometheus"\naddress = "a"\nquery = "up"\nunit = "VA"': "apparent power",
+    '[meter.p]\nkind = "prometheus"\naddress = "a"\nquery = "up"\nunit = "BTU"': "unknown unit BTU",
+    '[meter.nas]\nkind = "shelly"\naddress = "a"\ncovers = "server"\nof = ["nsa"]': (
+        "no such server"
+    ),
 }
 
 
@@ -122,6 +135,150 @@ def test_a_machine_without_counters_says_what_to_do(tmp_path: Path) -> None:
     (tree / "intel-rapl:0" / "energy_uj").unlink()
     (problem,) = meter_of("rapl", tree=str(tree)).check()
     assert "cannot be read" in problem.what
+
+
+def sensors(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    return folder
+
+
+def test_sensors_of_the_board(tmp_path: Path) -> None:
+    files = {
+        "hwmon0/name": "power_meter",
+        "hwmon0/power1_average": "212000000",
+        "hwmon1/name": "ina219",
+        "hwmon1/power1_input": "1500000",
+        "hwmon1/power1_average": "1400000",
+        "hwmon1/in1_input": "5000",
+        "hwmon1/curr1_input": "300",
+        "hwmon2/name": "amd_energy",
+        "hwmon2/energy1_input": "7500000",
+    }
+    tree = str(sensors(tmp_path, files))
+    meter = meter_of("hwmon", tree=tree, covers="node")
+    read = {each.channel: (each.power_w, each.energy_j) for each in meter.read()}
+    assert read == {
+        "power_meter/power1_average": (212.0, None),
+        "ina219/power1_input": (1.5, None),
+        "amd_energy/energy1_input": (None, 7.5),
+    }
+    assert {each.name: each.counter for each in meter.channels()} == {
+        name: name.startswith("amd") for name in read
+    }
+    product = {"usb": ("ina219/curr1_input", "ina219/in1_input")}
+    meter = meter_of(
+        "hwmon",
+        tree=tree,
+        covers="device",
+        sensors=("power_meter/power1_average",),
+        products=product,
+    )
+    assert [each.power_w for each in meter.read()] == [212.0, 1.5]
+    (problem,) = meter_of("hwmon", tree=tree, covers="node", sensors=("cpu/power1_input",)).check()
+    assert problem.what == "no sensor cpu/power1_input" and "power_meter" in problem.remedy
+    (problem,) = meter_of("hwmon", tree=str(tmp_path / "none"), covers="node").check()
+    assert "no sensor of power" in problem.what
+
+
+def test_a_battery_counts_only_when_it_discharges(tmp_path: Path) -> None:
+    files = {
+        "AC/type": "Mains",
+        "BAT0/type": "Battery",
+        "BAT0/status": "Discharging",
+        "BAT0/current_now": "1200000",
+        "BAT0/voltage_now": "12000000",
+        "hid-1/type": "Battery",
+        "hid-1/scope": "Device",
+        "hid-1/status": "Discharging",
+    }
+    meter = meter_of("battery", tree=str(sensors(tmp_path, files)))
+    (reading,) = meter.read()
+    assert reading.channel == "BAT0" and reading.power_w == pytest.approx(14.4)
+    sensors(tmp_path, {"BAT0/power_now": "9000000"})
+    assert [each.power_w for each in meter.read()] == [9.0]
+    sensors(tmp_path, {"BAT0/status": "Charging"})
+    (problem,) = meter.check()
+    assert "BAT0 is not discharging (Charging)" in problem.what and "mains" in problem.remedy
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_plugs_of_shelly(generation: int, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret\n")
+    (tmp_path / "wrong").write_text("guess\n")
+    with http_meter(shelly_plug(lambda: 57.3, generation, "s3cret")) as address:
+        known = {"address": address, "user": "admin"}
+        meter = meter_of("shelly", password_file=str(tmp_path / "password"), **known)
+        assert not meter.check()
+        assert [each.power_w for each in meter.read()] == [57.3]
+        meter.close()
+        for wrong in ({"address": address}, {**known, "password_file": str(tmp_path / "wrong")}):
+            (problem,) = meter_of("shelly", **wrong).check()
+            assert "refuses user and password" in problem.what and "guess" not in problem.what
+        (problem,) = meter_of("shelly", **known, password_file=str(tmp_path / "none")).check()
+        assert "password file" in problem.what
+    with http_meter(shelly_plug(lambda: 57.3, generation)) as address:
+        (problem,) = meter_of("shelly", address=address, output=3).check()
+        assert "no output 3" in problem.what
+    with http_meter(tasmota_plug(lambda: 3)) as address:
+        (problem,) = meter_of("shelly", address=address).check()
+        assert "is no Shelly device" in problem.what
+
+
+def test_plugs_with_tasmota(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret")
+    with http_meter(tasmota_plug(lambda: [112, 30], "s3cret")) as address:
+        known = {"address": address, "user": "admin", "password_file": str(tmp_path / "password")}
+        assert [each.power_w for each in meter_of("tasmota", **known, output=1).read()] == [30.0]
+        (problem,) = meter_of("tasmota", **known, output=2).check()
+        assert "no output 2; it has 2" in problem.what
+        (problem,) = meter_of("tasmota", address=address).check()
+        assert "refuses user and password" in problem.what
+    with http_meter(tasmota_plug(lambda: "n/a")) as address:
+        (problem,) = meter_of("tasmota", address=address).check()
+        assert "is no number" in problem.what
+
+
+def test_series_of_prometheus() -> None:
+    series = {
+        "scaph_host_power_microwatts": [({"instance": "a"}, 85_300_000.0)],
+        "joules": [({}, 4.5)],
+        "two": [({"i": "a"}, 1.0), ({"i": "b"}, 2.0)],
+    }
+    with http_meter(prometheus_server(lambda query: series.get(query, []))) as address:
+
+        def of(query: str, unit: str, **more: Any) -> Meter:
+            return meter_of("prometheus", address=address, query=query, unit=unit, **more)
+
+        (reading,) = of("scaph_host_power_microwatts", "uW").read()
+        assert reading.power_w == pytest.approx(85.3)
+        meter = of("joules", "kJ")
+        assert meter.channels()[0].counter and meter.read()[0].energy_j == 4500.0
+        assert of("joules", "VA", power_factor=0.9).read()[0].power_w == pytest.approx(4.05)
+        assert "2 series, not one" in of("two", "W").check()[0].what
+        assert "no such series" in of("none", "W").check()[0].what
+
+
+def test_the_serial_line_of_watts_up() -> None:
+    with watts_up(lambda: 110.5) as line:
+        meter = meter_of("wattsup", device=line)
+        assert not meter.check()
+        assert [each.power_w for each in meter.read()] == [110.5]
+        meter.close()
+    (problem,) = meter_of("wattsup", device="/dev/no-such-line").check()
+    assert "/dev/no-such-line cannot be opened" in problem.what
+
+
+def test_a_meter_that_hangs_is_given_up_in_time() -> None:
+    def slow(*_: object) -> tuple[int, Any, dict[str, str]]:
+        time.sleep(1.5)
+        return 200, {}, {}
+
+    with http_meter(slow) as address:
+        (problem,) = meter_of("tasmota", address=address, timeout=0.3).check()
+    assert "gave no answer within 0.3 s" in problem.what
 
 
 @pytest.mark.parametrize("unit", ["VA", "kVA"])

@@ -1,0 +1,98 @@
+"""Requests to meters over HTTP: with a time limit, verified certificates, and one clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pydantic import Field
+
+from headrace.meters import MeterError, MeterOptions
+from headrace.units import Seconds
+
+
+class HttpOptions(MeterOptions):
+    """Fields of meters that are reached over HTTP."""
+
+    path_fields = ("password_file",)
+    address: str = Field(
+        min_length=1, description='name, address or URL of the meter: "192.168.1.20"'
+    )
+    timeout: Seconds = Field(3.0, gt=0, le=60, description="longest wait for an answer")
+    user: str | None = None
+    password_file: str | None = Field(
+        None, description="file whose first line is the password; never in the study itself"
+    )
+
+
+def password_of(file: str | None) -> str:
+    """Return the first line of a password file; empty without a file. Raises MeterError."""
+    if file is None:
+        return ""
+    try:
+        lines = Path(file).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MeterError(f"the password file {file} cannot be read: {error}") from None
+    if not lines or not lines[0]:
+        raise MeterError(
+            f"the password file {file} is empty", hint="its first line is the password"
+        )
+    return lines[0]
+
+
+class HttpConnection:
+    """A connection to one meter that is kept open between readings."""
+
+    def __init__(self, options: HttpOptions, *, digest: bool = False) -> None:
+        self._options = options
+        self._digest = digest
+        self._client: httpx.Client | None = None
+
+    def get(self, path: str, **parameters: str) -> Any:
+        """Return the JSON value of an answer. Raises MeterError."""
+        options = self._options
+        try:
+            answer = self._opened().get(path, params=parameters)
+        except httpx.TimeoutException:
+            raise MeterError(
+                f"{options.address} gave no answer within {options.timeout:g} s",
+                hint="check its address and the network",
+            ) from None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise MeterError(
+                f"{options.address} is not reachable: {error}",
+                hint="check its address and the network",
+            ) from None
+        if answer.status_code in (401, 403):
+            raise MeterError(
+                f"{options.address} refuses user and password",
+                hint="state user and password_file in the study",
+            )
+        if answer.status_code != 200:
+            raise MeterError(f"{options.address}{path} answers {answer.status_code}")
+        try:
+            return answer.json()
+        except ValueError:
+            raise MeterError(f"{options.address}{path} does not answer in JSON") from None
+
+    def _opened(self) -> httpx.Client:
+        if self._client is None:
+            options = self._options
+            address = options.address if "://" in options.address else f"http://{options.address}"
+            auth: httpx.Auth | None = None
+            if options.user is not None:
+                password = password_of(options.password_file)
+                kind = httpx.DigestAuth if self._digest else httpx.BasicAuth
+                auth = kind(options.user, password)
+            # Proxies of the environment are for the internet, not for a meter on the local network.
+            self._client = httpx.Client(
+                base_url=address, timeout=options.timeout, auth=auth, trust_env=False
+            )
+        return self._client
+
+    def close(self) -> None:
+        """Close the connection; the next request opens it again."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
