@@ -130,6 +130,7 @@ def test_studies_without_any_effect_seldom_name_a_winner(study: Records) -> None
     assert sum(len(each) for each in wrong) <= 3 * most_by_chance(studies)
 
 
+@pytest.mark.slow
 def test_noise_of_whole_plots_alone_names_no_winner(study: Records) -> None:
     """A filesystem that happened to come out fast is not what filesystems of that kind are like."""
     studies = 15
@@ -198,6 +199,7 @@ def test_a_clear_effect_is_named_with_its_cost(study: Records, factor: str) -> N
     assert missed <= 1
 
 
+@pytest.mark.slow
 def test_a_detectable_difference_is_detected_about_as_often_as_said(study: Records) -> None:
     """What is said to be seen 4 times in 5 is seen about so often."""
     silent = [find(redrawn(study, seed, plot=0.0), FindOptions()) for seed in range(6)]

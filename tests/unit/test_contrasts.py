@@ -135,6 +135,7 @@ def test_one_repeat_takes_the_other_factors_for_error() -> None:
     assert found.freedom == 3 * 4 - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", ["hard", "easy"])
 def test_by_chance_alone_few_effects_are_significant(factor: str) -> None:
     """Type I error: with no effect, p < 0.05 in one study of twenty. Noise of whole plots five
@@ -153,6 +154,7 @@ def test_by_chance_alone_few_effects_are_significant(factor: str) -> None:
     assert stats.kstest(p_values, "uniform").pvalue > 0.001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factor", "truth"), [("hard", (0.08, 0.0, -0.08)), ("easy", (0.03, -0.03))]
 )

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from house import ROOT
 
 
@@ -22,6 +24,7 @@ def built(site: Path, config: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     site = tmp_path / "site"
     ended = built(site, ROOT / "mkdocs.yml")

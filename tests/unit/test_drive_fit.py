@@ -64,6 +64,7 @@ def truth(tmp_path: Path) -> Entry:
     return changed(tmp_path, "truth", reordering=0.6, average_ms=9.0, outer_bytes_per_s=95e6)
 
 
+@pytest.mark.slow
 def test_a_fitted_drive_gives_the_results_and_those_left_out(tmp_path: Path, truth: Entry) -> None:
     files = [as_fio(tmp_path, truth, number, load) for number, load in enumerate(LOADS)]
     fit = fit_drive(changed(tmp_path, "start"), files, runtime_s=20.0)

@@ -68,6 +68,7 @@ def test_scan_fills_what_is_in_the_column(format_: str, tmp_path: Path) -> None:
     assert json.loads(json.dumps(merged)) == merged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["scan", "analysis"])
 @pytest.mark.parametrize("format_", ["ttree", "rntuple"])
 def test_packets_give_the_same_as_files(kind: str, format_: str, tmp_path: Path) -> None:
@@ -82,6 +83,7 @@ def test_packets_give_the_same_as_files(kind: str, format_: str, tmp_path: Path)
     assert parts.bytes_uncompressed == whole.bytes_uncompressed
 
 
+@pytest.mark.slow
 def test_analysis_finds_the_higgs_boson_that_was_put_in(tmp_path: Path) -> None:
     """Mass and yield within the errors of the fit.
 

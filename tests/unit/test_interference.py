@@ -188,6 +188,7 @@ def _used_s(own: set[int]) -> dict[tuple[int, float], float]:
     return found
 
 
+@pytest.mark.slow
 def test_no_false_alarm_on_this_machine_as_it_is() -> None:
     """Whatever else runs here.
 
@@ -202,6 +203,7 @@ def test_no_false_alarm_on_this_machine_as_it_is() -> None:
         assert found.jobs_s == pytest.approx(0.6, abs=0.1)
 
 
+@pytest.mark.slow
 def test_hogs_are_seen_by_a_real_job(tmp_path: Path) -> None:
     with programs(tmp_path, "hog.py", SPIN, 3 * len(CPUS)):
         found, _ = judged()

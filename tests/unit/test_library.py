@@ -68,6 +68,7 @@ def test_functions_that_share_a_name_with_a_package_stay_callable(tmp_path: Path
     )
 
 
+@pytest.mark.slow
 def test_commands_that_only_read_a_study_import_no_analysis(tmp_path: Path) -> None:
     """These libraries take one to three seconds of CPU time to import."""
     (tmp_path / "study.toml").write_text(STUDY)

@@ -108,6 +108,7 @@ def test_the_made_profile_asks_for_what_the_job_asks_for(
         assert sum(forward) / len(forward) == pytest.approx(sum(really) / len(really), abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["ttree", "rntuple"])
 @pytest.mark.parametrize("kind", ["scan", "analysis"])
 def test_root_s_reads_follow_from_its_rules(

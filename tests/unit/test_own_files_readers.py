@@ -16,6 +16,8 @@ from headrace.readers.counts import ReadCounts
 from headrace.workloads import JobInput, JobOutput, Packet, Workload, kinds
 from own_root_files import write_by_root, write_user_file
 
+pytestmark = pytest.mark.slow
+
 READERS = ["uproot", "event-loop", "rdataframe"]
 SKIMMERS = ["uproot", "rdataframe"]
 

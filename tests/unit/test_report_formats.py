@@ -113,6 +113,7 @@ def test_latex_escapes_every_special_character() -> None:
     assert escape("1\u202f234 ≥ −2") == r"1\,234 $\geq$ $-$2"
 
 
+@pytest.mark.slow
 def test_latex_figures_are_drawn_and_equal_for_equal_findings(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     for folder in (first, second):

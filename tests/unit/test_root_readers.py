@@ -22,9 +22,12 @@ from headrace.datasets.layout import layout
 from headrace.errors import HeadraceError
 from headrace.workloads import JobInput, JobOutput, Packet, Workload, kinds
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("ROOT") is None, reason="the optional package root is not there"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ROOT") is None, reason="the optional package root is not there"
+    ),
+]
 
 FORMATS = ("ttree", "rntuple")
 ROOT_READERS = ("rdataframe", "event-loop")
