@@ -21,6 +21,7 @@ from headrace.system.loops import attach, backed_by
 from headrace.system.mounts import mount
 from headrace.system.owned import make_directories, make_file, work_directory
 from headrace.system.processes import marked, run_program, start_process
+from headrace.system.waiting import wait_until
 from machine import loops_below, mounts_below
 
 CRASH = """
@@ -223,7 +224,12 @@ def test_a_process_dies_with_us(tmp_path: Path) -> None:
         [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as ours:
         assert ours.stdout is not None
-        child = os.pidfd_open(int(ours.stdout.readline()))
+        pid = int(ours.stdout.readline())
+        child = os.pidfd_open(pid)
+        # Until it is `sleep`, the request to die with its parent may not have reached the kernel;
+        # the undo journal ends such a process.
+        comm = Path(f"/proc/{pid}/comm")
+        assert wait_until(lambda: comm.read_text() == "sleep\n", 60, 0.005)
         # The end of its input is the word to die.
         ours.communicate()
     # Readable once the process has ended, however long the machine takes to run it for that.
