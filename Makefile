@@ -22,22 +22,39 @@ demo: setup
 		{ code=$$?; [ $$code = 5 ] || exit $$code; echo "Other work on this machine spoilt some trials."; }
 	@echo "Headrace can be run from any folder as: $(CURDIR)/bin/headrace"
 
-# Tests that need the machine for themselves (tests/conftest.py) run alone, all others side by side.
-SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist worksteal
+# Tests run side by side, one for each CPU. Those of tests/system and tests/e2e wait more than they
+# compute: two for each CPU, and those of one file in one process, which starts what they share
+# once. Those marked `machine` run alone (tests/conftest.py).
+CPUS := $(shell nproc)
+COMPUTE := -n $(shell echo $$(($(CPUS) < 4 ? $(CPUS) : 4))) --dist worksteal
+WAIT := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8))) --dist loadfile --no-loadscope-reorder
+OWN := tests/system tests/e2e
+
+# Tests start Python hundreds of times: compile Headrace's modules once, also where Python is told not
+# to keep what it compiles.
+COMPILE := python -m compileall -q python/headrace
+
+# Every part runs, whatever failed before it. $(1): which tests by their marks.
+define run-tests
+	@failed=; $(COMPILE); \
+	cargo test --workspace --exclude headrace-python --release -q || failed="$$failed Rust"; \
+	python -m pytest $(COMPUTE) -m "$(1)" --ignore tests/system --ignore tests/e2e || \
+		failed="$$failed computing"; \
+	python -m pytest $(WAIT) -m "($(1)) and not machine" $(OWN) || failed="$$failed waiting"; \
+	python -m pytest -m "($(1)) and machine" $(OWN) || failed="$$failed machine"; \
+	if [ -n "$$failed" ]; then echo "tests failed:$$failed" >&2; exit 1; fi
+endef
 
 test: setup-all
-	cargo test --workspace --exclude headrace-python --release -q
-	python -m pytest -m "not heavy and not machine" $(SIDE_BY_SIDE)
-	python -m pytest -m "not heavy and machine"
+	$(call run-tests,not heavy)
 
 # For the edit loop: no server, no root, nothing that takes long.
 test-fast: setup-all
-	python -m pytest -m "not heavy and not slow" $(SIDE_BY_SIDE) tests/unit tests/property
+	@$(COMPILE)
+	python -m pytest -m "not heavy and not slow" $(COMPUTE) tests/unit tests/property
 
 test-all: setup-all
-	cargo test --workspace --exclude headrace-python --release -q
-	python -m pytest -m "not machine" $(SIDE_BY_SIDE)
-	python -m pytest -m "machine"
+	$(call run-tests,heavy or not heavy)
 
 check: setup-all
 	cargo fmt --all --check

@@ -1,7 +1,13 @@
-"""What every test starts with: the order of tests, and which may run beside others."""
+"""What every test starts with: the order of tests, and what the processes of one run share.
+
+Tests run side by side: each has folders, an undo journal and network namespaces of its own. One
+that measures times or rates, judges the load of the machine, or looks at settings that other tests
+may change is marked `machine`, with the reason beside the mark, and runs alone.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -10,25 +16,16 @@ import pytest
 ORDER = ("unit", "property", "golden", "fuzz", "system", "e2e")
 """Folders of tests, fast to slow."""
 
-BESIDE_OTHERS = (
-    "system/test_program_pages.py",
-    "system/test_recorded_frameworks.py",
-    "system/test_recorded_programs.py",
-    "system/test_recorded_sizes.py",
-    "system/test_recorder.py",
-    "system/test_recorder_commands.py",
-    "system/test_recorder_harm.py",
-    "e2e/test_bad_recordings.py",
-    "e2e/test_first_steps.py",
-    "e2e/test_profile_command.py",
-    "e2e/test_report_page.py",
-    "e2e/test_simulate.py",
-    "e2e/test_wrong_usage.py",
+LONG = (
+    "system/test_trial_lifecycle.py",
+    "system/test_wheel.py",
+    "system/test_targets_conformance.py",
+    "system/test_own_files_on_targets.py",
+    "system/test_job_pool.py",
+    "e2e/test_main_job.py",
 )
-"""Tests in system/ and e2e/ that change nothing of the machine and measure nothing on it.
-
-They record programs, simulate, draw pages and refuse input, each in a folder of its own.
-"""
+"""Files that take longest: before others of `system`, so that none is left to one process at the
+end."""
 
 
 def pytest_configure() -> None:
@@ -43,15 +40,22 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run fast tests first, and mark those that need the machine for themselves with `machine`.
-
-    These change settings of the kernel, start servers at fixed ports, or judge the load of other
-    programs. All others can run in several processes: `pytest -m "not machine" -n logical`.
-    """
+    """Run fast tests first, but of those that take long the longest."""
     here = Path(__file__).parent
-    places = {item: item.path.relative_to(here) for item in items}
-    items.sort(key=lambda item: ORDER.index(places[item].parts[0]))
-    for item in items:
-        place = places[item]
-        if place.parts[0] in ("system", "e2e") and str(place) not in BESIDE_OTHERS:
-            item.add_marker(pytest.mark.machine)
+
+    def place(item: pytest.Item) -> tuple[int, bool]:
+        path = item.path.relative_to(here)
+        if str(path) in LONG:
+            return ORDER.index("system"), False
+        return ORDER.index(path.parts[0]), True
+
+    items.sort(key=place)
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this test run: one for all processes of pytest-xdist."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder

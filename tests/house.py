@@ -15,6 +15,39 @@ HEADRACE = Path(sys.executable).with_name("headrace")
 ROOT = Path(__file__).parents[1]
 
 
+STUDY = """
+headrace = 1
+title = "tiny"
+[target.here]
+kind = "path"
+path = "{place}"
+create = true
+[workload.scan]
+kind = "scan"
+data = {{ events = {events:_}, files = {files} }}
+[factors]
+slots = [1, 2]
+[plan]
+repeats = {{ min = {repeats} }}
+[run]
+shortest = 0
+{run}
+"""
+ON_A_SHARED_MACHINE = 'foreign_load = "warning"  # a shared machine is never quiet'
+
+
+def small_study(
+    place: object = "storage",
+    *,
+    events: int = 8_000,
+    files: int = 2,
+    repeats: int = 3,
+    run: str = ON_A_SHARED_MACHINE,
+) -> str:
+    """The text of a study whose trials take little time; `run`: lines of its table [run]."""
+    return STUDY.format(place=place, events=events, files=files, repeats=repeats, run=run)
+
+
 @dataclass
 class House:
     """A place to run studies in."""

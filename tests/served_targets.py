@@ -49,6 +49,12 @@ def namespaces() -> set[str]:
     return {line.split()[0] for line in listed.splitlines() if line.strip()}
 
 
+def namespaces_of(journals: Path) -> set[str]:
+    """The namespaces that runs with undo journals in this folder have made and not yet removed."""
+    texts = [file.read_text() for file in journals.glob("*")]
+    return {name for name in namespaces() if any(f'"{name}"' in text for text in texts)}
+
+
 def processes_of(word: str) -> list[str]:
     """Command lines that hold a word."""
     found: list[str] = []

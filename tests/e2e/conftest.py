@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from house import House
+from house import House, small_study
 
 
 @pytest.fixture(scope="session")
-def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("datasets")
+def data_cache(shared_folder: Path) -> Path:
+    return shared_folder / "datasets"
 
 
 @pytest.fixture
@@ -26,26 +26,6 @@ def house(tmp_path: Path, data_cache: Path) -> Iterator[House]:
     assert not left, f"a test left an undo journal: {left}"
 
 
-TINY = """
-headrace = 1
-title = "tiny"
-[target.here]
-kind = "path"
-path = "storage"
-create = true
-[workload.scan]
-kind = "scan"
-data = { events = 8_000, files = 2 }
-[factors]
-slots = [1, 2]
-[plan]
-repeats = { min = 3 }
-[run]
-shortest = 0
-foreign_load = "warning"  # a shared machine is never quiet
-"""
-
-
 @pytest.fixture
 def tiny() -> str:
-    return TINY
+    return small_study()

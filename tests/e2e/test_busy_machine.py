@@ -13,26 +13,12 @@ from pathlib import Path
 import pytest
 
 from busy import SPIN, WRITE, programs
-from house import House
+from house import House, small_study
 
-STUDY = """
-headrace = 1
-title = "How many slots does this storage feed?"
-[target.disk]
-kind = "path"
-path = "PLACE"
-create = true
-[workload.scan]
-kind = "scan"
-data = { events = 20_000, files = 1 }
-[factors]
-slots = [1, 2]
-[plan]
-repeats = { min = 1 }
-[run]
-cache = "warm"
-shortest = 0
-"""
+# Alone: they keep the machine busy, and judge whose load it is.
+pytestmark = pytest.mark.machine
+
+WARM = 'cache = "warm"'
 HOGS = 6
 
 
@@ -48,7 +34,7 @@ def in_memory() -> Iterator[Path]:
 
 
 def test_a_study_under_six_cpu_hogs_says_so(house: House, in_memory: Path) -> None:
-    study = house.study(STUDY.replace("PLACE", str(in_memory)))
+    study = house.study(small_study(in_memory, events=20_000, files=1, repeats=1, run=WARM))
     with programs(house.place, "busy_neighbour.py", SPIN, HOGS):
         ended = house.measure(study)
         examined = house.run("doctor")
@@ -84,8 +70,9 @@ def test_programs_that_write_to_the_same_device_are_told_of(house: House) -> Non
 
     Jobs here neither read nor write the device.
     """
-    sustained = STUDY.replace("[run]", '[run]\nload = "sustained"\nduration = "1 s"')
-    study = house.study(sustained.replace("PLACE", "storage").replace("[1, 2]", "[1]"))
+    sustained = f'{WARM}\nload = "sustained"\nduration = "1 s"'
+    text = small_study(events=20_000, files=1, repeats=1, run=sustained)
+    study = house.study(text.replace("[1, 2]", "[1]"))
     with programs(house.place, "busy_writer.py", WRITE, 1, str(house.place / "written")):
         ended = house.measure(study)
     assert ended.returncode == 5, ended.stderr

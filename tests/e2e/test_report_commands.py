@@ -90,6 +90,7 @@ def memory() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.machine  # a job must end within 0.3 s
 def test_invalid_trials_are_run_again_and_their_records_are_kept(
     memory: Path, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path, tmp_path / "cache", {"HEADRACE_JOURNAL_DIR": str(tmp_path / "journal")})
 
 
+@pytest.mark.machine  # no event may be lost, for which its reader needs a CPU
 def test_a_trial_keeps_its_trace_which_is_shown_and_drawn(house: House) -> None:
     study = house.study(
         """

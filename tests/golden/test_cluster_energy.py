@@ -4,6 +4,7 @@ A ratchet: these figures were reached, and may only get better.
 """
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +12,12 @@ from headrace import _core
 from headrace.catalog import entry
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.plan.order import make_plan
-from headrace.reproduce import MODULES, reproduce, summary
+from headrace.reproduce import MODULES, summary
 from headrace.reproduce.cluster_energy_cells import NODES, PARTS, SAMPLE, WHOLE, sampled_part
 from headrace.reproduce.published import Reproduced
 from headrace.study import load_study
 from headrace.study.resolve import resolve
+from reproductions import reproduced
 
 STUDY = MODULES["cluster-energy"]
 HOLD = {
@@ -34,9 +36,9 @@ HOLD = {
 }
 
 
-@pytest.fixture(scope="module")
-def result() -> Reproduced:
-    return reproduce(STUDY)
+@pytest.fixture
+def result(shared_folder: Path) -> Reproduced:
+    return reproduced(STUDY.id, shared_folder)
 
 
 def test_predicted_numbers_meet_the_bar(result: Reproduced) -> None:

@@ -6,12 +6,13 @@ fit of its calibrate rows."""
 
 from __future__ import annotations
 
-from functools import cache
+from pathlib import Path
 
 import pytest
 
-from headrace.reproduce import MODULES, reproduce, summary
-from headrace.reproduce.published import Reproduced, published
+from headrace.reproduce import MODULES, summary
+from headrace.reproduce.published import published
+from reproductions import reproduced
 
 # Median error, share within 25 %, median in points, share within 3 points: at most, at least, at
 # most, at least.
@@ -57,14 +58,9 @@ HOLD: dict[str, set[str]] = {
 }
 
 
-@cache
-def result(study: str) -> Reproduced:
-    return reproduce(MODULES[study])
-
-
 @pytest.mark.parametrize("study", REACHED)
-def test_predicted_numbers_meet_what_was_reached(study: str) -> None:
-    reached = summary(result(study))
+def test_predicted_numbers_meet_what_was_reached(study: str, shared_folder: Path) -> None:
+    reached = summary(reproduced(study, shared_folder))
     median, within, points, within_points = REACHED[study]
     assert reached["median_error"] <= median
     assert reached["within_25_percent"] >= within
@@ -74,8 +70,8 @@ def test_predicted_numbers_meet_what_was_reached(study: str) -> None:
 
 
 @pytest.mark.parametrize("study", HOLD)
-def test_findings_hold(study: str) -> None:
-    findings = result(study).findings
+def test_findings_hold(study: str, shared_folder: Path) -> None:
+    findings = reproduced(study, shared_folder).findings
     assert {finding.id for finding in findings} == set(published(study).findings)
     assert {finding.id for finding in findings if finding.holds} >= HOLD[study]
     assert all(finding.why for finding in findings)
@@ -95,10 +91,10 @@ def test_nothing_is_fitted_to_a_predict_row(study: str) -> None:
 
 
 @pytest.mark.parametrize("study", REACHED)
-def test_every_published_value_is_there(study: str) -> None:
+def test_every_published_value_is_there(study: str, shared_folder: Path) -> None:
     """Each row of each table that holds rates, efficiencies or prices has a number beside it."""
     source = published(study)
-    there = {(number.table, number.row) for number in result(study).numbers}
+    there = {(number.table, number.row) for number in reproduced(study, shared_folder).numbers}
     for table in source.tables.values():
         for row in range(len(table.rows)):
             assert (table.id, row) in there, f"{table.id} row {row}"

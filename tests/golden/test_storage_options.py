@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import median
 
 import pytest
 
-from headrace.reproduce.cells import Cells, run_cells
+from headrace.reproduce.cells import Cells
 from headrace.reproduce.published import Finding, Number, published
 from headrace.reproduce.storage_options import STUDY
+from reproductions import cells as cells_of
 
 
-@pytest.fixture(scope="module")
-def cells() -> Cells:
-    return run_cells(STUDY.paths)
+@pytest.fixture
+def cells(shared_folder: Path) -> Cells:
+    return cells_of(STUDY.id, shared_folder)
 
 
 @pytest.fixture

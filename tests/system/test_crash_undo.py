@@ -31,7 +31,8 @@ from headrace.targets import TargetContext
 from headrace.targets.block import BlockOptions, BlockTarget
 from machine import loops_below, mounts_below, queue_of
 
-pytestmark = pytest.mark.usefixtures("needs_root")
+# Alone: they look whether settings of the kernel are restored that other runs of Headrace change.
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("needs_root")]
 
 OPTIONS = BlockOptions(image="disk.img", size=16 << 20, filesystem="ext4", mount=("noatime",))  # pyright: ignore[reportCallIssue]
 

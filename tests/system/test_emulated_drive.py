@@ -140,6 +140,7 @@ def settings_of(disk: Path) -> tuple[str | None, int | None, str, str]:
     )
 
 
+@pytest.mark.machine  # another test may attach the same loop device
 def test_a_queue_is_put_back(attach: Attach, journal: Journal) -> None:
     """Also the true depth, which a loop device keeps when it is attached to something else."""
     before = {disk.name: settings_of(disk) for disk in Path("/sys/block").glob("loop*")}
@@ -153,6 +154,7 @@ def test_a_queue_is_put_back(attach: Attach, journal: Journal) -> None:
 LOOK_OUT = Path("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
 
 
+@pytest.mark.machine  # other drives need the setting, too
 @pytest.mark.skipif(
     not LOOK_OUT.exists(),
     reason="only virtual machines have the kernel's haltpoll governor of idle CPUs",
@@ -245,6 +247,7 @@ def test_several_at_once(attach: Attach, journal: Journal, tmp_path: Path) -> No
     subprocess.run(["btrfs", "device", "scan", "--forget"], check=True)
 
 
+@pytest.mark.machine  # times are measured
 def test_timing_is_the_models(attach: Attach) -> None:
     """A wide margin, on however busy a machine this runs.
 
@@ -260,6 +263,7 @@ def test_timing_is_the_models(attach: Attach) -> None:
     assert found.lateness_ns.timed == found.requests >= measured["total_ios"]
 
 
+@pytest.mark.machine  # times are measured
 def test_timing_of_an_ssd(attach: Attach) -> None:
     """Whatever else the machine does slows some requests, but not the quicker ones; and none is
     quicker than the drive. What has been written is read from its flash, what has not is
@@ -287,6 +291,7 @@ def test_timing_of_an_ssd(attach: Attach) -> None:
     assert models[1] > models[0] + 100_000, models
 
 
+@pytest.mark.machine  # rates are measured
 def test_a_raid_of_the_model(attach: Attach) -> None:
     """Two disks striped serve twice as many random reads."""
     one = attach(DISK, 1 << 30)

@@ -36,6 +36,12 @@ def launcher() -> Iterator[Launcher]:
         yield launchers["local"]
 
 
+@pytest.fixture
+def datasets(shared_folder: Path) -> Path:
+    """A cache of data sets, for all tests of a run."""
+    return shared_folder / "datasets"
+
+
 class Telling(MachineAgent):
     """The agent of this machine, which tells of each process before its job starts."""
 
@@ -102,7 +108,7 @@ def run(launcher: Launcher, wanted: PoolTask) -> PoolResult:
 @needs_root_package
 @pytest.mark.parametrize("reader", ["rdataframe", "event-loop"])
 def test_root_takes_no_signals_and_hides_no_end(
-    reader: str, launcher: Launcher, journal: Journal, tmp_path: Path
+    reader: str, launcher: Launcher, journal: Journal, tmp_path: Path, datasets: Path
 ) -> None:
     """ROOT's TUnixSystem replaces eleven handlers, SIGCHLD's among them, when it is started up."""
     options = {"data": DATA, "reader": reader}
@@ -115,7 +121,7 @@ def test_root_takes_no_signals_and_hides_no_end(
     assert caught(fork_server) == before
     dataset = scan.dataset(1)
     assert dataset is not None
-    file = str(materialise(dataset, tmp_path)[0])
+    file = str(materialise(dataset, datasets)[0])
     result = run(launcher, task(journal, scan, "scan", options, tmp_path / "jobs", files=[file]))
     assert [job.exit for job in result.jobs] == ["ok"]
     assert result.jobs[0].peak_rss_bytes > 0, "how the process ended was reported"
@@ -146,6 +152,7 @@ def test_a_killed_fork_server_says_so_and_is_started_anew(
 def packets_task(
     journal: Journal,
     tmp_path: Path,
+    datasets: Path,
     slots: int,
     dies: Callable[[str, int], bool],
     *,
@@ -160,7 +167,7 @@ def packets_task(
     search = part("mine", part.Options.model_validate(options))
     dataset = search.dataset(1)
     assert dataset is not None
-    files = materialise(dataset, tmp_path)
+    files = materialise(dataset, datasets)
     (manifest,) = {path.parent for path in files}
     events = {str(entry["name"]): int(entry["events"]) for entry in read_manifest(manifest).files}
     pids: dict[int, int] = {}
@@ -199,9 +206,9 @@ def merged(search: Workload, result: PoolResult) -> tuple[int, dict[str, Any]]:
 
 @pytest.mark.parametrize("slots", [1, 3])
 def test_packets_of_a_dead_worker_are_done_by_others(
-    slots: int, launcher: Launcher, journal: Journal, tmp_path: Path
+    slots: int, launcher: Launcher, journal: Journal, tmp_path: Path, datasets: Path
 ) -> None:
-    wanted, search = packets_task(journal, tmp_path, slots, lambda file, slot: False)
+    wanted, search = packets_task(journal, tmp_path, datasets, slots, lambda file, slot: False)
     whole = merged(search, run(launcher, wanted))
     given: list[int] = []
 
@@ -209,7 +216,7 @@ def test_packets_of_a_dead_worker_are_done_by_others(
         given.append(slot)
         return slot == 0 and given.count(0) == 3
 
-    wanted, search = packets_task(journal, tmp_path, slots, third_packet_of_slot_0)
+    wanted, search = packets_task(journal, tmp_path, datasets, slots, third_packet_of_slot_0)
     result = run(launcher, wanted)
     assert sorted(job.exit for job in result.jobs).count("killed") == 1
     assert result.packets is not None
@@ -221,7 +228,7 @@ def test_packets_of_a_dead_worker_are_done_by_others(
 
 
 def test_a_packet_that_kills_twice_is_given_up(
-    launcher: Launcher, journal: Journal, tmp_path: Path
+    launcher: Launcher, journal: Journal, tmp_path: Path, datasets: Path
 ) -> None:
     # A file is one packet, however fast the workers are: both die with the same one.
     one_per_file = DATA["events"] // DATA["files"]
@@ -234,7 +241,7 @@ def test_a_packet_that_kills_twice_is_given_up(
         return False
 
     wanted, search = packets_task(
-        journal, tmp_path, 2, of_the_last_file, packet_events=one_per_file
+        journal, tmp_path, datasets, 2, of_the_last_file, packet_events=one_per_file
     )
     result = run(launcher, wanted)
     assert len(deaths) == 2

@@ -19,6 +19,9 @@ import pytest
 from headrace.system.journal import Journal
 from headrace.system.shared_settings import set_file
 
+# Alone: they measure waits for CPUs, and switch the kernel's delay accounting.
+pytestmark = pytest.mark.machine
+
 JOBS = Path(__file__).with_name("ledger_jobs.py")
 PACKAGE = str(Path(__file__).parents[2] / "python")
 DELAYACCT = Path("/proc/sys/kernel/task_delayacct")

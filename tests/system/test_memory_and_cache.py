@@ -18,6 +18,9 @@ from headrace.system.journal import Journal
 from headrace.system.page_cache import _resident_by_mincore  # pyright: ignore[reportPrivateUsage]
 from headrace.system.shared_settings import holders
 
+# Alone: they count pages in the page cache and drop all of it, and switch delay accounting.
+pytestmark = pytest.mark.machine
+
 SIZE = 8 << 20
 
 

@@ -24,6 +24,9 @@ from headrace.probes.network import NetworkProbe
 from headrace.probes.pressure import PressureProbe
 from headrace.system.cluster import Interface
 
+# Alone: they compare the counters of the whole machine with what one program did.
+pytestmark = pytest.mark.machine
+
 SIZE = 32 << 20
 LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81
 

@@ -17,6 +17,9 @@ from headrace.system.journal import Journal, pending_journals, undo
 from headrace.system.shared_settings import holders, put_back_abandoned
 from house import HEADRACE
 
+# Alone: `headrace undo` of any other test would restore what runs that were killed here left.
+pytestmark = pytest.mark.machine
+
 RUN = """
 import sys
 from pathlib import Path

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.targets import TargetContext
 from machine import mounts_below
-from served_targets import assert_gone, made, namespaces, processes_of, standing
+from served_targets import assert_gone, made, namespaces, namespaces_of, processes_of, standing
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -60,7 +60,6 @@ def test_release_does_not_wait_for_a_silent_server(context: TargetContext) -> No
 
 def test_a_signal_stops_a_study_whose_server_is_silent(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
-    before = namespaces()
     journals = tmp_path / "journal"
     run = subprocess.Popen(
         [
@@ -82,7 +81,8 @@ def test_a_signal_stops_a_study_whose_server_is_silent(tmp_path: Path) -> None:
     )
     try:
         deadline = time.monotonic() + 40
-        while not processes_of("written.data") and time.monotonic() < deadline:
+        while not any("written.data" in line for line in processes_of(str(tmp_path))):
+            assert time.monotonic() < deadline
             assert run.poll() is None, run.communicate()[0]
             time.sleep(0.1)
         time.sleep(1)
@@ -94,6 +94,8 @@ def test_a_signal_stops_a_study_whose_server_is_silent(tmp_path: Path) -> None:
             and str(tmp_path).encode() in command_line(entry)
         ]
         assert servers
+        used = namespaces_of(journals)
+        assert used
         for pid in servers:
             os.kill(pid, signal.SIGSTOP)
         time.sleep(0.5)
@@ -102,7 +104,7 @@ def test_a_signal_stops_a_study_whose_server_is_silent(tmp_path: Path) -> None:
     finally:
         run.kill()
     assert "Traceback" not in said
-    assert namespaces() <= before
+    assert not used & namespaces()
     assert processes_of(str(tmp_path)) == []
     assert mounts_below(tmp_path) == []
     assert list(journals.iterdir()) == []

@@ -25,6 +25,9 @@ from headrace.system.journal import Journal, pending_journals, undo
 from headrace.system.loops import attach
 from headrace.traces import Capture, open_trace, summarise, traced_device
 
+# Alone: the kernel drops events of a trace whose reader gets no CPU in time.
+pytestmark = pytest.mark.machine
+
 REQUESTS = 500
 SETUP, TEARDOWN = 0xC0481273, 0x1276
 """BLKTRACESETUP (_IOWR(0x12, 115, 72 bytes)) and BLKTRACETEARDOWN of include/uapi/linux/fs.h."""
