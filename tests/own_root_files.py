@@ -5,6 +5,7 @@ Several trees, jagged branches, odd names.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -97,21 +98,35 @@ void write(const char *tree_file, const char *ntuple_file, int compression)
 """
 
 
-def write_by_root(folder: Path, compression: int = 101) -> tuple[Path, Path]:
-    """A file with a TTree and one with an RNTuple, written by ROOT in a process of its own.
+COMPRESSIONS = (0, 101, 207, 301, 404, 505)
+"""100 times ROOT's number of the algorithm (3: that of before 2005), and the level."""
 
-    `compression`: 100 times ROOT's number of the algorithm (3: that of before 2005), and the level.
+
+def written_by_root(shared_folder: Path, compression: int = 101) -> tuple[Path, Path]:
+    """A file with a TTree and one with an RNTuple, of one of `COMPRESSIONS`.
+
+    ROOT writes all of them once in a test run, in a process of its own: tests only read them.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = shared_folder / "by-root"
+    with (shared_folder / "by-root.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unfinished = folder.with_suffix(".new")
+            unfinished.mkdir(exist_ok=True)
+            _write_by_root(unfinished)
+            unfinished.rename(folder)
+    return folder / f"tree-{compression}.root", folder / f"ntuple-{compression}.root"
+
+
+def _write_by_root(folder: Path) -> None:
     (folder / "write.hpp").write_text(_BY_ROOT)
-    tree, ntuple = folder / f"tree-{compression}.root", folder / f"ntuple-{compression}.root"
     code = (
-        "import ROOT, sys; ROOT.gInterpreter.Declare('#include \"' + sys.argv[1] + '\"'); "
-        "ROOT.write(sys.argv[2], sys.argv[3], int(sys.argv[4]))"
+        "import ROOT, sys; ROOT.gInterpreter.Declare('#include \"write.hpp\"')\n"
+        "for each in sys.argv[1:]: "
+        "ROOT.write(f'tree-{each}.root', f'ntuple-{each}.root', int(each))"
     )
-    words = [str(folder / "write.hpp"), str(tree), str(ntuple), str(compression)]
-    subprocess.run([sys.executable, "-P", "-c", code, *words], check=True, capture_output=True)
-    return tree, ntuple
+    command = [sys.executable, "-P", "-c", code, *map(str, COMPRESSIONS)]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
 def identities(files: list[Path]) -> list[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from headrace.datasets.trees import tree_facts
 from headrace.errors import HeadraceError
 from headrace.readers.counts import ReadCounts
 from headrace.workloads import JobInput, JobOutput, Packet, Workload, kinds
-from own_root_files import write_by_root, write_user_file
+from own_root_files import write_user_file, written_by_root
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +34,8 @@ def run(workload: Workload, file: Path, folder: Path) -> JobOutput:
 
 
 @pytest.fixture(scope="module")
-def by_root(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return write_by_root(tmp_path_factory.mktemp("root"))
+def by_root(shared_folder: Path) -> tuple[Path, Path]:
+    return written_by_root(shared_folder)
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -76,9 +76,11 @@ def test_every_field_of_an_rntuple_by_root_is_read(
 
 
 @pytest.mark.parametrize("compression", [0, 301, 404, 505, 207])
-def test_every_compression_that_root_had_and_has(compression: int, tmp_path: Path) -> None:
+def test_every_compression_that_root_had_and_has(
+    compression: int, shared_folder: Path, tmp_path: Path
+) -> None:
     """3 is that of before 2005, which uproot by itself refuses."""
-    tree, _ = write_by_root(tmp_path, compression)
+    tree, _ = written_by_root(shared_folder, compression)
     output = run(workload_of("scan", tree, variable="v", columns="*"), tree, tmp_path / "scratch")
     counts = output.results["histogram"]["counts"]
     assert output.events == 1000 and sum(counts) == 2000
@@ -108,8 +110,10 @@ def test_a_skim_writes_what_it_keeps(
 
 
 @pytest.mark.parametrize("compression", [0, 404, 505])
-def test_a_skim_by_rdataframe_compresses_like_the_file(compression: int, tmp_path: Path) -> None:
-    tree, _ = write_by_root(tmp_path, compression)
+def test_a_skim_by_rdataframe_compresses_like_the_file(
+    compression: int, shared_folder: Path, tmp_path: Path
+) -> None:
+    tree, _ = written_by_root(shared_folder, compression)
     scratch = tmp_path / "scratch"
     run(workload_of("skim", tree, keep=0.5, reader="rdataframe", columns="x"), tree, scratch)
     [written] = scratch.glob("*.root")
@@ -267,15 +271,31 @@ ODD_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file whose name is not odd."""
+    return write_user_file(tmp_path_factory.mktemp("plain") / "plain.root")
+
+
+@pytest.fixture(scope="module", params=READERS)
+def reader_and_expected(request: pytest.FixtureRequest, plain: Path) -> tuple[str, JobOutput]:
+    """A reader, and what a job reads with it of the plain file.
+
+    The second time: what the interpreter reads the first time is not of the job.
+    """
+    scan = workload_of("scan", plain, reader=request.param)
+    run(scan, plain, plain.with_name("scratch"))
+    return request.param, run(scan, plain, plain.with_name("scratch"))
+
+
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_odd_names_are_read_where_they_are(name: str, reader: str, tmp_path: Path) -> None:
-    plain = write_user_file(tmp_path / "plain.root")
+def test_odd_names_are_read_where_they_are(
+    name: str, plain: Path, reader_and_expected: tuple[str, JobOutput], tmp_path: Path
+) -> None:
+    reader, expected = reader_and_expected
     odd = tmp_path / "odd #1?" / name
     odd.parent.mkdir()
     odd.write_bytes(plain.read_bytes())  # a file holds its name when it is written
-    run(workload_of("scan", plain, reader=reader), plain, tmp_path / "scratch")
-    expected = run(workload_of("scan", plain, reader=reader), plain, tmp_path / "scratch")
     output = run(workload_of("scan", odd, reader=reader), odd, tmp_path / "scratch")
     assert output.events == 600
     assert output.results == expected.results
