@@ -43,6 +43,7 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path, tmp_path / "cache", {"HEADRACE_JOURNAL_DIR": str(tmp_path / "journal")})
 
 
+@pytest.mark.machine  # a trial that others disturb is left out of the comparison
 def test_a_study_measured_and_simulated_is_laid_side_by_side(house: House) -> None:
     study = house.study(STUDY)
     ended = house.run("run", study, "--results", "measured")

@@ -201,7 +201,7 @@ def test_a_namespace_that_a_crash_left_is_named_and_undone(tmp_path: Path) -> No
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     while not namespaces_of(tmp_path / "journal") and time.monotonic() < deadline:
         time.sleep(0.1)
     os.kill(run.pid, signal.SIGKILL)

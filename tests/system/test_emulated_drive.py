@@ -330,6 +330,7 @@ def test_faults_strike_and_are_counted(attach: Attach) -> None:
         device.inject({"fault": {"kind": "slow_down", "factor": 0.1}})
 
 
+@pytest.mark.machine  # the power must go before the drive has written its cache by itself
 def test_what_was_flushed_survives_a_power_loss(attach: Attach) -> None:
     """And what was only acknowledged is gone: a disk with a write cache."""
     device = attach(DISK, 64 * MIB)

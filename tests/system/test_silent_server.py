@@ -80,7 +80,7 @@ def test_a_signal_stops_a_study_whose_server_is_silent(tmp_path: Path) -> None:
         text=True,
     )
     try:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while not any("written.data" in line for line in processes_of(str(tmp_path))):
             assert time.monotonic() < deadline
             assert run.poll() is None, run.communicate()[0]
