@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from headrace.meters import Channel, Reading
 
@@ -101,6 +101,18 @@ class _Segment:
         )
 
 
+class _Counted(TypedDict):
+    """What was counted while the readings were read."""
+
+    samples: int
+    lost: int
+    wraps: int
+    negatives: int
+    implausible: int
+    repeats: int
+    clock_jumps: int
+
+
 def integrate(
     channel: Channel,
     readings: Iterable[Reading],
@@ -126,7 +138,7 @@ def integrate(
     samples = sum(begin_s <= time_s <= end_s for time_s, _ in good)
     inside = [cut for each in segments if (cut := each.cut(begin_s, end_s)) is not None]
     known = [each for each in inside if each.known]
-    counted: dict[str, Any] = {
+    counted: _Counted = {
         "samples": samples,
         "lost": lost,
         "wraps": counts.wraps,
@@ -142,14 +154,7 @@ def integrate(
     mean_w = sum(each.energy_j for each in known) / known_s
     # A gap is bridged by what surrounds it; edges and stuck values by the mean.
     bridged = sum(each.energy_j for each in known)
-    gap_s, gaps, longest_s = 0.0, 0, GAP_INTERVALS * channel.interval_s
-    whole = {(each.begin_s, each.end_s): each for each in segments}
-    for each in whole.values():
-        if each.known and each.length_s > longest_s and each.cut(begin_s, end_s) is not None:
-            cut = each.cut(begin_s, end_s)
-            gaps += 1
-            if not channel.counter and cut is not None:  # a counter loses nothing in a gap
-                gap_s += min(cut.length_s, each.length_s - channel.interval_s)
+    gaps, gap_s = _gaps(channel, segments, begin_s, end_s)
     missing_s = max(0.0, window_s - known_s)
     energy_j = bridged + mean_w * missing_s
     unmeasured_s = missing_s + gap_s
@@ -280,6 +285,21 @@ def _of_counter(
 
 
 # -- trust --
+
+
+def _gaps(
+    channel: Channel, segments: Sequence[_Segment], begin_s: float, end_s: float
+) -> tuple[int, float]:
+    """Return the number of gaps between readings in the window, and the time lost in them."""
+    gap_s, gaps, longest_s = 0.0, 0, GAP_INTERVALS * channel.interval_s
+    whole = {(each.begin_s, each.end_s): each for each in segments}
+    for each in whole.values():
+        if each.known and each.length_s > longest_s and each.cut(begin_s, end_s) is not None:
+            cut = each.cut(begin_s, end_s)
+            gaps += 1
+            if not channel.counter and cut is not None:  # a counter loses nothing in a gap
+                gap_s += min(cut.length_s, each.length_s - channel.interval_s)
+    return gaps, gap_s
 
 
 def _uncertainty_j(

@@ -8,6 +8,7 @@ FUSE. Also simulated in virtual time.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -154,13 +155,10 @@ class Glusterfs(BricksTarget):
 
     # -- set-up and tear-down ------------------------------------------------------------
 
-    @override
-    def bring_up(self, context: TargetContext) -> Location:
-        if self.options.address is not None:
-            return self._found(context, self.options.address, str(self.options.volume))
-        cluster = self.cluster(context)
-        nodes = self.brick_nodes(context)
-        bricks_each = self._bricks_each(len(nodes))
+    def _started(
+        self, context: TargetContext, nodes: Sequence[Node], bricks_each: int
+    ) -> tuple[list[Glusterd], list[list[Path]]]:
+        """Start a server on each node; return the servers, and the storages of each."""
         servers: list[Glusterd] = []
         storages: list[list[Path]] = []
         for number, node in enumerate(nodes):
@@ -173,6 +171,16 @@ class Glusterfs(BricksTarget):
             storages.append(own_storages)
         for server in servers:
             server.wait_ready(_READY_S)
+        return servers, storages
+
+    @override
+    def bring_up(self, context: TargetContext) -> Location:
+        if self.options.address is not None:
+            return self._found(context, self.options.address, str(self.options.volume))
+        cluster = self.cluster(context)
+        nodes = self.brick_nodes(context)
+        bricks_each = self._bricks_each(len(nodes))
+        servers, storages = self._started(context, nodes, bricks_each)
         volume = Volume(_VOLUME, servers, self.options.layout)
         # Order: the first brick of every server, then the second one, so that the copies of a file
         # are on different servers.
