@@ -6,9 +6,6 @@
 //! Time is integer nanoseconds. Events are ordered by (time, priority, sequence). Every random
 //! stream has a name. Equal scenarios give equal outcomes on any number of threads.
 
-// To be split.
-#![allow(clippy::too_many_lines)]
-
 mod block_cache;
 mod build;
 mod client;

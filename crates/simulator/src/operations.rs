@@ -33,29 +33,7 @@ impl World<'_> {
             (false, OpKind::Read | OpKind::DirectRead) => (State::Network, Phase::Read),
             (false, _) => (State::Network, Phase::Write),
         };
-        let host = self.tasks[task].host as usize;
-        if !matches!(kind, OpKind::Sync | OpKind::Close) {
-            let h = &self.hosts[host];
-            let cpu = h.call_ns + (length as f64 * h.copy_ns_per_byte) as u64;
-            self.tasks[task].pending_cpu_ns += cpu;
-        }
-        if !copying {
-            let j = &mut self.jobs[job as usize];
-            match kind {
-                OpKind::Read | OpKind::DirectRead => {
-                    j.reads += 1;
-                    j.bytes.asked_bytes += length;
-                    if local {
-                        j.bytes.served_bytes += length;
-                    }
-                }
-                OpKind::Write | OpKind::DirectWrite => {
-                    j.writes += 1;
-                    j.bytes.written_bytes += length;
-                }
-                OpKind::Sync | OpKind::Close => {}
-            }
-        }
+        self.count_call(task, kind, length, local);
         self.note_access(instance, mounted);
         let wanted = Wanted {
             kind,
@@ -80,6 +58,33 @@ impl World<'_> {
                 self.after_op(task, set, &op);
                 Flow::On
             }
+        }
+    }
+
+    /// Charge the CPU time of a call, and count it for its job.
+    fn count_call(&mut self, task: u32, kind: OpKind, length: u64, local: bool) {
+        let t = &mut self.tasks[task];
+        if !matches!(kind, OpKind::Sync | OpKind::Close) {
+            let h = &self.hosts[t.host as usize];
+            t.pending_cpu_ns += h.call_ns + (length as f64 * h.copy_ns_per_byte) as u64;
+        }
+        if t.copying.is_some() {
+            return;
+        }
+        let j = &mut self.jobs[t.job as usize];
+        match kind {
+            OpKind::Read | OpKind::DirectRead => {
+                j.reads += 1;
+                j.bytes.asked_bytes += length;
+                if local {
+                    j.bytes.served_bytes += length;
+                }
+            }
+            OpKind::Write | OpKind::DirectWrite => {
+                j.writes += 1;
+                j.bytes.written_bytes += length;
+            }
+            OpKind::Sync | OpKind::Close => {}
         }
     }
 

@@ -141,194 +141,40 @@ pub(crate) fn compile(
     program: &mut Vec<Instruction>,
 ) -> Result<(), ScenarioError> {
     for (number, step) in steps.iter().enumerate() {
-        let here = format!("{path}.steps[{number}]");
-        let file_of = |name: &str, field: &str| -> Result<u32, ScenarioError> {
-            files.iter().position(|set| set.name == name).map(|i| i as u32).ok_or_else(|| {
-                let known: Vec<_> = files.iter().map(|set| set.name.as_str()).collect();
-                ScenarioError::new(
-                    format!("{here}.{field}"),
-                    format!("\"{name}\""),
-                    known.join(", "),
-                )
-            })
-        };
-        let file = |name: &str| file_of(name, "file");
-        let positive = |field: &str, value: u64| -> Result<u64, ScenarioError> {
-            if value > 0 {
-                Ok(value)
-            } else {
-                Err(ScenarioError::new(format!("{here}.{field}"), value, "1 or more"))
-            }
-        };
+        let at = StepAt { files, here: format!("{path}.steps[{number}]") };
         let instruction = match step {
             Step::Compute { cpu_ns } => Instruction::Compute { cpu_ns: *cpu_ns },
             Step::Wait { wait_ns } => Instruction::Wait { wait_ns: *wait_ns },
-            Step::Open { file: name } => Instruction::Open { file: file(name)? },
-            Step::Close { file: name } => Instruction::Close { file: file(name)? },
-            Step::Stat { file: name } => Instruction::Stat { file: file(name)? },
-            Step::Create { file: name } => Instruction::Create { file: file(name)? },
-            Step::Delete { file: name } => Instruction::Delete { file: file(name)? },
+            Step::Open { file: name } => Instruction::Open { file: at.file(name)? },
+            Step::Close { file: name } => Instruction::Close { file: at.file(name)? },
+            Step::Stat { file: name } => Instruction::Stat { file: at.file(name)? },
+            Step::Create { file: name } => Instruction::Create { file: at.file(name)? },
+            Step::Delete { file: name } => Instruction::Delete { file: at.file(name)? },
             Step::Read { file: name, offset_bytes, length_bytes, access } => Instruction::Read {
-                file: file(name)?,
+                file: at.file(name)?,
                 offset: *offset_bytes,
-                length: positive("length_bytes", *length_bytes)?,
+                length: at.positive("length_bytes", *length_bytes)?,
                 access: *access,
             },
             Step::ReadVector { file: name, ranges_bytes } => Instruction::ReadVector {
-                file: file(name)?,
+                file: at.file(name)?,
                 ranges: ranges_bytes.clone().into_boxed_slice(),
             },
             Step::Write { file: name, offset_bytes, length_bytes, access } => Instruction::Write {
-                file: file(name)?,
+                file: at.file(name)?,
                 offset: *offset_bytes,
-                length: positive("length_bytes", *length_bytes)?,
+                length: at.positive("length_bytes", *length_bytes)?,
                 access: *access,
             },
-            Step::Fsync { file: name } => Instruction::Fsync { file: file(name)? },
-            Step::Pattern {
-                file: name,
-                op,
-                count,
-                length_bytes,
-                order,
-                cpu_ns,
-                offset_bytes,
-                span_bytes,
-                parts,
-                access,
-                vector,
-                events,
-                uncompressed_bytes,
-            } => {
-                if let Order::Clustered { window_bytes } = order {
-                    positive("order.window_bytes", window_bytes / (*length_bytes).max(1))?;
-                }
-                Instruction::Pattern(Box::new(Pattern {
-                    file: file(name)?,
-                    op: *op,
-                    count: *count,
-                    length: positive("length_bytes", *length_bytes)?,
-                    order: *order,
-                    cpu_ns: *cpu_ns,
-                    offset: *offset_bytes,
-                    span: *span_bytes,
-                    parts: positive("parts", u64::from(*parts))? as u32,
-                    access: *access,
-                    vector: (*vector).max(1),
-                    events: *events,
-                    uncompressed: *uncompressed_bytes,
-                }))
-            }
-            Step::Events {
-                file: name,
-                events,
-                events_per_cluster,
-                reads_per_cluster,
-                read_bytes,
-                cpu_ns_per_event,
-                vector,
-                uncompressed_bytes_per_event,
-                skip_fraction,
-                unordered,
-                access,
-            } => {
-                if !(0.0..1.0).contains(skip_fraction) {
-                    let place = format!("{here}.skip_fraction");
-                    return Err(ScenarioError::new(place, skip_fraction, "0 or more, below 1"));
-                }
-                Instruction::Events(Box::new(Events {
-                    file: file(name)?,
-                    events: positive("events", *events)?,
-                    per_cluster: positive("events_per_cluster", *events_per_cluster)?,
-                    reads: positive("reads_per_cluster", u64::from(*reads_per_cluster))? as u32,
-                    read_bytes: positive("read_bytes", *read_bytes)?,
-                    cpu_ns: *cpu_ns_per_event,
-                    vector: (*vector).max(1),
-                    uncompressed: *uncompressed_bytes_per_event,
-                    skip: *skip_fraction,
-                    unordered: *unordered,
-                    access: *access,
-                }))
-            }
-            Step::Sequence {
-                file: name,
-                op,
-                ranges_bytes,
-                cpu_ns,
-                wait_ns,
-                cpu_after_ns,
-                access,
-                events,
-                uncompressed_bytes,
-                first_event,
-            } => {
-                for (index, (_, length)) in ranges_bytes.iter().enumerate() {
-                    positive(&format!("ranges_bytes[{index}][1]"), *length)?;
-                }
-                for (field, list) in [("cpu_ns", cpu_ns), ("wait_ns", wait_ns)] {
-                    if !list.is_empty() && list.len() != ranges_bytes.len() {
-                        let place = format!("{here}.{field}");
-                        let allowed =
-                            format!("none, or {} of them: one a range", ranges_bytes.len());
-                        return Err(ScenarioError::new(
-                            place,
-                            format!("{} values", list.len()),
-                            allowed,
-                        ));
-                    }
-                }
-                Instruction::Sequence(Box::new(Sequence {
-                    file: file(name)?,
-                    op: *op,
-                    ranges: ranges_bytes.clone().into_boxed_slice(),
-                    cpu_ns: cpu_ns.clone().into_boxed_slice(),
-                    wait_ns: wait_ns.clone().into_boxed_slice(),
-                    cpu_after_ns: *cpu_after_ns,
-                    access: *access,
-                    events: *events,
-                    uncompressed: *uncompressed_bytes,
-                    first_event: *first_event,
-                }))
-            }
-            Step::Requests {
-                file: name,
-                count,
-                duration_ns,
-                length_bytes,
-                order,
-                in_flight,
-                read_fraction,
-                cpu_ns,
-                span_bytes,
-                access,
-            } => {
-                if !(0.0..=1.0).contains(read_fraction) {
-                    let place = format!("{here}.read_fraction");
-                    return Err(ScenarioError::new(place, read_fraction, "0 to 1"));
-                }
-                positive("count", count | duration_ns)?;
-                if *count == 0 {
-                    // Without a cost, requests served by the cache would take no time and the step
-                    // would never end.
-                    positive("cpu_ns", *cpu_ns)?;
-                }
-                Instruction::Requests(Box::new(Requests {
-                    file: file(name)?,
-                    count: *count,
-                    duration_ns: *duration_ns,
-                    length: positive("length_bytes", *length_bytes)?,
-                    order: *order,
-                    in_flight: positive("in_flight", u64::from(*in_flight))? as u32,
-                    read_fraction: *read_fraction,
-                    cpu_ns: *cpu_ns,
-                    span: *span_bytes,
-                    access: *access,
-                }))
-            }
+            Step::Fsync { file: name } => Instruction::Fsync { file: at.file(name)? },
+            Step::Pattern { .. } => at.pattern(step)?,
+            Step::Events { .. } => at.events(step)?,
+            Step::Sequence { .. } => at.sequence(step)?,
+            Step::Requests { .. } => at.requests(step)?,
             Step::Repeat { times, steps } => {
                 let start = program.len() as u32;
                 program.push(Instruction::Loop { times: *times, end: 0 });
-                compile(steps, files, &here, program)?;
+                compile(steps, files, &at.here, program)?;
                 program.push(Instruction::Again { start });
                 let after = program.len() as u32;
                 if let Instruction::Loop { end, .. } = &mut program[start as usize] {
@@ -337,14 +183,204 @@ pub(crate) fn compile(
                 continue;
             }
             Step::Stage { from, to, chunk_bytes, background } => Instruction::Stage {
-                from: file_of(from, "from")?,
-                to: file_of(to, "to")?,
-                chunk: positive("chunk_bytes", *chunk_bytes)?,
+                from: at.file_of(from, "from")?,
+                to: at.file_of(to, "to")?,
+                chunk: at.positive("chunk_bytes", *chunk_bytes)?,
                 background: *background,
             },
-            Step::Take { file: name } => Instruction::Take { file: file(name)? },
+            Step::Take { file: name } => Instruction::Take { file: at.file(name)? },
         };
         program.push(instruction);
     }
     Ok(())
+}
+
+/// A step that is compiled, and its position for error messages.
+struct StepAt<'a> {
+    files: &'a [FileSetSpec],
+    here: String,
+}
+
+impl StepAt<'_> {
+    fn field(&self, name: &str) -> String {
+        format!("{}.{name}", self.here)
+    }
+
+    fn file_of(&self, name: &str, field: &str) -> Result<u32, ScenarioError> {
+        self.files.iter().position(|set| set.name == name).map(|i| i as u32).ok_or_else(|| {
+            let known: Vec<_> = self.files.iter().map(|set| set.name.as_str()).collect();
+            ScenarioError::new(self.field(field), format!("\"{name}\""), known.join(", "))
+        })
+    }
+
+    fn file(&self, name: &str) -> Result<u32, ScenarioError> {
+        self.file_of(name, "file")
+    }
+
+    fn positive(&self, field: &str, value: u64) -> Result<u64, ScenarioError> {
+        if value > 0 {
+            Ok(value)
+        } else {
+            Err(ScenarioError::new(self.field(field), value, "1 or more"))
+        }
+    }
+
+    /// Compile a `Step::Pattern`.
+    fn pattern(&self, step: &Step) -> Result<Instruction, ScenarioError> {
+        let Step::Pattern {
+            file: name,
+            op,
+            count,
+            length_bytes,
+            order,
+            cpu_ns,
+            offset_bytes,
+            span_bytes,
+            parts,
+            access,
+            vector,
+            events,
+            uncompressed_bytes,
+        } = step
+        else {
+            unreachable!("called for steps of this kind")
+        };
+        if let Order::Clustered { window_bytes } = order {
+            self.positive("order.window_bytes", window_bytes / (*length_bytes).max(1))?;
+        }
+        Ok(Instruction::Pattern(Box::new(Pattern {
+            file: self.file(name)?,
+            op: *op,
+            count: *count,
+            length: self.positive("length_bytes", *length_bytes)?,
+            order: *order,
+            cpu_ns: *cpu_ns,
+            offset: *offset_bytes,
+            span: *span_bytes,
+            parts: self.positive("parts", u64::from(*parts))? as u32,
+            access: *access,
+            vector: (*vector).max(1),
+            events: *events,
+            uncompressed: *uncompressed_bytes,
+        })))
+    }
+
+    /// Compile a `Step::Events`.
+    fn events(&self, step: &Step) -> Result<Instruction, ScenarioError> {
+        let Step::Events {
+            file: name,
+            events,
+            events_per_cluster,
+            reads_per_cluster,
+            read_bytes,
+            cpu_ns_per_event,
+            vector,
+            uncompressed_bytes_per_event,
+            skip_fraction,
+            unordered,
+            access,
+        } = step
+        else {
+            unreachable!("called for steps of this kind")
+        };
+        if !(0.0..1.0).contains(skip_fraction) {
+            let place = self.field("skip_fraction");
+            return Err(ScenarioError::new(place, skip_fraction, "0 or more, below 1"));
+        }
+        Ok(Instruction::Events(Box::new(Events {
+            file: self.file(name)?,
+            events: self.positive("events", *events)?,
+            per_cluster: self.positive("events_per_cluster", *events_per_cluster)?,
+            reads: self.positive("reads_per_cluster", u64::from(*reads_per_cluster))? as u32,
+            read_bytes: self.positive("read_bytes", *read_bytes)?,
+            cpu_ns: *cpu_ns_per_event,
+            vector: (*vector).max(1),
+            uncompressed: *uncompressed_bytes_per_event,
+            skip: *skip_fraction,
+            unordered: *unordered,
+            access: *access,
+        })))
+    }
+
+    /// Compile a `Step::Sequence`.
+    fn sequence(&self, step: &Step) -> Result<Instruction, ScenarioError> {
+        let Step::Sequence {
+            file: name,
+            op,
+            ranges_bytes,
+            cpu_ns,
+            wait_ns,
+            cpu_after_ns,
+            access,
+            events,
+            uncompressed_bytes,
+            first_event,
+        } = step
+        else {
+            unreachable!("called for steps of this kind")
+        };
+        for (index, (_, length)) in ranges_bytes.iter().enumerate() {
+            self.positive(&format!("ranges_bytes[{index}][1]"), *length)?;
+        }
+        for (field, list) in [("cpu_ns", cpu_ns), ("wait_ns", wait_ns)] {
+            if !list.is_empty() && list.len() != ranges_bytes.len() {
+                let place = self.field(field);
+                let allowed = format!("none, or {} of them: one a range", ranges_bytes.len());
+                return Err(ScenarioError::new(place, format!("{} values", list.len()), allowed));
+            }
+        }
+        Ok(Instruction::Sequence(Box::new(Sequence {
+            file: self.file(name)?,
+            op: *op,
+            ranges: ranges_bytes.clone().into_boxed_slice(),
+            cpu_ns: cpu_ns.clone().into_boxed_slice(),
+            wait_ns: wait_ns.clone().into_boxed_slice(),
+            cpu_after_ns: *cpu_after_ns,
+            access: *access,
+            events: *events,
+            uncompressed: *uncompressed_bytes,
+            first_event: *first_event,
+        })))
+    }
+
+    /// Compile a `Step::Requests`.
+    fn requests(&self, step: &Step) -> Result<Instruction, ScenarioError> {
+        let Step::Requests {
+            file: name,
+            count,
+            duration_ns,
+            length_bytes,
+            order,
+            in_flight,
+            read_fraction,
+            cpu_ns,
+            span_bytes,
+            access,
+        } = step
+        else {
+            unreachable!("called for steps of this kind")
+        };
+        if !(0.0..=1.0).contains(read_fraction) {
+            let place = self.field("read_fraction");
+            return Err(ScenarioError::new(place, read_fraction, "0 to 1"));
+        }
+        self.positive("count", count | duration_ns)?;
+        if *count == 0 {
+            // Without a cost, requests served by the cache would take no time and the step would
+            // never end.
+            self.positive("cpu_ns", *cpu_ns)?;
+        }
+        Ok(Instruction::Requests(Box::new(Requests {
+            file: self.file(name)?,
+            count: *count,
+            duration_ns: *duration_ns,
+            length: self.positive("length_bytes", *length_bytes)?,
+            order: *order,
+            in_flight: self.positive("in_flight", u64::from(*in_flight))? as u32,
+            read_fraction: *read_fraction,
+            cpu_ns: *cpu_ns,
+            span: *span_bytes,
+            access: *access,
+        })))
+    }
 }

@@ -7,7 +7,9 @@ use headrace_model::request::Medium;
 use headrace_model::Nanos;
 use rayon::prelude::*;
 
-use crate::outcome::{DriveOutcome, EnergyOutcome, HostOutcome, LatencyOutcome, Outcome};
+use crate::outcome::{
+    DriveOutcome, EnergyOutcome, HostOutcome, LatencyOutcome, Outcome, ServiceOutcome,
+};
 use crate::scenario::{Feed, Load, Scenario, ScenarioError};
 use crate::split::run_apart;
 use crate::world::{Phase, State, World};
@@ -119,6 +121,27 @@ impl World<'_> {
                 wanted - self.feeder.finished
             ));
         }
+        self.end_unfinished_jobs(end);
+        let (drives, drive_energy) = self.drive_outcomes(end);
+        let (hosts, mut energy) = self.host_outcomes(end, &drive_energy);
+        energy.switch_j = self.scenario.power.switch_w * end as f64 * 1e-9;
+        energy.total_j = (energy.nodes_j + energy.servers_j + energy.drives_j + energy.switch_j)
+            * self.scenario.power.pue;
+        let services = self.service_outcomes();
+        Outcome {
+            jobs: self.jobs,
+            hosts,
+            drives,
+            services,
+            energy,
+            counters: self.counters,
+            end_ns: end,
+            broken_off,
+        }
+    }
+
+    /// End the jobs that run when the run ends.
+    fn end_unfinished_jobs(&mut self, end: Nanos) {
         for slot in self.feeder.slots.clone() {
             if slot.task == crate::world::NONE {
                 continue;
@@ -143,9 +166,15 @@ impl World<'_> {
             self.jobs[job].end_ns = end;
             self.jobs[job].unfinished = true;
         }
-        let span = end;
+    }
+
+    /// Return the results of hosts, and the energy of machines and drives.
+    fn host_outcomes(
+        &mut self,
+        end: Nanos,
+        drive_energy: &[f64],
+    ) -> (Vec<HostOutcome>, EnergyOutcome) {
         let mut energy = EnergyOutcome::default();
-        let (drives, drive_energy) = self.drive_outcomes(end);
         let mut hosts = Vec::with_capacity(self.hosts.len());
         for (index, host) in self.hosts.iter_mut().enumerate() {
             host.cpu.settle(end);
@@ -153,7 +182,7 @@ impl World<'_> {
             let spec = &group[host.spec as usize];
             let (busy, awake) = (host.cpu.busy_core_ns(), host.cpu.awake_ns());
             let machine_j =
-                spec.power.energy_j(span, awake, busy, host.sent_bytes + host.received_bytes);
+                spec.power.energy_j(end, awake, busy, host.sent_bytes + host.received_bytes);
             let drives_j = drive_energy[index];
             if host.is_node {
                 energy.nodes_j += machine_j;
@@ -174,11 +203,11 @@ impl World<'_> {
                 drives_j,
             });
         }
-        energy.switch_j = self.scenario.power.switch_w * span as f64 * 1e-9;
-        energy.total_j = (energy.nodes_j + energy.servers_j + energy.drives_j + energy.switch_j)
-            * self.scenario.power.pue;
-        let services = self
-            .services
+        (hosts, energy)
+    }
+
+    fn service_outcomes(&mut self) -> Vec<ServiceOutcome> {
+        self.services
             .iter_mut()
             .zip(&self.scenario.services)
             .map(|(service, spec)| {
@@ -189,17 +218,7 @@ impl World<'_> {
                 outcome.stored_bytes = service.targets.iter().map(|t| t.stored_bytes).collect();
                 outcome
             })
-            .collect();
-        Outcome {
-            jobs: self.jobs,
-            hosts,
-            drives,
-            services,
-            energy,
-            counters: self.counters,
-            end_ns: end,
-            broken_off,
-        }
+            .collect()
     }
 
     fn drive_outcomes(&mut self, end: Nanos) -> (Vec<DriveOutcome>, Vec<f64>) {

@@ -116,20 +116,7 @@ impl World<'_> {
                 self.make_item(task, file);
                 self.metadata(task, file, true, Some(1))
             }
-            Instruction::Close { file } => {
-                let instance = self.current_file(task, file);
-                self.tasks[task].files[file as usize].open = false;
-                let i = &self.instances[instance];
-                let remote = matches!(self.mounts[i.mount as usize].mounted, Mounted::Service(_));
-                let host = self.mounts[i.mount as usize].host as usize;
-                let dirty =
-                    self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 || i.writes > 0;
-                if remote && (dirty || i.uncommitted) {
-                    // Close-to-open consistency.
-                    return self.operate(task, file, OpKind::Close, 0, 0, false);
-                }
-                Flow::On
-            }
+            Instruction::Close { file } => self.close_file(task, file),
             Instruction::Fsync { file } => {
                 self.current_file(task, file);
                 self.operate(task, file, OpKind::Sync, 0, 0, false)
@@ -146,32 +133,8 @@ impl World<'_> {
             Instruction::Write { file, offset, length, access } => {
                 self.write(task, file, offset, length, access)
             }
-            Instruction::Loop { times, end } => {
-                let t = &mut self.tasks[task];
-                if times == 0 {
-                    t.pc = end;
-                    t.progress = Progress::Begun;
-                } else {
-                    t.loops.push((t.pc, times - 1));
-                    self.advance(task);
-                }
-                Flow::On
-            }
-            Instruction::Again { start } => {
-                let t = &mut self.tasks[task];
-                match t.loops.last_mut() {
-                    Some((at, left)) if *at == start && *left > 0 => {
-                        *left -= 1;
-                        t.pc = start + 1;
-                        t.progress = Progress::Begun;
-                        Flow::On
-                    }
-                    _ => {
-                        t.loops.pop();
-                        self.advance(task)
-                    }
-                }
-            }
+            Instruction::Loop { times, end } => self.begin_loop(task, times, end),
+            Instruction::Again { start } => self.repeat_loop(task, start),
             Instruction::Packet => self.ask_for_packet(task),
             Instruction::Stage { from, to, chunk, background } => {
                 self.stage(task, from, to, chunk);
@@ -190,6 +153,50 @@ impl World<'_> {
         }
     }
 
+    /// Close the process's file of a set; wait for the service to have what was written to it.
+    fn close_file(&mut self, task: u32, file: u32) -> Flow {
+        let instance = self.current_file(task, file);
+        self.tasks[task].files[file as usize].open = false;
+        let i = &self.instances[instance];
+        let remote = matches!(self.mounts[i.mount as usize].mounted, Mounted::Service(_));
+        let host = self.mounts[i.mount as usize].host as usize;
+        let dirty = self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 || i.writes > 0;
+        if remote && (dirty || i.uncommitted) {
+            // Close-to-open consistency.
+            return self.operate(task, file, OpKind::Close, 0, 0, false);
+        }
+        Flow::On
+    }
+
+    fn begin_loop(&mut self, task: u32, times: u64, end: u32) -> Flow {
+        let t = &mut self.tasks[task];
+        if times == 0 {
+            t.pc = end;
+            t.progress = Progress::Begun;
+        } else {
+            t.loops.push((t.pc, times - 1));
+            self.advance(task);
+        }
+        Flow::On
+    }
+
+    /// Go back to the start of a loop, unless it was the last time.
+    fn repeat_loop(&mut self, task: u32, start: u32) -> Flow {
+        let t = &mut self.tasks[task];
+        match t.loops.last_mut() {
+            Some((at, left)) if *at == start && *left > 0 => {
+                *left -= 1;
+                t.pc = start + 1;
+                t.progress = Progress::Begun;
+                Flow::On
+            }
+            _ => {
+                t.loops.pop();
+                self.advance(task)
+            }
+        }
+    }
+
     pub(super) fn pattern_step(&mut self, task: u32, p: &Pattern) -> Flow {
         match self.tasks[task].progress {
             Progress::Begun => {
@@ -201,37 +208,7 @@ impl World<'_> {
                 self.compute(task, p.cpu_ns * vector)
             }
             Progress::Worked => {
-                let instance = self.current_file(task, p.file);
-                let file_bytes = self.instances[instance].bytes;
-                let span = match (p.span, p.op) {
-                    (0, PatternOp::Read) => file_bytes.saturating_sub(p.offset),
-                    (0, PatternOp::Write) => p.count * p.length,
-                    (span, _) => span,
-                };
-                let parts = u64::from(p.parts);
-                let begin = p.offset + span / parts * (u64::from(self.tasks[task].job) % parts);
-                let span = span / parts;
-                let t = &mut self.tasks[task];
-                let vector = u64::from(p.vector).min(p.count - t.iteration);
-                t.ranges.clear();
-                for _ in 0..vector {
-                    let at = offsets::next(
-                        &p.order,
-                        t.iteration,
-                        p.count,
-                        p.length,
-                        span,
-                        &mut t.position,
-                        &mut t.stream,
-                    );
-                    t.ranges.push((begin + at, p.length));
-                    t.iteration += 1;
-                }
-                t.next_range = 0;
-                t.progress = Progress::Located;
-                let job = &mut self.jobs[t.job as usize];
-                job.events += p.events * vector;
-                job.bytes.uncompressed_bytes += p.uncompressed * vector;
+                self.locate_pattern(task, p);
                 Flow::On
             }
             _ => {
@@ -253,6 +230,41 @@ impl World<'_> {
                 }
             }
         }
+    }
+
+    /// Determine the ranges of the next requests of a pattern.
+    fn locate_pattern(&mut self, task: u32, p: &Pattern) {
+        let instance = self.current_file(task, p.file);
+        let file_bytes = self.instances[instance].bytes;
+        let span = match (p.span, p.op) {
+            (0, PatternOp::Read) => file_bytes.saturating_sub(p.offset),
+            (0, PatternOp::Write) => p.count * p.length,
+            (span, _) => span,
+        };
+        let parts = u64::from(p.parts);
+        let begin = p.offset + span / parts * (u64::from(self.tasks[task].job) % parts);
+        let span = span / parts;
+        let t = &mut self.tasks[task];
+        let vector = u64::from(p.vector).min(p.count - t.iteration);
+        t.ranges.clear();
+        for _ in 0..vector {
+            let at = offsets::next(
+                &p.order,
+                t.iteration,
+                p.count,
+                p.length,
+                span,
+                &mut t.position,
+                &mut t.stream,
+            );
+            t.ranges.push((begin + at, p.length));
+            t.iteration += 1;
+        }
+        t.next_range = 0;
+        t.progress = Progress::Located;
+        let job = &mut self.jobs[t.job as usize];
+        job.events += p.events * vector;
+        job.bytes.uncompressed_bytes += p.uncompressed * vector;
     }
 
     /// Compute, sleep, then read or write each range of a sequence.

@@ -3,7 +3,7 @@
 use headrace_model::pagecache::PageCache;
 use headrace_model::Medium;
 
-use crate::scenario::{CacheState, Place, ScenarioError, Share};
+use crate::scenario::{CacheState, FileSetSpec, Place, ScenarioError, Share};
 use crate::storage::page_end;
 use crate::world::{Mount, Mounted, SetFiles, World, NONE};
 
@@ -11,62 +11,16 @@ impl World<'_> {
     pub(super) fn add_files(&mut self) -> Result<(), ScenarioError> {
         let mut hosts: Vec<u32> = self.feeder.slots.iter().map(|slot| slot.host).collect();
         hosts.dedup();
-        let all = self.hosts.len();
         for (number, set) in self.scenario.files.iter().enumerate() {
-            let mut files =
-                SetFiles { mount: vec![NONE; all], service: NONE, ..SetFiles::default() };
-            let full = |given: u64| {
-                let path = format!("files[{number}].bytes");
-                ScenarioError::new(
-                    path,
-                    format!("{} files of {given} bytes", set.count),
-                    "what the volume has room for",
-                )
+            let files = match &set.on {
+                Place::Volume(name) => self.add_local_files(set, name, &hosts),
+                Place::Service(name) => self.add_service_files(set, name),
             };
-            match &set.on {
-                Place::Volume(name) => {
-                    files.local = vec![Vec::new(); all];
-                    files.turn = vec![0; all];
-                    for &host in &hosts {
-                        let volume =
-                            self.volumes.iter().position(|v| v.host == host && v.name == *name);
-                        let volume = volume.expect("checked: each node has the volume");
-                        let mount = self.volumes[volume].mount;
-                        files.mount[host as usize] = mount;
-                        if set.share == Share::New {
-                            continue;
-                        }
-                        for _ in 0..set.count {
-                            let file = self.volumes[volume]
-                                .fs
-                                .create_filled(set.bytes)
-                                .map_err(|_| full(set.bytes))?;
-                            let instance = self.new_instance(mount, file, set.bytes);
-                            files.local[host as usize].push(instance);
-                        }
-                    }
-                }
-                Place::Service(name) => {
-                    let service = self.scenario.services.iter().position(|s| s.name == *name);
-                    let service = service.expect("checked: the service exists") as u32;
-                    files.service = service;
-                    files.turn = vec![0];
-                    for host in 0..all as u32 {
-                        files.mount[host as usize] =
-                            self.mount_of(host, |m| m.mounted == Mounted::Service(service));
-                    }
-                    if set.share != Share::New {
-                        for _ in 0..set.count {
-                            let file = self.place_service_file(service, set.bytes);
-                            files.remote.push(file);
-                            self.warm_upstreams(service, file);
-                        }
-                    }
-                    if self.counters.out_of_space > 0 {
-                        return Err(full(set.bytes));
-                    }
-                }
-            }
+            let Some(files) = files else {
+                let given = format!("{} files of {} bytes", set.count, set.bytes);
+                let path = format!("files[{number}].bytes");
+                return Err(ScenarioError::new(path, given, "what the volume has room for"));
+            };
             self.feeder.sets.push(files);
         }
         // Formatting and copying are complete before the run: their data is on the drives.
@@ -77,6 +31,60 @@ impl World<'_> {
             self.warm_caches();
         }
         Ok(())
+    }
+
+    /// Create a set's files on the volume `name` of the hosts with job slots. Return `None` if a
+    /// volume is full.
+    fn add_local_files(
+        &mut self,
+        set: &FileSetSpec,
+        name: &str,
+        hosts: &[u32],
+    ) -> Option<SetFiles> {
+        let all = self.hosts.len();
+        let mut files = SetFiles { mount: vec![NONE; all], service: NONE, ..SetFiles::default() };
+        files.local = vec![Vec::new(); all];
+        files.turn = vec![0; all];
+        for &host in hosts {
+            let volume = self.volumes.iter().position(|v| v.host == host && v.name == name);
+            let volume = volume.expect("checked: each node has the volume");
+            let mount = self.volumes[volume].mount;
+            files.mount[host as usize] = mount;
+            if set.share == Share::New {
+                continue;
+            }
+            for _ in 0..set.count {
+                let file = self.volumes[volume].fs.create_filled(set.bytes).ok()?;
+                let instance = self.new_instance(mount, file, set.bytes);
+                files.local[host as usize].push(instance);
+            }
+        }
+        Some(files)
+    }
+
+    /// Create a set's files in a service. Return `None` if a volume is full.
+    fn add_service_files(&mut self, set: &FileSetSpec, name: &str) -> Option<SetFiles> {
+        let all = self.hosts.len();
+        let mut files = SetFiles { mount: vec![NONE; all], service: NONE, ..SetFiles::default() };
+        let service = self.scenario.services.iter().position(|s| s.name == name);
+        let service = service.expect("checked: the service exists") as u32;
+        files.service = service;
+        files.turn = vec![0];
+        for host in 0..all as u32 {
+            files.mount[host as usize] =
+                self.mount_of(host, |m| m.mounted == Mounted::Service(service));
+        }
+        if set.share != Share::New {
+            for _ in 0..set.count {
+                let file = self.place_service_file(service, set.bytes);
+                files.remote.push(file);
+                self.warm_upstreams(service, file);
+            }
+        }
+        if self.counters.out_of_space > 0 {
+            return None;
+        }
+        Some(files)
     }
 
     /// Fill the caches with the files, in order, as far as they fit: node caches with local files,

@@ -69,19 +69,23 @@ impl<'a> World<'a> {
         if let Feed::Packets(spec) = &scenario.run.feed {
             world.prepare_packets(spec);
         }
-        for (number, fault) in scenario.faults.iter().enumerate() {
+        world.schedule_faults();
+        world.release_jobs();
+        Ok(world)
+    }
+
+    fn schedule_faults(&mut self) {
+        for (number, fault) in self.scenario.faults.iter().enumerate() {
             let number = number as u32;
-            world.events.schedule(fault.at_ns, 0, Event::Fault { number, ends: false });
+            self.events.schedule(fault.at_ns, 0, Event::Fault { number, ends: false });
             if fault.for_ns > 0 {
-                world.events.schedule(
+                self.events.schedule(
                     fault.at_ns + fault.for_ns,
                     0,
                     Event::Fault { number, ends: true },
                 );
             }
         }
-        world.release_jobs();
-        Ok(world)
     }
 
     fn uses(&self, spec: &HostSpec) -> bool {

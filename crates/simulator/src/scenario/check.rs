@@ -322,6 +322,24 @@ impl Scenario {
                 return Err(ScenarioError::new("run.feed.max_events", packets.max_events, allowed));
             }
         }
+        self.check_nodes()?;
+        let mut program = Vec::new();
+        for (number, profile) in self.profiles.iter().enumerate() {
+            at_least_one(format!("profiles[{number}].steps"), profile.steps.len() as u64)?;
+            crate::program::compile(
+                &profile.steps,
+                &self.files,
+                &format!("profiles[{number}]"),
+                &mut program,
+            )?;
+            self.check_staging(&profile.steps, &format!("profiles[{number}]"))?;
+        }
+        Ok(())
+    }
+
+    /// Check that the nodes that run jobs have memory for them, and the volumes of their files.
+    fn check_nodes(&self) -> Result<(), ScenarioError> {
+        let run = &self.run;
         let profile = self.profiles.iter().position(|p| p.name == run.profile).unwrap_or_default();
         let nodes =
             self.nodes.iter().filter(|n| run.nodes.is_empty() || run.nodes.contains(&n.name));
@@ -344,17 +362,6 @@ impl Scenario {
                     known(format!("files[{number}].on.volume"), name, volumes)?;
                 }
             }
-        }
-        let mut program = Vec::new();
-        for (number, profile) in self.profiles.iter().enumerate() {
-            at_least_one(format!("profiles[{number}].steps"), profile.steps.len() as u64)?;
-            crate::program::compile(
-                &profile.steps,
-                &self.files,
-                &format!("profiles[{number}]"),
-                &mut program,
-            )?;
-            self.check_staging(&profile.steps, &format!("profiles[{number}]"))?;
         }
         Ok(())
     }

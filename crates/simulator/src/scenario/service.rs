@@ -274,7 +274,19 @@ impl Tuning {
     /// KiB stripes, 256 KiB flow buffers; XRootD 3: whole reads). CPU times per request are
     /// assumptions of tens of microseconds, to be measured or fitted.
     pub fn of(kind: ServiceKind) -> Tuning {
-        let base = Tuning {
+        match kind {
+            ServiceKind::Nfs => Tuning::nfs(),
+            ServiceKind::Bluearc => Tuning::bluearc(),
+            ServiceKind::Glusterfs => Tuning::glusterfs(),
+            ServiceKind::Lustre => Tuning::lustre(),
+            ServiceKind::Hdfs => Tuning::hdfs(),
+            ServiceKind::Orangefs => Tuning::orangefs(),
+            ServiceKind::Xrootd => Tuning::xrootd(),
+        }
+    }
+
+    fn base() -> Tuning {
+        Tuning {
             read_request_bytes: Some(64 * KIB),
             write_request_bytes: Some(64 * KIB),
             client_cache: Some(true),
@@ -304,112 +316,131 @@ impl Tuning {
             metadata_write_ns: Some(300_000),
             open_round_trips: Some(2),
             timeout_ns: Some(60_000_000_000),
-        };
-        match kind {
-            ServiceKind::Nfs => Tuning { commit: Some(Commit::Close), ..base },
-            ServiceKind::Bluearc => Tuning {
-                commit: Some(Commit::Never),
-                server_threads: Some(256),
-                server_request_ns: Some(8_000),
-                server_byte_ns: Some(0.02),
-                metadata_read_ns: Some(30_000),
-                metadata_write_ns: Some(60_000),
-                ..base
-            },
-            ServiceKind::Glusterfs => Tuning {
-                read_request_bytes: Some(128 * KIB),
-                write_request_bytes: Some(128 * KIB),
-                client_read_ahead: Some(ClientReadAhead::Kernel { bytes: 128 * KIB }),
-                client_request_ns: Some(40_000),
-                client_delay_ns: Some(30_000),
-                server_threads: Some(16),
-                server_request_ns: Some(50_000),
-                write_back: Some(false),
-                write_window_bytes: Some(MIB),
-                write_behind: Some(true),
-                open_round_trips: Some(3),
-                timeout_ns: Some(42_000_000_000),
-                ..base
-            },
-            ServiceKind::Lustre => Tuning {
-                read_request_bytes: Some(MIB),
-                write_request_bytes: Some(MIB),
-                client_read_ahead: Some(ClientReadAhead::Lustre {
-                    step_bytes: MIB,
-                    max_bytes: 40 * MIB,
-                    gap_pages: 8,
-                }),
-                requests_in_flight: Some(8),
-                server_threads: Some(128),
-                stripe_bytes: Some(MIB),
-                stripe_targets: Some(1),
-                metadata_threads: Some(32),
-                metadata_read_ns: Some(80_000),
-                metadata_write_ns: Some(200_000),
-                timeout_ns: Some(100_000_000_000),
-                ..base
-            },
-            ServiceKind::Hdfs => Tuning {
-                read_request_bytes: Some(64 * KIB),
-                write_request_bytes: Some(64 * KIB),
-                client_cache: Some(false),
-                client_read_ahead: Some(ClientReadAhead::None),
-                client_request_ns: Some(60_000),
-                client_delay_ns: Some(100_000),
-                requests_in_flight: Some(80),
-                server_threads: Some(256),
-                block_bytes: Some(64 * MIB),
-                replicas: Some(3),
-                replica_pipeline: Some(true),
-                local_reads: Some(true),
-                write_back: Some(false),
-                write_window_bytes: Some(5 * MIB),
-                write_behind: Some(true),
-                commit: Some(Commit::Never),
-                // The name node keeps its namespace in memory.
-                metadata_threads: Some(10),
-                metadata_read_ns: Some(20_000),
-                metadata_write_ns: Some(100_000),
-                open_round_trips: Some(1),
-                timeout_ns: Some(3_000_000_000),
-                ..base
-            },
-            ServiceKind::Orangefs => Tuning {
-                read_request_bytes: Some(256 * KIB),
-                write_request_bytes: Some(256 * KIB),
-                client_cache: Some(false),
-                client_read_ahead: Some(ClientReadAhead::None),
-                client_request_ns: Some(30_000),
-                client_delay_ns: Some(50_000),
-                // A call is sent to all servers at once, with 8 buffers of 256 KiB for each
-                // (FlowBuffersPerFlow).
-                requests_in_flight: Some(8),
-                server_threads: Some(32),
-                stripe_bytes: Some(64 * KIB),
-                stripe_targets: Some(0),
-                write_back: Some(false),
-                write_window_bytes: Some(u64::MAX),
-                metadata_servers: Some(1),
-                metadata_threads: Some(1),
-                metadata_read_ns: Some(250_000),
-                metadata_write_ns: Some(4_000_000),
-                open_round_trips: Some(3),
-                ..base
-            },
-            ServiceKind::Xrootd => Tuning {
-                read_request_bytes: Some(2 * MIB),
-                write_request_bytes: Some(2 * MIB),
-                client_cache: Some(false),
-                client_read_ahead: Some(ClientReadAhead::None),
-                server_threads: Some(256),
-                server_request_ns: Some(15_000),
-                local_reads: Some(true),
-                write_back: Some(false),
-                metadata_read_ns: Some(50_000),
-                metadata_write_ns: Some(150_000),
-                open_round_trips: Some(2),
-                ..base
-            },
+        }
+    }
+
+    fn nfs() -> Tuning {
+        Tuning { commit: Some(Commit::Close), ..Tuning::base() }
+    }
+
+    fn bluearc() -> Tuning {
+        Tuning {
+            commit: Some(Commit::Never),
+            server_threads: Some(256),
+            server_request_ns: Some(8_000),
+            server_byte_ns: Some(0.02),
+            metadata_read_ns: Some(30_000),
+            metadata_write_ns: Some(60_000),
+            ..Tuning::base()
+        }
+    }
+
+    fn glusterfs() -> Tuning {
+        Tuning {
+            read_request_bytes: Some(128 * KIB),
+            write_request_bytes: Some(128 * KIB),
+            client_read_ahead: Some(ClientReadAhead::Kernel { bytes: 128 * KIB }),
+            client_request_ns: Some(40_000),
+            client_delay_ns: Some(30_000),
+            server_threads: Some(16),
+            server_request_ns: Some(50_000),
+            write_back: Some(false),
+            write_window_bytes: Some(MIB),
+            write_behind: Some(true),
+            open_round_trips: Some(3),
+            timeout_ns: Some(42_000_000_000),
+            ..Tuning::base()
+        }
+    }
+
+    fn lustre() -> Tuning {
+        Tuning {
+            read_request_bytes: Some(MIB),
+            write_request_bytes: Some(MIB),
+            client_read_ahead: Some(ClientReadAhead::Lustre {
+                step_bytes: MIB,
+                max_bytes: 40 * MIB,
+                gap_pages: 8,
+            }),
+            requests_in_flight: Some(8),
+            server_threads: Some(128),
+            stripe_bytes: Some(MIB),
+            stripe_targets: Some(1),
+            metadata_threads: Some(32),
+            metadata_read_ns: Some(80_000),
+            metadata_write_ns: Some(200_000),
+            timeout_ns: Some(100_000_000_000),
+            ..Tuning::base()
+        }
+    }
+
+    fn hdfs() -> Tuning {
+        Tuning {
+            read_request_bytes: Some(64 * KIB),
+            write_request_bytes: Some(64 * KIB),
+            client_cache: Some(false),
+            client_read_ahead: Some(ClientReadAhead::None),
+            client_request_ns: Some(60_000),
+            client_delay_ns: Some(100_000),
+            requests_in_flight: Some(80),
+            server_threads: Some(256),
+            block_bytes: Some(64 * MIB),
+            replicas: Some(3),
+            replica_pipeline: Some(true),
+            local_reads: Some(true),
+            write_back: Some(false),
+            write_window_bytes: Some(5 * MIB),
+            write_behind: Some(true),
+            commit: Some(Commit::Never),
+            // The name node keeps its namespace in memory.
+            metadata_threads: Some(10),
+            metadata_read_ns: Some(20_000),
+            metadata_write_ns: Some(100_000),
+            open_round_trips: Some(1),
+            timeout_ns: Some(3_000_000_000),
+            ..Tuning::base()
+        }
+    }
+
+    fn orangefs() -> Tuning {
+        Tuning {
+            read_request_bytes: Some(256 * KIB),
+            write_request_bytes: Some(256 * KIB),
+            client_cache: Some(false),
+            client_read_ahead: Some(ClientReadAhead::None),
+            client_request_ns: Some(30_000),
+            client_delay_ns: Some(50_000),
+            // A call is sent to all servers at once, with 8 buffers of 256 KiB for each
+            // (FlowBuffersPerFlow).
+            requests_in_flight: Some(8),
+            server_threads: Some(32),
+            stripe_bytes: Some(64 * KIB),
+            stripe_targets: Some(0),
+            write_back: Some(false),
+            write_window_bytes: Some(u64::MAX),
+            metadata_servers: Some(1),
+            metadata_threads: Some(1),
+            metadata_read_ns: Some(250_000),
+            metadata_write_ns: Some(4_000_000),
+            open_round_trips: Some(3),
+            ..Tuning::base()
+        }
+    }
+
+    fn xrootd() -> Tuning {
+        Tuning {
+            read_request_bytes: Some(2 * MIB),
+            write_request_bytes: Some(2 * MIB),
+            client_cache: Some(false),
+            client_read_ahead: Some(ClientReadAhead::None),
+            server_threads: Some(256),
+            server_request_ns: Some(15_000),
+            local_reads: Some(true),
+            write_back: Some(false),
+            metadata_read_ns: Some(50_000),
+            metadata_write_ns: Some(150_000),
+            open_round_trips: Some(2),
+            ..Tuning::base()
         }
     }
 

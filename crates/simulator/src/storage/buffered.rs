@@ -5,7 +5,20 @@ use headrace_model::pagecache::PageState;
 
 use super::page_end;
 use crate::scenario::ClientReadAhead;
-use crate::world::{Mounted, OpStage, World, NONE};
+use crate::world::{Mounted, Op, OpStage, World, NONE};
+
+/// What decides how an operation reads.
+struct ReadRules {
+    host: usize,
+    /// The file in the page cache.
+    file: u32,
+    /// Exactly the requested pages are read.
+    exact: bool,
+    /// Limit of a read-ahead window, in pages.
+    max: u32,
+    file_end: u32,
+    two_windows: bool,
+}
 
 impl World<'_> {
     /// Start the client's own read-ahead, which does not depend on missing pages.
@@ -44,69 +57,25 @@ impl World<'_> {
                 }
                 return true;
             }
-            let instance = &self.instances[op.instance];
-            let (mount, file) = (&self.mounts[instance.mount as usize], instance.cache_file);
-            let exact = mount.exact;
-            let wanted = op.end - op.cursor.min(op.end);
-            let max = match mount.read_ahead_pages {
-                _ if instance.is_metadata => 0,
-                limit if wanted > limit && limit > 0 => {
-                    limit.max(wanted.min(mount.large_read_pages))
-                }
-                limit => limit,
-            };
-            let file_end = page_end(instance.bytes);
-            let two_windows = self.hosts[mount.host as usize].read_ahead
-                == ReadAheadRules::TwoWindows
-                && !(exact || op.mapped || instance.is_metadata);
-            let cache = &mut self.hosts[mount.host as usize].cache;
-            if two_windows && op.cursor == op.ask_at {
-                let o = &mut self.ops[index];
-                let ahead =
-                    o.read_ahead.windows.reach(op.cursor, op.end - op.cursor, max, |from, to| {
-                        cache.next_missing(file, from, to.min(file_end)) < to.min(file_end)
-                    });
-                o.ask_at = ahead.next;
-                let end = ahead.end.min(file_end);
-                if cache.next_missing(file, ahead.start, end) < end {
-                    let needed =
-                        cache.missing_pages(file, op.cursor.max(ahead.start), end.min(op.end));
-                    cache.counters.missed_pages += u64::from(needed);
-                    o.missed += needed;
-                    (o.submit_from, o.submit_to) = (ahead.start, end);
-                    continue;
-                }
+            let r = self.read_rules(&op);
+            if r.two_windows && op.cursor == op.ask_at && self.read_ahead_window(index, &op, &r) {
+                continue;
             }
-            let Some(found) = cache.find(file, op.cursor) else {
-                let o = &mut self.ops[index];
-                let window = if two_windows {
-                    o.read_ahead.windows.missed();
-                    Window { start: op.cursor, pages: 1, mark: None }
-                } else if exact {
-                    Window { start: op.cursor, pages: op.end - op.cursor, mark: None }
-                } else if op.mapped {
-                    o.read_ahead.fault_missing(op.cursor, max, file_end)
-                } else {
-                    let history = |most| cache.cached_before(file, op.cursor, most);
-                    o.read_ahead.missing(op.cursor, op.end - op.cursor, max, history)
-                };
-                let needed =
-                    (window.start + window.pages).min(op.end).saturating_sub(op.cursor).max(1);
-                cache.counters.missed_pages += u64::from(needed);
-                o.missed += needed;
-                self.set_window(index, window, file_end);
+            let cache = &mut self.hosts[r.host].cache;
+            let Some(found) = cache.find(r.file, op.cursor) else {
+                self.read_missing(index, &op, &r);
                 continue;
             };
             let extent = *cache.extent(found);
             if extent.mark == op.cursor {
                 cache.clear_mark(found);
                 let missing =
-                    cache.next_missing(file, op.cursor + 1, op.cursor.saturating_add(max + 1));
+                    cache.next_missing(r.file, op.cursor + 1, op.cursor.saturating_add(r.max + 1));
                 let o = &mut self.ops[index];
                 if let Some(window) =
-                    o.read_ahead.marked(op.cursor, op.end - op.cursor, max, missing)
+                    o.read_ahead.marked(op.cursor, op.end - op.cursor, r.max, missing)
                 {
-                    self.set_window(index, window, file_end);
+                    self.set_window(index, window, r.file_end);
                 }
                 continue;
             }
@@ -118,7 +87,7 @@ impl World<'_> {
             if extent.mark != NONE && extent.mark > op.cursor {
                 upto = upto.min(extent.mark);
             }
-            if two_windows && op.ask_at > op.cursor {
+            if r.two_windows && op.ask_at > op.cursor {
                 upto = upto.min(op.ask_at);
             }
             cache.touch(found, op.cursor, upto);
@@ -132,6 +101,68 @@ impl World<'_> {
             }
             o.cursor = upto;
         }
+    }
+
+    /// Return what decides how an operation reads.
+    fn read_rules(&self, op: &Op) -> ReadRules {
+        let instance = &self.instances[op.instance];
+        let mount = &self.mounts[instance.mount as usize];
+        let wanted = op.end - op.cursor.min(op.end);
+        let max = match mount.read_ahead_pages {
+            _ if instance.is_metadata => 0,
+            limit if wanted > limit && limit > 0 => limit.max(wanted.min(mount.large_read_pages)),
+            limit => limit,
+        };
+        let host = mount.host as usize;
+        ReadRules {
+            host,
+            file: instance.cache_file,
+            exact: mount.exact,
+            max,
+            file_end: page_end(instance.bytes),
+            two_windows: self.hosts[host].read_ahead == ReadAheadRules::TwoWindows
+                && !(mount.exact || op.mapped || instance.is_metadata),
+        }
+    }
+
+    /// Invoke two-window read-ahead. Return whether pages must be read.
+    fn read_ahead_window(&mut self, index: u32, op: &Op, r: &ReadRules) -> bool {
+        let cache = &mut self.hosts[r.host].cache;
+        let o = &mut self.ops[index];
+        let ahead = o.read_ahead.windows.reach(op.cursor, op.end - op.cursor, r.max, |from, to| {
+            cache.next_missing(r.file, from, to.min(r.file_end)) < to.min(r.file_end)
+        });
+        o.ask_at = ahead.next;
+        let end = ahead.end.min(r.file_end);
+        if cache.next_missing(r.file, ahead.start, end) >= end {
+            return false;
+        }
+        let needed = cache.missing_pages(r.file, op.cursor.max(ahead.start), end.min(op.end));
+        cache.counters.missed_pages += u64::from(needed);
+        o.missed += needed;
+        (o.submit_from, o.submit_to) = (ahead.start, end);
+        true
+    }
+
+    /// Set the window to read for a page that is not in the cache.
+    fn read_missing(&mut self, index: u32, op: &Op, r: &ReadRules) {
+        let cache = &mut self.hosts[r.host].cache;
+        let o = &mut self.ops[index];
+        let window = if r.two_windows {
+            o.read_ahead.windows.missed();
+            Window { start: op.cursor, pages: 1, mark: None }
+        } else if r.exact {
+            Window { start: op.cursor, pages: op.end - op.cursor, mark: None }
+        } else if op.mapped {
+            o.read_ahead.fault_missing(op.cursor, r.max, r.file_end)
+        } else {
+            let history = |most| cache.cached_before(r.file, op.cursor, most);
+            o.read_ahead.missing(op.cursor, op.end - op.cursor, r.max, history)
+        };
+        let needed = (window.start + window.pages).min(op.end).saturating_sub(op.cursor).max(1);
+        cache.counters.missed_pages += u64::from(needed);
+        o.missed += needed;
+        self.set_window(index, window, r.file_end);
     }
 
     fn set_window(&mut self, index: u32, window: Window, file_end: u32) {

@@ -172,6 +172,32 @@ fn a_server_that_goes_away_is_waited_for_or_replaced() {
 }
 
 #[test]
+fn what_a_server_s_drive_cannot_read_comes_from_another_replica_or_fails() {
+    let read = |replicas: u32| {
+        let mut scenario = through("glusterfs", 1, json!({"replicas": replicas}), reading());
+        let mut bad = scenario["servers"][0].clone();
+        bad["name"] = json!("bad");
+        bad["volumes"][0].as_object_mut().unwrap().remove("ideal");
+        let disk = json!({"kind": "hdd", "name": "disk", "capacity_bytes": 8_589_934_592u64,
+            "rotation_rpm": 7200, "heads": 4, "link_bytes_per_s": 300e6,
+            "rates": {"outer_bytes_per_s": 100e6, "inner_bytes_per_s": 99e6},
+            "seek": {"curve": "sheet", "track_to_track_ms": 0.8, "average_ms": 8.5}});
+        bad["volumes"][0]["storage"] = json!({"drives": [disk],
+            "faults": [{"fault": {"kind": "media_error"}, "from_s": 0.2, "at_most": 1}]});
+        scenario["servers"].as_array_mut().unwrap().push(bad);
+        let targets = scenario["services"][0]["targets"].as_array_mut().unwrap();
+        targets.push(json!({"host": "bad", "volume": "export"}));
+        let outcome = run(&parse(&scenario)).unwrap();
+        assert_eq!(outcome.drives.iter().flat_map(|d| &d.faults_fired).sum::<u64>(), 1);
+        let errors: u64 = outcome.jobs.iter().map(|job| job.errors).sum();
+        (errors, outcome.services[0].failed_over)
+    };
+    let ((lost, none), (spared, over)) = (read(1), read(2));
+    assert!(lost > 0 && none == 0, "{lost} errors, {none} failed over");
+    assert!(spared == 0 && over > 0, "{spared} errors, {over} failed over");
+}
+
+#[test]
 fn a_server_in_a_virtual_machine_writes_through_slowly() {
     let rate = |virtualisation: Value| {
         let mut scenario = through("lustre", 1, json!({"server_sync": true}), writing());
