@@ -18,6 +18,9 @@ import pytest
 from house import House
 from power_simulators import PowercapTree, http_meter, shelly_plug, steady, watts_up
 
+# Alone: they measure energy over time, in trials that must be valid.
+pytestmark = pytest.mark.machine
+
 STUDY = """
 headrace = 1
 title = "energy"
