@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.errors import StudyError as StudyError
     from headrace.library import LoadedStudy as LoadedStudy
     from headrace.library import compare as compare
+    from headrace.library import decide as decide
     from headrace.library import load_study as load_study
     from headrace.library import records as records
     from headrace.library import report as report
@@ -31,6 +32,7 @@ __all__ = [
     "StudyError",
     "__version__",
     "compare",
+    "decide",
     "load_study",
     "records",
     "report",

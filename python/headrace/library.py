@@ -13,7 +13,7 @@ import datetime
 import itertools
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from headrace.analysis.findings import Comparison, Findings
     from headrace.analysis.model_error import ModelErrors
+    from headrace.decision.answer import Answer
 
 
 class Silent:
@@ -402,6 +403,54 @@ def compare(
     if html is not None:
         write_comparison(comparison, html, Path(a), Path(b))
     return comparison
+
+
+def decide(
+    results: Sequence[str | Path],
+    *,
+    want: str = "events/s",
+    within: str = "",
+    offers: str | Path | None = None,
+    mix: Mapping[str, float] | None = None,
+    nodes: int | None = None,
+    model_error: float | None = None,
+    html: Path | None = None,
+    pdf: Path | None = None,
+    console: Console | None = None,
+) -> tuple[Answer, list[Path]]:
+    """Recommend a configuration from result sets; return the answer and the files written.
+
+    `offers`: a file of prices (docs/decide.md); the catalog's prices when None. `nodes`: scale
+    every configuration to this many nodes, by simulation. Raises StudyError for bad wishes or
+    offers, UsageError when a folder holds no results, RefusedError when no trial can be used.
+    """
+    from headrace.analysis.read import read
+    from headrace.decision.answer import answer as make_answer
+    from headrace.decision.answer import objectives_of
+    from headrace.decision.offers import catalog_offers, load_offers
+    from headrace.decision.sensitivity import Inputs
+    from headrace.decision.wishes import metric_quantity, parse_wishes
+    from headrace.report.decision import print_answer
+    from headrace.report.decision_page import check_pdf, write_page
+
+    for file, option in ((html, "--html"), (pdf, "--pdf")):
+        if file is not None:
+            check_place(file.parent, option)
+    if pdf is not None:
+        check_pdf()
+    sets = [read(Path(each)) for each in results]
+    if nodes is not None:
+        from headrace.whatif.scaling import scaled
+
+        sets = [scaled(each, nodes) for each in sets]
+    priced = catalog_offers() if offers is None else load_offers(Path(offers))
+    known = {name for each in sets for values in each.trials["metrics"] for name in values}
+    wishes = parse_wishes(want, within, priced.currency, known)
+    objectives = objectives_of(wishes.want, metric_quantity("efficiency"))
+    made = make_answer(Inputs(sets, priced, wishes, mix, model_error, objectives))
+    if console is not None:
+        print_answer(made, console)
+    return made, write_page(made, html, pdf)
 
 
 def model_errors(a: str | Path, b: str | Path, console: Console | None = None) -> ModelErrors:

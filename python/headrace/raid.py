@@ -1,4 +1,4 @@
-"""Base layer: RAID levels, and how many drives each of them takes."""
+"""Base layer: RAID levels, how many drives each of them takes, and how much data they hold."""
 
 from __future__ import annotations
 
@@ -18,3 +18,19 @@ def check_drives(level: RaidLevel, drives: int) -> None:
         raise ValueError(f"RAID {level} takes {least} drives at least (given {drives})")
     if level == 10 and drives % 2:
         raise ValueError(f"RAID 10 takes an even number of drives (given {drives})")
+
+
+def drives_of_data(level: int | None, drives: int) -> float:
+    """Return how many of the drives' capacities a RAID offers for data; all without a RAID.
+
+    RAID 1 keeps one copy on every drive, RAID 10 two copies.
+    """
+    match level:
+        case 1:
+            return 1.0
+        case 5 | 6:
+            return drives - (level - 4)
+        case 10:
+            return drives / 2
+        case _:
+            return float(drives)

@@ -77,12 +77,14 @@ ALLOWED: dict[str, set[str]] = {
     "engine": GROUND | PARTS | {"launchers", "study", "plan", "records"},
     "metrics": GROUND | {"records", "study"},
     "analysis": GROUND | {"metrics", "records", "plan", "study"},
-    "report": GROUND | {"analysis", "metrics", "records", "plan", "study"},
+    "decision": GROUND | {"analysis", "metrics", "records", "study"},
+    "whatif": GROUND | PARTS | {"analysis", "engine", "plan", "records", "study"},
+    "report": GROUND | {"decision", "analysis", "metrics", "records", "plan", "study"},
     "reproduce": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report"},
     "library": GROUND
     | PARTS
     | CAPTURED
-    | {"study", "plan", "records", "engine", "analysis", "report"},
+    | {"study", "plan", "records", "engine", "analysis", "decision", "whatif", "report"},
     "cli": GROUND
     | PARTS
     | CAPTURED

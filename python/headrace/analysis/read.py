@@ -276,6 +276,7 @@ def _row(record: TrialRecord, shared: _Shared) -> dict[str, Any]:
         "location": shared.value(record.location),
         "results": shared.value(record.results),
         "faults": shared.value(record.faults),
+        "inventory": shared.value(record.inventory),
         "environment": shared.environment(record.environment),
         "cpu_cores": None if record.cpu is None else record.cpu.cores,
         "cpu_busy_s": None if record.cpu is None else record.cpu.busy_s,

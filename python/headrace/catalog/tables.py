@@ -216,6 +216,10 @@ class Price(CatalogTable):
     currency: str
     year: int = Field(ge=1980, le=2100)
     what: str = ""
+    drive: str | None = None
+    """The drive of the catalog that it is a price of."""
+    drives: int = Field(1, ge=1)
+    """Number of these drives that the amount buys."""
 
 
 TABLES: dict[str, type[CatalogTable]] = {

@@ -11,8 +11,18 @@ JOULES_PER_WH = 3600
 
 
 def _site_per_job_wh(trial: Trial) -> float | None:
+    return _wh(ratio(trial.record.energy.total_j, trial.jobs))
+
+
+def _wh(energy_j: float | None) -> float | None:
+    return None if energy_j is None else energy_j / JOULES_PER_WH
+
+
+def _energy_delay(trial: Trial) -> float | None:
+    """Return the energy per job times its mean wall time (Gonzalez and Horowitz, 1996)."""
     per_job_j = ratio(trial.record.energy.total_j, trial.jobs)
-    return None if per_job_j is None else per_job_j / JOULES_PER_WH
+    wall_s = ratio(trial.sum("wall_s"), trial.jobs)
+    return None if per_job_j is None or wall_s is None else per_job_j * wall_s
 
 
 def _provenance(record: TrialRecord) -> str:
@@ -103,4 +113,47 @@ ENERGY_UNCERTAINTY_WH_PER_JOB = Metric(
     needs="a power meter",
     provenance=lambda record: "measured",
     rank=645,
+)
+ENERGY_J_PER_GB = Metric(
+    name="energy_j_per_gb",
+    title="Energy per GB requested",
+    unit="J/GB",
+    scale="prefixed",
+    better="less",
+    value=lambda trial: ratio(trial.record.energy.total_j, trial.requested_bytes / 1e9),
+    needs="energy of the whole site, and bytes read or written",
+    provenance=_provenance,
+    rank=655,
+)
+EVENTS_PER_WH = Metric(
+    name="events_per_wh",
+    title="Events per energy",
+    unit="events/Wh",
+    scale="prefixed",
+    value=lambda trial: ratio(trial.sum("events"), _wh(trial.record.energy.total_j)),
+    needs="energy of the whole site, and events",
+    provenance=_provenance,
+    rank=657,
+)
+MEAN_POWER_W = Metric(
+    name="mean_power_w",
+    title="Mean power",
+    unit="W",
+    scale="prefixed",
+    better="less",
+    value=lambda trial: ratio(trial.record.energy.total_j, trial.last_done_s),
+    needs="energy of the whole site",
+    provenance=_provenance,
+    rank=660,
+)
+ENERGY_DELAY_J_S_PER_JOB = Metric(
+    name="energy_delay_j_s_per_job",
+    title="Energy-delay product per job",
+    unit="J s/job",
+    scale="prefixed",
+    better="less",
+    value=_energy_delay,
+    needs="energy of the whole site",
+    provenance=_provenance,
+    rank=670,
 )

@@ -15,6 +15,7 @@ import msgspec
 
 from headrace.records.energy import Energy
 from headrace.records.interference import Interference
+from headrace.records.inventory import Inventory
 from headrace.records.sums import job_sums
 
 RECORD_SCHEMA = 2
@@ -216,6 +217,8 @@ class TrialRecord(msgspec.Struct, kw_only=True, frozen=True):
     """Each drive of a simulated site, of nodes and servers."""
     cpu: CpuTotals | None = None
     energy: Energy = Energy()
+    inventory: Inventory = ()
+    """Nodes, servers and drives of the target and the site. Empty in records of 0.1."""
     interference: Interference | None = None
     """CPU use by other programs; None in virtual time."""
     probes: JsonObject = {}

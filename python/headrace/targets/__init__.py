@@ -270,6 +270,10 @@ class Target(ABC):
         """Tear the target down and restore the machine. Safe to call twice and after a failed
         `prepare`."""
 
+    def stored_per_byte(self) -> float:
+        """Return how many bytes its drives store per byte of data: more than 1 with copies."""
+        return 1.0
+
     def model(self, site: Site | None) -> ModelledStorage:
         """Return the same storage as part of a scenario in virtual time; `site` is the study's Site
         or None. Pure.

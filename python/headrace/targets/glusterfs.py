@@ -147,6 +147,13 @@ class Glusterfs(BricksTarget):
         return self.options.layout.set_bricks
 
     @override
+    def stored_per_byte(self) -> float:
+        each = self.options.disperse
+        if each is None:
+            return float(self.options.replicas)
+        return (each.data + each.redundancy) / each.data
+
+    @override
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
         if not self.needs_cluster():
             lacking = missing_program("glusterfs", f"target {self.name}")

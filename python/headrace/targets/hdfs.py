@@ -81,6 +81,10 @@ class Hdfs(BricksTarget):
     def copies(self) -> int:
         return self.options.replicas
 
+    @override
+    def stored_per_byte(self) -> float:
+        return float(self.options.replicas)
+
     @property
     def _name_node(self) -> str:
         return f"{self.name}-name"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.engine import Run, identity, workload_of
+from headrace.engine.inventory import measured_inventory
 from headrace.engine.measure import validity
 from headrace.engine.measure.interference import interference_of
 from headrace.engine.measure.job_pool import JobEnd, PoolResult
@@ -138,6 +139,9 @@ def _ran(
         device=None if not device else msgspec.convert(device, DeviceTotals),
         cpu=None if cpu is None else msgspec.convert(cpu, CpuTotals),
         energy=outcome.energy,
+        inventory=measured_inventory(
+            trial.target, resolved, prepared.location, prepared.environment
+        ),
         probes=values,
         probes_failed=samples.failed,
         full_links=tuple(full_links),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.engine import identity
+from headrace.engine.inventory import modelled_inventory
 from headrace.engine.simulate.faults import fired
 from headrace.plan.trial import Trial
 from headrace.records.energy import Energy
@@ -152,6 +153,7 @@ def record_of(
         drives=drives,
         cpu=_cpu(nodes, end_s),
         energy=Energy(**outcome["energy"]),
+        inventory=modelled_inventory(trial.target, resolved, len(nodes)),
         probes={
             "network": _network(nodes) if outcome["services"] else {},
             "services": outcome["services"],

@@ -1,0 +1,9 @@
+"""Decisions: which configuration to buy, from records of all kinds, offers and wishes. Pure.
+
+offers.py       prices of drives, nodes, servers and switches, with date and currency
+wishes.py       what is wanted, and within which limits
+candidates.py   records -> configurations with their numbers and uncertainty
+costs.py        inventory and offers -> price, capacity, power, wear, failures
+choose.py       configurations -> feasible ones, Pareto front, the best, how sure that is
+sensitivity.py  what would change the answer, and what to measure next
+"""

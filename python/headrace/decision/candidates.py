@@ -1,0 +1,494 @@
+"""Records -> configurations, with draws of their numbers that carry all uncertainty. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.analysis.metrics import valid_trials
+from headrace.analysis.read import Records
+from headrace.decision.costs import Activity, Costs, costs_of
+from headrace.decision.offers import Offers
+from headrace.errors import RefusedError
+from headrace.metrics import less_is_better, metric_of
+from headrace.records.inventory import Inventory
+from headrace.study.level_words import level_words
+
+DRAWS = 4000
+ASSUMED_MODEL_ERROR = 0.15
+"""Relative error of a simulated rate where no measurement of the same study is given. An
+assumption, near the largest of the errors in docs/profiles.md."""
+
+SHOWN_METRICS = (
+    "events_per_s",
+    "asked_bytes_per_s",
+    "efficiency",
+    "energy_wh_per_job",
+    "energy_j_per_event",
+    "mean_power_w",
+)
+"""Metrics of every configuration, besides those that wishes refer to."""
+
+Draws = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The trials of one workload in one configuration."""
+
+    results: Path
+    workload: str
+    trials: tuple[str, ...]
+    values: dict[str, tuple[float, ...]]
+    """Metric -> value of each of these trials (NaN where a trial has none)."""
+    left_out: int
+    """Trials of the same cell that are invalid or failed."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration: a target with its levels, slots and nodes."""
+
+    key: str
+    """Text that names it, the same in every result set."""
+    target: str
+    levels: dict[str, Any]
+    """Levels that differ among the configurations; includes `slots`."""
+    slots: int
+    nodes: int
+    provenance: str
+    inventory: Inventory
+    evidence: tuple[Evidence, ...]
+    costs: Costs
+    draws: dict[str, Draws]
+    """Metric or quantity -> draws of its value."""
+    points: dict[str, float]
+    """Metric or quantity -> its value without uncertainty."""
+    single: bool
+    """Whether some workload has one trial only, so that its spread is taken from the others."""
+    model_error: float | None = None
+    """Relative error of its rates; None unless simulated."""
+
+    @property
+    def storage(self) -> str:
+        """Return what it is without its number of slots."""
+        levels = sorted((n, repr(v)) for n, v in self.levels.items() if n != "slots")
+        return repr((self.target, levels, self.nodes))
+
+    def interval(self, name: str, share: float = 0.95) -> tuple[float, float] | None:
+        """Return the interval of a value that holds this share of the draws."""
+        if name not in self.draws:
+            return None
+        low, high = np.quantile(self.draws[name], [(1 - share) / 2, (1 + share) / 2])
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a decision rests on."""
+
+    candidates: tuple[Candidate, ...]
+    shares: dict[str, float]
+    """Share of the events (jobs, where none are counted) of each workload."""
+    incomplete: dict[str, str]
+    """Configurations that are left out, with the reason."""
+    notes: tuple[str, ...]
+    model_error: float | None
+    """Relative error of simulated rates; None without simulated configurations."""
+    model_error_source: Literal["compared", "assumed", "given", ""] = ""
+    trials: int = 0
+    left_out: int = 0
+    results: tuple[Path, ...] = ()
+    metrics: frozenset[str] = field(default_factory=frozenset[str])
+
+
+@dataclass
+class _Cell:
+    target: str
+    levels: dict[str, Any]
+    slots: int
+    nodes: int
+    provenance: str
+    rows: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Workload -> (results folder, rows of its valid trials)."""
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def basis_of(
+    sets: Sequence[Records],
+    offers: Offers,
+    shares: Mapping[str, float] | None,
+    model_error: float | None,
+    *,
+    metrics: Collection[str] = (),
+    draws: int = DRAWS,
+    seed: int = 1,
+) -> Basis:
+    """Return every configuration of these result sets with its numbers.
+
+    A configuration that is measured and simulated counts as measured; the pairs give the error of
+    the model. `shares`: share of each workload; equal ones when None. `metrics`: those that are
+    needed besides `SHOWN_METRICS`. Raises RefusedError when no
+    trial can be used, and for a workload that no result set has.
+    """
+    cells = _cells(sets)
+    workloads = list(dict.fromkeys(name for cell in cells for name in cell.rows))
+    if not workloads:
+        raise RefusedError(
+            "no valid trial in "
+            + ", ".join(str(records.root) for records in sets)
+            + ": nothing can be decided",
+            hint="headrace report RESULTS says why trials are invalid",
+        )
+    mix = _mix(workloads, shares)
+    compared = _compared_error(cells)
+    error, source = _error(cells, compared, model_error)
+    cells, notes = _measured_first(cells)
+    names = _differing(cells)
+    random = _Random(np.random.default_rng(seed), draws, error, _pooled_spread(cells))
+    needed = frozenset((*SHOWN_METRICS, *metrics))
+    made: list[Candidate] = []
+    incomplete: dict[str, str] = {}
+    for cell in cells:
+        key = _key(cell, names)
+        missing = [name for name in mix if name not in cell.rows]
+        if missing:
+            incomplete[key] = f"no valid trial of {', '.join(missing)}"
+            continue
+        made.append(_candidate(cell, key, names, mix, offers, random, needed))
+    return Basis(
+        candidates=tuple(made),
+        shares=mix,
+        incomplete=incomplete,
+        notes=notes,
+        model_error=error,
+        model_error_source=source,
+        trials=sum(len(each.trials) for one in made for each in one.evidence),
+        left_out=sum(1 for records in sets for valid in records.trials["valid"] if not valid),
+        results=tuple(records.root for records in sets),
+        metrics=frozenset(name for one in made for name in one.points),
+    )
+
+
+# -- cells --
+
+
+def _cells(sets: Sequence[Records]) -> list[_Cell]:
+    found: dict[tuple[str, str], _Cell] = {}
+    for records in sets:
+        for row in _rows(records.trials):
+            levels = {
+                name: level
+                for name, level in dict(row["levels"]).items()
+                if name not in ("target", "workload", "slots", "nodes") and level is not None
+            }
+            nodes = _node_count(row)
+            name = repr((row["target"], sorted(levels.items()), row["slots"], nodes))
+            cell = found.setdefault(
+                (name, row["provenance"]),
+                _Cell(row["target"], levels, int(row["slots"]), nodes, row["provenance"]),
+            )
+            if not row["valid"]:
+                workload = str(row["workload"])
+                cell.left_out[workload] = cell.left_out.get(workload, 0) + 1
+        valid = valid_trials(records)
+        for row in _rows(valid):
+            levels = {
+                name: level
+                for name, level in dict(row["levels"]).items()
+                if name not in ("target", "workload", "slots", "nodes") and level is not None
+            }
+            name = repr((row["target"], sorted(levels.items()), row["slots"], _node_count(row)))
+            cell = found[name, row["provenance"]]
+            cell.rows.setdefault(row["workload"], (records.root, []))[1].append(row)
+    return [cell for cell in found.values() if cell.rows]
+
+
+def _rows(frame: Any) -> list[dict[str, Any]]:
+    return frame.to_dict("records") if len(frame) else []
+
+
+def _node_count(row: Mapping[str, Any]) -> int:
+    """Return the number of nodes: what the inventory says, or the number in `[run]`."""
+    counted = [item.count for item in row["inventory"] or () if item.part == "node"]
+    return int(counted[0] if counted else row["nodes"])
+
+
+def _mix(workloads: Sequence[str], shares: Mapping[str, float] | None) -> dict[str, float]:
+    if shares is None:
+        return {name: 1 / len(workloads) for name in workloads}
+    for name in shares:
+        if name not in workloads:
+            raise RefusedError(
+                f"no result set has a workload {name!r}; there are: {', '.join(workloads)}"
+            )
+    total = sum(shares.values())
+    return {name: share / total for name, share in shares.items() if share > 0}
+
+
+def _same(cell: _Cell) -> tuple[Any, ...]:
+    return (cell.target, repr(sorted(cell.levels.items())), cell.slots, cell.nodes)
+
+
+def _measured_first(cells: Sequence[_Cell]) -> tuple[list[_Cell], tuple[str, ...]]:
+    """Return the cells without simulated ones that were measured too."""
+    real = {_same(cell) for cell in cells if cell.provenance != "simulated"}
+    kept = [cell for cell in cells if cell.provenance != "simulated" or _same(cell) not in real]
+    dropped = len(cells) - len(kept)
+    note = f"{dropped} simulated configurations were measured too: the measurement counts"
+    return kept, (note,) if dropped else ()
+
+
+def _compared_error(cells: Sequence[_Cell]) -> float | None:
+    """Return the root mean square of the logarithmic error of simulated times, over cells that were
+    measured too; None without any."""
+    simulated = {_same(cell): cell for cell in cells if cell.provenance == "simulated"}
+    errors: list[float] = []
+    for cell in cells:
+        other = simulated.get(_same(cell))
+        if cell.provenance == "simulated" or other is None:
+            continue
+        for workload, (_, rows) in cell.rows.items():
+            if workload in other.rows:
+                name = _rate_name(rows[0]["metrics"])
+                pair = [_mean(rows, name), _mean(other.rows[workload][1], name)]
+                if all(value > 0 for value in pair):
+                    errors.append(math.log(pair[1] / pair[0]))
+    return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None
+
+
+def _rate_name(metrics: Mapping[str, float]) -> str:
+    return "events_per_s" if metrics.get("events_per_s") else "asked_bytes_per_s"
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
+    values = [row["metrics"].get(name, math.nan) for row in rows]
+    return float(np.nanmean(values)) if not all(math.isnan(value) for value in values) else 0.0
+
+
+def _error(
+    cells: Sequence[_Cell], compared: float | None, given: float | None
+) -> tuple[float | None, Literal["compared", "assumed", "given", ""]]:
+    if not any(cell.provenance == "simulated" for cell in cells):
+        return None, ""
+    if given is not None:
+        return given, "given"
+    return (compared, "compared") if compared is not None else (ASSUMED_MODEL_ERROR, "assumed")
+
+
+def _differing(cells: Sequence[_Cell]) -> list[str]:
+    """Return the factors of which the cells have several levels."""
+    names = dict.fromkeys(name for cell in cells for name in cell.levels)
+    return [name for name in names if len({repr(cell.levels.get(name)) for cell in cells}) > 1]
+
+
+def _key(cell: _Cell, names: Sequence[str]) -> str:
+    kind = str(next(iter(cell.rows.values()))[1][0]["target_kind"])
+    parts = [cell.target]
+    parts += [level_words(n, cell.levels[n], kind, "") for n in names if n in cell.levels]
+    parts.append(f"{cell.slots} slot{'s' if cell.slots != 1 else ''}")
+    if cell.nodes > 1:
+        parts.append(f"{cell.nodes} nodes")
+    return ", ".join(parts)
+
+
+# -- numbers --
+
+
+def _pooled_spread(cells: Sequence[_Cell]) -> float:
+    """Return the relative standard deviation of rates between repeats, over all measured cells."""
+    squares, freedom = 0.0, 0
+    for cell in cells:
+        for _, rows in cell.rows.values():
+            values = [row["metrics"].get(_rate_name(row["metrics"]), math.nan) for row in rows]
+            logs = np.log([value for value in values if value > 0])
+            if len(logs) > 1:
+                squares += float(((logs - logs.mean()) ** 2).sum())
+                freedom += len(logs) - 1
+    return math.sqrt(squares / freedom) if freedom else 0.0
+
+
+class _Random:
+    """Where draws come from. Cells of one storage share what the model of it does not know."""
+
+    def __init__(
+        self, source: np.random.Generator, draws: int, error: float | None, spread: float
+    ) -> None:
+        self.source = source
+        self.draws = draws
+        self.error = error
+        """Relative error of simulated rates."""
+        self.spread = spread
+        """Relative standard deviation between repeats, for cells with one."""
+        self._factors: dict[str, Draws] = {}
+
+    def model_factor(self, target: str, inventory: Inventory) -> Draws:
+        """Return the factors between the true and the simulated rates of a storage."""
+        same = repr((target, [(item.name, item.count) for item in inventory]))
+        if same not in self._factors:
+            self._factors[same] = np.exp(self.source.normal(0.0, self.error or 0.0, self.draws))
+        return self._factors[same]
+
+
+def _candidate(
+    cell: _Cell,
+    key: str,
+    names: Sequence[str],
+    mix: Mapping[str, float],
+    offers: Offers,
+    random: _Random,
+    needed: frozenset[str],
+) -> Candidate:
+    simulated = cell.provenance == "simulated"
+    evidence = tuple(_evidence(cell, name, needed) for name in mix)
+    inventory: Inventory = cell.rows[next(iter(mix))][1][0]["inventory"] or ()
+    factor = random.model_factor(cell.target, inventory) if simulated else np.ones(random.draws)
+    drawn = [_drawn(each, factor, random) for each in evidence]
+    points = [{name: float(np.nanmean(v)) for name, v in each.values.items()} for each in evidence]
+    weights = list(mix.values())
+    draws = _combined(drawn, weights)
+    point = {
+        name: float(value[0])
+        for name, value in _combined(
+            [{name: np.array([v]) for name, v in each.items()} for each in points], weights
+        ).items()
+    }
+    activity = _activity(cell, mix, point)
+    costs = costs_of(inventory, cell.target, activity, offers)
+    for name, value in {**costs.values, "slots": cell.slots, "nodes": cell.nodes}.items():
+        point[name] = float(value)
+        draws[name] = np.full(random.draws, float(value))
+    return Candidate(
+        key=key,
+        target=cell.target,
+        levels={**{n: cell.levels[n] for n in names if n in cell.levels}, "slots": cell.slots},
+        slots=cell.slots,
+        nodes=cell.nodes,
+        provenance=cell.provenance,
+        inventory=inventory,
+        evidence=evidence,
+        costs=costs,
+        draws=draws,
+        points=point,
+        single=any(len(each.trials) == 1 for each in evidence),
+        model_error=random.error if simulated else None,
+    )
+
+
+def _evidence(cell: _Cell, workload: str, needed: frozenset[str]) -> Evidence:
+    root, rows = cell.rows[workload]
+    names = dict.fromkeys(name for row in rows for name in row["metrics"] if name in needed)
+    return Evidence(
+        results=root,
+        workload=workload,
+        trials=tuple(str(row["id"]) for row in rows),
+        values={
+            name: tuple(float(row["metrics"].get(name, math.nan)) for row in rows) for name in names
+        },
+        left_out=cell.left_out.get(workload, 0),
+    )
+
+
+def _drawn(evidence: Evidence, factor: Draws, random: _Random) -> dict[str, Draws]:
+    """Return draws of each metric's mean: a multivariate t about the mean of the trials.
+
+    One random weight per trial serves all metrics, so that their correlations are kept. With one
+    trial, the spread of rates between the repeats of other cells is taken.
+    """
+    n = len(evidence.trials)
+    draws, source = random.draws, random.source
+    weights = source.normal(size=(n, draws))
+    scale = 1 / np.sqrt(source.chisquare(n - 1, draws) / (n - 1)) if n > 1 else np.ones(draws)
+    common = np.exp(random.spread * source.normal(size=draws)) if n == 1 else np.ones(draws)
+    found: dict[str, Draws] = {}
+    for name, values in evidence.values.items():
+        known = np.array([value for value in values if not math.isnan(value)])
+        if not len(known):
+            continue
+        mean = known.mean()
+        drawn = np.full(draws, mean)
+        if len(known) == n and n > 1:
+            drawn = mean + (known - mean) @ weights / math.sqrt(n * (n - 1)) * scale
+        found[name] = _with_error(name, np.maximum(drawn, 0.0), factor * common)
+        highest = metric_of(name).highest
+        if math.isfinite(highest):
+            found[name] = np.minimum(found[name], highest)
+    return found
+
+
+def _with_error(name: str, values: Draws, factor: Draws) -> Draws:
+    """Return what rates that are off by `factor` make of a metric; power and amounts stay.
+
+    Of the job efficiency, the share of the time that jobs wait is off: an efficiency near 1 is
+    near 1 whatever the drive is.
+    """
+    metric = metric_of(name)
+    if name == "efficiency":
+        return values / np.maximum(values + np.maximum(1 - values, 0.0) / factor, 1e-12)
+    if metric.unit.endswith("/s"):
+        return values * factor
+    return values / factor if metric.scale == "time" or _per_work(name) else values
+
+
+def _per_work(name: str) -> bool:
+    return less_is_better(name) and name.endswith(("_per_job", "_per_event"))
+
+
+def _combined(parts: Sequence[dict[str, Draws]], weights: Sequence[float]) -> dict[str, Draws]:
+    """Return the metrics of a mix of workloads, from those of each.
+
+    A rate is that of all events together, with the shares of events given; numbers per job and per
+    event are weighted by these shares, all others by the time that each workload takes.
+    """
+    if len(parts) == 1:
+        return dict(parts[0])
+    common = [name for name in parts[0] if all(name in part for part in parts)]
+    rate = next((n for n in ("events_per_s", "asked_bytes_per_s") if n in common), None)
+    if rate is None:
+        times = [np.full_like(next(iter(part.values())), weight)
+                 for part, weight in zip(parts, weights, strict=True)]  # fmt: skip
+    else:
+        times = [weight / np.maximum(part[rate], 1e-300)
+                 for part, weight in zip(parts, weights, strict=True)]  # fmt: skip
+    total = _sum(times)
+    found: dict[str, Draws] = {}
+    for name in common:
+        values = [part[name] for part in parts]
+        if _per_work(name):
+            found[name] = _sum([w * value for w, value in zip(weights, values, strict=True)])
+        elif metric_of(name).unit.endswith("/s"):
+            found[name] = 1 / _sum(
+                [w / np.maximum(value, 1e-300) for w, value in zip(weights, values, strict=True)]
+            )
+        else:
+            weighted = [t * value for t, value in zip(times, values, strict=True)]
+            found[name] = _sum(weighted) / total
+    return found
+
+
+def _sum(values: Sequence[Draws]) -> Draws:
+    return np.sum(values, axis=0)
+
+
+def _activity(cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float]) -> Activity:
+    written: list[float] = []
+    for name in mix:
+        rates = [
+            row["device_bytes_written"] / row["last_done_s"]
+            for row in cell.rows[name][1]
+            if row["last_done_s"] and not math.isnan(row["device_bytes_written"])
+        ]
+        if rates:
+            written.append(float(np.mean(rates)))
+    return Activity(
+        power_w=point.get("mean_power_w"),
+        written_bytes_per_s=float(np.mean(written)) if written else None,
+        events_per_s=point.get("events_per_s"),
+        requested_bytes_per_s=point.get("asked_bytes_per_s"),
+    )

@@ -1,0 +1,246 @@
+"""Configurations and wishes -> the feasible ones, the Pareto front, the best of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.decision.candidates import Basis, Candidate, Draws
+from headrace.decision.wishes import Limit, Quantity, Wishes
+
+SHOWN_BETTER = 0.95
+"""A configuration is better than another where this share of the draws says so."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A configuration, judged by the wishes."""
+
+    candidate: Candidate
+    feasible: float
+    """Share of the draws in which it is within all limits."""
+    broken: tuple[Limit, ...]
+    """Limits that its values break."""
+    unknown: tuple[tuple[Quantity, str], ...]
+    """Quantities of the wishes without a value, with the reason."""
+    best: float
+    """Share of the draws in which it is feasible and has the best value."""
+    pareto: bool
+    """Whether no feasible one is at least as good in every objective and better in one."""
+    alike: bool = False
+    """Whether the data do not show it worse than the leading one."""
+
+    @property
+    def within(self) -> bool:
+        """Return whether its values keep every limit."""
+        return not self.broken and not self.unknown
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The answer."""
+
+    wishes: Wishes
+    basis: Basis
+    judged: tuple[Judged, ...]
+    """All configurations, the best first; those outside the limits last."""
+    recommended: Judged | None
+    """None where no configuration keeps the limits, or the data show no difference between
+    several."""
+    leading: Judged | None
+    """The best value within the limits, also where others are not shown worse."""
+    runner_up: Judged | None
+    """The best of those that are a different storage or different levels, not only other slots."""
+    excluding: str
+    """What excludes everything; empty when something is feasible."""
+    objectives: tuple[Quantity, ...]
+
+    @property
+    def alike(self) -> tuple[Judged, ...]:
+        """Return the other storages that are not shown worse than the leading one."""
+        return tuple(
+            each for each in self.judged if each.alike and not _same_storage(each, self.leading)
+        )
+
+    @property
+    def alike_slots(self) -> tuple[int, ...]:
+        """Return the numbers of slots of the leading storage that the data do not tell apart."""
+        if self.leading is None:
+            return ()
+        same = [each for each in self.judged if each.alike and _same_storage(each, self.leading)]
+        return tuple(sorted({each.candidate.slots for each in (self.leading, *same)}))
+
+
+def choose(basis: Basis, wishes: Wishes, objectives: Sequence[Quantity] = ()) -> Choice:
+    """Judge every configuration. `objectives`: of the Pareto front, besides the one wanted."""
+    candidates = basis.candidates
+    wanted = wishes.want
+    feasible = np.array([_feasible_draws(one, wishes) for one in candidates])
+    score = np.array([_score_draws(one, wanted) for one in candidates])
+    shares = _best_shares(feasible, score)
+    within = [not _broken(one, wishes) and not _unknown(one, wishes) for one in candidates]
+    every = (wanted, *(each for each in objectives if each != wanted))
+    known = [each for each in every if all(each.name in one.points for one in candidates)]
+    front = _front([one if ok else None for one, ok in zip(candidates, within, strict=True)], known)
+    judged = [
+        Judged(
+            candidate=one,
+            feasible=float(feasible[index].mean()),
+            broken=_broken(one, wishes),
+            unknown=_unknown(one, wishes),
+            best=float(shares[index]),
+            pareto=index in front,
+        )
+        for index, one in enumerate(candidates)
+    ]
+    judged.sort(key=lambda each: (not each.within, _rank(each.candidate, wanted)))
+    leading = judged[0] if judged and judged[0].within else None
+    judged = _with_alike(judged, leading, wanted)
+    leading = judged[0] if leading is not None else None
+    others = [each for each in judged[1:] if each.within]
+    alike = [each for each in others if each.alike and not _same_storage(each, leading)]
+    return Choice(
+        wishes=wishes,
+        basis=basis,
+        judged=tuple(judged),
+        recommended=leading if leading is not None and not alike else None,
+        leading=leading,
+        runner_up=_runner_up(leading, others),
+        excluding="" if leading is not None else _excluding(candidates, wishes),
+        objectives=tuple(known),
+    )
+
+
+def value_of(candidate: Candidate, quantity: Quantity) -> float | None:
+    """Return a quantity's value, None if unknown."""
+    return candidate.points.get(quantity.name)
+
+
+def _rank(candidate: Candidate, wanted: Quantity) -> float:
+    value = value_of(candidate, wanted)
+    if value is None:
+        return float("inf")
+    return value if wanted.less_is_better else -value
+
+
+def _score_draws(candidate: Candidate, wanted: Quantity) -> Draws:
+    draws = candidate.draws.get(wanted.name)
+    if draws is None:
+        return np.full(len(next(iter(candidate.draws.values()))), -np.inf)
+    return -draws if wanted.less_is_better else draws
+
+
+def _feasible_draws(candidate: Candidate, wishes: Wishes) -> npt.NDArray[np.bool_]:
+    size = len(next(iter(candidate.draws.values())))
+    if _unknown(candidate, wishes):
+        return np.zeros(size, dtype=bool)
+    kept = np.ones(size, dtype=bool)
+    for limit in wishes.limits:
+        draws = candidate.draws[limit.quantity.name]
+        kept &= draws <= limit.amount if limit.sense == "<=" else draws >= limit.amount
+    return kept
+
+
+def _best_shares(feasible: npt.NDArray[np.bool_], score: Draws) -> Draws:
+    """Return the share of the draws in which each is feasible and has the highest score."""
+    if not len(score):
+        return np.zeros(0)
+    masked = np.where(feasible, score, -np.inf)
+    winner = masked.argmax(axis=0)
+    any_feasible = np.isfinite(masked.max(axis=0))
+    return np.bincount(winner[any_feasible], minlength=len(score)) / score.shape[1]
+
+
+def _broken(candidate: Candidate, wishes: Wishes) -> tuple[Limit, ...]:
+    return tuple(
+        limit
+        for limit in wishes.limits
+        if (value := value_of(candidate, limit.quantity)) is not None and not limit.holds(value)
+    )
+
+
+def _unknown(candidate: Candidate, wishes: Wishes) -> tuple[tuple[Quantity, str], ...]:
+    return tuple(
+        (each, candidate.costs.unknown.get(each.name, "its trials have no such value"))
+        for each in wishes.quantities
+        if value_of(candidate, each) is None
+    )
+
+
+def _front(candidates: Sequence[Candidate | None], objectives: Sequence[Quantity]) -> set[int]:
+    """Return the indices that no other dominates; None is left out."""
+    values = {
+        index: [(-1 if each.less_is_better else 1) * one.points[each.name] for each in objectives]
+        for index, one in enumerate(candidates)
+        if one is not None
+    }
+
+    def dominated(mine: list[float]) -> bool:
+        return any(
+            all(a >= b for a, b in zip(other, mine, strict=True)) and other != mine
+            for other in values.values()
+        )
+
+    return {index for index, mine in values.items() if not dominated(mine)}
+
+
+def _with_alike(judged: list[Judged], leading: Judged | None, wanted: Quantity) -> list[Judged]:
+    """Mark the configurations within the limits that are not shown worse than the leading one."""
+    if leading is None:
+        return judged
+    lead = _score_draws(leading.candidate, wanted)
+    marked: list[Judged] = []
+    for each in judged:
+        alike = False
+        if each is not leading and each.within:
+            mine = _score_draws(each.candidate, wanted)
+            worse = (mine < lead).mean()
+            alike = bool(worse < SHOWN_BETTER)
+        marked.append(
+            Judged(
+                each.candidate, each.feasible, each.broken, each.unknown, each.best, each.pareto,
+                alike,
+            )
+        )  # fmt: skip
+    return marked
+
+
+def _runner_up(leading: Judged | None, others: Sequence[Judged]) -> Judged | None:
+    if leading is None or not others:
+        return None
+    return next((each for each in others if not _same_storage(each, leading)), others[0])
+
+
+def _same_storage(a: Judged, b: Judged | None) -> bool:
+    """Return whether two configurations differ in slots only."""
+    return b is not None and a.candidate.storage == b.candidate.storage
+
+
+def _excluding(candidates: Sequence[Candidate], wishes: Wishes) -> str:
+    """Return which wish excludes every configuration, or which come nearest together."""
+    if not candidates:
+        return "no configuration has a valid trial of every workload"
+    for quantity in wishes.quantities:
+        if all(value_of(one, quantity) is None for one in candidates):
+            why = candidates[0].costs.unknown.get(quantity.name, "the trials have no such value")
+            return f"{quantity.title} is unknown for every configuration: {why}"
+    for limit in wishes.limits:
+        values = [value_of(one, limit.quantity) for one in candidates]
+        known = [value for value in values if value is not None]
+        if known and not any(limit.holds(value) for value in known):
+            nearest = min(known) if limit.sense == "<=" else max(known)
+            return f"{limit.text} excludes every configuration; the nearest has {nearest:.4g}"
+    counts = dict.fromkeys(wishes.limits, 0)
+    for one in candidates:
+        broken = _broken(one, wishes)
+        if len(broken) == 1 and not _unknown(one, wishes):
+            counts[broken[0]] += 1
+    worst = max(counts, key=lambda limit: counts[limit], default=None)
+    if worst is None or not counts[worst]:
+        return "no configuration keeps all limits: every one breaks two or lacks a value"
+    return (
+        f"no configuration keeps all limits together; without {worst.text}, {counts[worst]} would"
+    )

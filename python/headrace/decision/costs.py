@@ -1,0 +1,310 @@
+"""Price, capacity, power, wear and failures of a configuration, from its inventory and offers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from headrace.catalog import entry, names
+from headrace.decision.offers import DriveOffer, MachineOffer, Offer, Offers
+from headrace.raid import drives_of_data
+from headrace.records.inventory import Inventory, InventoryItem
+
+HOURS_PER_YEAR = 8766.0
+DAYS_PER_YEAR = 365.25
+
+
+@dataclass(frozen=True)
+class PricedPart:
+    """One line of the bill: equal parts."""
+
+    what: str
+    """`node`, `server`, `drive`, `switch`."""
+    name: str
+    count: int
+    each: float | None
+    """Price of one in the offers' currency; None when no offer names it."""
+    date: str = ""
+    """Of the offer."""
+    source: str = ""
+    """`offers` or `catalog`."""
+
+    @property
+    def total(self) -> float | None:
+        """Return the price of all; None without an offer."""
+        return None if self.each is None else self.each * self.count
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the jobs of a configuration do to its hardware, while they run."""
+
+    power_w: float | None
+    """Mean power of the whole site."""
+    written_bytes_per_s: float | None
+    """Bytes that reach the target's devices."""
+    events_per_s: float | None = None
+    requested_bytes_per_s: float | None = None
+    """Bytes that jobs request."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Numbers of a configuration that follow from its parts. None: unknown, with the reason in
+    `unknown`."""
+
+    parts: tuple[PricedPart, ...]
+    values: dict[str, float]
+    """By name of the quantity (`wishes.Quantity.name`), without unknown ones."""
+    unknown: dict[str, str] = field(default_factory=dict[str, str])
+    """Why a quantity is unknown, by name."""
+    assumptions: tuple[str, ...] = ()
+
+
+def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offers) -> Costs:
+    """Return what a configuration costs, holds, draws and wears out."""
+    items = _stated(inventory, target, offers)
+    parts = _bill(items, offers)
+    values: dict[str, float] = {}
+    unknown: dict[str, str] = {}
+    notes: list[str] = []
+
+    def put(name: str, value: float | None, why: str) -> None:
+        if value is None:
+            unknown[name] = why
+        else:
+            values[name] = value
+
+    missing = [part for part in parts if part.each is None]
+    lacking = ", ".join(f"{part.what} {part.name or '(unnamed)'}" for part in missing)
+    priced = sum(part.total or 0.0 for part in parts)
+    whole = bool(parts) and not missing
+    put("price", priced if whole else None,
+        f"no offer for {lacking}" if missing else "the records name no parts")  # fmt: skip
+    put("usable_bytes", _usable(items, target, offers), "no drive of known size stores data")
+    put("rack_units", _rack_units(items, offers), "no offer states rack units")
+    _power(items, activity, offers, put, notes)
+    _wear(items, activity, offers, put)
+    _failures(items, offers, put)
+    _years(offers, values, unknown)
+    _per_performance(activity, values)
+    return Costs(parts, values, unknown, tuple(dict.fromkeys(notes)))
+
+
+def _stated(inventory: Inventory, target: str, offers: Offers) -> Inventory:
+    """Return the inventory with what the offers state of the target instead of unnamed parts."""
+    given = offers.target.get(target)
+    if given is None:
+        return inventory
+    replaced = {part for part in ("node", "server", "drive") if getattr(given, f"{part}s")}
+    items = [item for item in inventory if item.part not in replaced]
+    for part in ("node", "server", "drive"):
+        for name, count in getattr(given, f"{part}s").items():
+            holds = given.usable if part == "drive" else None
+            items.append(
+                InventoryItem(
+                    part=part,
+                    name=name,
+                    host="node" if part == "drive" else part,
+                    count=count,
+                    usable_bytes=None if holds is None else float(holds),
+                    size_bytes=_size(name, offers) if part == "drive" else None,
+                )
+            )
+    return tuple(items)
+
+
+def _offer(item: InventoryItem, offers: Offers) -> Offer | None:
+    shelf: dict[str, Offer] = dict(getattr(offers, item.part).items())
+    return shelf.get(item.name)
+
+
+def _bill(items: Inventory, offers: Offers) -> tuple[PricedPart, ...]:
+    parts: list[PricedPart] = []
+    for item in items:
+        offer = _offer(item, offers)
+        each = None if offer is None else offers.amount(offer)
+        date = "" if offer is None else offer.date.isoformat()
+        parts.append(PricedPart(item.part, item.name, item.count, each, date, "offers"))
+    ports = sum(item.count for item in items if item.part in ("node", "server"))
+    if offers.switch and ports > 1:
+        name, offer = min(
+            offers.switch.items(),
+            key=lambda named: offers.amount(named[1]) * math.ceil(ports / named[1].ports),
+        )
+        count = math.ceil(ports / offer.ports)
+        parts.append(
+            PricedPart(
+                "switch", name, count, offers.amount(offer), offer.date.isoformat(), "offers"
+            )
+        )
+    return _together(parts)
+
+
+def _together(parts: Sequence[PricedPart]) -> tuple[PricedPart, ...]:
+    """Return the parts with equal ones in one line."""
+    counts: dict[tuple[str, str], int] = {}
+    for part in parts:
+        counts[part.what, part.name] = counts.get((part.what, part.name), 0) + part.count
+    first = {(part.what, part.name): part for part in reversed(parts)}
+    return tuple(
+        PricedPart(what, name, count, one.each, one.date, one.source)
+        for (what, name), count in counts.items()
+        for one in (first[what, name],)
+    )
+
+
+def _size(name: str, offers: Offers) -> int | None:
+    offer = offers.drive.get(name)
+    if offer is not None and offer.capacity is not None:
+        return offer.capacity
+    return int(entry("drives", name).table["capacity_bytes"]) if name in names("drives") else None
+
+
+def _usable(items: Inventory, target: str, offers: Offers) -> float | None:
+    given = offers.target.get(target)
+    if given is not None and given.usable is not None:
+        return float(given.usable)
+    holding = [item for item in items if item.usable_bytes is not None]
+    if not holding:
+        return None
+    return sum(item.usable_bytes or 0.0 for item in holding) * (1 - offers.filesystem_share)
+
+
+def _rack_units(items: Inventory, offers: Offers) -> float | None:
+    offered = [(item, _offer(item, offers)) for item in items if item.part != "drive"]
+    if not any(offer is not None and offer.rack_units for _, offer in offered):
+        return None
+    return sum(offer.rack_units * item.count for item, offer in offered if offer is not None)
+
+
+Put = Callable[[str, float | None, str], None]
+
+
+def _power(
+    items: Inventory, activity: Activity, offers: Offers, put: Put, notes: list[str]
+) -> None:
+    """Power while jobs run, and energy and emissions per year."""
+    busy_w = activity.power_w
+    if busy_w is None:
+        busy_w = _offered_power(items, offers)
+        if busy_w is not None:
+            notes.append("power is what the offers state: the records have no energy")
+    if busy_w is None:
+        why = "the records have no energy, and the offers no power"
+        for name in ("power_w", "energy_wh_per_year", "co2_g_per_year"):
+            put(name, None, why)
+        return
+    switches = sum(
+        part.count * offers.switch[part.name].power
+        for part in _bill(items, offers)
+        if part.what == "switch"
+    )
+    pue = offers.pue or 1.0
+    power_w = (busy_w + switches) * pue
+    put("power_w", power_w, "")
+    idle_w = _idle_w(items)
+    if offers.busy < 1 and idle_w is None:
+        notes.append("idle power is unknown: nodes are taken to draw the power of busy ones")
+    idle = power_w if idle_w is None else (idle_w + switches) * pue
+    mean_w = offers.busy * power_w + (1 - offers.busy) * idle
+    energy_wh = mean_w * HOURS_PER_YEAR
+    put("energy_wh_per_year", energy_wh, "")
+    stated = offers.electricity
+    co2 = None if stated is None or stated.co2 is None else stated.co2 * energy_wh / 1000
+    put("co2_g_per_year", co2, "[electricity] co2 is not given")
+
+
+def _offered_power(items: Inventory, offers: Offers) -> float | None:
+    machines = [item for item in items if item.part != "drive"]
+    total = 0.0
+    for item in machines:
+        offer = _offer(item, offers)
+        if not isinstance(offer, MachineOffer) or offer.power is None:
+            return None
+        total += offer.power * item.count
+    return total if machines else None
+
+
+def _idle_w(items: Inventory) -> float | None:
+    """Return the idle power of all parts by the catalog; None if it lacks one."""
+    total = 0.0
+    for item in items:
+        shelf = "drives" if item.part == "drive" else "nodes"
+        if item.name not in names(shelf):
+            return None
+        table = entry(shelf, item.name).table
+        idle = table["power"]["idle_w"] if item.part == "drive" else table.power.idle_w
+        total += float(idle) * item.count
+    return total
+
+
+def _wear(items: Inventory, activity: Activity, offers: Offers, put: Put) -> None:
+    """Years until the rated endurance of the drives is written."""
+    holding = [item for item in items if item.part == "drive" and item.usable_bytes is not None]
+    rate = activity.written_bytes_per_s
+    offered = [offers.drive.get(item.name) for item in holding]
+    endured = [offer.endurance for offer in offered if offer is not None and offer.endurance]
+    if rate is None or not holding or len(endured) < len(holding):
+        put("wear_years", None, "the offers state no endurance, or no bytes written were counted")
+        return
+    if rate == 0:
+        put("wear_years", math.inf, "")
+        return
+    years = math.inf
+    total = sum(item.count for item in holding)
+    for item, offer in zip(holding, offered, strict=True):
+        if offer is None or offer.endurance is None:
+            continue
+        one = _group_size(item)
+        spread = one / drives_of_data(item.raid_level, one) if item.raid_level != 0 else 1.0
+        per_drive = rate * spread * (offer.write_amplification or 1.0) / total
+        written_per_year = per_drive * offers.busy * HOURS_PER_YEAR * 3600
+        years = min(years, offer.endurance / written_per_year)
+    put("wear_years", years, "")
+
+
+def _group_size(item: InventoryItem) -> int:
+    """Return the drives of one RAID: all equal drives of the item, as records count them."""
+    return max(1, item.count)
+
+
+def _failures(items: Inventory, offers: Offers, put: Put) -> None:
+    drives = [item for item in items if item.part == "drive"]
+    total = 0.0
+    for item in drives:
+        offer: DriveOffer | None = offers.drive.get(item.name)
+        if offer is None or offer.failures_per_year is None:
+            put("drive_failures_per_year", None, "the offers state no failure rate of some drives")
+            return
+        total += item.count * offer.failures_per_year
+    put("drive_failures_per_year", total, "")
+
+
+def _years(offers: Offers, values: dict[str, float], unknown: dict[str, str]) -> None:
+    """Price with electricity over the years of use."""
+    if "price" not in values:
+        unknown["cost"] = unknown["price"]
+    elif offers.electricity is None:
+        unknown["cost"] = "[electricity] price is not given"
+    elif "energy_wh_per_year" not in values:
+        unknown["cost"] = unknown["energy_wh_per_year"]
+    else:
+        per_year = values["energy_wh_per_year"] / 1000 * offers.electricity.price
+        values["electricity_per_year"] = per_year
+        values["cost"] = values["price"] + per_year * offers.years
+
+
+def _per_performance(activity: Activity, values: dict[str, float]) -> None:
+    """Price per usable TB, per MB/s of jobs (as worker-node-ssd, table 4, has it), per event/s."""
+    price = values.get("price")
+    if price is None:
+        return
+    for name, amount, unit in (
+        ("price_per_usable_tb", values.get("usable_bytes"), 1e12),
+        ("price_per_mb_per_s", activity.requested_bytes_per_s, 1e6),
+        ("price_per_event_per_s", activity.events_per_s, 1.0),
+    ):
+        if amount:
+            values[name] = price / (amount / unit)

@@ -1,0 +1,193 @@
+"""Offers: prices of parts with currency and date, electricity, years of use (docs/decide.md)."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from headrace.catalog import entry, names
+from headrace.catalog.tables import Price
+from headrace.document import Document, read_document
+from headrace.errors import Fault, StudyError
+from headrace.site import Section
+from headrace.units import Bytes
+from headrace.validation import Problems, refusals
+
+_CURRENCY = re.compile(r"^[A-Z]{3}$")
+
+
+def _currency(value: object) -> object:
+    """Return a currency code. Raises ValueError for anything but three capital letters."""
+    if not isinstance(value, str) or not _CURRENCY.match(value):
+        raise ValueError('a currency is its ISO 4217 code of three capital letters, such as "EUR"')
+    return value
+
+
+def _date(value: object) -> object:
+    """Return a date given as TOML date, `2026`, `"2026-11"` or `"2026-11-01"`."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1980 <= value <= 2100:
+        return datetime.date(value, 1, 1)
+    if isinstance(value, str) and re.match(r"^\d{4}-\d{2}$", value):
+        return f"{value}-01"
+    return value
+
+
+Currency = Annotated[str, BeforeValidator(_currency)]
+Date = Annotated[datetime.date, BeforeValidator(_date)]
+
+
+class Offer(Section):
+    """The price of one part."""
+
+    price: float = Field(ge=0, description="of one")
+    currency: Currency | None = Field(None, description="the file's currency when not given")
+    date: Date = Field(description='of the offer: "2026-11-01", "2026-11" or 2026')
+    rack_units: float = Field(0.0, ge=0)
+    warranty_years: float | None = Field(None, ge=0)
+
+
+class DriveOffer(Offer):
+    """`[drive.NAME]`: a drive, by its name in the catalog or the model that it reports."""
+
+    capacity: Bytes | None = Field(None, gt=0, description="the catalog's when not given")
+    endurance: Bytes | None = Field(None, gt=0, description="bytes that may be written in its life")
+    write_amplification: float | None = Field(
+        None, ge=1, description="bytes that flash writes per byte written to the drive"
+    )
+    failures_per_year: float | None = Field(
+        None, ge=0, le=1, description="annualised failure rate (AFR): 0.01 is 1 %"
+    )
+
+
+class MachineOffer(Offer):
+    """`[node.NAME]`, `[server.NAME]`: a machine without the drives that have offers."""
+
+    power: float | None = Field(None, ge=0, description="mean power in W, where none was recorded")
+
+
+class SwitchOffer(Offer):
+    """`[switch.NAME]`: a switch; as many as the ports of nodes and servers need."""
+
+    ports: int = Field(gt=0)
+    power: float = Field(0.0, ge=0, description="mean power in W")
+
+
+class Electricity(Section):
+    """`[electricity]`: price and emissions of a kWh."""
+
+    price: float = Field(ge=0, description="of a kWh, in the file's currency")
+    co2: float | None = Field(None, ge=0, description="grams of CO2 per kWh")
+
+
+class Rate(Section):
+    """`[rates]`: what one unit of another currency costs in the file's currency."""
+
+    rate: float = Field(gt=0)
+    date: Date
+
+
+class Parts(Section):
+    """`[target.NAME]`: what a target of a study is made of, where its record does not say."""
+
+    drives: dict[str, int] = Field(default_factory=dict[str, int])
+    nodes: dict[str, int] = Field(default_factory=dict[str, int])
+    servers: dict[str, int] = Field(default_factory=dict[str, int])
+    usable: Bytes | None = Field(None, gt=0, description="bytes of data that it holds")
+
+
+class Offers(Section):
+    """An offers file."""
+
+    currency: Currency = "EUR"
+    years: float = Field(5.0, gt=0, le=50, description="years of use")
+    busy: float = Field(1.0, ge=0, le=1, description="share of the time in which jobs run")
+    pue: float | None = Field(
+        None,
+        ge=1,
+        description="power usage effectiveness: multiplies the power of the records; leave it out "
+        "where the study's [site] has one",
+    )
+    filesystem_share: float = Field(
+        0.05, ge=0, lt=1, description="share of the capacity that filesystems keep for themselves"
+    )
+    electricity: Electricity | None = None
+    rates: dict[str, Rate] = Field(default_factory=dict[str, Rate])
+    drive: dict[str, DriveOffer] = Field(default_factory=dict[str, DriveOffer])
+    node: dict[str, MachineOffer] = Field(default_factory=dict[str, MachineOffer])
+    server: dict[str, MachineOffer] = Field(default_factory=dict[str, MachineOffer])
+    switch: dict[str, SwitchOffer] = Field(default_factory=dict[str, SwitchOffer])
+    target: dict[str, Parts] = Field(default_factory=dict[str, Parts])
+
+    @field_validator("rates")
+    @classmethod
+    def _codes(cls, rates: dict[str, Rate]) -> dict[str, Rate]:
+        for code in rates:
+            _currency(code)
+        return rates
+
+    @model_validator(mode="after")
+    def _convertible(self) -> Offers:
+        for shelf in ("drive", "node", "server", "switch"):
+            for name, offer in getattr(self, shelf).items():
+                code = offer.currency or self.currency
+                if code != self.currency and code not in self.rates:
+                    raise ValueError(
+                        f"{shelf}.{name} is in {code} and the file in {self.currency}: give "
+                        f"[rates] {code} = {{ rate = …, date = … }}, the price of one {code} in "
+                        f"{self.currency}"
+                    )
+        return self
+
+    def amount(self, offer: Offer) -> float:
+        """Return the price of an offer in the file's currency."""
+        code = offer.currency or self.currency
+        return offer.price * (1.0 if code == self.currency else self.rates[code].rate)
+
+
+def load_offers(file: Path) -> Offers:
+    """Return the offers of a file. Raises StudyError with every problem by line and field."""
+    return offers_of(read_document(file))
+
+
+def offers_of(document: Document) -> Offers:
+    """Return the offers of a document. Raises StudyError with every problem by line and field."""
+    problems = Problems(document)
+    try:
+        return Offers.model_validate(document.values)
+    except ValidationError as error:
+        for place, given, problem, allowed in refusals(error, document.values, Offers):
+            problems.add(place, problem, given=given, allowed=allowed)
+    raise StudyError(problems.faults)
+
+
+def catalog_offers() -> Offers:
+    """Return the catalog's dated prices as offers, each for the drives that it names.
+
+    They are in their own currencies, so those of the commonest one are returned.
+    """
+    drives: dict[str, dict[str, Any]] = {}
+    currencies: list[str] = []
+    for name in names("prices"):
+        table: Price = entry("prices", name).table
+        if table.drive is None:
+            continue
+        currencies.append(table.currency)
+        drives[table.drive] = {
+            "price": table.amount / table.drives,
+            "currency": table.currency,
+            "date": table.year,
+        }
+    if not drives:
+        return Offers.model_validate({})
+    main = max(dict.fromkeys(currencies), key=currencies.count)
+    kept = {name: offer for name, offer in drives.items() if offer["currency"] == main}
+    return Offers.model_validate({"currency": main, "drive": kept})
+
+
+def refuse(file: Path, field: str, given: object, problem: str, allowed: str = "") -> StudyError:
+    """Return the error for one problem of a command line or file that has no line."""
+    return StudyError([Fault(file, 0, field, str(given), problem, allowed)])

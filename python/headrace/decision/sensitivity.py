@@ -1,0 +1,209 @@
+"""What would change the answer, and which measurement would reduce the doubt most. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headrace.analysis.read import Records
+from headrace.decision.candidates import DRAWS, Basis, basis_of
+from headrace.decision.choose import Choice, Judged, choose
+from headrace.decision.offers import Offers
+from headrace.decision.wishes import Limit, Quantity, Wishes
+
+FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0)
+"""By how much an input is changed, both ways, to see whether another configuration leads."""
+
+FEW_DRAWS = 2
+"""For questions about the leading configuration, which follows from values without draws."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of one input that makes another configuration lead."""
+
+    what: str
+    leads: str
+    """Key of the configuration that then leads; empty when none is left."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The next measurement, and what it is worth."""
+
+    key: str
+    how: str
+    gain: float
+    """Expected gain of the wanted quantity by knowing this configuration's value exactly, as a
+    share of the leading one's."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that a decision is computed from."""
+
+    sets: Sequence[Records]
+    offers: Offers
+    wishes: Wishes
+    shares: Mapping[str, float] | None
+    model_error: float | None
+    objectives: Sequence[Quantity]
+
+    def decide(self, draws: int = DRAWS) -> Choice:
+        """Return the answer for these inputs."""
+        names = [each.name for each in (*self.wishes.quantities, *self.objectives)]
+        basis = basis_of(
+            self.sets, self.offers, self.shares, self.model_error, metrics=names, draws=draws
+        )
+        return choose(basis, self.wishes, self.objectives)
+
+
+def changes(inputs: Inputs, choice: Choice) -> tuple[Change, ...]:
+    """Return the smallest change of each input, up to a factor of 4, that changes the leading
+    configuration."""
+    if choice.leading is None:
+        return ()
+    lead = choice.leading.candidate.key
+    found: list[Change | None] = []
+    offers = inputs.offers
+
+    def with_offers(changed: Offers) -> Choice:
+        return replace(inputs, offers=changed).decide(FEW_DRAWS)
+
+    if offers.electricity is not None and _matters(inputs.wishes, ("cost",)):
+        found.append(
+            _first(lead, "electricity price", lambda f: with_offers(_electricity(offers, f)))
+        )
+    if _matters(inputs.wishes, ("price", "cost")):
+        used = {
+            (part.what, part.name)
+            for each in choice.judged
+            for part in each.candidate.costs.parts
+            if part.each is not None
+        }
+        for what, name in sorted(used):
+            found.append(
+                _first(
+                    lead,
+                    f"price of {what} {name}",
+                    lambda f, what=what, name=name: with_offers(_offer(offers, what, name, f)),
+                )
+            )
+    for limit in inputs.wishes.limits:
+        found.append(_limit(lead, limit, choice, inputs))
+    found += _mixes(lead, inputs, choice.basis)
+    return tuple(each for each in found if each is not None)
+
+
+def _matters(wishes: Wishes, names: Sequence[str]) -> bool:
+    return any(quantity.name in names for quantity in wishes.quantities)
+
+
+def _first(lead: str, what: str, decided: Callable[[float], Choice]) -> Change | None:
+    """Return the smallest of the factors, up or down, that makes another one lead."""
+    for factor in FACTORS:
+        for each, text in ((factor, f"× {factor:g}"), (1 / factor, f"÷ {factor:g}")):
+            now = decided(each).leading
+            if now is None or now.candidate.key != lead:
+                return Change(f"{what} {text}", "" if now is None else now.candidate.key)
+    return None
+
+
+def _electricity(offers: Offers, factor: float) -> Offers:
+    if offers.electricity is None:
+        return offers
+    stated = offers.electricity
+    changed = stated.model_copy(update={"price": stated.price * factor})
+    return offers.model_copy(update={"electricity": changed})
+
+
+def _offer(offers: Offers, what: str, name: str, factor: float) -> Offers:
+    shelf = dict(getattr(offers, what))
+    shelf[name] = shelf[name].model_copy(update={"price": shelf[name].price * factor})
+    return offers.model_copy(update={what: shelf})
+
+
+def _limit(lead: str, limit: Limit, choice: Choice, inputs: Inputs) -> Change | None:
+    """Return the nearest amount of a limit that lets a better configuration in, or the leading one
+    out."""
+    wanted = inputs.wishes.want
+    leading = choice.judged[0].candidate.points[wanted.name]
+    better = [
+        each
+        for each in choice.judged
+        if each.broken == (limit,)
+        and not each.unknown
+        and (
+            each.candidate.points[wanted.name] < leading
+            if wanted.less_is_better
+            else each.candidate.points[wanted.name] > leading
+        )
+    ]
+    if not better:
+        return None
+    values = [(each.candidate.points[limit.quantity.name], each) for each in better]
+    amount, first = (
+        min(values, key=lambda v: v[0]) if limit.sense == "<=" else max(values, key=lambda v: v[0])
+    )
+    shown = limit.text.split(limit.sense)[0].strip()
+    unit = limit.currency or limit.quantity.unit
+    return Change(f"a limit of {shown} {limit.sense} {amount:.4g} {unit}".rstrip(),
+                  first.candidate.key)  # fmt: skip
+
+
+def _mixes(lead: str, inputs: Inputs, basis: Basis) -> list[Change | None]:
+    """Return for each workload whether more or less of it changes the leading configuration."""
+    if len(basis.shares) < 2:
+        return []
+    found: list[Change | None] = []
+    for name in basis.shares:
+        for share in (0.75, 0.25, 0.9, 0.1, 1.0):
+            rest = 1 - basis.shares[name]
+            others = {
+                other: value / rest * (1 - share)
+                for other, value in basis.shares.items()
+                if other != name
+            }
+            mixed = replace(inputs, shares={name: share, **others})
+            now = mixed.decide(FEW_DRAWS).leading
+            if now is not None and now.candidate.key != lead:
+                found.append(Change(f"{share * 100:g} % of {name}", now.candidate.key))
+                break
+    return found
+
+
+def next_measurement(choice: Choice) -> Measurement | None:
+    """Return the configuration whose exact value would raise the expected result most.
+
+    Its expected value of perfect information (Raiffa and Schlaifer, 1961) with the others at their
+    means. None when nothing is feasible or one configuration only is left.
+    """
+    wanted = choice.wishes.want
+    within = [each for each in choice.judged if each.within or each.feasible > 0.05]
+    within = [each for each in within if wanted.name in each.candidate.draws]
+    if choice.leading is None or len(within) < 2:
+        return None
+    sign = -1.0 if wanted.less_is_better else 1.0
+    means = [sign * float(each.candidate.draws[wanted.name].mean()) for each in within]
+    best = max(means)
+    gains: list[tuple[float, Judged]] = []
+    for index, each in enumerate(within):
+        other = max(value for place, value in enumerate(means) if place != index)
+        drawn = sign * each.candidate.draws[wanted.name]
+        gains.append((float(np.maximum(drawn, other).mean()) - best, each))
+    gain, first = max(gains, key=lambda pair: pair[0])
+    share = gain / abs(best) if best else 0.0
+    if share < 1e-4:
+        return None
+    return Measurement(first.candidate.key, _how(first), share)
+
+
+def _how(judged: Judged) -> str:
+    candidate = judged.candidate
+    if candidate.provenance == "simulated":
+        return "measure it, on an emulated drive if you have none (headrace run)"
+    if candidate.single:
+        return "measure it again: it has one trial of a workload"
+    return "more repeats of it"

@@ -1,0 +1,169 @@
+"""The hardware of a cell: nodes, servers and drives, from the study or from the devices in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headrace import targets as target_room
+from headrace.errors import HeadraceError
+from headrace.raid import drives_of_data
+from headrace.records.inventory import Inventory, InventoryItem
+from headrace.site import Site, SiteDrive, SiteServer
+from headrace.study.resolve import Resolved
+from headrace.system import devices
+from headrace.targets import Location, ModelledStorage, Target
+from headrace.targets.service import ServiceTarget
+
+NODE = "node"
+DEFAULT_NODE = "generic-node"
+DEFAULT_SERVER = "generic-server"
+
+
+def modelled_inventory(target_name: str, resolved: Resolved, nodes: int) -> Inventory:
+    """Return the hardware of a simulated cell; empty for a target without a model.
+
+    `nodes`: number of nodes that run jobs.
+    """
+    target = target_room.kinds()[resolved.target_kind](target_name, resolved.target_options)
+    try:
+        stored = target.model(resolved.site)
+    except HeadraceError:
+        return ()
+    site = resolved.site
+    named = None if site is None else site.node.machine
+    items = [_machine(NODE, named, DEFAULT_NODE, nodes)]
+    copies = target.stored_per_byte()
+    holds = stored.place.get("volume")
+    for volume in stored.node_volumes:
+        on_service = holds is None and _serves(stored, str(volume["name"]))
+        items += _drives(NODE, nodes, volume, copies if on_service or holds else None)
+    taken = {str(volume["name"]) for volume in stored.node_volumes}
+    items += _further_drives(site, nodes, taken)
+    fronts, described = _site_servers(target, site)
+    for server in stored.servers:
+        front = fronts.get(str(server["name"]))
+        items += _server(server, front or described, None if front else copies)
+    return tuple(items)
+
+
+def _site_servers(
+    target: Target, site: Site | None
+) -> tuple[dict[str, SiteServer], SiteServer | None]:
+    """Return the site's servers that pass data on, by host, and the one that stores the data."""
+    if site is None or not isinstance(target, ServiceTarget):
+        return {}, None
+    names = target.site_fronts(site)
+    fronts = {f"{target.name}-{name}": site.server[name] for name in names}
+    described = target.site_server(site)
+    return fronts, site.server[site.upstreams(names[0])[-1]] if names else described
+
+
+def measured_inventory(
+    target_name: str, resolved: Resolved, location: Location, environment: Mapping[str, Any]
+) -> Inventory:
+    """Return the hardware of a measured cell; a node is named by its processor if by nothing else.
+
+    Emulated drives are the drives that they stand for; others are named by what the device reports.
+    """
+    nodes = resolved.run.nodes
+    if location.provenance == "emulated":
+        found = modelled_inventory(target_name, resolved, nodes)
+        if found:
+            return found
+    named = None if resolved.site is None else resolved.site.node.machine
+    count = nodes if location.cluster is not None or nodes > 1 else 1
+    node = InventoryItem(
+        part="node",
+        name=named or str(environment.get("cpu_model") or ""),
+        host=NODE,
+        count=count,
+        source="study" if named else "device",
+    )
+    return (node, *_devices(location.device_names))
+
+
+def _machine(host: str, named: str | None, default: str, count: int) -> InventoryItem:
+    return InventoryItem(
+        part="node" if host == NODE else "server",
+        name=named or default,
+        host=host,
+        count=count,
+        source="study" if named else "default",
+    )
+
+
+def _server(
+    server: Mapping[str, Any], described: SiteServer | None, copies: float | None
+) -> Iterable[InventoryItem]:
+    host, count = str(server["name"]), int(server.get("count", 1))
+    named = None if described is None else described.machine
+    yield _machine(host, named, DEFAULT_SERVER, count)
+    for volume in server.get("volumes", ()):
+        yield from _drives(host, count, volume, copies)
+
+
+def _serves(stored: ModelledStorage, volume: str) -> bool:
+    """Return whether a service stores on this volume of the nodes."""
+    return any(volume in str(service) for service in stored.services)
+
+
+def _drives(
+    host: str, hosts: int, volume: Mapping[str, Any], copies: float | None
+) -> Iterable[InventoryItem]:
+    """Return the drives of a volume. `copies`: bytes stored per byte of data; None: no data set is
+    on them."""
+    storage = volume.get("storage")
+    if storage is None:  # an array of which only rates are known
+        return
+    raid = storage.get("raid")
+    drives = int(raid["drives"]) if raid else 1
+    level = None if raid is None else int(raid["level"])
+    for drive in storage["drives"][:1]:
+        size = int(drive["capacity_bytes"])
+        usable = None if copies is None else hosts * drives_of_data(level, drives) * size / copies
+        yield InventoryItem(
+            part="drive",
+            name=str(drive["name"]),
+            host=host,
+            count=hosts * drives,
+            usable_bytes=usable,
+            size_bytes=size,
+            raid_level=level,
+        )
+
+
+def _further_drives(site: Site | None, nodes: int, taken: set[str]) -> Iterable[InventoryItem]:
+    """Return the drives that nodes have besides the target's."""
+    if site is None:
+        return
+    for name, drive in site.node.drives.items():
+        if name in taken:
+            continue
+        several = drive if isinstance(drive, SiteDrive) else None
+        yield InventoryItem(
+            part="drive",
+            name=several.drive if several else str(drive),
+            host=NODE,
+            count=nodes * (several.count if several else 1),
+            raid_level=several.raid if several else None,
+        )
+
+
+def _devices(names: Iterable[str]) -> Iterable[InventoryItem]:
+    """Return the disks below these block devices, equal ones together."""
+    disks = dict.fromkeys(disk for name in names for disk in devices.whole_disks(name))
+    found: dict[tuple[str, int], int] = {}
+    for disk in disks:
+        described = devices.describe(disk)
+        key = (described.model, described.size_bytes)
+        found[key] = found.get(key, 0) + 1
+    for (model, size), count in found.items():
+        yield InventoryItem(
+            part="drive",
+            name=model,
+            host=NODE,
+            count=count,
+            size_bytes=size,
+            source="device",
+        )

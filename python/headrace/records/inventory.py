@@ -1,0 +1,30 @@
+"""The hardware of a trial: what would have to be bought to have it once more."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class InventoryItem(msgspec.Struct, kw_only=True, frozen=True):
+    """Equal machines, or equal drives in equal machines. One entry of `inventory` in trial.json."""
+
+    part: Literal["node", "server", "drive"]
+    name: str
+    """Name in the catalog, or the model that the device reports; empty if unknown."""
+    host: str
+    """`node`, or the name of the server: what it is, or where the drive is."""
+    count: int
+    """Number of machines; of drives: in all these machines together."""
+    usable_bytes: float | None = None
+    """Drives that store data sets: bytes of data that all of them hold together, after RAID and
+    copies, before the filesystem's own share. None for other items, and if unknown."""
+    size_bytes: int | None = None
+    """Of one drive."""
+    raid_level: int | None = None
+    source: Literal["study", "default", "device"] = "study"
+    """Where the name is from: the study, the default of a study that names none, or the device."""
+
+
+Inventory = tuple[InventoryItem, ...]

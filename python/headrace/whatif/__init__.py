@@ -1,0 +1,1 @@
+"""What-if questions about result sets: their cells simulated under other conditions."""

@@ -1,0 +1,154 @@
+"""`headrace decide` as a user has it: from a study and offers to a page for whoever pays."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from house import House
+
+STUDY = """
+headrace = 1
+title = "which drive"
+[site.node]
+machine = "generic-node"
+[target.local]
+kind = "block"
+drive = "wd-wd3200bekt"
+[workload.scan]
+kind = "scan"
+data = { events = 20_000, files = 4 }
+[factors]
+drive = ["wd-wd3200bekt", "corsair-f40", "samsung-870-evo-1tb"]
+slots = [1, 4]
+[plan]
+repeats = { min = 2 }
+"""
+
+OFFERS = """
+currency = "EUR"
+years = 5
+[electricity]
+price = 0.25
+co2 = 300
+[node.generic-node]
+price = 4000
+date = "2026-01"
+rack_units = 1
+[drive.wd-wd3200bekt]
+price = 60
+date = 2026
+[drive.corsair-f40]
+price = 105
+date = 2026
+[drive.samsung-870-evo-1tb]
+price = 90
+date = 2026
+endurance = "600 TB"
+failures_per_year = 0.01
+"""
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    place = tmp_path_factory.mktemp("decide with spaces")
+    made = House(place, place / "cache", {"COLUMNS": "80"})
+    study = made.study(STUDY)
+    assert made.run("simulate", study, "--results", "results").returncode == 0
+    (place / "offers.toml").write_text(OFFERS)
+    return made
+
+
+def test_the_best_drive_within_the_limits_is_recommended(house: House) -> None:
+    limits = "price <= 5000 EUR, usable >= 200 GB"
+    ended = house.run("decide", "results", "--offers", "offers.toml", "--within", limits, "--json")
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    # By hand, from the records: the highest mean rate of the drives that hold 200 GB.
+    rates: dict[str, list[float]] = {}
+    for record in house.trials():
+        drive, slots = record["levels"]["drive"], record["levels"]["slots"]
+        if drive != "corsair-f40":  # 40 GB
+            key = f"local, {drive}, {slots} slot{'s' if slots > 1 else ''}"
+            rate = record["sums"]["events"] / record["last_done_s"]
+            rates.setdefault(key, []).append(rate)
+    best = max(rates, key=lambda key: sum(rates[key]) / len(rates[key]))
+    assert found["recommended"] == best
+    by_key = {each["configuration"]: each for each in found["configurations"]}
+    assert by_key[best]["values"]["price"] == 4090
+    assert by_key[best]["values"]["events_per_s"] == pytest.approx(
+        sum(rates[best]) / len(rates[best])
+    )
+    assert not by_key["local, corsair-f40, 4 slots"]["within_limits"]
+
+
+def test_every_number_of_the_page_leads_to_its_trials(house: House, tmp_path: Path) -> None:
+    page, pdf = tmp_path / "what to buy.html", tmp_path / "page.pdf"
+    ended = house.run("decide", "results", "--offers", "offers.toml", "--html", page, "--pdf", pdf)
+    assert ended.returncode == 0, ended.stderr
+    text = page.read_text()
+    links = re.findall(r'href="([^"]+/trials/[^"]+)"', text)
+    assert len(links) == 12
+    for link in links:
+        assert (page.parent / unquote(link) / "trial.json").is_file(), link
+    assert "<script" not in text and "http:" not in re.sub(r'"http://www.w3.org[^"]*"', "", text)
+    assert pdf.read_bytes().startswith(b"%PDF-")
+    for said in ("4 090 EUR", "kWh", "Pareto", "samsung-870-evo-1tb", "an assumption"):
+        assert said.replace(" ", "\u202f") in text or said in text, said
+
+
+def test_the_terminal_s_table_fits_80_columns_through_a_pipe(house: House) -> None:
+    ended = house.run("decide", "results", "--offers", "offers.toml", "--want", "cost")
+    assert ended.returncode == 0
+    assert max(len(line) for line in ended.stdout.splitlines()) <= 80
+    assert "It rests on 12 valid trials of 6 configurations (6 simulated)." in ended.stdout
+
+
+def test_more_nodes_are_simulated_not_multiplied(house: House) -> None:
+    """Local drives: three nodes give three times the rate of an SSD."""
+    found = {}
+    for nodes in ("1", "3"):
+        ended = house.run(
+            "decide", "results", "--offers", "offers.toml", "--nodes", nodes, "--json"
+        )
+        assert ended.returncode == 0, ended.stderr
+        found[nodes] = {
+            each["target"] + str(each["levels"]): each
+            for each in json.loads(ended.stdout)["configurations"]
+        }
+    for key, one in found["1"].items():
+        three = found["3"][key]
+        assert three["nodes"] == 3 and one["nodes"] == 1
+        assert three["values"]["price"] == pytest.approx(3 * one["values"]["price"])
+        ratio = three["values"]["events_per_s"] / one["values"]["events_per_s"]
+        # Disks differ more: each node has fewer of the files, and the slowest one ends the trial.
+        low, high = (2.7, 3.3) if "samsung" in key else (2, 6)
+        assert low < ratio < high, key
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["results", "--want", "evnts"], 2, "no such quantity"),
+        (["results", "--within", "price <= 5 USD"], 2, "currency"),
+        (["nowhere"], 2, "nowhere"),
+        (["results", "--offers", "none.toml"], 2, "none.toml"),
+        (["results", "--mix", "scan"], 2, "not a share"),
+        (["results", "--mix", "skim=3"], 4, "no result set has a workload 'skim'"),
+        (["results", "--html", "nowhere/page.html"], 6, "nowhere/page.html"),
+        (["results", "--offers", "offers.toml", "--within", "power <= 1 W"], 5, None),
+    ],
+)
+def test_bad_input_is_one_message(
+    house: House, arguments: list[str], code: int, said: str | None
+) -> None:
+    ended = house.run("decide", *arguments)
+    assert ended.returncode == code, ended.stderr
+    if said is None:
+        assert "power <= 1 W excludes every configuration" in " ".join(ended.stdout.split())
+    else:
+        assert said in " ".join(ended.stderr.split())
