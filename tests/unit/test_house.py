@@ -292,6 +292,68 @@ def test_units_are_spelt_one_way(room: str) -> None:
                 assert not re.search(pattern, name), f"{path}: {name}: write {right}"
 
 
+# Loops that look at the clock or sleep, and are no wait for something up to a time limit; by module
+# and function.
+NO_WAITS = {
+    ("system/waiting.py", "wait_until"): "the wait itself",
+    ("system/waiting.py", "remaining"): "the wait itself",
+    ("system/waiting.py", "retry"): "the wait itself",
+    ("engine/measure/job_pool.py", "_loop"): "every job has a limit of its own, and shows progress",
+    ("engine/measure/sampler.py", "_loop"): "one sample at each due time, until it is stopped",
+    ("faults/pulse.py", "_write"): "one write at each due time, until it is killed",
+    ("meters/sampling.py", "_loop"): "one reading at each due time, until it is stopped",
+    ("profiles/replaying.py", "_sleep"): "a replayed job computes until a time, to the microsecond",
+    ("system/emulator/attaching.py", "_calibrate"): "eight attempts with growing pauses",
+}
+CLOCK = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time"}
+
+
+def clock_loops(text: str) -> set[str]:
+    """Functions with a `while` that reads the clock, or with a loop that sleeps."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST, function: str) -> None:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            function = node.name
+        if isinstance(node, (ast.While, ast.For)):
+            called = {
+                ast.unparse(each.func).removeprefix("time.")
+                for each in ast.walk(node)
+                if isinstance(each, ast.Call)
+            }
+            if "sleep" in called or (isinstance(node, ast.While) and called & CLOCK):
+                found.add(function)
+        for child in ast.iter_child_nodes(node):
+            visit(child, function)
+
+    visit(ast.parse(text), "")
+    return found
+
+
+def test_waits_up_to_a_time_limit_are_written_once() -> None:
+    found = {
+        (str(path.relative_to(PACKAGE)), function)
+        for path in MODULES
+        for function in clock_loops(path.read_text())
+    }
+    assert not found - NO_WAITS.keys(), "use wait_until, remaining or retry of system/waiting.py"
+    assert not NO_WAITS.keys() - found, "these loops are gone: remove them from NO_WAITS"
+
+
+@pytest.mark.parametrize(
+    ("loop", "seen"),
+    [
+        ("while time.monotonic() < deadline:\n        look()", True),
+        ("while not there():\n        time.sleep(0.1)", True),
+        ("for _ in range(9):\n        time.sleep(0.1)", True),
+        ("for file in files:\n        begun = time.monotonic()", False),
+        ("while not stop.wait(1.0):\n        look()", False),
+    ],
+)
+def test_a_loop_that_waits_is_found(loop: str, seen: bool) -> None:
+    assert clock_loops(f"def wait():\n    {loop}\n") == ({"wait"} if seen else set())
+
+
 def test_every_room_stands_in_the_architecture() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     for room in sorted({room_of(path) for path in MODULES} - {"__init__"}):

@@ -5,11 +5,12 @@ Failures of another kind are not tried again.
 
 from __future__ import annotations
 
-from itertools import count
+import math
+from itertools import count, islice
 
 import pytest
 
-from headrace.system.waiting import retry, wait_until
+from headrace.system.waiting import remaining, retry, wait_until
 
 
 def test_a_wait_ends_with_its_condition() -> None:
@@ -52,3 +53,25 @@ def test_another_failure_is_told_at_once() -> None:
     with pytest.raises(PermissionError):
         retry(fails, FileNotFoundError, 60.0, 60.0)
     assert next(tries) == 1
+
+
+def test_the_time_left_is_given_once_even_without_time_and_then_no_more() -> None:
+    assert list(remaining(0.0)) == [0.0]
+    assert list(remaining(-1.0)) == [0.0]
+
+
+def test_the_time_left_falls() -> None:
+    first, second, third = islice(remaining(60.0), 3)
+    assert 60.0 == first > second >= third > 0
+    assert set(islice(remaining(math.inf), 5)) == {math.inf}
+
+
+def test_each_of_several_failures_is_tried_again() -> None:
+    failures = iter((FileNotFoundError(), ConnectionError()))
+
+    def fails_twice() -> str:
+        for failure in failures:
+            raise failure
+        return "done"
+
+    assert retry(fails_twice, (FileNotFoundError, ConnectionError), 60.0, 0.0) == "done"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.datasets.integrity import Tick, no_tick
+from headrace.system.waiting import retry
 
 _POLL_S = 0.1
 
@@ -42,13 +43,14 @@ def only_one(path: Path, *, waiting: Tick = no_tick) -> Generator[None]:
 
 
 def _acquire(descriptor: int, waiting: Tick) -> None:
-    while True:
+    def lock() -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
         except BlockingIOError:
             waiting()
-            time.sleep(_POLL_S)
+            raise
+
+    retry(lock, BlockingIOError, math.inf, _POLL_S)
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

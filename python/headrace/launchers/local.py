@@ -43,6 +43,7 @@ from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
 from headrace.system.storage_settings import AppliedSetting, KernelSettings, SettingValue
+from headrace.system.waiting import remaining
 
 _REPORT_PATIENCE_S = 1.0
 """Time for the fork server to report the ends of processes that have ended."""
@@ -293,8 +294,9 @@ class Local(Launcher):
         processes = select.poll()
         for descriptor in waiting:
             processes.register(descriptor, select.POLLIN)
-        deadline = time.monotonic() + patience_s
-        while waiting and (left_s := deadline - time.monotonic()) > 0:
+        for left_s in remaining(patience_s):
+            if not waiting:
+                break
             for descriptor, _ in processes.poll(1000 * left_s):
                 processes.unregister(descriptor)
                 del waiting[descriptor]
@@ -303,9 +305,10 @@ class Local(Launcher):
     def _take_resource_usage(self, jobs: Sequence[_LocalJob], patience_s: float) -> None:
         """Read the resource usage of ended processes from the fork server, unless it has died."""
         missing = {job.pid: job for job in jobs if job.exit is None}
-        deadline = time.monotonic() + patience_s
         with contextlib.suppress(ForkServerDiedError):
-            while missing and (left_s := deadline - time.monotonic()) > 0:
+            for left_s in remaining(patience_s):
+                if not missing:
+                    break
                 for gone in self._fork_server.take_exits():
                     if (job := missing.pop(gone.pid, None)) is not None:
                         job.exit = _exit_of(gone)

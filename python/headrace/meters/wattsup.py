@@ -14,6 +14,7 @@ import serial
 from pydantic import Field
 
 from headrace.meters import Channel, Meter, MeterError, MeterOptions, Reading
+from headrace.system.waiting import remaining
 
 _ACCURACY = (0.015, "Watts Up? Pro manual: 1.5 % plus 3 counts of the displayed value")
 _BAUD = 115_200
@@ -42,8 +43,7 @@ class WattsUp(Meter):
         """Return the newest power; wait for one if none has come."""
         line = self._opened()
         try:
-            until_s = time.monotonic() + 2.5
-            while True:
+            for _ in remaining(2.5):
                 packet = line.read_until(b";", _LONGEST_PACKET_BYTES)
                 now_s = time.monotonic()
                 fields = packet.decode("ascii", "replace").strip().strip(";").split(",")
@@ -51,8 +51,6 @@ class WattsUp(Meter):
                 # end of the line is still to come.
                 if fields[0].endswith("#d") and line.in_waiting <= len(b"\r\n"):
                     return [Reading("power", now_s, power_w=self._power_w(fields))]
-                if now_s > until_s:
-                    break
         except (serial.SerialException, OSError) as error:
             raise MeterError(f"{self.options.device}: the line is gone: {error}") from None
         raise MeterError(

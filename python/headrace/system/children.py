@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import shutil
 import signal
@@ -170,15 +171,16 @@ def _orphans_adopted() -> Generator[set[int]]:
 def _wait_polling(process: subprocess.Popen[bytes], started_ns: int) -> None:
     global _polled
     seen: dict[tuple[int, int], Times] = {}
-    while True:
+
+    def ended() -> bool:
         # WNOWAIT keeps the ended program a zombie, whose exact times can be read one last time.
-        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         for pid in (process.pid, *descendants(process.pid)):
             for thread, times in thread_times(pid).items():
                 seen[pid, thread] = times
-        if ended is not None:
-            break
-        time.sleep(_POLL_S)
+        return found is not None
+
+    wait_until(ended, math.inf, _POLL_S)
     _polled = _polled.plus(seen.values(), time.monotonic_ns() - started_ns)
 
 

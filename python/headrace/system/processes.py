@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system.identity import is_alive, start_ticks
 from headrace.system.requirements import require_program
-from headrace.system.waiting import wait_until
+from headrace.system.waiting import remaining, wait_until
 
 if TYPE_CHECKING:
     from headrace.system.journal import Entry, Journal
@@ -196,15 +196,13 @@ def run_program(
 def _communicate(
     process: subprocess.Popen[bytes], timeout_s: float | None, stop: Callable[[], bool] | None
 ) -> tuple[bytes, bytes]:
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    while True:
-        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if stop is None:
-            return process.communicate(timeout=left_s)
+    if stop is None:
+        return process.communicate(timeout=timeout_s)
+    limit_s = math.inf if timeout_s is None else timeout_s
+    for left_s in remaining(limit_s):
         try:
-            return process.communicate(timeout=min(_STOP_POLL_S, left_s or _STOP_POLL_S))
+            return process.communicate(timeout=min(_STOP_POLL_S, left_s))
         except subprocess.TimeoutExpired:
             if stop():
                 raise InterruptedRunError("stopped") from None
-            if deadline is not None and time.monotonic() >= deadline:
-                raise
+    raise subprocess.TimeoutExpired(process.args, limit_s)

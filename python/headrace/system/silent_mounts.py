@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,12 +61,11 @@ def let_go_when_stopped(journal: Journal, stop: threading.Event) -> Generator[No
     over = threading.Event()
 
     def watch() -> None:
-        asked_at: float | None = None
+        while not (over.wait(_POLL_S) or stop.is_set() or _unheard_signal()):
+            pass
+        over.wait(_GRACE_S)
         while not over.wait(_POLL_S):
-            if asked_at is None and (stop.is_set() or _unheard_signal()):
-                asked_at = time.monotonic()
-            if asked_at is not None and time.monotonic() - asked_at > _GRACE_S:
-                _let_go(journal)
+            _let_go(journal)
 
     thread = threading.Thread(target=watch, name="headrace-silent-mounts", daemon=True)
     thread.start()

@@ -11,7 +11,6 @@ import os
 import shutil
 import socket
 import stat
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,12 +216,11 @@ def _marked(mark: str) -> dict[int, int | None]:
 def _end_process(args: Args, same_boot: bool) -> str:
     ended: list[str] = []
     known = {args["pid"]: args["start_ticks"]} if "pid" in args else {}
-    # A process that was started just before our crash carries its mark only after its exec.
-    until = time.monotonic() + (0.0 if known else _UNMARKED_S)
+    if not known:
+        # A process that was started just before our crash carries its mark only after its exec.
+        wait_until(lambda: processes.marked(args["mark"]), _UNMARKED_S, 0.02)
     # Repeated until none is found: one process may start another while it is being ended.
-    while (ours := known | _marked(args["mark"])) or time.monotonic() < until:
-        if not ours:
-            time.sleep(0.02)
+    while ours := known | _marked(args["mark"]):
         for pid, ticks in ours.items():
             if ticks is not None and start_ticks(pid) == ticks:
                 if not processes.end(pid, ticks):

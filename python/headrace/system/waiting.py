@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 Result = TypeVar("Result")
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float, interval_s: float) -> bool:
-    """Wait until a condition holds; return False when it does not within `timeout_s`.
+    """Wait until a condition holds; return False when it does not within `timeout_s` (math.inf:
+    no limit).
 
     It is evaluated at least once, and again after the last wait.
     """
@@ -22,9 +23,20 @@ def wait_until(condition: Callable[[], object], timeout_s: float, interval_s: fl
     return True
 
 
+def remaining(timeout_s: float) -> Iterator[float]:
+    """Yield the time that is left, again and again, until none is; at least once.
+
+    For waits on events that take a time limit themselves: `for left_s in remaining(5.0): …`.
+    """
+    deadline = time.monotonic() + timeout_s
+    yield max(0.0, timeout_s)
+    while (left_s := deadline - time.monotonic()) > 0:
+        yield left_s
+
+
 def retry(
     attempt: Callable[[], Result],
-    failure: type[Exception],
+    failure: type[Exception] | tuple[type[Exception], ...],
     timeout_s: float,
     interval_s: float,
 ) -> Result:

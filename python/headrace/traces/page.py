@@ -7,7 +7,6 @@ needs no network.
 from __future__ import annotations
 
 import base64
-import html
 import io
 from typing import Any
 
@@ -16,6 +15,8 @@ import bokeh.models
 import bokeh.plotting
 import numpy as np
 from bokeh.resources import Resources
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from headrace.traces.panels import (
     LINE_COLUMNS,
@@ -31,6 +32,7 @@ from headrace.traces.tiles import (
     BINS_PER_DECADE,
     LATENCY_FROM_NS,
     Cells,
+    Group,
     Offsets,
     Run,
     coarser,
@@ -43,103 +45,63 @@ models: Any = bokeh.models
 plotting: Any = bokeh.plotting
 embed: Any = bokeh.embed
 
-_STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 1.2rem auto; \
-max-width: 1200px; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } table { border-collapse: collapse; margin: 0.5rem 0 1rem; \
-display: block; overflow-x: auto; }
-th, td { text-align: right; padding: 0.2rem 0.7rem; border-bottom: 1px solid #ddd; \
-white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } .key { margin: 0 0 0.3rem; } \
-.key span { margin-right: 1rem; white-space: nowrap; }
-.key i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.3em; } \
-.note { color: #555; }
-"""
-
 
 def render(runs: list[Run]) -> str:
     """Return the whole page as text."""
     x_range = models.Range1d(0, runs[0].span_s, bounds=(0, runs[0].span_s))
     folded = [coarser(run.cells, LINE_COLUMNS) for run in runs]
     heats = [(run, cells) for run, cells in zip(runs, folded, strict=True) if cells.latencies.any()]
-    panels: list[tuple[str, Any]] = []
+    panels: list[tuple[list[Group], Any]] = []
     for run in runs:
         panels += [(_key(run, shown), _offsets(run, shown, x_range)) for shown in run.offsets]
-    panels += [("", _lines(position, runs, folded, x_range)) for position in line_positions(runs)]
+    panels += [([], _lines(position, runs, folded, x_range)) for position in line_positions(runs)]
     panels += [
-        ("", _heat(run, cells, [each for each, _ in heats], x_range)) for run, cells in heats
+        ([], _heat(run, cells, [each for each, _ in heats], x_range)) for run, cells in heats
     ]
     panels[-1][1].xaxis.axis_label = "Time since the beginning of the run (s)"
     script, pieces = embed.components(tuple(panel for _, panel in panels))
     bokeh_script = "\n".join(
         Resources(mode="inline", components=["bokeh"], log_level="error").js_raw
     )
-    title = html.escape(" and ".join(run.label for run in runs))
-    notes = [html.escape(f"{run.label}: {note}") for run in runs for note in run.notes()]
-    told = "".join(f'<p class="note">{note}</p>\n' for note in notes)
-    body = "\n".join(f"{key}{piece}" for (key, _), piece in zip(panels, pieces, strict=True))
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">\
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Block trace: {title}</title><style>{_STYLE}</style><script>{bokeh_script}</script></head>
-<body><h1>Block trace: {title}</h1>
-{_table([run.statistics for run in runs], [run.label for run in runs])}
-<p class="note">Drag over a panel to zoom in time; all panels follow. \
-A cell has the colour of the process that touched it most.</p>
-{told}{body}
-{script}
-</body></html>
-"""
-
-
-def _table(all_statistics: list[Statistics], labels: list[str]) -> str:
-    head = (
-        "trace",
-        "time",
-        "requests",
-        "moved",
-        "rate",
-        "IOPS",
-        "seeks/s",
-        "sequential",
-        "depth",
-        "D2C median",
-        "D2C p99",
+    environment = Environment(
+        loader=PackageLoader("headrace.traces"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    rows: list[str] = []
-    for statistics, label in zip(all_statistics, labels, strict=True):
-        total = statistics.total
-        latency = total.dispatch_to_complete
-        cells = [
-            label,
-            f"{statistics.duration_s:.2f} s",
-            f"{total.requests:,}",
-            format_amount(total.bytes),
-            "" if total.rate_bytes_per_s is None else format_bytes_per_s(total.rate_bytes_per_s),
-            "" if total.iops is None else f"{total.iops:,.0f}",
-            "" if total.seeks_per_s is None else f"{total.seeks_per_s:,.0f}",
-            "" if total.sequential_fraction is None else f"{100 * total.sequential_fraction:.1f} %",
-            "not known" if total.queue_depth_mean is None else f"{total.queue_depth_mean:.3g}",
-            f"{latency.p50_ns / 1e6:.3f} ms" if latency else "",
-            f"{latency.p99_ns / 1e6:.3f} ms" if latency else "",
-        ]
-        rows.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>")
-    return (
-        "<table><thead><tr>"
-        + "".join(f"<th>{cell}</th>" for cell in head)
-        + "</tr></thead><tbody>"
-        + "".join(rows)
-        + "</tbody></table>"
+    return environment.get_template("traces.html.j2").render(
+        bokeh_script=Markup(bokeh_script),
+        labels=[run.label for run in runs],
+        rows=[_row(run.statistics, run.label) for run in runs],
+        notes=[f"{run.label}: {note}" for run in runs for note in run.notes()],
+        panels=[(groups, Markup(piece)) for (groups, _), piece in zip(panels, pieces, strict=True)],
+        script=Markup(script),
     )
 
 
-def _key(run: Run, shown: Offsets) -> str:
-    touched = [group for index, group in enumerate(run.groups) if shown.cells[index].any()]
-    marks = "".join(
-        f'<span><i style="background:{group.colour}"></i>{html.escape(group.label)}</span>'
-        for group in touched
-    )
-    return f'<p class="key">{marks}</p>'
+def _row(statistics: Statistics, label: str) -> list[str]:
+    """Return a trace's cells of the table, in the order of the template's head."""
+    total = statistics.total
+    latency = total.dispatch_to_complete
+    return [
+        label,
+        f"{statistics.duration_s:.2f} s",
+        f"{total.requests:,}",
+        format_amount(total.bytes),
+        "" if total.rate_bytes_per_s is None else format_bytes_per_s(total.rate_bytes_per_s),
+        "" if total.iops is None else f"{total.iops:,.0f}",
+        "" if total.seeks_per_s is None else f"{total.seeks_per_s:,.0f}",
+        "" if total.sequential_fraction is None else f"{100 * total.sequential_fraction:.1f} %",
+        "not known" if total.queue_depth_mean is None else f"{total.queue_depth_mean:.3g}",
+        f"{latency.p50_ns / 1e6:.3f} ms" if latency else "",
+        f"{latency.p99_ns / 1e6:.3f} ms" if latency else "",
+    ]
+
+
+def _key(run: Run, shown: Offsets) -> list[Group]:
+    """Return the groups of processes that have a cell in a panel."""
+    return [group for index, group in enumerate(run.groups) if shown.cells[index].any()]
 
 
 def _figure(title: str, y_title: str, x_range: Any, height: int, **options: Any) -> Any:

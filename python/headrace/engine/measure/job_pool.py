@@ -28,6 +28,7 @@ from headrace.launchers import (
     Reported,
 )
 from headrace.records.trial_record import PacketsRecord
+from headrace.system.waiting import remaining
 from headrace.workloads import JobInput, JobOutput, Packet
 
 _READY_PATIENCE_S = 120.0
@@ -189,14 +190,13 @@ class JobPool:
         self._pool_job[job.job] = job
 
     def _await_ready(self, jobs: list[_PoolJob]) -> None:
-        deadline = time.monotonic() + _READY_PATIENCE_S
-        while not all(job.ready or job.end for job in jobs):
-            self._poll(1.0)
-            if time.monotonic() > deadline:
-                raise HeadraceError(
-                    f"jobs of workload {self._task.name} did not get ready within "
-                    f"{_READY_PATIENCE_S:.0f} s"
-                )
+        for left_s in remaining(_READY_PATIENCE_S):
+            if all(job.ready or job.end for job in jobs):
+                return
+            self._poll(min(1.0, left_s))
+        raise HeadraceError(
+            f"jobs of workload {self._task.name} did not get ready within {_READY_PATIENCE_S:.0f} s"
+        )
 
     def _more(self) -> bool:
         """Return whether to start another job in a free slot."""

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import itertools
 import json
+import math
 import os
 import stat
 import sys
@@ -26,9 +27,11 @@ import mfusepy
 import nfs_rs
 
 from headrace.system.servers.nfs_fuse_settings import ClientSettings
+from headrace.system.waiting import retry
 
 Value = TypeVar("Value")
 
+_UNANSWERED = (nfs_rs.NfsConnectionError, nfs_rs.NfsTimeoutError, nfs_rs.NfsRetryableError)
 _GATHER_BYTES = 4 << 20
 """Written bytes that are buffered before they are sent and committed."""
 _CONNECT_TIMEOUT_S = 5.0
@@ -116,21 +119,15 @@ class NfsFilesystem(mfusepy.Operations):
 
         Failures are raised as OSError.
         """
-        begun = time.monotonic()
-        while True:
-            try:
-                return call()
-            except (
-                nfs_rs.NfsConnectionError,
-                nfs_rs.NfsTimeoutError,
-                nfs_rs.NfsRetryableError,
-            ) as error:
-                patience_s = self._settings.patience_s
-                if patience_s is not None and time.monotonic() - begun > patience_s:
-                    raise OSError(errno.EIO, str(error)) from error
-                time.sleep(_PAUSE_S)
-            except nfs_rs.NfsError as error:
-                raise OSError(error.errno or errno.EIO, str(error)) from error
+        patience_s = self._settings.patience_s
+        try:
+            return retry(
+                call, _UNANSWERED, math.inf if patience_s is None else patience_s, _PAUSE_S
+            )
+        except _UNANSWERED as error:
+            raise OSError(errno.EIO, str(error)) from error
+        except nfs_rs.NfsError as error:
+            raise OSError(error.errno or errno.EIO, str(error)) from error
 
     # -- files --
 
