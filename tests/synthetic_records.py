@@ -19,7 +19,6 @@ import msgspec
 from headrace.engine.measure import validity
 from headrace.engine.measure.interference import lost_share
 from headrace.plan import Plan, Trial
-from headrace.plan.table import plan_to_table
 from headrace.records.energy import Energy
 from headrace.records.interference import ForeignProgram, Interference
 from headrace.records.store import ResultsHeader, ResultStore
@@ -108,7 +107,7 @@ def write_results(
     header = ResultsHeader(
         plan.study_hash, title, truth.engine, str(root), "2026-01-01T00:00:00+00:00", "0.1.0"
     )
-    store = ResultStore.create(root, study_text, header, plan_to_table(plan), truth.environment)
+    store = ResultStore.create(root, study_text, header, plan, truth.environment)
     draws = random.Random(seed)
     plot_noise = {trial.whole_plot: draws.gauss() * truth.whole_plot_sigma for trial in plan.trials}
     for trial in plan.trials:

@@ -24,9 +24,9 @@ from headrace.engine import Engine, Observer, Run, default_cache
 from headrace.engine.timing import TimedObserver
 from headrace.errors import HeadraceError, MissingError, Problem, RefusedError, UsageError
 from headrace.plan.order import make_plan
-from headrace.plan.table import plan_from_table, plan_to_table
 from headrace.plan.trial import Plan, Trial
 from headrace.records.place import check_place
+from headrace.records.plan_file import read_plan
 from headrace.records.store import ResultsHeader, ResultStore, read_header
 from headrace.study.model import Study
 from headrace.system.claims import Place, claimed
@@ -135,7 +135,7 @@ class LoadedStudy:
             created_utc=_now().isoformat(timespec="seconds"),
             headrace_version=version(),
         )
-        store = ResultStore.create(root, self.text, header, plan_to_table(plan), environment())
+        store = ResultStore.create(root, self.text, header, plan, environment())
         _drive(self, plan, store, observer, cache_dir, stop)
 
     def simulate(
@@ -220,7 +220,7 @@ def resume(
             f"{root / 'study.toml'} is not the study that these results were begun with",
             hint="put the study back as it was, or run the changed study into a new folder",
         )
-    plan = plan_from_table(_read_plan(root), header.study_hash, study.plan_options.seed)
+    plan = _read_plan(root)
     loaded = LoadedStudy(study, text, base, _media(forced_devices))
     with claimed(_places(study, plan, header.engine, root)):
         refuse_problems(problems_of(loaded, plan, header.engine, root, cache_dir))
@@ -247,13 +247,11 @@ def _set_invalid_aside(store: ResultStore) -> None:
         raise
 
 
-def _read_plan(root: Path) -> Any:
-    import pyarrow.parquet as pq
-
+def _read_plan(root: Path) -> Plan:
     try:
-        return pq.read_table(root / "plan.parquet")
-    except (OSError, ValueError) as error:
-        raise RefusedError(f"{root / 'plan.parquet'} cannot be read: {error}") from None
+        return read_plan(root / "plan.parquet")
+    except HeadraceError as error:
+        raise RefusedError(error.message) from None
 
 
 def _drive(
@@ -271,7 +269,7 @@ def _drive(
         run.stop = stop
     timed: TimedObserver | None = None
     if store.header.engine == "measure":
-        from headrace.plan.estimate import expect
+        from headrace.engine.estimate import expect
 
         done = {trial.index for trial in plan.trials if store.has(trial.id)}
         timed = TimedObserver(run.observer, expect(loaded.study, plan), run.cache_dir, done)

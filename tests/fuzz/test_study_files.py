@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from headrace.engine.estimate import estimate
 from headrace.library import load_study
-from headrace.plan.estimate import estimate
 from mutations import damaged_text, fuzz, refused_by_name
 from odd_studies import STUDIES, odd_study
 

@@ -23,7 +23,6 @@ from headrace.engine import Run
 from headrace.engine.measure import Measure
 from headrace.errors import InterruptedRunError
 from headrace.library import Silent, environment, load_study
-from headrace.plan.table import plan_to_table
 from headrace.plan.trial import Trial
 from headrace.records.store import ResultsHeader, ResultStore
 from headrace.system.cgroups import hierarchy
@@ -154,9 +153,7 @@ def run(house: House, text: str, observer: Injecting) -> None:
     loaded = load_study(house.study(text))
     plan = loaded.plan()
     header = ResultsHeader(loaded.study.hash, "lifecycle", "measure", str(house.place), "", "0")
-    store = ResultStore.create(
-        house.place / "results", loaded.text, header, plan_to_table(plan), environment()
-    )
+    store = ResultStore.create(house.place / "results", loaded.text, header, plan, environment())
     threading.settrace(observer.trace)
     sys.settrace(observer.trace)
     try:

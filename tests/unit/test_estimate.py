@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.engine.estimate import Guess, estimate
 from headrace.plan import make_plan
-from headrace.plan.estimate import Guess, estimate
 from headrace.study import load_study, load_study_text
 
 # Not the drives of our own that studies name, which lie beside them.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.engine.estimate import estimate, expect
 from headrace.engine.timing import FILE, TimedObserver, read_timings
 from headrace.library import Silent, load_study
-from headrace.plan.estimate import estimate, expect
 from headrace.plan.expected import Timings
 
 STUDY = """headrace = 1

@@ -255,7 +255,7 @@ def test_the_analysis_refuses_files_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_a_plan_describes_every_set_of_files(tmp_path: Path) -> None:
-    from headrace.plan.estimate import estimate
+    from headrace.engine.estimate import estimate
 
     write_user_file(tmp_path / "a.root", 600)
     write_user_file(tmp_path / "b.root", 300)

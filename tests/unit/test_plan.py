@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from headrace.document import Document, parse_document
 from headrace.errors import HeadraceError, StudyError
 from headrace.plan import Plan, Trial, make_plan
 from headrace.plan.design import extremes
 from headrace.plan.intervals import interval
 from headrace.plan.order import absent_levels
 from headrace.plan.repeats import headline_rate, needs_more
-from headrace.plan.table import read_plan, write_plan
+from headrace.records.plan_file import read_plan, write_plan
 from headrace.study.model import Part, PlanOptions, Repeats, ReportOptions, RunOptions, Study
 
 
@@ -33,13 +34,14 @@ def make_study(
     *,
     exclude: list[dict[str, list[Any]]] | None = None,
     plan: PlanOptions | None = None,
-    file: Path = Path("s.toml"),
+    document: Document | None = None,
 ) -> Study:
     factors = {"target": ["disk"], "workload": ["scan"], **factors}
     return Study(
         headrace=1,
         title="t",
-        file=file,
+        file=Path("s.toml"),
+        document=document,
         targets={
             name: Part(name=name, kind="block", written={}, options=None)
             for name in factors["target"]
@@ -106,15 +108,12 @@ def test_exclude_takes_away_what_matches_whole() -> None:
     assert cells == {("ext4", 1), ("ext4", 2), ("ext4", 4), ("xfs", 1)}
 
 
-def test_an_exclude_that_leaves_nothing_is_named_with_its_line(tmp_path: Path) -> None:
-    file = tmp_path / "s.toml"
-    file.write_text(
-        'headrace = 1\n\n[[exclude]]\nslots = 2\n\n[[exclude]]\nfilesystem = ["ext4", "xfs"]\n'
-    )
+def test_an_exclude_that_leaves_nothing_is_named_with_its_line() -> None:
+    text = 'headrace = 1\n\n[[exclude]]\nslots = 2\n\n[[exclude]]\nfilesystem = ["ext4", "xfs"]\n'
     study = make_study(
         {"filesystem": ["ext4", "xfs"], "slots": [1, 2]},
         exclude=[{"slots": [2]}, {"filesystem": ["ext4", "xfs"]}],
-        file=file,
+        document=parse_document(text.encode(), Path("s.toml")),
     )
     with pytest.raises(StudyError) as caught:
         make_plan(study, Everywhere())

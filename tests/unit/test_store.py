@@ -5,16 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from headrace.errors import RefusedError, UsageError
+from headrace.plan import Plan
 from headrace.records.store import ResultsHeader, ResultStore, read_header
 from synthetic_records import failed_trial
 
 HEADER = ResultsHeader("abc", "a study", "measure", "/", "2026-01-01T00:00:00+00:00", "0.1.0")
 TESTS = Path(__file__).parents[1]
-PLAN = pa.table({"index": [0]})
+PLAN = Plan(trials=(), study_hash="abc", seed=1)
 
 
 def make(root: Path) -> ResultStore:
@@ -68,6 +68,7 @@ WRITER = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
+from headrace.plan import Plan
 from headrace.records.store import ResultStore
 from synthetic_records import failed_trial
 store = ResultStore.open(Path(sys.argv[1]))

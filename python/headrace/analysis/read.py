@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from headrace.errors import HeadraceError
 from headrace.metrics import provenances_of, values_of
-from headrace.plan.table import read_plan
 from headrace.plan.trial import Plan
+from headrace.records.plan_file import read_plan
 from headrace.records.store import RETRIED, ResultsHeader, read_header
 from headrace.records.sums import SUMMED, WINDOWED
 from headrace.records.trial_record import TrialRecord, decode

@@ -40,8 +40,8 @@ def doctor(
     _print_meters()
     if study is None:
         return
+    from headrace.engine.estimate import estimate
     from headrace.library import load_study
-    from headrace.plan.estimate import estimate
     from headrace.units import format_bytes
 
     loaded = load_study(study, forced_devices=force_device or [])

@@ -13,7 +13,7 @@ from headrace.cli._console import out
 from headrace.units import format_amount, format_seconds
 
 if TYPE_CHECKING:
-    from headrace.plan.estimate import Guess
+    from headrace.engine.estimate import Guess
     from headrace.plan.trial import Trial
     from headrace.report.text_table import TextTable
     from headrace.study.model import Study
@@ -28,10 +28,10 @@ def plan(
     started.
     """
     from headrace.engine import default_cache
+    from headrace.engine.estimate import estimate
     from headrace.engine.measure.space import space_problems
     from headrace.engine.timing import read_timings
     from headrace.library import load_study
-    from headrace.plan.estimate import estimate
     from headrace.records.place import check_place
 
     if cache_dir is not None:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.errors import StudyError
-from headrace.plan.mistakes import fault
 from headrace.plan.rules import Rules
 from headrace.study.model import Study
 
@@ -67,8 +66,7 @@ def all_cells(
     if count > MOST_CELLS:
         raise StudyError(
             [
-                fault(
-                    study,
+                study.fault(
                     ("factors",),
                     f"{count} cells for target {target!r} and workload {workload!r}",
                     "too many cells to try",
@@ -110,8 +108,7 @@ def without_excluded(study: Study, cells: list[Cell]) -> list[Cell]:
     )
     raise StudyError(
         [
-            fault(
-                study,
+            study.fault(
                 ("exclude", number),
                 _written(study.exclude[number]),
                 problem,

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from headrace.errors import StudyError
 from headrace.plan.cells import Cell, all_cells, group_factors, groups
-from headrace.plan.mistakes import fault
 from headrace.plan.rules import Rules
 from headrace.study.model import Study
 from headrace.units import parse_bytes, parse_bytes_per_s, parse_seconds
@@ -52,8 +51,7 @@ def chosen_cells(study: Study, rules: Rules) -> list[Cell]:
     if design == "fractional" and not fractioned:
         raise StudyError(
             [
-                fault(
-                    study,
+                study.fault(
                     ("plan", "fraction"),
                     str(study.plan_options.fraction),
                     "too few cells would be left to tell the factors apart",

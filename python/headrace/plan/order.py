@@ -15,7 +15,6 @@ from typing import Any
 from headrace.errors import StudyError
 from headrace.plan.cells import MOST_CELLS, Cell, key, without_excluded
 from headrace.plan.design import chosen_cells
-from headrace.plan.mistakes import fault
 from headrace.plan.rules import Rules
 from headrace.plan.trial import Plan, Trial
 from headrace.study import resolve
@@ -34,7 +33,7 @@ def make_plan(study: Study, rules: Rules = resolve) -> Plan:
     if len(cells) * rounds > MOST_CELLS:
         count = f"{len(cells)} cells x {rounds} repeats"
         raise StudyError(
-            [fault(study, ("factors",), count, "too many trials", f"at most {MOST_CELLS}")]
+            [study.fault(("factors",), count, "too many trials", f"at most {MOST_CELLS}")]
         )
     plots: dict[str, list[Cell]] = {}
     hard = {

@@ -23,6 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import CannotRecordError, RefusedError, UsageError, as_word
+from headrace.plan.trial import Plan
+from headrace.records.plan_file import write_plan
 from headrace.records.sums import job_sums
 from headrace.records.trial_record import RECORD_SCHEMA, SCHEMAS_READ, TrialRecord, encode
 from headrace.system.claims import in_use
@@ -169,7 +171,7 @@ class ResultStore:
         root: Path,
         study_text: str,
         header: ResultsHeader,
-        plan_table: pa.Table,  # pyright: ignore[reportUnknownParameterType]
+        plan: Plan,
         environment: dict[str, Any],
     ) -> ResultStore:
         """Create a new results folder, or continue one whose creation was interrupted.
@@ -187,7 +189,7 @@ class ResultStore:
         with recording(root):
             (root / "trials").mkdir(parents=True, exist_ok=True)
             (root / "study.toml").write_text(study_text)
-            pq.write_table(plan_table, root / "plan.parquet")
+            write_plan(plan, root / "plan.parquet")
             _write_json(root / "environment.json", environment)
             # Last: a folder with this file is complete.
             _write_json(root / "results.json", header.__dict__)

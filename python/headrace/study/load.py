@@ -124,6 +124,7 @@ def _parts_of(problems: Problems, reader: PartsReader, base: Path) -> Study:
         headrace=VERSION,
         title=str(title),
         file=document.file,
+        document=document,
         base=base.resolve(),
         targets=targets,
         workloads=workloads,

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticKnownError
 
 from headrace import launchers
+from headrace.document import Document, FieldPath, dotted
+from headrace.errors import Fault
 from headrace.labels import Label
 from headrace.site import Section, Site
 from headrace.units import (
@@ -247,7 +249,14 @@ class Study(BaseModel):
     """Power meters, read while jobs run in real time."""
     base: Path = Path()
     """Directory that relative paths refer to."""
+    document: Document | None = Field(None, repr=False, exclude=True)
+    """The study file as read, for the lines of its fields."""
     hash: str
     """Hash of everything that affects what a trial measures, independent of how the file is
     written.
     """
+
+    def fault(self, path: FieldPath, given: str, problem: str, allowed: str) -> Fault:
+        """Return a problem at a field of the study file, found after it was loaded."""
+        line = 0 if self.document is None else self.document.line(path)
+        return Fault(self.file, line, dotted(path), given, problem, allowed)

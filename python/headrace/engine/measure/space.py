@@ -14,7 +14,7 @@ from headrace import targets as target_room
 from headrace.datasets import Data, OwnFiles, data_bytes, data_files
 from headrace.engine.measure.placing import OURS, share_of
 from headrace.errors import Problem
-from headrace.plan.estimate import resolved_trials
+from headrace.plan.resolved import resolved_trials
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,8 +32,9 @@ _SCHEMA = pa.schema(
 )
 
 
-def plan_to_table(plan: Plan) -> pa.Table:  # pyright: ignore[reportUnknownParameterType]
-    """Return the plan as an Arrow table, one row per trial in the order of the plan."""
+def write_plan(plan: Plan, path: Path) -> None:
+    """Write the plan, one row per trial in its order. The caller makes it durable
+    (records/store)."""
     rows = [
         {
             "index": trial.index,
@@ -48,18 +50,11 @@ def plan_to_table(plan: Plan) -> pa.Table:  # pyright: ignore[reportUnknownParam
         for trial in plan.trials
     ]
     about = {"schema": SCHEMA_VERSION, "study_hash": plan.study_hash, "seed": plan.seed}
-    return pa.Table.from_pylist(
-        rows, schema=_SCHEMA.with_metadata({"headrace.plan": json.dumps(about)})
-    )
+    schema = _SCHEMA.with_metadata({"headrace.plan": json.dumps(about)})
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
 
 
-def write_plan(plan: Plan, path: Path) -> None:
-    """Write the plan. The caller makes the write durable and atomic (records/store)."""
-    pq.write_table(plan_to_table(plan), path)
-
-
-def plan_from_table(table: pa.Table, study_hash: str, seed: int) -> Plan:  # pyright: ignore[reportUnknownParameterType]
-    """Return the plan of a table from `plan_to_table`. Raises HeadraceError for another table."""
+def _plan_of(table: Any, study_hash: str, seed: int) -> Plan:
     try:
         trials = tuple(
             Trial(
@@ -92,4 +87,4 @@ def read_plan(path: Path) -> Plan:
         raise HeadraceError(
             f"{path}: a plan of version {about.get('schema')}, this Headrace reads {SCHEMA_VERSION}"
         )
-    return plan_from_table(table, about["study_hash"], about["seed"])
+    return _plan_of(table, about["study_hash"], about["seed"])

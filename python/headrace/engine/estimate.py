@@ -6,24 +6,21 @@ Shown by `headrace plan` and before a run starts.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from headrace import targets as target_room
-from headrace import workloads as workload_room
 from headrace.datasets import OwnFiles, data_files
 from headrace.datasets.own_check import described
 from headrace.plan.cells import key
 from headrace.plan.expected import Expectation, Expected, Timings, set_up_key, trial_key
 from headrace.plan.order import absent_levels
+from headrace.plan.resolved import resolved_trials
 from headrace.plan.trial import Plan, Trial
-from headrace.study import resolve
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved
 from headrace.targets.own_drives import on_nodes
 from headrace.units import format_bytes_per_s
-from headrace.workloads import Workload
 
 STORAGE_BYTES_PER_S = 100e6
 """Approximately a single disk. For faster storage the estimate is too long."""
@@ -150,18 +147,6 @@ def _rests_on(timed: int, trials: int) -> str:
         f"what such trials took here before, for {timed} of {trials}; "
         f"{rates} for the others, scaled alike"
     )
-
-
-def resolved_trials(study: Study, plan: Plan) -> Iterator[tuple[Trial, Resolved, Workload]]:
-    """Yield every trial with its options; repeats of a cell are resolved once."""
-    known: dict[str, tuple[Resolved, Workload]] = {}
-    for trial in plan.trials:
-        name = key(trial.levels)
-        if name not in known:
-            options = resolve.resolve(study, trial.target, trial.workload, trial.levels)
-            kind = workload_room.kinds()[options.workload_kind]
-            known[name] = (options, kind(trial.workload, options.workload_options))
-        yield trial, *known[name]
 
 
 def _most_slots(study: Study, plan: Plan) -> dict[str, int]:
