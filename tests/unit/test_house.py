@@ -292,6 +292,62 @@ def test_units_are_spelt_one_way(room: str) -> None:
                 assert not re.search(pattern, name), f"{path}: {name}: write {right}"
 
 
+# What a pure package may not import: files, processes, the clock and the machine.
+IMPURE = re.compile(
+    r"(os|io|pathlib|shutil|glob|tempfile|subprocess|socket|threading|multiprocessing|time|mmap|fcntl"
+    r"|tomllib|urllib|duckdb|pyarrow\.parquet|psutil"
+    r"|headrace\.(system|document|user|records\.(store|plan_file|place)))(\.|$)"
+)
+PURE = ("plan", "analysis")
+READER = "analysis/read.py"
+"""The one module of `analysis` that reads: a results folder."""
+
+
+def impure(text: str) -> set[str]:
+    """What a pure module may not have: imports and calls that read or change the machine."""
+    found: set[str] = set()
+    for node in nodes_that_run(ast.parse(text)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            wrong = called in ("open", "input") or called.endswith((".read_text", ".read_bytes"))
+            found |= {called} if wrong else set()
+        found |= {name for name in names if IMPURE.match(name)}
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if room_of(path) in PURE],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_pure_packages_do_no_input_or_output(path: Path) -> None:
+    found = impure(path.read_text())
+    assert bool(found) == (str(path.relative_to(PACKAGE)) == READER), found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os.path",
+        "from pathlib import Path",
+        "def late():\n    import pyarrow.parquet as pq",
+        "from headrace.records import store",
+        "from headrace.system.storage import free_bytes",
+        "def read(file):\n    return file.read_text()",
+        "open(name)",
+    ],
+)
+def test_input_and_output_are_seen(text: str) -> None:
+    assert impure(text)
+    assert not impure("import numpy as np\nfrom headrace.records.trial_record import TrialRecord")
+    assert not impure("if TYPE_CHECKING:\n    from pathlib import Path")
+
+
 # Loops that look at the clock or sleep, and are no wait for something up to a time limit; by module
 # and function.
 NO_WAITS = {

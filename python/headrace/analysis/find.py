@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -69,12 +68,11 @@ class FindOptions:
         """Return the options of the study file stored with the records; the defaults where it
         cannot be read."""
         try:
-            study = tomllib.loads((records.root / "study.toml").read_text())
             return cls.of_study(
-                ReportOptions.model_validate(study.get("report", {})),
-                PlanOptions.model_validate(study.get("plan", {})),
+                ReportOptions.model_validate(records.study.get("report", {})),
+                PlanOptions.model_validate(records.study.get("plan", {})),
             )
-        except (OSError, ValueError):
+        except ValueError:
             return cls()
 
 
@@ -209,11 +207,7 @@ def _with_distrusted(
 def _kinds(records: Records) -> Kinds:
     """Return the kinds of targets and workloads from the records, ordered as in the study file
     where it can be read."""
-    try:
-        study = tomllib.loads((records.root / "study.toml").read_text())
-        written = [name for name in study.get("workload", {}) if isinstance(name, str)]
-    except (OSError, ValueError):
-        written = []
+    written = [name for name in records.study.get("workload", {}) if isinstance(name, str)]
     factors = (
         [name for trial in records.plan.trials[:1] for name in trial.levels] if records.plan else []
     )

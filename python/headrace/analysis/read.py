@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -78,6 +79,14 @@ class Records:
         """Names of the records set aside because their trials were run again."""
         folder = self.root / RETRIED
         return tuple(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else ()
+
+    @cached_property
+    def study(self) -> dict[str, Any]:
+        """The study file stored with the records; empty where it cannot be read."""
+        try:
+            return tomllib.loads((self.root / "study.toml").read_text())
+        except (OSError, ValueError):
+            return {}
 
     @property
     def invalid(self) -> tuple[str, ...]:
