@@ -12,6 +12,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ORDER = ("unit", "property", "golden", "fuzz", "system", "e2e")
 """Folders of tests, fast to slow."""
@@ -37,6 +38,9 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # How long an example takes says how busy the machine is.
+    settings.register_profile("headrace", deadline=None)
+    settings.load_profile("headrace")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
