@@ -88,6 +88,15 @@ class CannotRecordError(HeadraceError):
     """Records cannot be written; the run cannot go on."""
 
 
+def describe(error: Exception) -> str:
+    """Return the text of an error for people, on one line."""
+    if isinstance(error, HeadraceError):
+        return error.message
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
+
+
 @dataclass(frozen=True)
 class Fault:
     """One problem of a file that the user wrote."""

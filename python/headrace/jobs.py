@@ -56,6 +56,9 @@ class JobInput:
 
     This is the node's first job where each node has a drive of its own.
     """
+    clock_offset_s: float = 0.0
+    """Seconds to add to time.monotonic() for a time that compares with those of other nodes' jobs.
+    """
     meeting: Path | None = None
     """A local directory shared by the trial's jobs, with which they can synchronise.
 
@@ -84,9 +87,15 @@ class JobOutput:
     asynchronous: bool = False
     """True when the kernel does not report these waits (libaio): all sleep in reads counts."""
     phases: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])
-    """(name, start, end), in seconds of time.monotonic(); names are stage-in, read, write."""
+    """(name, start, end), in seconds of time.monotonic(); names are stage-in, read, write.
+
+    The launcher converts the times to the engine's clock.
+    """
     results: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The job's own results (peak mass, IOPS), JSON-serialisable; histograms are lists."""
+    """The job's own results (peak mass, IOPS), JSON-serialisable; histograms are lists.
+
+    Times that are compared between jobs include `JobInput.clock_offset_s`.
+    """
     measured_child: bool = False
     """True when a child process (fio, a user's program) did the work: its usage is the job's."""
 

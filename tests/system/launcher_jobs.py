@@ -5,6 +5,7 @@ Jobs that end in every way.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from headrace.jobs import JobInput, JobOutput
 from headrace.workloads import Workload, WorkloadOptions
 
 PATIENCE_S = 60.0
+CLONE_NEWTIME = 0x80
 
 
 class Options(WorkloadOptions):
@@ -32,6 +34,7 @@ class Options(WorkloadOptions):
         "abandon",
         "read",
         "look",
+        "tell",
     ]
 
 
@@ -57,6 +60,14 @@ class Contract(Workload):
 
     def check(self) -> list[object]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return []
+
+    def warm(self) -> None:
+        """Give the jobs of this process, if the test wants it, a clock of their own."""
+        ahead_s = os.environ.pop("CONTRACT_AHEAD_S", "0")
+        if ahead_s != "0":
+            if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWTIME) != 0:
+                raise OSError(ctypes.get_errno(), "unshare")
+            Path("/proc/self/timens_offsets").write_text(f"monotonic {ahead_s} 0")
 
     def run(self, job: JobInput) -> JobOutput:
         (job.scratch / "began").touch()
@@ -107,6 +118,15 @@ class Contract(Workload):
     def read(self, job: JobInput) -> JobOutput:
         assert job.packets is not None
         return JobOutput(events=sum(packet.events for packet in job.packets()))
+
+    def tell(self, job: JobInput) -> JobOutput:
+        """Notes its clock, and the same time on the engine's."""
+        begun = time.monotonic()
+        time.sleep(0.01)
+        return JobOutput(
+            phases=[("read", begun, time.monotonic())],
+            results={"own_s": begun, "engine_s": begun + job.clock_offset_s},
+        )
 
     def look(self, job: JobInput) -> JobOutput:
         return JobOutput(results={"network": Path("/proc/self/ns/net").stat().st_ino})

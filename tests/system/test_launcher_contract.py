@@ -8,12 +8,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from headrace import launchers
+from agent_process import AHEAD_S, Elsewhere, Process
+from headrace import launchers, probes
 from headrace.errors import HeadraceError
 from headrace.jobs import JobInput, Packet
 from headrace.launchers import (
@@ -30,11 +32,14 @@ from headrace.launchers import (
     Ready,
     Reported,
 )
+from headrace.probes import Watch
+from headrace.probes.sampler import Sampling
 from headrace.system import block_queue
 from headrace.system.cluster import NodeSettings
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
 from headrace.system.network_namespaces import FOLDER
+from headrace.system.storage import storage_of
 from headrace.targets import TargetContext
 from headrace.targets import kinds as target_kinds
 
@@ -42,12 +47,16 @@ PATIENCE_S = 60.0
 Kind = TypeVar("Kind", Ready, PacketWanted, Reported, Ended)
 
 
-@pytest.fixture(scope="module", params=sorted(launchers.kinds()))
+# Those that are registered, and two that prove that an agent needs nothing of the engine's memory.
+LAUNCHERS = {**launchers.kinds(), "process": Process, "elsewhere": Elsewhere}
+
+
+@pytest.fixture(scope="module", params=sorted(LAUNCHERS))
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Launcher, Nodes]]:
     """A launcher with its nodes: two, where it can have more than one."""
-    part = launchers.kinds()[request.param]
+    part = LAUNCHERS[request.param]
     if request.param != "local" and os.geteuid() != 0:
         pytest.skip("needs root")
     two = NodesWanted((NodeSettings("node-0"), NodeSettings("node-1")), reason="two nodes")
@@ -61,12 +70,14 @@ def running(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{place}:{Path(__file__).parent}")
+        patch.setenv("CONTRACT_AHEAD_S", str(getattr(part, "ahead_s", 0)))
         with (
             Journal.open("a test", place / "journal") as journal,
             Launchers() as opened,
-            opened[request.param].nodes(journal, wanted) as nodes,
+            part(opened) as launcher,
+            launcher.nodes(journal, wanted) as nodes,
         ):
-            yield opened[request.param], nodes
+            yield launcher, nodes
         assert not list((place / "journal").iterdir()), "nothing is left to undo"
 
 
@@ -309,6 +320,60 @@ def test_each_job_is_in_the_network_of_its_node(bench: Bench) -> None:
         wanted = here if node is None else (FOLDER / node.namespace).stat().st_ino
         assert output.results["network"] == wanted
     assert len({agent.name for agent in bench.nodes.agents}) == len(bench.nodes.agents)
+
+
+def test_times_of_jobs_are_on_the_engines_clock(bench: Bench) -> None:
+    jobs = bench.spawn("tell", "tell")
+    before_s = time.monotonic()
+    bench.finish(jobs)
+    after_s = time.monotonic()
+    for job in jobs:
+        clock = job.agent.clock
+        report = bench.report(job)
+        assert report.output is not None
+        ((_, begun_s, ended_s),) = report.output.phases
+        own_s, engine_s = (report.output.results[name] for name in ("own_s", "engine_s"))
+        times = [before_s, report.start_s, begun_s, ended_s, report.end_s, after_s]
+        assert all(
+            later_s - earlier_s > -clock.uncertainty_s for earlier_s, later_s in pairwise(times)
+        )
+        assert engine_s == begun_s == clock.engine_s(own_s)
+        assert clock.uncertainty_s < 0.1
+        elsewhere = isinstance(bench.launcher, Elsewhere)
+        assert abs(clock.offset_s + (AHEAD_S if elsewhere else 0)) <= clock.uncertainty_s
+
+
+def test_probes_are_sampled_by_the_agents(bench: Bench) -> None:
+    wanted = [kind for kind, part in probes.kinds().items() if part.default]
+    before_s = time.monotonic()
+    for agent in bench.nodes.by_kernel():
+        kinds = tuple(kind for kind in wanted if kind not in agent.lacking_probes(wanted))
+        assert {"block", "cpu", "memory"} <= set(kinds)
+        devices = agent.devices(str(bench.place))
+        assert devices == storage_of(bench.place).device_names
+        agent.start_probes(Sampling(kinds, 0.02, Watch(devices, (), bench.place, bench.place)))
+        time.sleep(0.1)
+        samples = agent.finish_probes()
+        assert samples.failed == {}
+        assert set(samples.totals) == set(kinds)
+        assert samples.totals["cpu"].values["cores"] == os.cpu_count()
+        assert samples.totals["block"].values.get("devices", []) == list(devices)
+        times = [row["time_s"] for row in samples.series["memory"]]
+        assert len(times) >= 2 and times == sorted(times)
+        started_s = agent.clock.engine_s(samples.started_s)
+        assert started_s - before_s + agent.clock.uncertainty_s > 0
+        assert started_s + times[-1] <= time.monotonic() + agent.clock.uncertainty_s
+        assert agent.finish_probes().totals == {}, "none are running"
+
+
+def test_a_probe_that_cannot_start_is_an_error_and_leaves_nothing(bench: Bench) -> None:
+    watch = Watch(("no-such-device",), (), bench.place, bench.place / "kept")
+    for agent in bench.nodes.by_kernel():
+        with pytest.raises(HeadraceError, match="no-such-device"):
+            agent.start_probes(Sampling(("cpu", "trace"), 0.02, watch))
+        samples = agent.finish_probes()
+        assert "cpu" in samples.totals
+        assert samples.totals["trace"].values == {}
 
 
 @pytest.mark.usefixtures("needs_root")

@@ -15,13 +15,13 @@ import pytest
 
 from headrace import probes
 from headrace.engine.measure import validity
-from headrace.engine.measure.sampler import Sampler
 from headrace.probes import Watch
 from headrace.probes.block import BlockProbe, uppermost
 from headrace.probes.cpu import CpuProbe
 from headrace.probes.memory import MemoryProbe
 from headrace.probes.network import NetworkProbe
 from headrace.probes.pressure import PressureProbe
+from headrace.probes.sampler import Sampler
 from headrace.system.cluster import Interface
 
 # Alone: they compare the counters of the whole machine with what one program did.

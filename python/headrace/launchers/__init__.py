@@ -30,6 +30,7 @@ from typing import Any, ClassVar
 
 from headrace.errors import HeadraceError
 from headrace.jobs import JobInput, JobOutput, Packet
+from headrace.probes.sampler import Samples, Sampling
 from headrace.registry import parts
 from headrace.system.cluster import Cluster, NodeSettings
 from headrace.system.journal import Journal
@@ -119,7 +120,7 @@ class Reported:
     """ok, failed, killed, out-of-memory."""
     cause: str | None
     start_s: float
-    """On the engine's monotonic clock."""
+    """On the engine's monotonic clock (`Agent.clock`), as are `end_s` and the output's phases."""
     end_s: float
     output: JobOutput | None
     ledger: Any
@@ -139,6 +140,22 @@ Event = Ready | PacketWanted | Reported | Ended
 # -- nodes --
 
 
+@dataclass(frozen=True)
+class Clock:
+    """How a node's monotonic clock relates to the engine's. Every time that a launcher returns is
+    on the engine's clock; what an agent returns is on the node's."""
+
+    offset_s: float = 0.0
+    """Seconds to add to a time of the node. Exactly 0 on the engine's kernel, whose processes share
+    one monotonic clock."""
+    uncertainty_s: float = 0.0
+    """Largest error of the offset: half the time that asking the node for its time took."""
+
+    def engine_s(self, node_s: float) -> float:
+        """Return a time of the node on the engine's clock."""
+        return node_s + self.offset_s
+
+
 class Agent(ABC):
     """What must happen on one node: settings, probes, page cache, CPUs and memory of jobs.
 
@@ -153,6 +170,9 @@ class Agent(ABC):
     """Identity of the running kernel. Nodes with the same one share page cache and settings."""
     cpus: frozenset[int] | None = None
     """CPUs that jobs on this node may use; None: all that Headrace may use."""
+
+    clock: Clock = Clock()
+    """How times of this node become times of the engine; the launcher measures it."""
 
     @abstractmethod
     def adopt(self, pid: int) -> None:
@@ -183,6 +203,27 @@ class Agent(ABC):
         Returns the bytes of the files still in the cache when cold was requested, None otherwise.
         `own_device`: no other program uses the device. Raises OSError when a file cannot be read.
         """
+
+    @abstractmethod
+    def devices(self, directory: str) -> tuple[str, ...]:
+        """Return the kernel names of the block devices below a directory. Raises HeadraceError."""
+
+    # -- probes --
+
+    @abstractmethod
+    def lacking_probes(self, kinds: Sequence[str]) -> dict[str, str]:
+        """Return what the node lacks for these kinds of probes, by kind. Nothing: not in it."""
+
+    @abstractmethod
+    def start_probes(self, sampling: Sampling) -> None:
+        """Start probes and sample them until `finish_probes`. Raises the error of a probe.
+
+        `finish_probes` is called in this case, too.
+        """
+
+    @abstractmethod
+    def finish_probes(self) -> Samples:
+        """Stop the probes and return their results: nothing where none were started."""
 
     # -- settings of the storage: `headrace.system.storage_settings.StorageSettings` --
 

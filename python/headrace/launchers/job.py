@@ -1,8 +1,8 @@
 """The job process: receive a specification, report ready, wait for the release, run, report.
 
-Protocol with the launcher (pickled messages): a JobSpec and the network namespace are received,
-`ready` is sent; `go` is received; with packets, `next` is sent and a packet or None is received,
-repeatedly; at the end the fields of `launchers.Reported` are sent.
+Protocol with the launcher (pickled messages): a JobSpec, the network namespace and the offset of
+the node's clock are received, `ready` is sent; `go` is received; with packets, `next` is sent and a
+packet or None is received, repeatedly; at the end the fields of `launchers.Reported` are sent.
 """
 
 from __future__ import annotations
@@ -30,37 +30,50 @@ def serve(channel: Channel) -> int:
     """Run one job. Return the exit code of the process."""
     spec: JobSpec
     namespace: str | None
-    (spec, namespace), _ = channel.receive()
+    offset_s: float
+    (spec, namespace, offset_s), _ = channel.receive()
+
+    def now() -> float:
+        return time.monotonic() + offset_s
+
     _redirect(spec.log)
     os.environ.update(spec.environment)
     if namespace is not None:
         try:
             enter(namespace)
         except HeadraceError as error:
-            now = time.monotonic()
-            channel.send(("failed", error.message, now, now, None, None))
+            failed_s = now()
+            channel.send(("failed", error.message, failed_s, failed_s, None, None))
             return 1
     part = workloads.kinds()[spec.kind]
     workload = part(spec.name, part.Options.model_validate(spec.options))
-    given = replace(spec.input, packets=(lambda: _pull(channel)) if spec.packets else None)
+    given = replace(
+        spec.input,
+        packets=(lambda: _pull(channel)) if spec.packets else None,
+        clock_offset_s=offset_s,
+    )
     meter = LedgerMeter(network=spec.network)
     channel.send(("ready",))
     channel.receive()
-    start = time.monotonic()
+    start = now()
     meter.begin()
     try:
         output = workload.run(given)
     except HeadraceError as error:
         word = error.exit if isinstance(error, ChildFailedError) else "failed"
-        channel.send((word, error.message, start, time.monotonic(), None, meter.end(0.0)))
+        channel.send((word, error.message, start, now(), None, meter.end(0.0)))
         return 1
     except BaseException as error:
         traceback.print_exc()
         cause = f"{type(error).__name__}: {error}".splitlines()[0][:400]
-        channel.send(("failed", cause, start, time.monotonic(), None, meter.end(0.0)))
+        channel.send(("failed", cause, start, now(), None, meter.end(0.0)))
         return 1
     row = meter.end(output.read_wait_s, asynchronous=output.asynchronous)
-    end = time.monotonic()
+    end = now()
+    if offset_s:
+        output.phases = [
+            (name, begun + offset_s, ended + offset_s) for name, begun, ended in output.phases
+        ]
     channel.send(("ok", None, start, end, output, row))
     return 0
 

@@ -15,10 +15,12 @@ import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
+from headrace import probes
 from headrace.errors import HeadraceError
 from headrace.jobs import Packet
 from headrace.launchers import (
@@ -39,9 +41,11 @@ from headrace.launchers import (
 from headrace.launchers.caches import prepare_cache
 from headrace.launchers.channel import Channel
 from headrace.launchers.fork_server import Exit, ForkServer, ForkServerDiedError
+from headrace.probes.sampler import Sampler, Samples, Sampling
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
+from headrace.system.storage import storage_of
 from headrace.system.storage_settings import AppliedSetting, KernelSettings, SettingValue
 from headrace.system.waiting import remaining
 
@@ -52,15 +56,23 @@ _REST_PATIENCE_S = 1.0
 _END_PATIENCE_S = 10.0
 
 
-class MachineAgent(Agent):
-    """A node that shares this machine's kernel: the machine itself, or a network namespace."""
+class LocalAgent(Agent):
+    """A node whose jobs are processes of this machine."""
 
     namespace: str | None = None
     """Network namespace that its jobs enter; None: that of the machine."""
 
+
+class MachineAgent(LocalAgent):
+    """A node that shares this machine's kernel: the machine itself, or a network namespace.
+
+    Everything is done in this process.
+    """
+
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._limits: list[MemoryLimit] = []
+        self._sampler: Sampler | None = None
         self._lifted: list[MemoryLimit] = []
         """Limits that are ending."""
         self._settings = KernelSettings(journal)
@@ -90,6 +102,29 @@ class MachineAgent(Agent):
     @override
     def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:
         return prepare_cache(wanted, files, own_device)
+
+    @override
+    def devices(self, directory: str) -> tuple[str, ...]:
+        return storage_of(Path(directory)).device_names
+
+    @override
+    def lacking_probes(self, kinds: Sequence[str]) -> dict[str, str]:
+        known = probes.kinds()
+        found = {kind: known[kind]().check() for kind in kinds}
+        return {kind: problems[0].what for kind, problems in found.items() if problems}
+
+    @override
+    def start_probes(self, sampling: Sampling) -> None:
+        self._sampler = sampling.sampler()
+        self._sampler.start(sampling.watch)
+
+    @override
+    def finish_probes(self) -> Samples:
+        if self._sampler is None:
+            return Samples()
+        samples = self._sampler.finish()
+        self._sampler = None
+        return samples
 
     @override
     def read_settings(self, directory: str) -> dict[str, SettingValue]:
@@ -165,7 +200,7 @@ class Local(Launcher):
 
     @override
     def spawn(self, spec: JobSpec, agent: Agent) -> Job:
-        if not isinstance(agent, MachineAgent):
+        if not isinstance(agent, LocalAgent):
             raise TypeError(f"launcher {self.kind}: {agent.name} is not a node of this machine")
         pid, channel = self._fork_server.spawn()
         job = self._jobs[pid] = _LocalJob(spec, agent, pid, channel=channel)
@@ -177,7 +212,7 @@ class Local(Launcher):
                 # Jobs that keep every CPU busy would delay the kernel's path to an emulated drive.
                 yield_to_kernel(pid)
             with contextlib.suppress(OSError):  # a job that has died is reported by its exit
-                channel.send((spec, agent.namespace))
+                channel.send((spec, agent.namespace, agent.clock.offset_s))
         except BaseException:
             self.kill([job])
             self.reap([job], _END_PATIENCE_S)

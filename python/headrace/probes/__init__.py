@@ -1,13 +1,15 @@
 """Probes: sample the machine and the target while jobs run. Defines the interface.
 
-Each kind is one module. The engine calls `sample` of every probe from one thread at one interval
-and writes the rows to `series/KIND.parquet`; `finish` returns totals for the trial. The job ledger
-(`ledger.py`) is no sampled probe: each slot reads it before and after a job.
+Each kind is one module. A `Sampler` (`sampler.py`) on each kernel that runs jobs calls `sample` of
+every probe from one thread at one interval; the rows are in `series/KIND.parquet`. `finish` returns
+totals for the trial. The job ledger (`ledger.py`) is no sampled probe: each slot reads it before
+and after a job.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,7 +29,8 @@ class Watch:
     directory: Path | None
     """The target's directory."""
     keep: Path
-    """Directory whose files are kept in the record."""
+    """Directory whose files are kept in the record. On a machine that does not share the record's
+    file system, the agent copies them there when sampling ends."""
     interfaces: tuple[Interface, ...] = ()
     """Network interfaces that carry the target's data."""
 
@@ -68,6 +71,14 @@ class Probe(ABC):
     @abstractmethod
     def finish(self) -> Totals:
         """Stop everything and return the totals; called after the last job ended."""
+
+    @classmethod
+    def combine(cls, values: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """Return the totals of several nodes as one; `values`: those of each node, by its name.
+
+        Nodes are those of different kernels. Totals that cannot be added up stay by node.
+        """
+        return dict(values)
 
 
 def kinds() -> dict[str, type[Probe]]:

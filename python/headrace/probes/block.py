@@ -6,9 +6,12 @@ Fields as in the kernel's Documentation/block/stat.rst; a sector there is always
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from headrace.probes import Probe, Totals, Watch
 from headrace.system.accounting import CounterFile
@@ -146,6 +149,21 @@ class BlockProbe(Probe):
             },
             invalid,
         )
+
+    @classmethod
+    @override
+    def combine(cls, values: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """Return the sums; a device is named with its node."""
+        having = {node: totals for node, totals in values.items() if totals}
+        if not having:
+            return {}
+        lists = {
+            name: [f"{node}:{device}" for node, totals in having.items() for device in totals[name]]
+            for name in ("devices", "gone")
+        }
+        numbers = next(iter(having.values())).keys() - lists.keys()
+        sums = {name: sum(totals[name] for totals in having.values()) for name in numbers}
+        return {**lists, **sums}
 
 
 def _gone_text(name: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from headrace.probes import Probe, Totals, Watch
 from headrace.system.accounting import NS_PER_TICK, CounterFile
@@ -66,6 +69,13 @@ class CpuProbe(Probe):
                 "steal_s": steal,
             }
         )
+
+    @classmethod
+    @override
+    def combine(cls, values: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """Return the sums."""
+        names = next(iter(values.values()))
+        return {name: sum(totals[name] for totals in values.values()) for name in names}
 
     def _ticks(self) -> tuple[int, ...]:
         if self._file is None:

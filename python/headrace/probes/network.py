@@ -7,7 +7,10 @@ link, which sees all traffic of a node.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from headrace.errors import HeadraceError
 from headrace.probes import Probe, Totals, Watch
@@ -119,6 +122,14 @@ class NetworkProbe(Probe):
             for name in self._gone
         ]
         return Totals(totals, invalid)
+
+    @classmethod
+    @override
+    def combine(cls, values: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """Return the counters of all interfaces; equal labels must be one interface."""
+        gone = [label for totals in values.values() for label in totals.get("gone", ())]
+        found = {label: each for totals in values.values() for label, each in totals.items()}
+        return {**found, "gone": gone} if gone else found
 
 
 def _of(

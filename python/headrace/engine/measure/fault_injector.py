@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace import faults as fault_room
-from headrace.engine.measure.outcome import describe
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, describe
 from headrace.faults import InjectedFault
 from headrace.records.trial_record import FaultRecord
 from headrace.system.journal import Journal

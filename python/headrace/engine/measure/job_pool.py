@@ -134,8 +134,8 @@ class JobPool:
         """Workers started to replace dead ones whose packets no other worker could take."""
         self._oom_before = self._out_of_memory()
 
-    def get_ready(self) -> list[int]:
-        """Start one job per slot and return the process ids when all are ready for release.
+    def get_ready(self) -> list[Job]:
+        """Start one job per slot and return the jobs when all are ready for release.
 
         Raises InterruptedRunError when stopped, HeadraceError when jobs cannot start.
         """
@@ -146,7 +146,7 @@ class JobPool:
         for slot in range(task.slots):
             self._spawn(slot)
         self._await_ready(self._jobs)
-        return [job.job.pid for job in self._jobs]
+        return [job.job for job in self._jobs]
 
     def run(self) -> PoolResult:
         """Release the jobs and return when the last one has reported its end.

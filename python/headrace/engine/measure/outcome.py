@@ -13,12 +13,13 @@ from headrace.errors import (
     HeadraceError,
     InterruptedRunError,
     UnsupportedLevelError,
+    describe,
 )
 from headrace.records.energy import Energy
 
 if TYPE_CHECKING:
     from headrace.engine.measure.job_pool import PoolResult
-    from headrace.engine.measure.sampler import Samples
+    from headrace.engine.measure.node_probes import TrialSamples
     from headrace.records.trial_record import FaultRecord
     from headrace.system.machine_use import MachineUse
     from headrace.targets import Setting
@@ -60,7 +61,7 @@ class Outcome:
     resident_bytes: int | None = None
     """Bytes of the jobs' input files in the page cache before a cold trial; None if not cold."""
     pool: PoolResult | None = None
-    samples: Samples | None = None
+    samples: TrialSamples | None = None
     machine_use: MachineUse | None = None
     """Use of the CPUs while the jobs ran."""
     energy: Energy = field(default_factory=Energy)
@@ -71,15 +72,6 @@ class Outcome:
     """Tear-down steps that failed, one sentence each."""
     unfinished: list[Step] = field(default_factory=list["Step"])
     """The same steps, for a retry."""
-
-
-def describe(error: Exception) -> str:
-    """Return the text of an error for people, on one line."""
-    if isinstance(error, HeadraceError):
-        return error.message
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
 def failure_of(error: Exception, where: str = "") -> Failure:

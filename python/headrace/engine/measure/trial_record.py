@@ -12,9 +12,9 @@ from headrace.engine.inventory import measured_inventory
 from headrace.engine.measure import validity
 from headrace.engine.measure.interference import interference_of
 from headrace.engine.measure.job_pool import JobEnd, PoolResult
+from headrace.engine.measure.node_probes import TrialSamples
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Failure, Outcome, failure_of
 from headrace.engine.measure.prepared_target import PreparedTarget
-from headrace.engine.measure.sampler import Samples
 from headrace.engine.measure.verdict import verdict_on
 from headrace.plan.trial import Trial
 from headrace.records.store import PartialRecord
@@ -107,7 +107,7 @@ def _ran(
     workload: Workload,
     outcome: Outcome,
     pool: PoolResult,
-    samples: Samples,
+    samples: TrialSamples,
 ) -> TrialRecord:
     good = [job.output for job in pool.jobs if job.output is not None]
     results = workload.merge([output.results for output in good]) if good else {}
@@ -122,6 +122,8 @@ def _ran(
         prepared, resolved, workload, outcome, pool, samples, full_links, interference
     )
     device, cpu = values.pop("block", None), values.pop("cpu", None)
+    if samples.by_node:
+        values["nodes"] = samples.by_node
     return TrialRecord(
         **identity(prepared.run.study, trial, resolved),
         engine="measure",

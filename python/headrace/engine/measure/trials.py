@@ -9,25 +9,24 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace import probes as probe_room
 from headrace.datasets import Data, OwnFiles
 from headrace.datasets.trees import first_cluster_events
 from headrace.engine import workload_of
 from headrace.engine.measure.drive_energy import attached_energy_j, energy_of
+from headrace.engine.measure.emulator_reports import emulator_reports
 from headrace.engine.measure.fault_injector import FaultInjector
 from headrace.engine.measure.inputs import DatasetLayout, Inputs, moved, prepare_files
 from headrace.engine.measure.interference import InterferenceWatch
 from headrace.engine.measure.job_pool import JobPool, PoolTask
 from headrace.engine.measure.metering import Metering, energy_of_site, site_of
+from headrace.engine.measure.node_probes import NodeProbes
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Outcome, failure_of
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.placing import OURS
 from headrace.engine.measure.prepared_target import PreparedTarget
-from headrace.engine.measure.sampler import Sampler, emulator_reports
 from headrace.engine.measure.teardown import TearDown
 from headrace.errors import HeadraceError, InterruptedRunError, UnsupportedLevelError
 from headrace.plan.trial import Trial
-from headrace.probes import Watch
 from headrace.records.energy import Energy
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
@@ -265,34 +264,30 @@ class _TrialRun:
         location = prepared.location
         later("removing empty logs", lambda: _drop_empty_logs(self.keep))
         pool = JobPool(prepared.launcher, task, prepared.run.stop.is_set)
-        sampler = Sampler(_probes(self._run), self._run.series_interval)
+        probes = NodeProbes(prepared.nodes.agents[: self._run.nodes], self._run)
         injector = FaultInjector(self.resolved.faults, location, prepared.context.journal)
         # On abort the steps run in reverse order: jobs that wait for a stalled drive cannot end
         # before the fault is lifted.
         later("ending the jobs", pool.close)
         later("lifting faults", lambda: self._lift(injector), vital=True)
         later("killing the jobs", pool.kill)
-        later("stopping the probes", sampler.finish)
+        later("stopping the probes", probes.stop)
         metering = Metering(prepared.run.study.meters)
         later("closing the meters", metering.stop)
         prepared.run.observer.trial_started(
             self.trial, 0 if self._run.load == "sustained" else task.slots
         )
-        pids = pool.get_ready()
+        jobs = pool.get_ready()
         metering.start()
         self._watch = watch = InterferenceWatch(prepared)
-        sampler.start(
-            Watch(
-                location.device_names, tuple(pids), self._directory, self.keep, location.interfaces
-            )
-        )
+        probes.start(location, jobs, self.keep)
         before_j = attached_energy_j(location)
         for device in location.emulated:
             device.reset_report()
         injector.start()
         outcome.pool = pool.run()
         outcome.machine_use = watch.finish()
-        outcome.samples = sampler.finish()
+        outcome.samples = probes.finish()
         metering.stop()
         outcome.emulators = emulator_reports(location)
         outcome.energy = self._energy(energy_of(before_j, outcome.emulators), metering)
@@ -346,21 +341,6 @@ def _remove(directory: Path) -> None:
     """Remove a directory with its contents, if it exists."""
     if directory.exists():
         shutil.rmtree(directory)
-
-
-def _probes(run: RunOptions) -> dict[str, probe_room.Probe]:
-    """Return the default probes that this machine supports, and the requested ones.
-
-    Raises UnsupportedLevelError when a requested probe is not available.
-    """
-    asked = {"trace"} if run.trace else set[str]()
-    made = {
-        kind: part() for kind, part in probe_room.kinds().items() if part.default or kind in asked
-    }
-    lacking = {kind: problems for kind, probe in made.items() if (problems := probe.check())}
-    if missing := [problems[0].what for kind, problems in lacking.items() if kind in asked]:
-        raise UnsupportedLevelError("; ".join(missing))
-    return {kind: probe for kind, probe in made.items() if kind not in lacking}
 
 
 def _drop_empty_logs(keep: Path) -> None:

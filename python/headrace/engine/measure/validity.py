@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace import probes as probe_room
 from headrace.engine.measure.job_pool import JobEnd
-from headrace.engine.measure.sampler import Samples
+from headrace.probes.sampler import Samples
 from headrace.records.interference import ForeignProgram, Interference
 from headrace.records.trial_record import FaultRecord, PacketsRecord, Reason
 from headrace.study.model import RunOptions

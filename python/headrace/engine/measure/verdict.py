@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine.measure import validity
+from headrace.engine.measure.emulator_reports import with_service
 from headrace.engine.measure.job_pool import PoolResult
+from headrace.engine.measure.node_probes import TrialSamples
 from headrace.engine.measure.outcome import Outcome
 from headrace.engine.measure.prepared_target import PreparedTarget
-from headrace.engine.measure.sampler import Samples, with_service
 from headrace.probes.block import competing_io
 from headrace.records.interference import Interference
 from headrace.records.trial_record import Reason
@@ -34,7 +35,7 @@ def verdict_on(
     workload: Workload,
     outcome: Outcome,
     pool: PoolResult,
-    samples: Samples,
+    samples: TrialSamples,
     full_links: list[str],
     interference: Interference | None,
 ) -> Verdict:

@@ -128,6 +128,7 @@ def job_output(
     fio did the work.
     """
     results = [run.result for run in runs]
+    end_s = runs[-1].end_s + job.clock_offset_s
     return JobOutput(
         bytes_asked=sum(result.read.bytes for result in results),
         bytes_unique=min(file_size, sum(result.read.bytes for result in results)),
@@ -142,8 +143,8 @@ def job_output(
         phases=[(phase, run.start_s, run.end_s) for phase, run in zip(phases, runs, strict=True)],
         results={
             "slot": job.slot,
-            "record_start_s": runs[-1].end_s - results[-1].runtime_s,
-            "record_end_s": runs[-1].end_s,
+            "record_start_s": end_s - results[-1].runtime_s,
+            "record_end_s": end_s,
             **results[-1].as_results(),
         },
         measured_child=by_child,
