@@ -23,6 +23,10 @@ from headrace.study.model import PlanOptions, ReportOptions, RunOptions
 from headrace.validation import field_paths
 from mutations import places
 
+Value: typing.TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value]"
+"""What a study file can hold."""
+Document = dict[str, Value]
+
 STUDIES = sorted((Path(__file__).parents[1] / "studies").rglob("*.toml"))
 _NUMBERS = [0, 1, 2, 3, 7, -1, 0.5, 64, 4096, 10**6, 2**31, 2**63 - 1, 1e-308, 1e308, True]
 _QUANTITIES = [
@@ -61,12 +65,17 @@ _TEXTS = [
     "store",
     "nfs",
 ]
-_TABLES: list[Any] = [{}, {"a": 1}, {"drive": "seagate-st3750640ns", "count": 3}, {"count": 10**9}]
-_ARRAYS: list[Any] = [[], [1], ["a"], [[]], [{}], [1, 2, 4, 8]]
-_ANY = [*_NUMBERS, *_QUANTITIES, *_TEXTS, *_TABLES, *_ARRAYS]
+_TABLES: list[Value] = [
+    {},
+    {"a": 1},
+    {"drive": "seagate-st3750640ns", "count": 3},
+    {"count": 10**9},
+]
+_ARRAYS: list[Value] = [[], [1], ["a"], [[]], [{}], [1, 2, 4, 8]]
+_ANY: list[Value] = [*_NUMBERS, *_QUANTITIES, *_TEXTS, *_TABLES, *_ARRAYS]
 
 
-def _fitting(annotation: Any) -> list[Any]:
+def _fitting(annotation: Any) -> list[Value]:
     """Values that a field of this type may take, at least by their form."""
     if get_origin(annotation) is Literal:
         return list(get_args(annotation))
@@ -97,67 +106,75 @@ _FAULTS: dict[str, type[BaseModel]] = {name: kind.Options for name, kind in faul
 
 
 @st.composite
-def _value(draw: st.DrawFn, model: type[BaseModel], path: tuple[str, ...]) -> Any:
+def _value(draw: st.DrawFn, model: type[BaseModel], path: tuple[str, ...]) -> Value:
     fitting = _fitting(annotation_of(model, list(path))) if draw(st.integers(0, 9)) else []
     return copy.deepcopy(draw(st.sampled_from(fitting or _ANY)))
 
 
-def _put(table: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _inner(table: Document, name: str) -> Document:
+    """The table of that name, made where there is none."""
+    found = table.get(name)
+    if not isinstance(found, dict):
+        found = table[name] = {}
+    return found
+
+
+def _parts(document: Document, room: str) -> list[Document]:
+    """The targets or workloads of a known kind."""
+    return [
+        part
+        for part in _inner(document, room).values()
+        if isinstance(part, dict) and part.get("kind") in _KINDS[room]
+    ]
+
+
+def _put(table: Document, path: tuple[str, ...], value: Value) -> None:
     for name in path[:-1]:
-        if not isinstance(table.get(name), dict):
-            table[name] = {}
-        table = table[name]
+        table = _inner(table, name)
     table[path[-1]] = value
 
 
 @st.composite
-def _set_field(draw: st.DrawFn, document: dict[str, Any]) -> None:
+def _set_field(draw: st.DrawFn, document: Document) -> None:
     room = draw(st.sampled_from([*_SECTIONS, "target", "target", "workload", "workload"]))
     if room in _SECTIONS:
-        model, table = _SECTIONS[room], document.setdefault(room, {})
+        model, table = _SECTIONS[room], _inner(document, room)
     else:
-        parts = [
-            part
-            for part in typing.cast(dict[str, Any], document.get(room, {})).values()
-            if part.get("kind") in _KINDS[room]
-        ]
+        parts = _parts(document, room)
         if not parts:
             return
         table = draw(st.sampled_from(parts))
-        model = _KINDS[room][table["kind"]]
+        model = _KINDS[room][str(table["kind"])]
     path = draw(st.sampled_from(field_paths(model)))
     _put(table, path, draw(_value(model, path)))
 
 
 @st.composite
-def _set_factor(draw: st.DrawFn, document: dict[str, Any]) -> None:
+def _set_factor(draw: st.DrawFn, document: Document) -> None:
     models = [
-        model
+        _KINDS[room][str(part["kind"])]
         for room in ("target", "workload")
-        for part in document.get(room, {}).values()
-        if (model := _KINDS[room].get(part.get("kind"))) is not None
+        for part in _parts(document, room)
     ]
     model = draw(st.sampled_from([*models, RunOptions, Site]))
     path = draw(st.sampled_from(field_paths(model)))
     levels = draw(st.lists(_value(model, path), min_size=1, max_size=3))
-    document.setdefault("factors", {})[
-        ".".join(path[-2:] if draw(st.booleans()) else path[-1:])
-    ] = levels
+    name = ".".join(path[-2:] if draw(st.booleans()) else path[-1:])
+    _inner(document, "factors")[name] = levels
 
 
 @st.composite
-def _set_kind(draw: st.DrawFn, document: dict[str, Any]) -> None:
+def _set_kind(draw: st.DrawFn, document: Document) -> None:
     room = draw(st.sampled_from(["target", "workload"]))
-    name = draw(st.sampled_from([*document.get(room, {}), "a b", "x.y", "ü"]))
-    document.setdefault(room, {}).setdefault(name, {})["kind"] = draw(
-        st.sampled_from(sorted(_KINDS[room]))
-    )
+    names = _inner(document, room)
+    name = draw(st.sampled_from([*names, "a b", "x.y", "ü"]))
+    _inner(names, name)["kind"] = draw(st.sampled_from(sorted(_KINDS[room])))
 
 
 @st.composite
-def _set_fault(draw: st.DrawFn, document: dict[str, Any]) -> None:
+def _set_fault(draw: st.DrawFn, document: Document) -> None:
     what = draw(st.sampled_from(sorted(_FAULTS)))
-    fault: dict[str, Any] = {"what": what}
+    fault: Document = {"what": what}
     for path in draw(st.lists(st.sampled_from(field_paths(_FAULTS[what])), max_size=4)):
         if path != ("what",):
             _put(fault, path, draw(_value(_FAULTS[what], path)))
@@ -165,7 +182,7 @@ def _set_fault(draw: st.DrawFn, document: dict[str, Any]) -> None:
 
 
 @st.composite
-def _replace(draw: st.DrawFn, document: dict[str, Any]) -> None:
+def _replace(draw: st.DrawFn, document: Document) -> None:
     *path, key = draw(st.sampled_from(list(places(document))))
     inner: Any = document
     for part in path:
@@ -189,4 +206,4 @@ def odd_study(draw: st.DrawFn) -> str:
     return tomlkit.dumps(document)
 
 
-_DOCUMENTS = [tomllib.loads(file.read_text()) for file in STUDIES]
+_DOCUMENTS: list[Document] = [tomllib.loads(file.read_text()) for file in STUDIES]

@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
+
+from headrace.scenario import FileSet, Host, Packets, RunSettings, Service, Step
+
+JobResults = dict[str, Any]
+"""A job's own results (peak mass, IOPS): JSON that only its workload and the record's readers know;
+histograms are lists."""
+
+
+class Histogram(TypedDict):
+    """Counts of events by the value of a column."""
+
+    low: float
+    high: float
+    counts: list[int]
+
+
+class ReadFields(TypedDict):
+    """The fields of a job's output that its reader counts."""
+
+    events: int
+    bytes_uncompressed: int
+    bytes_asked: int
+    bytes_unique: int
+    read_calls: int
+    read_wait_s: NotRequired[float]
 
 
 @dataclass(frozen=True)
@@ -91,35 +116,27 @@ class JobOutput:
 
     The launcher converts the times to the engine's clock.
     """
-    results: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The job's own results (peak mass, IOPS), JSON-serialisable; histograms are lists.
-
-    Times that are compared between jobs include `JobInput.clock_offset_s`.
-    """
+    results: JobResults = field(default_factory=JobResults)
+    """Times that are compared between jobs include `JobInput.clock_offset_s`."""
     measured_child: bool = False
     """True when a child process (fio, a user's program) did the work: its usage is the job's."""
 
 
 @dataclass(frozen=True)
 class ModelledJob:
-    """A job for the simulator: JSON fields of a scenario (crates/simulator, `Scenario`)."""
+    """A job for the simulator: parts of a scenario."""
 
-    steps: list[dict[str, Any]]
-    files: list[dict[str, Any]]
-    """File sets.
-
-    `on` is `"target"`, `"source"` (the workload's own server) or `"node"` (the node's first drive).
-    `count` is for the whole site; 0 means one file per slot.
-    """
+    steps: list[Step]
+    files: list[FileSet]
     memory_bytes: int = 0
     events: int = 0
     """Number of events per job."""
-    packets: dict[str, Any] | None = None
+    packets: Packets | None = None
     """How a master process distributes packets, when the study feeds packets."""
-    run: dict[str, Any] = field(default_factory=dict[str, Any])
+    run: RunSettings = field(default_factory=RunSettings)
     """Settings of a run: spread and variation of CPU work, staggered starts, pCache."""
-    servers: tuple[dict[str, Any], ...] = ()
-    services: tuple[dict[str, Any], ...] = ()
+    servers: tuple[Host, ...] = ()
+    services: tuple[Service, ...] = ()
     source: str | None = None
     """Name of the service that stores the files on `"source"`."""
-    description: dict[str, Any] = field(default_factory=dict[str, Any])
+    description: Mapping[str, object] = field(default_factory=dict[str, object])

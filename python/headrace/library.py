@@ -323,7 +323,7 @@ def version() -> str:
     return installed("headrace")
 
 
-def environment() -> dict[str, Any]:
+def environment() -> dict[str, object]:
     """Return the description of the machine and the versions that is stored with results."""
     from headrace.system.facts import facts
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -150,6 +149,6 @@ def _cost(
     return Estimate(value, low, high, len(trials), method, trials)
 
 
-def _choice(point: Point, target: str | None) -> dict[str, Any]:
+def _choice(point: Point, target: str | None) -> dict[str, object]:
     levels = {name: level for name, level in choices(point.levels).items() if level is not None}
     return levels if target is not None else {"target": point.target, **levels}

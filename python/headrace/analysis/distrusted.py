@@ -14,6 +14,7 @@ from headrace.analysis.metrics import trial_metrics
 from headrace.analysis.naming import Kinds
 from headrace.analysis.points import PointOptions, make_points
 from headrace.analysis.read import Records
+from headrace.analysis.trial_row import TrialRow, trial_rows
 from headrace.study.model import Price
 
 
@@ -74,11 +75,11 @@ def counted(reasons: Iterable[Sequence[tuple[str, str]]]) -> tuple[str, ...]:
 def unanswered(records: Records, kinds: Kinds) -> tuple[Unanswered, ...]:
     """Return every planned workload and target without a valid trial, with the outcome of its
     trials."""
-    rows: list[dict[str, Any]] = records.trials.to_dict("records") if len(records) else []
+    rows = trial_rows(records.trials)
     planned: Counter[tuple[str, str]] = Counter()
     if records.plan is not None:
         planned.update((trial.workload, trial.target) for trial in records.plan.trials)
-    by_pair: dict[tuple[str, str], list[dict[str, Any]]] = {pair: [] for pair in planned}
+    by_pair: dict[tuple[str, str], list[TrialRow]] = {pair: [] for pair in planned}
     for row in rows:
         by_pair.setdefault((row["workload"], row["target"]), []).append(row)
     return tuple(
@@ -89,7 +90,7 @@ def unanswered(records: Records, kinds: Kinds) -> tuple[Unanswered, ...]:
 
 
 def _unanswered(
-    pair: tuple[str, str], rows: list[dict[str, Any]], planned: int, kinds: Kinds
+    pair: tuple[str, str], rows: list[TrialRow], planned: int, kinds: Kinds
 ) -> Unanswered:
     workload, target = pair
     status = Counter("invalid" if row["status"] == "done" else row["status"] for row in rows)

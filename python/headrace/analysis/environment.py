@@ -22,10 +22,10 @@ IGNORED = frozenset(
 names, mount points."""
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
     """Return nested values by dotted name: `{"cpu": {"cores": 4}}` -> `{"cpu.cores": 4}`; lists
     are not flattened."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             found.update(flat(value, f"{prefix}{name}."))  # pyright: ignore[reportUnknownArgumentType]
@@ -34,7 +34,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def shared_environment(environments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def shared_environment(environments: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """Return the values of all environments by dotted name; a name with different values has all
     of them as a list."""
     values = values_by_name(environments, frozenset({"boot_id"}))

@@ -18,8 +18,9 @@ import pandas as pd
 from headrace.analysis.findings import Estimate, FaultEffect
 from headrace.analysis.ratio import ratio_of_means
 from headrace.analysis.read import Records
+from headrace.analysis.trial_row import TrialRow, trial_rows
 from headrace.errors import HeadraceError
-from headrace.records.trial_record import FaultRecord
+from headrace.records.trial_record import FaultRecord, JsonObject
 
 FACTOR = "fault"
 NONE = "none"
@@ -51,8 +52,8 @@ def fault_effects(
     """
     if not len(records) or "faults" not in records.trials:
         return ()
-    rows: list[dict[str, Any]] = records.trials.to_dict("records")
-    groups: dict[tuple[str, str, str], list[tuple[dict[str, Any], FaultRecord]]] = {}
+    rows = trial_rows(records.trials)
+    groups: dict[tuple[str, str, str], list[tuple[TrialRow, FaultRecord]]] = {}
     for row in rows:
         for fault in row["faults"]:
             usable = row["valid"] or (row["status"] == "failed" and fault.fired)
@@ -66,7 +67,7 @@ def fault_effects(
     )
 
 
-def _without_fault(rows: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+def _without_fault(rows: Sequence[TrialRow]) -> dict[str, list[str]]:
     """Return the ids of the valid trials without any fault, by what their cells share with cells
     that have one."""
     found: dict[str, list[str]] = {}
@@ -76,7 +77,7 @@ def _without_fault(rows: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-def _cell(row: dict[str, Any]) -> str:
+def _cell(row: TrialRow) -> str:
     levels = sorted((name, str(level)) for name, level in row["levels"].items() if name != FACTOR)
     return str((row["provenance"], row["target"], row["workload"], row["slots"], levels))
 
@@ -84,7 +85,7 @@ def _cell(row: dict[str, Any]) -> str:
 def _effect(
     records: Records,
     name: str,
-    members: list[tuple[dict[str, Any], FaultRecord]],
+    members: list[tuple[TrialRow, FaultRecord]],
     plain: dict[str, list[str]],
     rates: dict[str, float],
     metric: dict[str, str],
@@ -142,7 +143,7 @@ def _effect(
     )
 
 
-def _sum(seen: list[dict[str, Any]], name: str) -> int | None:
+def _sum(seen: list[JsonObject], name: str) -> int | None:
     given = [int(each[name]) for each in seen if each.get(name) is not None]
     return sum(given) if given else None
 
@@ -164,7 +165,7 @@ def _jobs(records: Records, trials: Sequence[str]) -> tuple[int, int, str]:
     return len(jobs), len(failed), str(causes.index[0]) if len(causes) else ""
 
 
-def _seen(records: Records, row: dict[str, Any], fault: FaultRecord) -> _Seen:
+def _seen(records: Records, row: TrialRow, fault: FaultRecord) -> _Seen:
     """Return the observations of a fault; those of the fault injector take precedence over the
     series."""
     own = fault.seen
@@ -173,17 +174,18 @@ def _seen(records: Records, row: dict[str, Any], fault: FaultRecord) -> _Seen:
 
 
 def _from_series(
-    records: Records, row: dict[str, Any], fault: FaultRecord
+    records: Records, row: TrialRow, fault: FaultRecord
 ) -> tuple[float | None, float | None, float | None]:
     moved = _moved(records, row)
     struck, lifted = fault.struck_s, fault.lifted_s
-    if moved is None or struck is None or not row.get("last_done_s"):
+    last_done_s = row["last_done_s"]
+    if moved is None or struck is None or not last_done_s:
         return None, None, None
     ends, rates = moved
     starts = np.concatenate([[0.0], ends[:-1]])
     # Only whole intervals count: the end of the jobs may have truncated the last one.
     before = rates[ends <= struck]
-    running = (starts >= struck) & (ends <= float(row["last_done_s"]) + 1e-9)
+    running = (starts >= struck) & (ends <= last_done_s + 1e-9)
     if not len(before) or before.mean() <= 0 or not running.any():
         return None, None, None
     usual = float(before.mean())
@@ -208,7 +210,7 @@ def _longest(starts: np.ndarray, ends: np.ndarray, idle: np.ndarray) -> float:
     return longest
 
 
-def _moved(records: Records, row: dict[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:
+def _moved(records: Records, row: TrialRow) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the ends of a trial's intervals in s, and the bytes per second that its storage
     moved in each."""
     for kind, columns in (

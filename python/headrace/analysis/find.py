@@ -322,10 +322,10 @@ def _of_stopping(valid: pd.DataFrame, options: FindOptions) -> list[str]:
     ]
 
 
-def _result_tables(trials: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+def _result_tables(trials: pd.DataFrame) -> dict[str, list[dict[str, object]]]:
     """Return the workloads' own results (percentiles, peak masses): one row per valid trial,
     only numbers and short texts."""
-    tables: dict[str, list[dict[str, Any]]] = {}
+    tables: dict[str, list[dict[str, object]]] = {}
     if not len(trials):
         return tables
     columns = (trials[name] for name in ("id", "target", "workload", "slots", "levels", "results"))
@@ -342,6 +342,12 @@ def _result_tables(trials: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
                 for name, level in levels.items()
                 if name not in ("target", "workload", "slots")
             }
-            row = {"trial": trial, "target": target, "slots": slots, **others, **values}
+            row: dict[str, object] = {
+                "trial": trial,
+                "target": target,
+                "slots": slots,
+                **others,
+                **values,
+            }
             tables.setdefault(workload, []).append(row)
     return tables

@@ -63,7 +63,7 @@ class Point:
 
     target: str
     workload: str
-    levels: dict[str, Any]
+    levels: dict[str, object]
     """Level of every factor, including `slots`; without `target` and `workload`, which are
     fields of their own. None where a factor does not apply."""
     slots: int
@@ -177,7 +177,7 @@ class Curve:
     """Unique in these findings: the workload (where there are several) and `name`."""
     target: str
     workload: str
-    levels: dict[str, Any]
+    levels: dict[str, object]
     """Without `slots`, `target`, `workload`, and other load factors that vary along the curve."""
     points: tuple[Point, ...]
     """Valid points, by rising load; empty when no trial is valid."""
@@ -271,9 +271,9 @@ class Combined:
     slots: int
     """Concurrent clients of the cells compared."""
     metric: str
-    best: dict[str, Any]
+    best: dict[str, object]
     """The level of every choice that applies; includes `target` where several are compared."""
-    worst: dict[str, Any]
+    worst: dict[str, object]
     cost: Estimate
     """As `FactorEffect.cost_of_wrong`, over all pairs of cells."""
     best_value: float = 0.0
@@ -300,7 +300,7 @@ class LeftOut:
     """A trial that no finding uses, and why."""
 
     trial: str
-    levels: dict[str, Any]
+    levels: dict[str, object]
     status: Literal["invalid", "failed", "unsupported"]
     reasons: tuple[str, ...]
 
@@ -338,7 +338,7 @@ class FaultEffect:
     target: str
     workload: str
     slots: int
-    levels: dict[str, Any]
+    levels: dict[str, object]
     """Levels of the other factors."""
     fired: int
     """How often it took effect, over all trials."""
@@ -381,10 +381,10 @@ class Findings:
     left_out: tuple[LeftOut, ...]
     trials_planned: int
     trials_done: int
-    environment: dict[str, Any]
+    environment: dict[str, object]
     warnings: tuple[str, ...] = ()
-    extra_tables: dict[str, list[dict[str, Any]]] = field(
-        default_factory=dict[str, "list[dict[str, Any]]"]
+    extra_tables: dict[str, list[dict[str, object]]] = field(
+        default_factory=dict[str, "list[dict[str, object]]"]
     )
     """Tables of single workloads: fio's percentiles, merged physics results."""
     headline: dict[str, str] = field(default_factory=dict[str, str])
@@ -427,7 +427,7 @@ class Difference:
 
     target: str
     workload: str
-    levels: dict[str, Any]
+    levels: dict[str, object]
     slots: int
     metric: str
     a: Estimate

@@ -6,9 +6,9 @@ There is one result for each storage and workload.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.analysis.read import Records
+from headrace.analysis.trial_row import TrialRow, trial_rows
 from headrace.records.interference import Interference
 
 CODE = "foreign-load"
@@ -44,8 +44,8 @@ def disturbances(records: Records) -> tuple[Disturbance, ...]:
     order."""
     if not len(records):
         return ()
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in records.trials.to_dict("records"):
+    groups: dict[tuple[str, str], list[TrialRow]] = {}
+    for row in trial_rows(records.trials):
         if row["interference"] is not None:
             groups.setdefault((row["target"], row["workload"]), []).append(row)
     return tuple(
@@ -55,10 +55,10 @@ def disturbances(records: Records) -> tuple[Disturbance, ...]:
     )
 
 
-def _disturbance(target: str, workload: str, rows: list[dict[str, Any]]) -> Disturbance | None:
+def _disturbance(target: str, workload: str, rows: list[TrialRow]) -> Disturbance | None:
     invalid = [row for row in rows if CODE in _codes(row["reasons"])]
     warned = [row for row in rows if CODE in _codes(row["warnings"]) and row["valid"]]
-    disturbed: list[Interference] = [row["interference"] for row in (*invalid, *warned)]
+    disturbed = [found for row in (*invalid, *warned) if (found := row["interference"]) is not None]
     if not disturbed:
         return None
     most = max(disturbed, key=lambda each: each.foreign_cpus)
@@ -71,7 +71,9 @@ def _disturbance(target: str, workload: str, rows: list[dict[str, Any]]) -> Dist
         foreign_cpus=most.foreign_cpus,
         cpus=most.cpus,
         lost_share=max(each.lost_share for each in disturbed),
-        lost_share_counted=max((row["interference"].lost_share for row in warned), default=0.0),
+        lost_share_counted=max(
+            (row["interference"].lost_share for row in warned if row["interference"]), default=0.0
+        ),
         programs=_programs(disturbed),
     )
 

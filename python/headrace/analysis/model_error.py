@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from headrace.analysis.compare import cells_of, mean_of
 from headrace.analysis.findings import Estimate
 from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
+from headrace.analysis.trial_row import TrialRow
 from headrace.errors import RefusedError
 
 SIMULATED = "simulated"
@@ -24,7 +25,7 @@ class CellError:
 
     target: str
     workload: str
-    levels: dict[str, Any]
+    levels: dict[str, object]
     """Levels of all factors but target and workload; includes `slots`."""
     provenance: str
     """Provenance of the real trials: measured or emulated."""
@@ -113,7 +114,7 @@ def _is_simulated(records: Records) -> bool | None:
 
 
 def _cell(real: Any, simulated: Any) -> CellError:
-    first: dict[str, Any] = real.head(1).to_dict("records")[0]
+    first = cast("TrialRow", real.head(1).to_dict("records")[0])
     real_s, simulated_s = _times_s(real), _times_s(simulated)
     work, simulated_work = _work(real), _work(simulated)
     # Jobs of a set time: scale the virtual time to the work that the real jobs did.

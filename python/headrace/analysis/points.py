@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from scipy import special
 from headrace.analysis.findings import Estimate, Point
 from headrace.analysis.limit import DeviceLoad, limit_of
 from headrace.analysis.metrics import ledger_shares
+from headrace.analysis.trial_row import TrialRow
 from headrace.metrics import metric_of
 from headrace.plan.intervals import Statistic, interval
 
@@ -72,7 +73,7 @@ def make_points(
     columns: dict[str, list[Any]] = {name: list(trials[name]) for name in _COLUMNS}
     points: list[Point] = []
     for index, rows in enumerate(groups):
-        first = {name: values[rows[0]] for name, values in columns.items()}
+        first = cast("TrialRow", {name: values[rows[0]] for name, values in columns.items()})
         shares = {str(name): float(share) for name, share in ledger[index].items()}
         load, moved = loads[index]
         lost = left.get(first["cell"], Left(0, 0))
@@ -100,12 +101,12 @@ def make_points(
     return points
 
 
-def _running(first: dict[str, Any]) -> int:
+def _running(first: TrialRow) -> int:
     """Return the number of concurrent jobs, over all nodes."""
     return int(first["jobs"]) if first["load"] == "batch" else int(first["slots"] * first["nodes"])
 
 
-def _levels(first: dict[str, Any]) -> dict[str, Any]:
+def _levels(first: TrialRow) -> dict[str, object]:
     """Return the levels of a cell, with its slots."""
     levels = {
         name: level for name, level in first["levels"].items() if name not in ("target", "workload")

@@ -25,7 +25,7 @@ from headrace.plan.trial import Plan
 from headrace.records.plan_file import read_plan
 from headrace.records.store import RETRIED, ResultsHeader, read_header
 from headrace.records.sums import SUMMED, WINDOWED
-from headrace.records.trial_record import TrialRecord, decode
+from headrace.records.trial_record import JsonObject, TrialRecord, decode
 
 if TYPE_CHECKING:
     import duckdb
@@ -66,7 +66,7 @@ class Records:
     `results` as dicts, `reasons` and `warnings` as (code, text) pairs, `environment` as an index
     into `environments`), `device_…` totals, `sums` over its jobs, and `metrics`
     (`headrace.metrics`) by name."""
-    environments: tuple[dict[str, Any], ...] = field(repr=False)
+    environments: tuple[JsonObject, ...] = field(repr=False)
     """Every distinct environment."""
     warnings: tuple[str, ...]
     """One warning per damaged record."""
@@ -129,7 +129,10 @@ class Records:
             damaged = next((file for file in files if not _is_parquet(file)), str(self.root))
             raise HeadraceError(f"{damaged}: cannot read the jobs: {_first_line(error)}") from None
         own = ("target", "workload", "slots", "cell", "repeat", "valid", "provenance")
-        columns: dict[str, Any] = {"filename": files, **{name: list(trials[name]) for name in own}}
+        columns: dict[str, object] = {
+            "filename": files,
+            **{name: list(trials[name]) for name in own},
+        }
         for factor in dict.fromkeys(factor for levels in trials["levels"] for factor in levels):
             if factor not in own:
                 name = f"level_{factor}" if factor in jobs.columns else factor
@@ -191,7 +194,7 @@ def read(results: Path) -> Records:
         plan = read_plan(results / "plan.parquet")
     except HeadraceError as error:
         warnings.append(error.message)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     shared = _Shared()
     trials_path = results / "trials"
     for name in _trial_names(trials_path):
@@ -220,11 +223,11 @@ class _Shared:
     """Keeps one copy of values that thousands of trials have in common."""
 
     def __init__(self) -> None:
-        self.environments: list[dict[str, Any]] = []
+        self.environments: list[JsonObject] = []
         self._numbers: dict[bytes, int] = {}
         self._values: dict[bytes, Any] = {}
 
-    def environment(self, values: dict[str, Any]) -> int:
+    def environment(self, values: JsonObject) -> int:
         """Return the index of this environment."""
         text = _key(values)
         if text not in self._numbers:
@@ -248,7 +251,7 @@ def _trial_names(trials: Path) -> Iterable[str]:
         return sorted(entry.name for entry in entries if entry.is_dir())
 
 
-def _row(record: TrialRecord, shared: _Shared) -> dict[str, Any]:
+def _row(record: TrialRecord, shared: _Shared) -> dict[str, object]:
     """Return one row of `Records.trials`.
 
     Raises ValueError for a record with status `done` that has no sums over its jobs.
@@ -256,7 +259,7 @@ def _row(record: TrialRecord, shared: _Shared) -> dict[str, Any]:
     sums = record.sums or {}
     if record.status == "done" and not sums:
         raise ValueError("trial.json lacks 'sums'")
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "cell": record.cell,
         "index": record.index,
         "repeat": record.repeat,
@@ -303,7 +306,7 @@ def _row(record: TrialRecord, shared: _Shared) -> dict[str, Any]:
     return row
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _frame(rows: list[dict[str, object]]) -> pd.DataFrame:
     """Return the rows in plan order.
 
     Text columns have dtype object: callers iterate over single values, which is slow with Arrow's

@@ -6,10 +6,11 @@ them (crates/model, `DriveSpec`).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from headrace.scenario import FileSet, Packets, RunSettings, Step
 from headrace.units import MOST_BYTES, MOST_FILES
 
 
@@ -126,9 +127,11 @@ class ProfileFiles(BaseModel):
     path: str = ""
     """Recorded profiles: the file's path at recording, or a hash of it."""
 
-    def part(self) -> dict[str, Any]:
+    def part(self) -> FileSet:
         """Return the part for a scenario."""
-        return self.model_dump(exclude={"path"})
+        made: FileSet = {"name": self.name, "on": self.on, "share": self.share}
+        made["bytes"], made["count"], made["keep"] = self.bytes, self.count, self.keep
+        return made
 
 
 class UnseenBytes(BaseModel):
@@ -184,6 +187,21 @@ class Profile(CatalogTable):
     packets: dict[str, Any] | None = None
     run: dict[str, Any] = Field(default_factory=dict[str, Any])
     recorded: Recorded | None = None
+
+    @property
+    def job_steps(self) -> list[Step]:
+        """The steps; the core checks them."""
+        return cast("list[Step]", self.steps)
+
+    @property
+    def job_packets(self) -> Packets | None:
+        """A copy of how packets are handed out; the core checks it."""
+        return None if self.packets is None else cast("Packets", dict(self.packets))
+
+    @property
+    def job_run(self) -> RunSettings:
+        """A copy of the settings of a run; the core checks them."""
+        return cast("RunSettings", dict(self.run))
 
     @field_validator("version")
     @classmethod

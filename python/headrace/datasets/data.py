@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from pydantic import Discriminator, Tag
 
@@ -16,7 +16,7 @@ def _which(value: object) -> str:
     if isinstance(value, OwnFiles):
         return _OWN
     if isinstance(value, dict):
-        table = cast("dict[str, Any]", value)
+        table = cast("dict[str, object]", value)
         if isinstance(table.get("files"), (str, list, tuple)) or {"tree", "in_place"} & set(table):
             return _OWN
     return _GENERATED

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
@@ -126,7 +126,7 @@ def anchored_files(data: object, anchored: Callable[[str], str]) -> object:
     """Return `data` as written in a study, with absolute paths of the user's files."""
     if not isinstance(data, dict):
         return data
-    table = cast("dict[str, Any]", data)
+    table = cast("dict[str, object]", data)
     files = _one_is_a_list(table.get("files"))
     if not isinstance(files, list):
         return table

@@ -14,13 +14,12 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from headrace.datasets.file_of_events import write_file
 from headrace.datasets.spec import DatasetSpec
 
 
-def _say(message: dict[str, Any]) -> None:
+def _say(message: dict[str, object]) -> None:
     print(json.dumps(message), flush=True)
 
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from headrace.catalog import Entry
 from headrace.drives.fio import Observed, read_fio_results
 from headrace.drives.running import Load, run_drive
 from headrace.errors import Fault, StudyError
+from headrace.scenario import Table
 
 LEAST_EFFECT = 0.01
 """Least effect on the logarithm of a result, over a parameter's whole range."""
@@ -162,7 +163,7 @@ class Residual:
 class Fit:
     """A fitted drive and its evidence."""
 
-    table: dict[str, Any]
+    table: Table
     parameters: list[Fitted]
     residuals: list[Residual]
 
@@ -244,39 +245,37 @@ def _shrunk(job: Observed, capacity_bytes: int) -> Observed:
     )
 
 
-def _get(table: dict[str, Any], path: tuple[str, ...]) -> Any:
+def _get(table: Table, path: tuple[str, ...]) -> Any:
     value: Any = table
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def _put(table: dict[str, Any], path: tuple[str, ...], value: float) -> None:
+def _put(table: Table, path: tuple[str, ...], value: float) -> None:
     for key in path[:-1]:
-        table = table[key]
+        table = cast("Table", table[key])
     table[path[-1]] = value
 
 
-def _with(
-    table: dict[str, Any], free: Sequence[Parameter], scaled: npt.NDArray[np.float64]
-) -> dict[str, Any]:
+def _with(table: Table, free: Sequence[Parameter], scaled: npt.NDArray[np.float64]) -> Table:
     changed = copy.deepcopy(table)
     for parameter, at in zip(free, scaled, strict=True):
         _put(changed, parameter.path, parameter.value(float(at)))
     return changed
 
 
-def _model(table: dict[str, Any], job: Observed) -> dict[str, float]:
+def _model(table: Table, job: Observed) -> dict[str, float]:
     result = run_drive(table, job.load)
     found: dict[str, float] = {}
-    for direction in ("read", "write"):
-        if result[direction]["requests"] > 0:
-            found[f"{direction}.iops"] = result[direction]["iops"]
-            found[f"{direction}.latency_ns_mean"] = result[direction]["latency_ns_mean"]
+    for direction, part in (("read", result["read"]), ("write", result["write"])):
+        if part["requests"] > 0:
+            found[f"{direction}.iops"] = part["iops"]
+            found[f"{direction}.latency_ns_mean"] = part["latency_ns_mean"]
     return found
 
 
-def _logs(table: dict[str, Any], observed: Sequence[Observed]) -> npt.NDArray[np.float64]:
+def _logs(table: Table, observed: Sequence[Observed]) -> npt.NDArray[np.float64]:
     """Return log(model/measured) of every IOPS. Latencies at a fixed queue depth carry the same
     information (Little's law)."""
     logs: list[float] = []
@@ -291,7 +290,7 @@ def _logs(table: dict[str, Any], observed: Sequence[Observed]) -> npt.NDArray[np
 
 
 def _safe(
-    table: dict[str, Any],
+    table: Table,
     observed: Sequence[Observed],
     free: Sequence[Parameter],
     at: npt.NDArray[np.float64],
@@ -303,11 +302,11 @@ def _safe(
 
 
 def _fit(
-    table: dict[str, Any],
+    table: Table,
     free: Sequence[Parameter],
     observed: Sequence[Observed],
     say: Callable[[str], None],
-) -> tuple[dict[str, Any], list[Fitted]]:
+) -> tuple[Table, list[Fitted]]:
     start = {each.name: each.scaled(float(_get(table, each.path))) for each in free}
     why: dict[str, str] = {}
     base = _logs(table, observed)
@@ -358,7 +357,7 @@ def _fit(
 
 
 def _chosen(
-    table: dict[str, Any],
+    table: Table,
     candidates: Sequence[Parameter],
     start: dict[str, float],
     observed: Sequence[Observed],
@@ -400,7 +399,7 @@ def _chosen(
 
 
 def _begin(
-    table: dict[str, Any],
+    table: Table,
     free: Sequence[Parameter],
     observed: Sequence[Observed],
     at: npt.NDArray[np.float64],
@@ -428,7 +427,7 @@ def _pull(
 
 
 def _least(
-    table: dict[str, Any],
+    table: Table,
     free: Sequence[Parameter],
     observed: Sequence[Observed],
     start: npt.NDArray[np.float64],
@@ -456,7 +455,7 @@ def _least(
 
 
 def _errors(
-    table: dict[str, Any],
+    table: Table,
     free: Sequence[Parameter],
     observed: Sequence[Observed],
     at: npt.NDArray[np.float64],
@@ -482,7 +481,7 @@ def _errors(
 
 
 def _cross(
-    table: dict[str, Any],
+    table: Table,
     free: Sequence[Parameter],
     observed: Sequence[Observed],
     owner: Sequence[str],

@@ -9,7 +9,7 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,38 @@ from headrace.catalog import Entry
 from headrace.drives.fio import Load
 from headrace.drives.traces import Trace
 from headrace.errors import Fault, StudyError
+from headrace.scenario import Table
 
 
-def run_drive(table: dict[str, Any], load: Load, file: Path | None = None) -> dict[str, Any]:
+class DirectionRun(TypedDict):
+    """Reads or writes of a run."""
+
+    requests: int
+    bytes: int
+    iops: float
+    bytes_per_s: float
+    latency_ns_mean: float
+    latency_ns_min: int
+    latency_ns_p50: int
+    latency_ns_p90: int
+    latency_ns_p99: int
+    latency_ns_p999: int
+    latency_ns_max: int
+
+
+class DriveRun(TypedDict):
+    """Results of a run (crates/model, `DriveRun`)."""
+
+    read: DirectionRun
+    write: DirectionRun
+    elapsed_s: float
+    failed: int
+    flushes: int
+    energy_j: float
+    power_w_mean: float
+
+
+def run_drive(table: Table, load: Load, file: Path | None = None) -> DriveRun:
     """Run the model of an unused drive: return `read` and `write` with IOPS, rate and latencies,
     energy and mean power.
 

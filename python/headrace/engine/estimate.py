@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from headrace import targets as target_room
 from headrace.datasets import OwnFiles, data_files
@@ -153,7 +153,7 @@ def _most_slots(study: Study, plan: Plan) -> dict[str, int]:
     most: dict[str, int] = {}
     for trial in plan.trials:
         slots = trial.levels.get("slots") or study.run_options.slots
-        most[trial.workload] = max(most.get(trial.workload, 1), int(slots))
+        most[trial.workload] = max(most.get(trial.workload, 1), int(cast("int", slots)))
     return most
 
 
@@ -178,7 +178,7 @@ def _needs_root(trial: Trial, resolved: Resolved) -> list[str]:
     """Return the steps of a trial that need root."""
     needs: list[str] = []
     kind = target_room.kinds()[resolved.target_kind]
-    written: dict[str, Any] = resolved.target_options.model_dump(exclude_none=True)
+    written: dict[str, object] = resolved.target_options.model_dump(exclude_none=True)
     if {"device", "image", "drive"} & set(written):
         needs.append(f"making target {trial.target} (format, mount)")
     asked = sorted(set(written) & kind.settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.errors import Problem
 from headrace.registry import parts
+from headrace.scenario import DriveFault
 from headrace.system.journal import Journal
 from headrace.targets import Location
 from headrace.units import Seconds
@@ -41,9 +43,9 @@ class FaultOptions(BaseModel):
 class ModelledFault:
     """A fault as input of a scenario (crates/simulator); exactly one of the two fields is set."""
 
-    drive: dict[str, Any] | None = None
+    drive: DriveFault | None = None
     """For every volume of the target (`storage.faults`, the model's `FaultSpec`)."""
-    host: dict[str, Any] | None = None
+    host: Mapping[str, object] | None = None
     """For the hosts of the target's servers (`what` of the scenario's `FaultSpec`)."""
 
 

@@ -66,5 +66,5 @@ class Degraded(RaidFault):
     kind: ClassVar[str] = "degraded"
     Options: ClassVar[type[FaultOptions]] = RaidFaultOptions
 
-    def kind_of_model(self) -> dict[str, Any]:
+    def kind_of_model(self) -> dict[str, object]:
         return {"kind": "degraded"}

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, InjectedFault, ModelledFault
+from headrace.scenario import DriveFault as DriveFaultSpec
 from headrace.system.journal import Journal
 from headrace.targets import Location
 from headrace.units import Bytes
@@ -52,7 +53,7 @@ class DriveFault(InjectedFault):
         self._injected: list[tuple[Any, int]] = []
 
     @abstractmethod
-    def kind_of_model(self) -> dict[str, Any]:
+    def kind_of_model(self) -> dict[str, object]:
         """Return the failure as the model's `FaultKind`."""
 
     def check(self) -> list[Problem]:
@@ -74,17 +75,18 @@ class DriveFault(InjectedFault):
             return [Problem(what, f"fault {self.options.label}", f"0 to {drives - 1}")]
         return []
 
-    def spec(self, from_s: float, until_s: float | None) -> dict[str, Any]:
+    def spec(self, from_s: float, until_s: float | None) -> DriveFaultSpec:
         """Return the fault as the model's `FaultSpec`, with times on the device's own clock,
         seconds."""
         options = self.options
-        made: dict[str, Any] = {"fault": self.kind_of_model(), "from_s": from_s}
+        made: DriveFaultSpec = {"fault": self.kind_of_model(), "from_s": from_s}
         if until_s is not None:
             made["until_s"] = until_s
         if getattr(options, "drive", None) is not None:
             made["drive"] = options.drive
         if isinstance(options, RequestFaultOptions):
-            made |= {"probability": options.share, "first_sector": options.first // SECTOR_BYTES}
+            made["probability"] = options.share
+            made["first_sector"] = options.first // SECTOR_BYTES
             if options.access is not None:
                 made["only"] = options.access
             if options.length is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from headrace.faults import FaultOptions
 from headrace.faults.drives import DriveFault, DriveFaultOptions
@@ -19,5 +19,5 @@ class DropOff(DriveFault):
     kind: ClassVar[str] = "drop-off"
     Options: ClassVar[type[FaultOptions]] = DropOffOptions
 
-    def kind_of_model(self) -> dict[str, Any]:
+    def kind_of_model(self) -> dict[str, object]:
         return {"kind": "drop_off"}

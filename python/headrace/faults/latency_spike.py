@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -26,5 +26,5 @@ class LatencySpike(DriveFault):
     kind: ClassVar[str] = "latency-spike"
     Options: ClassVar[type[FaultOptions]] = LatencySpikeOptions
 
-    def kind_of_model(self) -> dict[str, Any]:
+    def kind_of_model(self) -> dict[str, object]:
         return {"kind": "latency_spike", "extra_ms": self.options.extra * 1e3}

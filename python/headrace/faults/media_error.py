@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from headrace.faults import FaultOptions
 from headrace.faults.drives import DriveFault, RequestFaultOptions
@@ -18,5 +18,5 @@ class MediaError(DriveFault):
     kind: ClassVar[str] = "media-error"
     Options: ClassVar[type[FaultOptions]] = MediaErrorOptions
 
-    def kind_of_model(self) -> dict[str, Any]:
+    def kind_of_model(self) -> dict[str, object]:
         return {"kind": "media_error"}

@@ -39,7 +39,7 @@ class PowerLoss(DriveFault):
         self._witness: Witness | None = None
         self._devices_before: dict[str, int] = {}
 
-    def kind_of_model(self) -> dict[str, Any]:
+    def kind_of_model(self) -> dict[str, object]:
         return {"kind": "power_loss"}
 
     def begin(self, location: Location, journal: Journal) -> None:

@@ -92,7 +92,7 @@ def _write(place: str, interval_s: float) -> None:
         try:
             storage = storage or _storage(place)
             storage.write(number)
-            said: dict[str, Any] = {"number": number, "at": time.monotonic()}
+            said: dict[str, object] = {"number": number, "at": time.monotonic()}
         except Exception as error:
             said = {"refused": str(error)[:200] or type(error).__name__, "at": time.monotonic()}
         print(json.dumps(said), flush=True)

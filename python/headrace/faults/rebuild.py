@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from headrace.faults import FaultOptions
 from headrace.faults.degraded import RaidFault, RaidFaultOptions
@@ -14,5 +14,5 @@ class Rebuild(RaidFault):
     kind: ClassVar[str] = "rebuild"
     Options: ClassVar[type[FaultOptions]] = RaidFaultOptions
 
-    def kind_of_model(self) -> dict[str, Any]:
+    def kind_of_model(self) -> dict[str, object]:
         return {"kind": "rebuild"}

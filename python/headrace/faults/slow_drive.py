@@ -5,7 +5,7 @@ Examples: a worn or hot SSD, a vibrating disk.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -25,5 +25,5 @@ class SlowDrive(DriveFault):
     kind: ClassVar[str] = "slow-drive"
     Options: ClassVar[type[FaultOptions]] = SlowDriveOptions
 
-    def kind_of_model(self) -> dict[str, Any]:
+    def kind_of_model(self) -> dict[str, object]:
         return {"kind": "slow_down", "factor": self.options.factor}

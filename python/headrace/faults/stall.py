@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -25,5 +25,5 @@ class Stall(DriveFault):
     kind: ClassVar[str] = "stall"
     Options: ClassVar[type[FaultOptions]] = StallOptions
 
-    def kind_of_model(self) -> dict[str, Any]:
+    def kind_of_model(self) -> dict[str, object]:
         return {"kind": "stall"}

@@ -10,7 +10,6 @@ import struct
 import threading
 import zlib
 from pathlib import Path
-from typing import Any
 
 RECORD_BYTES = 4096
 _HEAD = struct.Struct("<QI")
@@ -62,7 +61,7 @@ class Witness:
         if self._thread.is_alive():
             self._thread.join(patience_s)
 
-    def verdict(self, directory: Path) -> dict[str, Any]:
+    def verdict(self, directory: Path) -> dict[str, object]:
         """Return `acknowledged_writes`, `lost_writes` out of them, and the storage's error, if
         any."""
         try:

@@ -51,7 +51,7 @@ class JobSpec:
     kind: str
     """Kind of the workload."""
     name: str
-    options: dict[str, Any]
+    options: dict[str, object]
     """Options of the workload, JSON-compatible."""
     job: int
     """Number of the job within the trial."""
@@ -346,7 +346,7 @@ class Launcher(ABC):
         """
 
     @abstractmethod
-    def warm(self, kind: str, name: str, options: dict[str, Any]) -> str | None:
+    def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
         """Prepare for jobs of this workload, so that a job starts at once and unmeasured.
 
         Returns the workload's error, or None. Starts anew what has died since. Raises

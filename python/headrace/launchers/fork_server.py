@@ -110,7 +110,7 @@ class ForkServer:
         """File descriptor, for select: readable when an exit is pending."""
         return self._channel.fileno()
 
-    def warm(self, kind: str, name: str, options: dict[str, Any]) -> str | None:
+    def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
         """Import and warm a workload; return its error, or None. Raises ForkServerDiedError."""
         if self._process.poll() is not None:
             self._channel.close()
@@ -261,7 +261,7 @@ class _Server:
 _warmed: set[str] = set()
 
 
-def _warm(kind: str, name: str, options: dict[str, Any]) -> str | None:
+def _warm(kind: str, name: str, options: dict[str, object]) -> str | None:
     from headrace import workloads
 
     key = f"{kind} {json.dumps(options, sort_keys=True)}"

@@ -187,7 +187,7 @@ class Local(Launcher):
         yield Nodes((MachineAgent(journal),))
 
     @override
-    def warm(self, kind: str, name: str, options: dict[str, Any]) -> str | None:
+    def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
         problem = self._fork_server.warm(kind, name, options)
         self._watch_fork_server()
         return problem

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from typing_extensions import override
 
@@ -74,7 +73,7 @@ class Namespaces(Launcher):
             yield Nodes(tuple(NamespaceAgent(journal, node) for node in nodes), cluster)
 
     @override
-    def warm(self, kind: str, name: str, options: dict[str, Any]) -> str | None:
+    def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
         return self._local.warm(kind, name, options)
 
     @override

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypedDict
 
 from headrace.errors import HeadraceError
 from headrace.meters import Channel, History, Meter, Reading, Window
@@ -33,6 +33,15 @@ class ChannelResult:
     idle: Integral | None = None
     """Of the time before the jobs, if it was measured."""
     notes: tuple[str, ...] = ()
+
+
+class PowerRow(TypedDict):
+    """One row of the series of power."""
+
+    time_s: float
+    meter: str
+    channel: str
+    power_w: float
 
 
 @dataclass
@@ -83,13 +92,13 @@ class MeterSampler:
         """Return the last error of a live meter; None when its last reading was good."""
         return self._threads[name].error
 
-    def results(self, window: Window) -> tuple[list[ChannelResult], list[dict[str, Any]]]:
+    def results(self, window: Window) -> tuple[list[ChannelResult], list[PowerRow]]:
         """Return the energy of every channel in a window, and the rows of the power series.
 
         Meters without channels are in `failed`.
         """
         found: list[ChannelResult] = []
-        rows: list[dict[str, Any]] = []
+        rows: list[PowerRow] = []
         for name, meter in self.meters.items():
             lost, history = 0, History(())
             try:
@@ -106,7 +115,7 @@ class MeterSampler:
                 continue
             for channel in channels:
                 found.append(self._result(name, meter, channel, history, window, lost))
-                rows += [
+                own: list[PowerRow] = [
                     {
                         "time_s": time_s - window.begin_s,
                         "meter": name,
@@ -115,7 +124,8 @@ class MeterSampler:
                     }
                     for time_s, power_w in powers(channel, history.readings)
                 ]
-        return found, sorted(rows, key=lambda row: str(row["meter"]))
+                rows += own
+        return found, sorted(rows, key=lambda row: row["meter"])
 
     def _result(
         self,

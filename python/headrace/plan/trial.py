@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Trial:
     """Position in the plan, from 0."""
     target: str
     workload: str
-    levels: dict[str, Any]
+    levels: dict[str, object]
     repeat: int
     """From 0."""
     seed: int

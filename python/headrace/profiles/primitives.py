@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.scenario import AccessList, Events, Order, Pattern, Requests, Step
+
+_SEQUENTIAL: Order = {"kind": "sequential"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Primitive:
 
 
 def primitives(
-    steps: list[dict[str, Any]], file_bytes: Mapping[str, int], seed: int
+    steps: Sequence[Step], file_bytes: Mapping[str, int], seed: int
 ) -> Iterator[Primitive]:
     """Yield every operation of the steps, with loops unrolled lazily. Pattern offsets are drawn
     from the seed.
@@ -40,50 +42,54 @@ def primitives(
         yield from _of(step, file_bytes, stream)
 
 
-def _of(
-    step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Random
-) -> Iterator[Primitive]:
-    do = step["do"]
-    if do == "compute":
+def _of(step: Step, file_bytes: Mapping[str, int], stream: random.Random) -> Iterator[Primitive]:
+    if step["do"] == "compute":
         yield Primitive("nothing", cpu_ns=step["cpu_ns"])
-    elif do == "wait":
+    elif step["do"] == "wait":
         yield Primitive("nothing", wait_ns=step["wait_ns"])
-    elif do in ("open", "create", "close", "stat", "delete", "fsync"):
-        yield Primitive(do, step["file"])
-    elif do in ("truncate", "allocate", "reserve"):
-        yield Primitive(do, step["file"], step["offset_bytes"], step["length_bytes"])
-    elif do in ("read", "write"):
+    elif (
+        step["do"] == "open"
+        or step["do"] == "create"
+        or step["do"] == "close"
+        or step["do"] == "stat"
+        or step["do"] == "delete"
+        or step["do"] == "fsync"
+    ):
+        yield Primitive(step["do"], step["file"])
+    elif step["do"] == "truncate" or step["do"] == "allocate" or step["do"] == "reserve":
+        yield Primitive(step["do"], step["file"], step["offset_bytes"], step["length_bytes"])
+    elif step["do"] == "read" or step["do"] == "write":
         at = step.get("offset_bytes")
         yield Primitive(
-            do,
+            step["do"],
             step["file"],
             -1 if at is None else at,
             step["length_bytes"],
             step.get("access", "buffered"),
         )
-    elif do == "read-vector":
+    elif step["do"] == "read-vector":
         for offset, length in step["ranges_bytes"]:
             yield Primitive("read", step["file"], offset, length)
-    elif do == "repeat":
+    elif step["do"] == "repeat":
         for _ in range(step["times"]):
             for inner in step["steps"]:
                 yield from _of(inner, file_bytes, stream)
-    elif do == "sequence":
+    elif step["do"] == "sequence":
         yield from _sequence(step)
-    elif do == "pattern":
+    elif step["do"] == "pattern":
         yield from _pattern(step, file_bytes, stream)
-    elif do == "events":
+    elif step["do"] == "events":
         yield from _events(step, file_bytes)
-    elif do == "requests":
+    elif step["do"] == "requests":
         yield from _requests(step, file_bytes, stream)
     else:
         raise HeadraceError(
-            f"a step {do!r} cannot be replayed",
+            f"a step {step['do']!r} cannot be replayed",
             hint="headrace simulate takes it; a recorded profile can be replayed",
         )
 
 
-def _sequence(step: dict[str, Any]) -> Iterator[Primitive]:
+def _sequence(step: AccessList) -> Iterator[Primitive]:
     ranges = step["ranges_bytes"]
     works = step.get("cpu_ns") or [0] * len(ranges)
     waits = step.get("wait_ns") or [0] * len(ranges)
@@ -95,7 +101,7 @@ def _sequence(step: dict[str, Any]) -> Iterator[Primitive]:
 
 
 def _pattern(
-    step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Random
+    step: Pattern, file_bytes: Mapping[str, int], stream: random.Random
 ) -> Iterator[Primitive]:
     op, file, count, length = (
         step.get("op", "read"),
@@ -108,7 +114,7 @@ def _pattern(
     if not span:
         span = count * length if op == "write" else file_bytes[file] - begin
     span //= step.get("parts", 1)  # every replayed job counts as the first
-    offsets = _offsets(step.get("order", {"kind": "sequential"}), count, length, span, stream)
+    offsets = _offsets(step.get("order", _SEQUENTIAL), count, length, span, stream)
     for at in offsets:
         yield Primitive(
             op,
@@ -122,22 +128,23 @@ def _pattern(
 
 
 def _requests(
-    step: dict[str, Any], file_bytes: Mapping[str, int], stream: random.Random
+    step: Requests, file_bytes: Mapping[str, int], stream: random.Random
 ) -> Iterator[Primitive]:
-    if step.get("in_flight", 1) > 1 or not step.get("count"):
+    count = step.get("count", 0)
+    if step.get("in_flight", 1) > 1 or not count:
         raise HeadraceError(
             "requests that overlap, or go on for a time, cannot be replayed",
             hint='kind = "random" runs them with fio',
         )
-    file, count, length = step["file"], step["count"], step["length_bytes"]
+    file, length = step["file"], step["length_bytes"]
     span = step.get("span_bytes", 0) or file_bytes[file]
-    for at in _offsets(step.get("order", {"kind": "sequential"}), count, length, span, stream):
+    for at in _offsets(step.get("order", _SEQUENTIAL), count, length, span, stream):
         op = "read" if stream.random() < step.get("read_fraction", 1.0) else "write"
         yield Primitive(op, file, at, length, step.get("access", "buffered"), step.get("cpu_ns", 0))
 
 
 def _offsets(
-    order: dict[str, Any], count: int, length: int, span: int, stream: random.Random
+    order: Order, count: int, length: int, span: int, stream: random.Random
 ) -> Iterator[int]:
     """Yield offsets like the simulator (crates/simulator, `offsets.rs`); random ones come from
     Python's generator."""
@@ -146,7 +153,8 @@ def _offsets(
     if kind == "sequential":
         yield from ((index % places) * length for index in range(count))
     elif kind == "strided":
-        yield from (index * order["stride_bytes"] % (room + 1) for index in range(count))
+        stride = order.get("stride_bytes", 0)
+        yield from (index * stride % (room + 1) for index in range(count))
     elif kind == "random":
         yield from (stream.randrange(places) * length for _ in range(count))
     elif kind in ("permuted", "shuffled"):
@@ -154,7 +162,7 @@ def _offsets(
         stream.shuffle(order_of_places)
         yield from (order_of_places[index % places] * length for index in range(count))
     elif kind == "clustered":
-        window = order["window_bytes"]
+        window = order.get("window_bytes", 1)
         windows, within = max(1, span // window), max(1, window // length)
         for index in range(count):
             yield min(index * windows // count * window + stream.randrange(within) * length, room)
@@ -166,7 +174,7 @@ def _offsets(
             at += length
 
 
-def _events(step: dict[str, Any], file_bytes: Mapping[str, int]) -> Iterator[Primitive]:
+def _events(step: Events, file_bytes: Mapping[str, int]) -> Iterator[Primitive]:
     file, events, per_cluster = step["file"], step["events"], step["events_per_cluster"]
     reads, size, skip = (
         step["reads_per_cluster"],

@@ -5,15 +5,25 @@ Consecutive reads or writes of one file become one `sequence` step.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from headrace.profiles.steps import Op, Recording
 from headrace.profiles.timeline import Timeline, timeline
+from headrace.scenario import Access, AccessList, Step
 
-_SIZES = {Op.TRUNCATE: "truncate", Op.ALLOCATE: "allocate", Op.RESERVE: "reserve"}
-_SIMPLE = {Op.OPEN: "open", Op.CLOSE: "close", Op.STAT: "stat", Op.SYNC: "fsync"}
+_SIZES: dict[Op, Literal["truncate", "allocate", "reserve"]] = {
+    Op.TRUNCATE: "truncate",
+    Op.ALLOCATE: "allocate",
+    Op.RESERVE: "reserve",
+}
+_SIMPLE: dict[Op, Literal["open", "close", "stat", "fsync"]] = {
+    Op.OPEN: "open",
+    Op.CLOSE: "close",
+    Op.STAT: "stat",
+    Op.SYNC: "fsync",
+}
 
 
 def scenario_steps(
@@ -23,7 +33,7 @@ def scenario_steps(
     software: bool = False,
     as_fast_as_it_goes: bool = False,
     sizes: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[Step]:
     """Return steps for a scenario whose file sets have these names, one per file of the recording.
 
     `sizes`: include operations that set sizes and allocate space, which a replay needs. The
@@ -44,10 +54,8 @@ def scenario_steps(
     return _steps(line, recording, names, sizes)
 
 
-def _steps(
-    line: Timeline, recording: Recording, names: list[str], sizes: bool
-) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
+def _steps(line: Timeline, recording: Recording, names: list[str], sizes: bool) -> list[Step]:
+    made: list[Step] = []
     steps = line.steps
     moves = np.isin(steps.op, (Op.READ, Op.WRITE, Op.MAPPED_READ)) & (steps.length > 0)
     # A run ends where the file or the operation changes.
@@ -58,16 +66,17 @@ def _steps(
         op = Op(int(steps.op[first]))
         if moves[first]:
             rows = slice(first, last)
-            step: dict[str, Any] = {
+            step: AccessList = {
                 "do": "sequence",
                 "file": names[file],
                 "op": "write" if op == Op.WRITE else "read",
                 "ranges_bytes": np.column_stack([steps.offset[rows], steps.length[rows]]).tolist(),
                 "access": _access(op, recording.files[file].direct),
             }
-            for field, values in (("cpu_ns", line.work_ns[rows]), ("wait_ns", line.wait_ns[rows])):
-                if values.any():
-                    step[field] = values.tolist()
+            if line.work_ns[rows].any():
+                step["cpu_ns"] = line.work_ns[rows].tolist()
+            if line.wait_ns[rows].any():
+                step["wait_ns"] = line.wait_ns[rows].tolist()
             made.append(step)
             continue
         made += _pause(int(line.work_ns[first]), int(line.wait_ns[first]))
@@ -93,12 +102,12 @@ def _steps(
     return made + _pause(line.work_after_ns, line.wait_after_ns)
 
 
-def _access(op: Op, direct: bool) -> str:
+def _access(op: Op, direct: bool) -> Access:
     return "mapped" if op == Op.MAPPED_READ else "direct" if direct else "buffered"
 
 
-def _pause(work_ns: int, wait_ns: int) -> list[dict[str, Any]]:
-    steps: list[dict[str, Any]] = []
+def _pause(work_ns: int, wait_ns: int) -> list[Step]:
+    steps: list[Step] = []
     if work_ns:
         steps.append({"do": "compute", "cpu_ns": work_ns})
     if wait_ns:

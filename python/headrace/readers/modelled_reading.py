@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from headrace.datasets.layout import FileLayout
 from headrace.jobs import ModelledJob
@@ -14,6 +13,7 @@ from headrace.readers import costs
 from headrace.readers.asking import Asked, asked, opening
 from headrace.readers.modelled_data import ModelledData
 from headrace.readers.options import ReadingOptions
+from headrace.scenario import Access, AccessList, FileSet, Packets, Step
 
 FILE = "data"
 """Name of the file set that is read."""
@@ -31,7 +31,7 @@ def modelled_reading(
     event_ns: int,
     *,
     fraction: float = 1.0,
-    after_run: Callable[[Asked], list[dict[str, Any]]] | None = None,
+    after_run: Callable[[Asked], list[Step]] | None = None,
 ) -> ModelledJob:
     """Return a job that reads `columns` (None: all) of one file, with `event_ns` of CPU per event.
 
@@ -53,7 +53,7 @@ def modelled_reading(
         besides=data.besides(read, options.reader),
     )
     work_ns = cost.open_ns + cost.listed_ns * len(laid.pieces)
-    steps: list[dict[str, Any]] = [
+    steps: list[Step] = [
         {"do": "open", "file": FILE},
         {
             "do": "sequence",
@@ -85,7 +85,7 @@ def modelled_reading(
     )
 
 
-def _input_file(data: ModelledData) -> dict[str, Any]:
+def _input_file(data: ModelledData) -> FileSet:
     return {
         "name": FILE,
         "on": "target",
@@ -95,10 +95,10 @@ def _input_file(data: ModelledData) -> dict[str, Any]:
     }
 
 
-def _run_step(run: Asked, work_ns: int, page_ns: int, access: str) -> dict[str, Any]:
+def _run_step(run: Asked, work_ns: int, page_ns: int, access: Access) -> AccessList:
     """Return the step that reads a run of events: `work_ns` of CPU, of it `page_ns` after every
     range."""
-    step: dict[str, Any] = {
+    step: AccessList = {
         "do": "sequence",
         "file": FILE,
         "ranges_bytes": list(run.ranges),
@@ -113,7 +113,7 @@ def _run_step(run: Asked, work_ns: int, page_ns: int, access: str) -> dict[str, 
     return step
 
 
-def first_look(data: ModelledData, options: ReadingOptions, column: str) -> dict[str, Any]:
+def first_look(data: ModelledData, options: ReadingOptions, column: str) -> AccessList:
     """Return the step of a job that opens its file with uproot and reads one event of a column."""
     layout = data.layout
     first = asked(layout, "uproot", [column], step_events=1)[0].ranges
@@ -123,7 +123,7 @@ def first_look(data: ModelledData, options: ReadingOptions, column: str) -> dict
     return {"do": "sequence", "file": FILE, "ranges_bytes": list(ranges), "cpu_after_ns": work_ns}
 
 
-def _packets(layout: FileLayout, runs: Sequence[Asked]) -> dict[str, Any]:
+def _packets(layout: FileLayout, runs: Sequence[Asked]) -> Packets:
     """Return packets of whole runs, about 1 s each; the master is as fast as Headrace's."""
     largest = max(run.events for run in runs)
     return {

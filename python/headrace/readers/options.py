@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -46,7 +46,7 @@ class ReadingOptions(BaseModel):
     )
 
     @classmethod
-    def anchored(cls, written: dict[str, Any], base: Path) -> dict[str, Any]:
+    def anchored(cls, written: dict[str, object], base: Path) -> dict[str, object]:
         """Return the table with absolute paths for the user's files. Called before validation."""
         if "data" not in written:
             return written

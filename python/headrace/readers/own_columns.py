@@ -26,7 +26,7 @@ class OwnNotes:
     left_out: dict[str, None] = field(default_factory=dict[str, None])
     """Columns that were not read or not written, because the reader cannot."""
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> dict[str, object]:
         """Return the notes for the job's results; empty when there are none."""
         notes = {"columns_as_bytes": list(self.as_bytes), "columns_left_out": list(self.left_out)}
         return {name: columns for name, columns in notes.items() if columns}

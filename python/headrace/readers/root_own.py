@@ -23,7 +23,7 @@ from headrace.readers.spans import Span, spans_of
 from headrace.readers.tables import plain_column
 
 if TYPE_CHECKING:
-    from headrace.jobs import JobInput
+    from headrace.jobs import Histogram, JobInput
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def scan_own_files(
     variable: str,
     further: Sequence[str],
     axis: tuple[int, float, float],
-) -> tuple[RootTotals, dict[str, Any], OwnNotes]:
+) -> tuple[RootTotals, Histogram, OwnNotes]:
     """Read the variable and further columns (names or patterns) of everything that a job reads.
 
     Return totals, the variable's histogram as numbers, and notes. Raises HeadraceError for a file

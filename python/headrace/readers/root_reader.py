@@ -28,7 +28,7 @@ from headrace.readers.spans import Span, spans_of
 from headrace.readers.verification import verify
 
 if TYPE_CHECKING:
-    from headrace.jobs import JobInput
+    from headrace.jobs import Histogram, JobInput, ReadFields
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.,+= -]+")
 """Paths of which ROOT interprets no character."""
@@ -77,7 +77,7 @@ class RootTotals:
             key = None if options.own is None else options.own.key
             verify(self.events_by_file, whole=whole and job.packets is None, key=key)
 
-    def output(self) -> dict[str, Any]:
+    def output(self) -> ReadFields:
         """Return the reading fields of JobOutput."""
         return {
             "events": sum(self.events_by_file.values()),
@@ -95,7 +95,7 @@ def run_with_root(
     axes: Mapping[str, tuple[int, float, float]],
     *,
     search: bool,
-) -> tuple[RootTotals, dict[str, dict[str, Any]]]:
+) -> tuple[RootTotals, dict[str, Histogram]]:
     """Run the search, or a scan of the one column, over everything that a job reads.
 
     Returns totals and the histograms named in `axes`, as numbers. Raises HeadraceError for a file
@@ -118,7 +118,7 @@ def run_with_root(
     totals.bytes_uncompressed = int(fed.bytes)
     totals.found = int(works[0].found) if works else 0
     totals.finish(options, job)
-    histograms = {
+    histograms: dict[str, Histogram] = {
         name: {
             "low": low,
             "high": high,

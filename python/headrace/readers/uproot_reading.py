@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.readers.counted_source import Access
 from headrace.readers.counts import ReadCounts
@@ -15,7 +15,7 @@ from headrace.readers.uproot_reader import Chunk, OpenFile, Share, UprootReader
 from headrace.readers.verification import verify
 
 if TYPE_CHECKING:
-    from headrace.jobs import JobInput
+    from headrace.jobs import JobInput, ReadFields
 
 
 class UprootReading:
@@ -27,7 +27,7 @@ class UprootReading:
         self._counts = ReadCounts()
         self._notes = OwnNotes()
         self._events_by_file: dict[str, int] = {}
-        self.like_input: dict[str, Any] = {}
+        self.like_input: dict[str, object] = {}
         """Fields of a data set with the format and compression of the file being read."""
 
     def chunks(self, columns: Sequence[str] | None, fraction: float = 1.0) -> Iterator[Chunk]:
@@ -75,7 +75,7 @@ class UprootReading:
         """Number of events read so far."""
         return sum(self._events_by_file.values())
 
-    def output(self) -> dict[str, Any]:
+    def output(self) -> ReadFields:
         """Return the reading fields of JobOutput."""
         counts = self._counts
         return {

@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +110,7 @@ class PartialRecord:
         """Directory for files that a workload or probe keeps."""
         return self.directory
 
-    def series(self, kind: str, rows: list[dict[str, Any]]) -> None:
+    def series(self, kind: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Write `series/KIND.parquet`."""
         if rows:
             with recording(self._root):
@@ -120,7 +120,7 @@ class PartialRecord:
                     compression="zstd",
                 )
 
-    def jobs(self, rows: list[dict[str, Any]]) -> None:
+    def jobs(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Write `jobs.parquet` and keep the sums over the jobs for `trial.json`.
 
         Columns missing from a row are null.
@@ -172,7 +172,7 @@ class ResultStore:
         study_text: str,
         header: ResultsHeader,
         plan: Plan,
-        environment: dict[str, Any],
+        environment: dict[str, object],
     ) -> ResultStore:
         """Create a new results folder, or continue one whose creation was interrupted.
 

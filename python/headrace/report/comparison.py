@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from rich.console import Console
@@ -75,7 +74,7 @@ def headline(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def _row(difference: Difference, provenance: str) -> dict[str, Any]:
+def _row(difference: Difference, provenance: str) -> dict[str, object]:
     shown = show(difference.metric, max(abs(difference.a.value), abs(difference.b.value)))
     effect, ratio = difference.effect_size, difference.ratio
     return {
@@ -162,8 +161,8 @@ def _environment_table(comparison: Comparison) -> TextTable:
     return table
 
 
-def _figures(comparison: Comparison) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
+def _figures(comparison: Comparison) -> list[dict[str, object]]:
+    items: list[dict[str, object]] = []
     for position, name in enumerate(
         list(dict.fromkeys(d.metric for d in comparison.differences))[:FIGURES_AT_MOST]
     ):

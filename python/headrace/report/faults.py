@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from headrace.analysis.findings import FaultEffect, Findings
 from headrace.metrics.shown import ShownMetric
@@ -13,7 +13,26 @@ from headrace.units import format_amount, format_seconds
 COLUMNS = ("target", "fault", "failed jobs", "stall", "rate left", "recovery", "lost")
 
 
-def rows(findings: Findings) -> list[dict[str, Any]]:
+class Row(TypedDict):
+    """One fault and cell, as text."""
+
+    target: str
+    fault: str
+    cell: str
+    failed: str
+    error: str
+    stall: str
+    rate: str
+    against: str
+    recovery: str
+    lost: str
+    note: str
+    fired: int
+    provenance: str
+    trials: tuple[str, ...]
+
+
+def rows(findings: Findings) -> list[Row]:
     """Return one row per fault and cell, all as text; also `provenance` and `trials`."""
     varied = _varied(findings.faults)
     return [

@@ -135,7 +135,7 @@ def _row_whisker(source: Any, base: str) -> Any:
     )
 
 
-def _item(plot: Any, element: str) -> dict[str, Any]:
+def _item(plot: Any, element: str) -> dict[str, object]:
     return dict(embed.json_item(plot, element))
 
 
@@ -146,7 +146,7 @@ _CURVE_COLUMNS = (
 
 def curve_figure(
     element: str, title: str, loads: list[int], bound: float | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return a figure of a metric against the load, with up to eight curves and intervals.
 
     The sources of the curves are `curve-0` … `curve-7`. Rings mark their knees (`knees`), grey
@@ -208,7 +208,7 @@ def _ticks(loads: list[int]) -> list[int]:
     return sorted(kept)
 
 
-def byte_figure(element: str, names: list[ShownMetric], loads: list[int]) -> dict[str, Any]:
+def byte_figure(element: str, names: list[ShownMetric], loads: list[int]) -> dict[str, object]:
     """Return a figure of the byte rates of one curve against the load; each source has the name
     of its metric."""
     unit = names[0].unit if names else "B/s"
@@ -243,7 +243,7 @@ def byte_figure(element: str, names: list[ShownMetric], loads: list[int]) -> dic
 
 def effect_figure(
     element: str, name: str, effects: list[FactorEffect], names: LevelNames
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return a figure of the mean of the metric at every level of every factor, averaged over
     the other factors."""
     estimates = [level.estimate for effect in effects for level in effect.levels]
@@ -292,7 +292,7 @@ _RATIO_COLOURS = {"a": CURVE_COLOURS[1], "b": CURVE_COLOURS[0], "": GREY}
 
 def ratio_figure(
     element: str, title: str, rows: list[tuple[str, Estimate, str, str]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return a figure of the ratios of two result sets with their intervals; rows are (cell,
     ratio, verdict, better side or empty)."""
     data: dict[str, list[Any]] = {
@@ -397,7 +397,7 @@ SERIES_FIGURES = (
 )
 
 
-def series_figure(element: str, title: str, names: list[str]) -> dict[str, Any]:
+def series_figure(element: str, title: str, names: list[str]) -> dict[str, object]:
     """Return a figure of the samples of one trial against time.
 
     It has one source, `series`, with `time_s` and a column for each name.

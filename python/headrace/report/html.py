@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -22,7 +22,7 @@ from headrace.report.choices import choice_sentences
 from headrace.report.numbers import percent
 from headrace.report.page_data import page_data, provenance_of_metric, scaled_metrics
 from headrace.report.select import Shown, series_trials, shown_curves
-from headrace.report.series import embedded_series
+from headrace.report.series import TrialSeries, embedded_series
 
 CHOICES_AT_MOST = 6
 EFFECT_FIGURES_AT_MOST = 6
@@ -79,9 +79,11 @@ def _byte_rates(metrics: dict[str, ShownMetric]) -> list[ShownMetric]:
     ]
 
 
-def _figures(shown: Shown, metrics: dict[str, ShownMetric], any_main: bool) -> list[dict[str, Any]]:
+def _figures(
+    shown: Shown, metrics: dict[str, ShownMetric], any_main: bool
+) -> list[dict[str, object]]:
     loads = sorted({p.load for curve in shown.curves for p in (*curve.points, *curve.distrusted)})
-    items: list[dict[str, Any]] = []
+    items: list[dict[str, object]] = []
     if any_main:
         items.append(figures.curve_figure("figure-rate", "Rate", loads))
     if "efficiency" in metrics:
@@ -94,10 +96,24 @@ def _figures(shown: Shown, metrics: dict[str, ShownMetric], any_main: bool) -> l
     return items
 
 
-def _series_figures(series: dict[str, Any]) -> list[dict[str, Any]]:
+class SeriesFigure(TypedDict):
+    """One figure of the series of trials."""
+
+    element: str
+    title: str
+    axis: str
+    unit: str
+    probe: str
+    divisor: float
+    columns: list[str]
+    names: list[str]
+    item: dict[str, object]
+
+
+def _series_figures(series: dict[str, TrialSeries]) -> list[SeriesFigure]:
     """Return one figure for each quantity that is not 0 throughout in at least one embedded
     trial."""
-    found: list[dict[str, Any]] = []
+    found: list[SeriesFigure] = []
     for position, wanted in enumerate(figures.SERIES_FIGURES):
         samples = [trial.get(wanted.probe, {}) for trial in series.values()]
         present = [
@@ -132,9 +148,9 @@ def _trial_labels(shown: Shown, trials: list[str]) -> dict[str, str]:
     return {trial: labels.get(trial, "") for trial in trials}
 
 
-def _effect_groups(findings: Findings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    groups: list[dict[str, Any]] = []
-    items: list[dict[str, Any]] = []
+def _effect_groups(findings: Findings) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    groups: list[dict[str, object]] = []
+    items: list[dict[str, object]] = []
     names = wording.LevelNames.of(findings)
     for position, (workload, name, effects) in enumerate(tables.effect_groups(findings)):
         element = f"figure-effects-{position}" if position < EFFECT_FIGURES_AT_MOST else ""

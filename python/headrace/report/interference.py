@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from headrace.analysis.findings import Findings
 from headrace.analysis.interference import Disturbance
@@ -11,7 +11,19 @@ from headrace.report.numbers import number, percent
 COLUMNS = ("storage", "invalid", "warned", "CPUs of others", "may have cost", "programs")
 
 
-def rows(findings: Findings) -> list[dict[str, Any]]:
+class Row(TypedDict):
+    """One storage and workload, as text."""
+
+    storage: str
+    invalid: str
+    warned: str
+    cpus: str
+    lost: str
+    programs: str
+    trials: tuple[str, ...]
+
+
+def rows(findings: Findings) -> list[Row]:
     """Return one row per storage and workload, all as text; also `trials`."""
     return [
         {

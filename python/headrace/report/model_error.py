@@ -44,7 +44,7 @@ def headline(errors: ModelErrors) -> str:
         f"of {wording.plural(len(errors.cells), 'cell')}, "
         f"within {CLOSE:.0%} in {close}; the largest error is {worst.error:+.0%} "
         f"({_cell(worst)}, {worst.workload}, "
-        f"{wording.plural(int(worst.levels['slots']), 'slot')})."
+        f"{wording.plural(int(str(worst.levels['slots'])), 'slot')})."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.analysis.findings import Curve, Estimate, Findings, Knee, Point
@@ -11,6 +11,7 @@ from headrace.metrics.shown import ShownMetric, show
 from headrace.palette import CURVE_COLOURS, CURVE_SIGNS
 from headrace.report.numbers import interval_text, value_text
 from headrace.report.select import Shown
+from headrace.report.series import TrialSeries
 from headrace.report.wording import axis_title, limit_text, main_metric, plural
 
 TRIALS_IN_A_TIP = 4
@@ -64,7 +65,7 @@ def trial_names(trials: tuple[str, ...], most: int = TRIALS_IN_A_TIP) -> str:
     return ", ".join(trials[:most]) + more
 
 
-def _curve(curve: Curve, metrics: dict[str, ShownMetric]) -> dict[str, Any]:
+def _curve(curve: Curve, metrics: dict[str, ShownMetric]) -> dict[str, object]:
     points = (*curve.points, *curve.distrusted)
     values: dict[str, list[Any]] = {}
     for name, shown in metrics.items():
@@ -85,7 +86,7 @@ def _curve(curve: Curve, metrics: dict[str, ShownMetric]) -> dict[str, Any]:
     }
 
 
-def _ring(knee: Knee | None) -> dict[str, Any] | None:
+def _ring(knee: Knee | None) -> dict[str, object] | None:
     """Return where a knee is marked; None when no two rates differ, as the tables say then."""
     if knee is None or knee.difference_seen is False:
         return None
@@ -120,9 +121,9 @@ def page_data(
     shown: Shown,
     metrics: dict[str, ShownMetric],
     mains: dict[str, str | None],
-    figures: list[dict[str, Any]],
-    series: dict[str, Any],
-    series_figures: list[dict[str, Any]],
+    figures: list[dict[str, object]],
+    series: Mapping[str, TrialSeries],
+    series_figures: Sequence[Mapping[str, object]],
     trials_folder: str,
 ) -> str:
     """Return JSON for a `<script type="application/json">` element; `<` is escaped, so no value

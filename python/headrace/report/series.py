@@ -71,10 +71,14 @@ def _rounded(values: Any) -> list[float | None]:
     ]
 
 
-def trial_series(results: Path, trial: str) -> dict[str, dict[str, list[float | None]]]:
+TrialSeries = dict[str, dict[str, list[float | None]]]
+"""Values by probe and column."""
+
+
+def trial_series(results: Path, trial: str) -> TrialSeries:
     """Return the series of one trial by probe, then by column (`time_s` first); probes without a
     series are left out."""
-    found: dict[str, dict[str, list[float | None]]] = {}
+    found: TrialSeries = {}
     for probe, columns in COLUMNS.items():
         path = results / "trials" / trial / "series" / f"{probe}.parquet"
         if not path.is_file():
@@ -92,6 +96,6 @@ def trial_series(results: Path, trial: str) -> dict[str, dict[str, list[float | 
     return found
 
 
-def embedded_series(results: Path, trials: list[str]) -> dict[str, Any]:
+def embedded_series(results: Path, trials: list[str]) -> dict[str, TrialSeries]:
     """Return the series of these trials; trials without any are left out."""
     return {trial: series for trial in trials if (series := trial_series(results, trial))}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from headrace.analysis.findings import (
     Combined,
@@ -39,6 +40,122 @@ class Value:
     tip: str
 
 
+class LedgerSegment(TypedDict):
+    """One segment of a ledger bar."""
+
+    title: str
+    width: str
+    text: str
+    percent: str
+    key: str
+
+
+class PointRow(TypedDict):
+    """One point of a curve."""
+
+    load: int
+    values: list[Value | None]
+    ledger: list[LedgerSegment]
+    limit: str
+    share: str
+    evidence: str
+    trials: tuple[str, ...]
+    invalid: int
+    failed: int
+    reasons: tuple[str, ...]
+
+
+class CurveRows(TypedDict):
+    """The points of a curve."""
+
+    index: int
+    label: str
+    axis: str
+    rows: list[PointRow]
+
+
+class SummaryRow(TypedDict):
+    """A curve as one row."""
+
+    index: int
+    label: str
+    name: str
+    workload: str
+    rank: str
+    fed: str | None
+    fed_interval: str
+    crossing: str
+    why: str
+    knee: str | None
+    peak: Value | None
+    peak_load: int | None
+    provenance: str
+    trials: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+class EffectRow(TypedDict):
+    """Effect of one factor."""
+
+    factor: str
+    seen: bool
+    best: str
+    worst: str
+    cost: Value
+    verdict: str
+    p: str
+    error_term: str
+    levels: str
+    note: str
+    trials: tuple[str, ...]
+
+
+class CombinedRow(TypedDict):
+    """Best against worst over all choices together."""
+
+    workload: str
+    target: str
+    load: int
+    metric: str
+    seen: bool
+    best: str
+    worst: str
+    best_value: str
+    worst_value: str
+    cost: Value
+    verdict: str
+    alike: str
+    trials: tuple[str, ...]
+
+
+class LeftOutRow(TypedDict):
+    """One trial that no number uses."""
+
+    trial: str
+    status: str
+    levels: str
+    reasons: str
+
+
+class LeftOutTable(TypedDict):
+    """Trials that no number uses."""
+
+    rows: list[LeftOutRow]
+    more: int
+    reasons: list[tuple[str, int]]
+    count: int
+
+
+class ExtraTable(TypedDict):
+    """A table of one workload."""
+
+    title: str
+    columns: list[str]
+    same: list[tuple[str, str]]
+    rows: list[list[str]]
+    more: int
+
+
 def value(estimate: Estimate, shown: ShownMetric, provenance: str, *, unit: bool = False) -> Value:
     """Return an estimate as a table cell; `unit` adds the unit to the cell."""
     text = value_text(estimate, shown) + (f"\u202f{shown.unit}" if unit and shown.unit else "")
@@ -51,7 +168,7 @@ def _of_point(point: Point, shown: ShownMetric) -> Value | None:
     return None if estimate is None else value(estimate, shown, mark_of(estimate, point))
 
 
-def ledger(point: Point) -> list[dict[str, Any]]:
+def ledger(point: Point) -> list[LedgerSegment]:
     """Return the segments of the ledger bar, in per cent of wall time."""
     return [
         {
@@ -66,7 +183,7 @@ def ledger(point: Point) -> list[dict[str, Any]]:
     ]
 
 
-def _row(point: Point, columns: list[ShownMetric]) -> dict[str, Any]:
+def _row(point: Point, columns: list[ShownMetric]) -> PointRow:
     return {
         "load": point.load,
         "values": [_of_point(point, column) for column in columns],
@@ -81,7 +198,7 @@ def _row(point: Point, columns: list[ShownMetric]) -> dict[str, Any]:
     }
 
 
-def curve_rows(index: int, curve: Curve, columns: list[ShownMetric]) -> dict[str, Any]:
+def curve_rows(index: int, curve: Curve, columns: list[ShownMetric]) -> CurveRows:
     """Return a curve's points as rows of these columns, including untrusted points, by rising
     load."""
     points = sorted(
@@ -103,7 +220,7 @@ def rank_text(curve: Curve) -> str:
     return f"{curve.rank} – {curve.rank + curve.alike}" if curve.alike else str(curve.rank)
 
 
-def summary_row(index: int, curve: Curve, main: ShownMetric | None) -> dict[str, Any]:
+def summary_row(index: int, curve: Curve, main: ShownMetric | None) -> SummaryRow:
     """Return a curve as one row: rank, slots fed, best value of the main metric, knee.
 
     For a workload that loads the storage, the knee is where its rate stops growing with clients.
@@ -173,7 +290,7 @@ def p_text(p_value: float | None) -> str:
     return "<\u202f0.001" if p_value < 0.001 else number(p_value, 2)
 
 
-def effect_row(effect: FactorEffect, provenance: str, names: wording.LevelNames) -> dict[str, Any]:
+def effect_row(effect: FactorEffect, provenance: str, names: wording.LevelNames) -> EffectRow:
     """Return a factor effect as a row.
 
     Best and worst are named only where the difference is significant.
@@ -224,13 +341,13 @@ def effect_groups(findings: Findings) -> list[tuple[str, str, list[FactorEffect]
     ]
 
 
-def combined_rows(findings: Findings) -> list[dict[str, Any]]:
+def combined_rows(findings: Findings) -> list[CombinedRow]:
     """Return best against worst over all choices together, one row for each workload and
     storage."""
     return [_combined_row(findings, each) for each in findings.combined]
 
 
-def _combined_row(findings: Findings, c: Combined) -> dict[str, Any]:
+def _combined_row(findings: Findings, c: Combined) -> CombinedRow:
     provenance = c.cost.provenance or c.provenance or provenance_of_metric(findings, c.metric)
     shown = show(c.metric, max(abs(c.best_value), abs(c.worst_value)))
     best, worst = combination_names(c)
@@ -254,7 +371,7 @@ def _combined_row(findings: Findings, c: Combined) -> dict[str, Any]:
     }
 
 
-def left_out(findings: Findings) -> dict[str, Any]:
+def left_out(findings: Findings) -> LeftOutTable:
     """Return the trials that no number uses: the first of them in full, all of them counted by
     reason."""
     reasons = Counter(
@@ -276,16 +393,17 @@ def left_out(findings: Findings) -> dict[str, Any]:
     }
 
 
-def flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def flatten(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
     """Return nested values as (dotted name, text) rows."""
     rows: list[tuple[str, str]] = []
     for name, item in values.items():
         dotted = f"{prefix}{name}"
         if isinstance(item, dict):
             rows += flatten({str(key): inner for key, inner in item.items()}, f"{dotted}.")
+        elif isinstance(item, int) and name.endswith("_bytes") and item >= 1024:
+            rows.append((dotted, format_bytes(item)))
         else:
-            size = isinstance(item, int) and name.endswith("_bytes") and item >= 1024
-            rows.append((dotted, format_bytes(item) if size else wording.level_text(item)))
+            rows.append((dotted, wording.level_text(item)))
     return rows
 
 
@@ -294,10 +412,10 @@ def cell_text(cell: object) -> str:
     return number(cell, 4) if isinstance(cell, float) else wording.level_text(cell)
 
 
-def extra_tables(findings: Findings) -> list[dict[str, Any]]:
+def extra_tables(findings: Findings) -> list[ExtraTable]:
     """Return the tables of single workloads, truncated for the page; columns with the same value
     in every row are separate."""
-    tables: list[dict[str, Any]] = []
+    tables: list[ExtraTable] = []
     for title, rows in findings.extra_tables.items():
         names = list(dict.fromkeys(name for row in rows for name in row))
         texts = {name: [cell_text(row.get(name)) for row in rows] for name in names}

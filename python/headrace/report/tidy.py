@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow
@@ -67,183 +69,206 @@ _ORDER = (
 )
 
 
-def _estimate(estimate: Estimate, provenance: str) -> dict[str, Any]:
-    return {
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "n": estimate.n,
-        "method": estimate.method,
-        "provenance": estimate.provenance or provenance,
-        "trials": " ".join(estimate.trials),
-    }
+@dataclass(frozen=True)
+class Row:
+    """One row of the table; what is None is null."""
+
+    about: str = ""
+    workload: str | None = None
+    target: str | None = None
+    slots: int | None = None
+    clients: int | None = None
+    factor: str | None = None
+    level: str | None = None
+    metric: str | None = None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    method: str | None = None
+    provenance: str | None = None
+    limit: str | None = None
+    limit_share: float | None = None
+    note: str | None = None
+    trials: str | None = None
+    levels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Factor -> level; its column is `level_<factor>`."""
+
+    def cells(self) -> dict[str, str | float | None]:
+        """Return the columns of the table."""
+        return {
+            **{name: getattr(self, name) for name in _ORDER},
+            **{f"level_{name}": level for name, level in self.levels.items()},
+        }
+
+    def with_estimate(self, estimate: Estimate, provenance: str) -> Row:
+        """Return the row with an estimate and what it rests on."""
+        return replace(
+            self,
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            n=estimate.n,
+            method=estimate.method,
+            provenance=estimate.provenance or provenance,
+            trials=" ".join(estimate.trials),
+        )
 
 
-def _levels(levels: dict[str, Any]) -> dict[str, str]:
+def _levels(levels: Mapping[str, object]) -> dict[str, str]:
     return {
-        f"level_{name}": wording.level_text(level)
+        name: wording.level_text(level)
         for name, level in levels.items()
         if level is not None and name not in ("slots", "target", "workload")
     }
 
 
-def _point_rows(point: Point) -> list[dict[str, Any]]:
-    shared = {
-        "workload": point.workload,
-        "target": point.target,
-        "slots": point.slots,
-        "clients": point.load,
-        **_levels(point.levels),
-    }
+def _point_rows(point: Point) -> list[Row]:
+    shared = Row(
+        workload=point.workload,
+        target=point.target,
+        slots=point.slots,
+        clients=point.load,
+        levels=_levels(point.levels),
+    )
     if point.reasons:
-        note = "; ".join(point.reasons)
-        return [
-            {
-                "about": "distrusted",
-                "metric": name,
-                "note": note,
-                **shared,
-                **_estimate(estimate, mark_of(estimate, point)),
-            }
-            for name, estimate in point.metrics.items()
-        ]
-    shared |= {"limit": point.limit.kind, "limit_share": point.limit.share}
+        row = replace(shared, about="distrusted", note="; ".join(point.reasons))
+    else:
+        shared = replace(shared, limit=point.limit.kind, limit_share=point.limit.share)
+        row = replace(shared, about="point")
     rows = [
-        {
-            "about": "point",
-            "metric": name,
-            **shared,
-            **_estimate(estimate, mark_of(estimate, point)),
-        }
+        replace(row, metric=name).with_estimate(estimate, mark_of(estimate, point))
         for name, estimate in point.metrics.items()
     ]
+    if point.reasons:
+        return rows
     rows += [
-        {
-            "about": "ledger",
-            "metric": f"{name}_share",
-            "value": point.ledger[name],
-            "n": len(point.trials),
-            "method": "mean",
-            "provenance": point.provenance,
-            "trials": " ".join(point.trials),
-            **shared,
-        }
+        replace(
+            shared,
+            about="ledger",
+            metric=f"{name}_share",
+            value=point.ledger[name],
+            n=len(point.trials),
+            method="mean",
+            provenance=point.provenance,
+            trials=" ".join(point.trials),
+        )
         for name in LEDGER
         if name in point.ledger
     ]
     return rows
 
 
-def _curve_rows(curve: Curve) -> list[dict[str, Any]]:
+def _curve_rows(curve: Curve) -> list[Row]:
     trials = [trial for point in curve.points for trial in point.trials]
-    shared = {
-        "workload": curve.workload,
-        "target": curve.target,
-        "n": len(trials),
-        "trials": " ".join(trials),
-        "provenance": wording.provenance_of(curve),
-        **_levels(curve.levels),
-    }
+    shared = Row(
+        workload=curve.workload,
+        target=curve.target,
+        n=len(trials),
+        trials=" ".join(trials),
+        provenance=wording.provenance_of(curve),
+        levels=_levels(curve.levels),
+    )
     rows = [row for point in (*curve.points, *curve.distrusted) for row in _point_rows(point)]
     if curve.rank is not None:
-        note = f"no difference seen to {curve.alike} others"
-        ends = {"low": float(curve.rank), "high": float(curve.rank + curve.alike)}
         rows.append(
-            {
-                "about": "rank",
-                "metric": "rank",
-                "value": float(curve.rank),
-                "note": note,
-                **ends,
-                **shared,
-            }
+            replace(
+                shared,
+                about="rank",
+                metric="rank",
+                value=float(curve.rank),
+                note=f"no difference seen to {curve.alike} others",
+                low=float(curve.rank),
+                high=float(curve.rank + curve.alike),
+            )
         )
     if curve.slots_fed is not None:
-        rows += [{**row, **shared} for row in _fed_rows(curve.slots_fed)]
+        rows += _fed_rows(shared, curve.slots_fed)
     if (growth := curve.growth) is not None:
         tried = ", ".join(
             f"{count}: {rate:.6g}" for count, rate in zip(growth.clients, growth.rates, strict=True)
         )
-        note = f"of {growth.metric}; beyond it {growth.beyond}; clients tried: {tried}"
+        low, high = _bounds(growth)
         rows.append(
-            {
-                "about": "growth",
-                "metric": "clients_enough",
-                "value": float(growth.enough),
-                "note": note,
-                **_bounds(growth),
-                **shared,
-            }
+            replace(
+                shared,
+                about="growth",
+                metric="clients_enough",
+                value=float(growth.enough),
+                low=low,
+                high=high,
+                note=f"of {growth.metric}; beyond it {growth.beyond}; clients tried: {tried}",
+            )
         )
     if (knee := curve.knee) is not None:
-        note = f"of {knee.metric}, there {knee.value:.6g}; beyond it {knee.beyond}"
-        if knee.difference_seen is False:
-            note = f"of {knee.metric}; no difference seen between any two numbers of slots"
-        rows.append(
-            {
-                "about": "knee",
-                "metric": "knee",
-                "clients": knee.slots,
-                "value": float(knee.slots),
-                "note": note,
-                **_bounds(knee),
-                **shared,
-            }
-        )
+        rows.append(_knee_row(shared, knee))
     return rows
 
 
-def _bounds(found: Knee | Growth) -> dict[str, float | None]:
-    return {
-        "low": None if found.low is None else float(found.low),
-        "high": None if found.high is None else float(found.high),
-    }
+def _knee_row(shared: Row, knee: Knee) -> Row:
+    note = f"of {knee.metric}, there {knee.value:.6g}; beyond it {knee.beyond}"
+    if knee.difference_seen is False:
+        note = f"of {knee.metric}; no difference seen between any two numbers of slots"
+    low, high = _bounds(knee)
+    return replace(
+        shared,
+        about="knee",
+        metric="knee",
+        clients=knee.slots,
+        value=float(knee.slots),
+        low=low,
+        high=high,
+        note=note,
+    )
 
 
-def _fed_rows(fed: SlotsFed) -> list[dict[str, Any]]:
+def _bounds(found: Knee | Growth) -> tuple[float | None, float | None]:
+    return (
+        None if found.low is None else float(found.low),
+        None if found.high is None else float(found.high),
+    )
+
+
+def _fed_rows(shared: Row, fed: SlotsFed) -> list[Row]:
     note = f"at {fed.efficiency:g} job efficiency; " + (
         "at least; more were not tried" if fed.censored else fed.why
     )
     if not fed.slots:
         note += f"; fewer than {fed.smallest}, the smallest number tried"
-    rows: list[dict[str, Any]] = [
-        {
-            "about": "slots fed",
-            "metric": "slots_fed",
-            "value": float(fed.slots),
-            "low": None if fed.low is None else float(fed.low),
-            "high": None if fed.high is None or fed.open_above else float(fed.high),
-            "method": "largest number tried that holds the efficiency; by its intervals",
-            "note": note,
-        }
+    row = replace(shared, about="slots fed", note=note)
+    rows = [
+        replace(
+            row,
+            metric="slots_fed",
+            value=float(fed.slots),
+            low=None if fed.low is None else float(fed.low),
+            high=None if fed.high is None or fed.open_above else float(fed.high),
+            method="largest number tried that holds the efficiency; by its intervals",
+        )
     ]
     if fed.interpolated is not None:
         rows.append(
-            {
-                "about": "slots fed",
-                "metric": "slots_fed_interpolated",
-                "value": fed.interpolated,
-                "low": fed.interpolated_low,
-                "high": fed.interpolated_high,
-                "method": "linear between two numbers tried",
-                "note": note,
-            }
+            replace(
+                row,
+                metric="slots_fed_interpolated",
+                value=fed.interpolated,
+                low=fed.interpolated_low,
+                high=fed.interpolated_high,
+                method="linear between two numbers tried",
+            )
         )
     return rows
 
 
-def _choice_rows(findings: Findings) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _choice_rows(findings: Findings) -> list[Row]:
+    rows: list[Row] = []
     for effect in findings.effects:
         provenance = effect.provenance or provenance_of_metric(findings, effect.metric)
-        shared = {"workload": effect.workload, "factor": effect.factor, "metric": effect.metric}
+        shared = Row(workload=effect.workload, factor=effect.factor, metric=effect.metric)
         rows += [
-            {
-                "about": "level effect",
-                "level": wording.level_text(each.level),
-                **shared,
-                **_estimate(each.estimate, provenance),
-            }
+            replace(
+                shared, about="level effect", level=wording.level_text(each.level)
+            ).with_estimate(each.estimate, provenance)
             for each in effect.levels
         ]
         p_value = "" if effect.p_value is None else f"; p {effect.p_value:.3g}"
@@ -254,46 +279,40 @@ def _choice_rows(findings: Findings) -> list[dict[str, Any]]:
             f"judged against {effect.error_term}{p_value}"
         )
         rows.append(
-            {
-                "about": "cost of wrong",
-                "note": note,
-                **shared,
-                **_estimate(effect.cost_of_wrong, provenance),
-            }
+            replace(shared, about="cost of wrong", note=note).with_estimate(
+                effect.cost_of_wrong, provenance
+            )
         )
     for each in findings.combined:
-        rows.append(
-            {
-                "about": "combined cost",
-                "workload": each.workload,
-                "target": each.target,
-                "clients": each.slots,
-                "metric": each.metric,
-                "note": f"{'' if each.seen else 'no difference seen; '}"
-                f"best {wording.levels_text(each.best)}; worst {wording.levels_text(each.worst)}",
-                **_estimate(
-                    each.cost, each.provenance or provenance_of_metric(findings, each.metric)
-                ),
-            }
+        row = Row(
+            about="combined cost",
+            workload=each.workload,
+            target=each.target,
+            clients=each.slots,
+            metric=each.metric,
+            note=f"{'' if each.seen else 'no difference seen; '}"
+            f"best {wording.levels_text(each.best)}; worst {wording.levels_text(each.worst)}",
         )
+        provenance = each.provenance or provenance_of_metric(findings, each.metric)
+        rows.append(row.with_estimate(each.cost, provenance))
     return rows
 
 
-def _fault_rows(findings: Findings) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _fault_rows(findings: Findings) -> list[Row]:
+    rows: list[Row] = []
     for effect in findings.faults:
-        shared = {
-            "about": "fault",
-            "workload": effect.workload,
-            "target": effect.target,
-            "slots": effect.slots,
-            "factor": "fault",
-            "level": effect.fault,
-            "provenance": effect.provenance,
-            "n": len(effect.trials),
-            "trials": " ".join(effect.trials),
-            **_levels(effect.levels),
-        }
+        shared = Row(
+            about="fault",
+            workload=effect.workload,
+            target=effect.target,
+            slots=effect.slots,
+            factor="fault",
+            level=effect.fault,
+            provenance=effect.provenance,
+            n=len(effect.trials),
+            trials=" ".join(effect.trials),
+            levels=_levels(effect.levels),
+        )
         values = {
             "jobs": effect.jobs,
             "failed_jobs": effect.failed_jobs,
@@ -305,67 +324,61 @@ def _fault_rows(findings: Findings) -> list[dict[str, Any]]:
             "lost_bytes": effect.lost_bytes,
         }
         rows += [
-            {**shared, "metric": name, "value": float(value), "note": effect.note or effect.error}
+            replace(shared, metric=name, value=float(value), note=effect.note or effect.error)
             for name, value in values.items()
             if value is not None
         ]
         if effect.rate is not None:
-            note = f"against {effect.against}"
-            rows.append(
-                {
-                    **shared,
-                    "metric": "rate_left",
-                    **_estimate(effect.rate, effect.provenance),
-                    "note": note,
-                }
-            )
+            row = replace(shared, metric="rate_left", note=f"against {effect.against}")
+            rows.append(row.with_estimate(effect.rate, effect.provenance))
     return rows
 
 
-def _interference_rows(findings: Findings) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for each in findings.interference:
-        values = {"foreign_cpus": each.foreign_cpus, "lost_share": each.lost_share}
-        rows += [
-            {
-                "about": "interference",
-                "workload": each.workload,
-                "target": each.target,
-                "metric": name,
-                "value": value,
-                "n": len(each.invalid) + len(each.warned),
-                "note": ", ".join(each.programs),
-                "trials": " ".join((*each.invalid, *each.warned)),
-            }
-            for name, value in values.items()
-        ]
-    return rows
-
-
-def _left_out_rows(findings: Findings) -> list[dict[str, Any]]:
+def _interference_rows(findings: Findings) -> list[Row]:
     return [
-        {
-            "about": "left out",
-            "workload": left.levels.get("workload"),
-            "target": left.levels.get("target"),
-            "slots": left.levels.get("slots"),
-            "note": f"{left.status}: {'; '.join(left.reasons)}",
-            "trials": left.trial,
-            **_levels(left.levels),
-        }
+        Row(
+            about="interference",
+            workload=each.workload,
+            target=each.target,
+            metric=name,
+            value=value,
+            n=len(each.invalid) + len(each.warned),
+            note=", ".join(each.programs),
+            trials=" ".join((*each.invalid, *each.warned)),
+        )
+        for each in findings.interference
+        for name, value in (("foreign_cpus", each.foreign_cpus), ("lost_share", each.lost_share))
+    ]
+
+
+def _left_out_rows(findings: Findings) -> list[Row]:
+    return [
+        Row(
+            about="left out",
+            workload=_text(left.levels.get("workload")),
+            target=_text(left.levels.get("target")),
+            slots=slots if isinstance(slots := left.levels.get("slots"), int) else None,
+            note=f"{left.status}: {'; '.join(left.reasons)}",
+            trials=left.trial,
+            levels=_levels(left.levels),
+        )
         for left in findings.left_out
     ]
 
 
-def _unanswered_rows(findings: Findings) -> list[dict[str, Any]]:
+def _text(level: object) -> str | None:
+    return None if level is None else str(level)
+
+
+def _unanswered_rows(findings: Findings) -> list[Row]:
     return [
-        {
-            "about": "no valid trial",
-            "workload": each.workload,
-            "target": each.target,
-            "n": each.planned,
-            "note": answers.unanswered_sentence(each),
-        }
+        Row(
+            about="no valid trial",
+            workload=each.workload,
+            target=each.target,
+            n=each.planned,
+            note=answers.unanswered_sentence(each),
+        )
         for each in findings.unanswered
     ]
 
@@ -378,7 +391,7 @@ def tidy_table(findings: Findings) -> Any:
     rows = [row for curve in findings.curves for row in _curve_rows(curve)]
     rows += _choice_rows(findings) + _fault_rows(findings) + _interference_rows(findings)
     rows += _unanswered_rows(findings) + _left_out_rows(findings)
-    factors = list(dict.fromkeys(name for row in rows for name in row if name.startswith("level_")))
+    factors = list(dict.fromkeys(f"level_{name}" for row in rows for name in row.levels))
     kinds = {
         **dict.fromkeys(_TEXT, pa.string()),
         **dict.fromkeys(_NUMBERS, pa.float64()),
@@ -386,4 +399,4 @@ def tidy_table(findings: Findings) -> Any:
     }
     names = [*_ORDER[:5], *factors, *_ORDER[5:]]
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
-    return pa.Table.from_pylist(rows, schema=schema)
+    return pa.Table.from_pylist([row.cells() for row in rows], schema=schema)

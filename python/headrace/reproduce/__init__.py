@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict
 
 from headrace.catalog import entry
 from headrace.errors import Fault, HeadraceError, StudyError
@@ -98,7 +98,21 @@ def fitted(module: StudyModule) -> tuple[FittedParameter, ...]:
     return tuple(found)
 
 
-def summary(result: Reproduced) -> dict[str, Any]:
+class Quality(TypedDict):
+    """Medians and shares over predict numbers, and findings that hold."""
+
+    numbers: int
+    predicted: int
+    median_error: float | None
+    within_25_percent: float | None
+    median_points: float | None
+    within_3_points: float | None
+    within: float | None
+    findings: int
+    findings_that_hold: int
+
+
+def summary(result: Reproduced) -> Quality:
     """Return the quality of the reproduction: medians and shares over predict numbers, findings
     that hold."""
     relative = [abs(number.error) for number in result.predicted if number.error_in == "relative"]
@@ -120,7 +134,7 @@ def _share(passed: Sequence[bool]) -> float | None:
     return sum(passed) / len(passed) if passed else None
 
 
-def as_json(results: Sequence[Reproduced]) -> dict[str, Any]:
+def as_json(results: Sequence[Reproduced]) -> dict[str, object]:
     """Return the JSON of `headrace reproduce --json`."""
     return {
         "studies": [
@@ -138,5 +152,5 @@ def as_json(results: Sequence[Reproduced]) -> dict[str, Any]:
     }
 
 
-def _number(number: Number) -> dict[str, Any]:
+def _number(number: Number) -> dict[str, object]:
     return {**asdict(number), "within": number.within}

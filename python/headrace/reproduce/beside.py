@@ -47,7 +47,7 @@ class SmallCells:
     )
 
     def add(
-        self, file: str, levels: dict[str, Any], bytes_per_s: float, events_per_s: float
+        self, file: str, levels: dict[str, object], bytes_per_s: float, events_per_s: float
     ) -> None:
         """Add one valid trial."""
         self._rates.setdefault(_key(file, levels), []).append((bytes_per_s, events_per_s))
@@ -64,7 +64,7 @@ class SmallCells:
         return fmean(rate for _, rate in found) if found else None
 
 
-def _key(file: str, levels: dict[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _key(file: str, levels: dict[str, object]) -> tuple[str, tuple[tuple[str, str], ...]]:
     return file, tuple(
         sorted((name, str(level)) for name, level in levels.items() if level is not None)
     )

@@ -29,7 +29,7 @@ class Setting:
     file: str
     target: str
     workload: str
-    levels: dict[str, Any]
+    levels: dict[str, object]
 
     def has(self, name: str, wanted: Any) -> bool:
         """Return whether `target`, `workload` or a factor has this level."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from headrace.analysis.metrics import trial_metrics, valid_trials
 from headrace.analysis.read import Records, read
+from headrace.analysis.trial_row import trial_rows
 from headrace.errors import Fault, HeadraceError, StudyError
 from headrace.reproduce import emulated_cluster_energy, emulated_proof_ssd
 from headrace.reproduce.beside import Judged, Row, SmallCells, SmallStudy
@@ -100,7 +101,7 @@ def cells_of(records: Sequence[Records], files: Sequence[str]) -> SmallCells:
 
 def _left_out(records: Records) -> list[str]:
     said: list[str] = []
-    trials: list[dict[str, Any]] = records.trials.to_dict("records")
+    trials = trial_rows(records.trials)
     for row in trials:
         if row["valid"]:
             continue
@@ -111,11 +112,11 @@ def _left_out(records: Records) -> list[str]:
     return said
 
 
-def _levels(levels: dict[str, Any]) -> str:
+def _levels(levels: dict[str, object]) -> str:
     return ", ".join(f"{name} {level}" for name, level in levels.items() if level is not None)
 
 
-def as_json(results: Sequence[Emulated]) -> dict[str, Any]:
+def as_json(results: Sequence[Emulated]) -> dict[str, object]:
     """Return the JSON of `headrace reproduce --emulate --json`."""
     return {
         "studies": [

@@ -4,7 +4,6 @@ GridPP)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.catalog import entry
 from headrace.reproduce.cells import Cell, Cells
@@ -13,7 +12,7 @@ from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, Study
 
 ORDER_8 = ("kingston-ssd", "hdd", "intel-x25", "hdd-raid1-2", "hdd-raid0-2")
 HDD = "sata-7200-500gb"
-SCRATCH: dict[str, Any] = {
+SCRATCH: dict[str, object] = {
     "kingston-ssd": "kingston-ssdnow-v-128gb",
     "intel-x25": "intel-x25-m-g2-160gb",
     "hdd": HDD,

@@ -176,7 +176,7 @@ class Queue:
         if not self.disk.startswith("loop"):
             key += f" {sequence}"
 
-        def now() -> dict[str, Any]:
+        def now() -> dict[str, object]:
             scheduler = read_scheduler(self.disk) or "none"
             return asdict(QueueState(scheduler, read_number(self.disk, "nr_requests"), depth))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headrace.system import block_queue, loops
 from headrace.system.mounts import Mount
@@ -33,7 +32,7 @@ class Device:
     """RAID level of an md device, name of a dm device, file of a loop device."""
     below: tuple[Device, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return a JSON-compatible mapping for the record, without unknown facts."""
         own = {
             key: value

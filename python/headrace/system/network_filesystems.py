@@ -8,7 +8,6 @@ import re
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from headrace.system.mounts import Mount
 from headrace.system.requirements import find_program
@@ -65,14 +64,14 @@ class NetworkFilesystem:
     """The mounted part of the server."""
     client: dict[str, str] = field(default_factory=dict[str, str])
     """Mount options of the client with a value, and read-ahead settings of its kernel module."""
-    layout: dict[str, Any] = field(default_factory=dict[str, Any])
+    layout: dict[str, object] = field(default_factory=dict[str, object])
     """Striping of the directory, from the file system's own tool; empty when that is not installed.
     """
     whole: str = ""
     """The tool's output on the whole file system (targets, block size); empty when not installed.
     """
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return a JSON-compatible mapping for the record."""
         return {key: value for key, value in vars(self).items() if value}
 
@@ -162,13 +161,13 @@ _LAYOUT_FIELDS = {
 }
 
 
-def parse_layout(text: str) -> dict[str, Any]:
+def parse_layout(text: str) -> dict[str, object]:
     """Return stripe count, size and pattern from a tool's output.
 
     Tools: `lfs getstripe`, `beegfs-ctl --getentryinfo`, `mmlsattr`. The text itself is kept,
     because layouts can hold more than this (progressive layouts, pools).
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, pattern in _LAYOUT_FIELDS.items():
         match = re.search(pattern, text)
         if match:
@@ -177,7 +176,7 @@ def parse_layout(text: str) -> dict[str, Any]:
     return {**found, "text": text.strip()}
 
 
-def layout_of(kind: str, directory: Path) -> dict[str, Any]:
+def layout_of(kind: str, directory: Path) -> dict[str, object]:
     """Return a directory's striping, from the file system's own tool or its extended attributes.
 
     Empty when neither exists.
@@ -193,7 +192,7 @@ def layout_of(kind: str, directory: Path) -> dict[str, Any]:
     return parse_layout(said) if isinstance(said, str) else said
 
 
-def _ask(argv: list[str] | None, subject: str) -> str | dict[str, Any] | None:
+def _ask(argv: list[str] | None, subject: str) -> str | dict[str, object] | None:
     """Return a tool's output for a directory or file system, or its error; None without tool."""
     program = find_program(argv[0]) if argv else None
     if argv is None or program is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headrace.system import block_queue, devices
 from headrace.system.mounts import Mount, mount_of
@@ -24,10 +23,10 @@ class Storage:
     """Whole disks below these; their queues have scheduler and depth."""
     network: NetworkFilesystem | None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return a JSON-compatible mapping for the record, with current settings and free space."""
         found = os.statvfs(self.directory)
-        said: dict[str, Any] = {
+        said: dict[str, object] = {
             "directory": str(self.directory),
             "filesystem": self.mount.filesystem,
             "mount_source": self.mount.source,

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError, Problem
 from headrace.registry import parts
+from headrace.scenario import Host, Service, Volume
 from headrace.site import Site
 from headrace.system.claims import Place
 from headrace.system.cluster import Cluster, Interface, NodeSettings
@@ -52,7 +53,7 @@ class Location:
     network: bool = False
     """True if waiting for it is waiting for a network or a server, not for a local block device."""
     provenance: Provenance = "measured"
-    description: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    description: Mapping[str, Any] = field(default_factory=dict[str, object])
     """Facts for the record: mount source and options, filesystem, devices, server, free bytes."""
     node_directories: tuple[Path, ...] = ()
     """The directory as mounted on each node that runs jobs, by node number; empty if all nodes
@@ -118,7 +119,7 @@ class Setting:
     reason: str = ""
     """Why it could not be applied."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return a JSON-compatible mapping for the record."""
         return asdict(self)
 
@@ -154,17 +155,16 @@ class TargetContext:
 
 @dataclass(frozen=True)
 class ModelledStorage:
-    """A target as input of the simulator: parts of a scenario (crates/simulator, `Scenario`),
-    JSON-compatible."""
+    """A target as input of the simulator: parts of a scenario."""
 
     place: Mapping[str, str]
     """Location of the jobs' files: `{"volume": NAME}` on each node, or `{"service": NAME}`."""
-    node_volumes: tuple[dict[str, Any], ...] = ()
+    node_volumes: tuple[Volume, ...] = ()
     """Volumes that every node has for it."""
-    servers: tuple[dict[str, Any], ...] = ()
+    servers: tuple[Host, ...] = ()
     """Hosts without job slots."""
-    services: tuple[dict[str, Any], ...] = ()
-    description: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    services: tuple[Service, ...] = ()
+    description: Mapping[str, Any] = field(default_factory=dict[str, object])
     """For the record: the catalog entries that it consists of."""
 
 
@@ -235,7 +235,7 @@ class Target(ABC):
         `applied=False` and the reason."""
         return []
 
-    def read_settings(self) -> dict[str, Any]:
+    def read_settings(self) -> dict[str, object]:
         """Return the current value of each of `settings`, for the check after the trial."""
         return {}
 

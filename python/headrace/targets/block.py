@@ -332,11 +332,11 @@ class BlockTarget(LocalTarget):
             self.release(context)
             raise
 
-    def _medium(self, context: TargetContext) -> tuple[list[Path], dict[str, Any]]:
+    def _medium(self, context: TargetContext) -> tuple[list[Path], dict[str, object]]:
         """Set up what holds the data; return its devices, and facts about it."""
         options, journal = self.options, context.journal
         medium: Path = options.medium
-        facts: dict[str, Any] = {"medium": str(medium), "mkfs_options": list(options.mkfs)}
+        facts: dict[str, object] = {"medium": str(medium), "mkfs_options": list(options.mkfs)}
         if self._emulated is not None:
             devices = [made.device for made in self._emulated.attach(context)]
             return devices, facts | self._emulated.description()
@@ -426,7 +426,7 @@ class BlockTarget(LocalTarget):
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
         return self._queue.apply(options) if self._queue is not None else []
 
-    def read_settings(self) -> dict[str, Any]:
+    def read_settings(self) -> dict[str, object]:
         return self._queue.read() if self._queue is not None else {}
 
     def release(self, context: TargetContext) -> None:

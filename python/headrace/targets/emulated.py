@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.catalog import entry
 from headrace.errors import HeadraceError, Problem
+from headrace.scenario import Storage
 from headrace.system.emulator import EmulatedDevice, attach, cannot_emulate, limits, refusal
 from headrace.system.emulator.limits import memory_bytes
 from headrace.system.journal import Entry
@@ -45,14 +46,14 @@ class EmulatedMedium:
         """Total size, as the study requests it."""
         return self._options.size or SIZE_BYTES
 
-    def storages(self) -> list[dict[str, Any]]:
+    def storages(self) -> list[Storage]:
         """Return the timing model of each device (crates/model, `StorageSpec`). Raises StudyError
         for an unknown drive."""
         drive = entry("drives", self._options.drive).table
         raid = self._options.raid
         if self.by_kernel:
             return [modelled(drive)] * raid.drives
-        return [modelled(drive, None if raid is None else raid.model_dump())]
+        return [modelled(drive, raid)]
 
     def device_sizes(self) -> list[int]:
         """Return the size of each device, in bytes, so that the whole has `size_bytes`."""
@@ -147,20 +148,20 @@ class EmulatedMedium:
         if failed:
             raise HeadraceError("; ".join(failed), hint="headrace undo")
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> dict[str, object]:
         """Return facts for the record: what is emulated, and the limits of the emulation."""
         raid = self._options.raid
         return {
             "medium": f"emulated {self._options.drive}",
             "drive": self._options.drive,
-            "raid": None if raid is None else raid.model_dump(),
+            "raid": raid,
             "emulated_size_bytes": self.size_bytes,
             "emulator_memory_bytes": self.memory_bytes(),
             "emulator_floor_ns": [device.floor_ns for device in self.devices],
         }
 
 
-def _capacity(storage: dict[str, Any]) -> int:
+def _capacity(storage: Storage) -> int:
     one = int(storage["drives"][0]["capacity_bytes"])
     raid = storage.get("raid")
     if raid is None:

@@ -129,7 +129,7 @@ class ServedOptions(TargetOptions):
         None, description="an entry of the catalog's servers: tuning of the file service"
     )
     virtual: bool = Field(False, description="the servers run in virtual machines")
-    tuning: dict[str, Any] = Field(
-        default_factory=dict[str, Any],
+    tuning: dict[str, object] = Field(
+        default_factory=dict[str, object],
         description="parameters of the file service, by the simulator's names",
     )

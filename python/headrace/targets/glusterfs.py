@@ -290,7 +290,7 @@ class Glusterfs(BricksTarget):
         return self._settings.apply(options) if self._settings is not None else []
 
     @override
-    def read_settings(self) -> dict[str, Any]:
+    def read_settings(self) -> dict[str, object]:
         return self._settings.read() if self._settings is not None else {}
 
     @override

@@ -76,10 +76,10 @@ class VolumeSettings:
         self._changed: set[str] = set()
         self._read_ahead: int | None = None
 
-    def read(self) -> dict[str, Any]:
+    def read(self) -> dict[str, object]:
         """Return the current value of every setting."""
         said = self.volume.get_all()
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             name: value_of(said[option], kind) if option in said else None
             for name, (option, kind) in VOLUME_OPTIONS.items()
         }

@@ -215,7 +215,7 @@ class KernelRaid(LocalTarget):
                 array.wait_rebuilt()
         self._queue = QueueSettings(context, array.directory)
 
-    def read_settings(self) -> dict[str, Any]:
+    def read_settings(self) -> dict[str, object]:
         if self._array is None or self._queue is None:
             return {}
         return {**self._queue.read(), "state": self._array.state()}

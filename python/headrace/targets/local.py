@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from pydantic import BaseModel
 from typing_extensions import override
 
 from headrace.errors import HeadraceError
@@ -26,19 +25,9 @@ class LocalTarget(Target):
         it.
         """
         options = self.options
-        given: dict[str, Any] = {
-            field: getattr(options, field, None)
-            for field in (
-                "drive",
-                "raid",
-                "filesystem",
-                "mount",
-                "scheduler",
-                "read_ahead",
-                "queue_depth",
-            )
-        }
-        if given["drive"] is None:
+        drive: str | None = getattr(options, "drive", None)
+        raid: BaseModel | None = getattr(options, "raid", None)
+        if drive is None:
             own = site.node.drives if site is not None else {}
             stand_in = own.get(self.name) or (next(iter(own.values())) if len(own) == 1 else None)
             if stand_in is None:
@@ -51,19 +40,22 @@ class LocalTarget(Target):
                     ),
                 )
             if isinstance(stand_in, str):
-                given["drive"] = stand_in
+                drive = stand_in
             else:
-                given["drive"] = stand_in.drive
+                drive = stand_in.drive
                 if stand_in.count > 1:
                     chunk = {} if stand_in.chunk is None else {"chunk": stand_in.chunk}
-                    given["raid"] = ModelledRaid(
-                        level=stand_in.raid or 0, drives=stand_in.count, **chunk
-                    )
-        given["filesystem"] = given["filesystem"] or "ext4"
-        given["mount"] = given["mount"] or ()
-        if given["raid"] is not None:
-            given["raid"] = given["raid"].model_dump(exclude={"by"})
+                    raid = ModelledRaid(level=stand_in.raid or 0, drives=stand_in.count, **chunk)
+        given = {
+            "drive": drive,
+            "raid": None if raid is None else raid.model_dump(exclude={"by"}),
+            "filesystem": getattr(options, "filesystem", None) or "ext4",
+            "mount": getattr(options, "mount", None) or (),
+            "scheduler": getattr(options, "scheduler", None),
+            "read_ahead": getattr(options, "read_ahead", None),
+            "queue_depth": getattr(options, "queue_depth", None),
+        }
         made = volume(self.name, made_of(Export, given, f"target {self.name}"))
         return ModelledStorage(
-            place={"volume": self.name}, node_volumes=(made,), description={"drive": given["drive"]}
+            place={"volume": self.name}, node_volumes=(made,), description={"drive": drive}
         )

@@ -5,7 +5,7 @@ Files are striped over object storage targets; one metadata server; clients with
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 from typing_extensions import override
@@ -45,7 +45,7 @@ class Lustre(ModelledTarget):
     def model(self, site: Site | None) -> ModelledStorage:
         """Object storage servers with one target each."""
         options: LustreOptions = self.options
-        tuning: dict[str, Any] = {
+        tuning: dict[str, object] = {
             "stripe_targets": options.stripe_count,
             "stripe_bytes": options.stripe_size,
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -194,7 +194,7 @@ class Nfs(ServedTarget):
     def model(self, site: Site | None) -> ModelledStorage:
         """One server that holds all files."""
         options: NfsOptions = self.options
-        tuning: dict[str, Any] = {}
+        tuning: dict[str, object] = {}
         if options.rsize is not None:
             tuning["read_request_bytes"] = options.rsize
         if options.wsize is not None:

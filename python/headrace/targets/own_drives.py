@@ -93,7 +93,7 @@ class OwnDrives(Target):
         ]
 
     @override
-    def read_settings(self) -> dict[str, Any]:
+    def read_settings(self) -> dict[str, object]:
         first, *others = [one.read_settings() for one in self._each]
         return {
             name: value

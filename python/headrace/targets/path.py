@@ -194,7 +194,7 @@ class PathTarget(LocalTarget):
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
         return self._queue.apply(options) if self._queue is not None else []
 
-    def read_settings(self) -> dict[str, Any]:
+    def read_settings(self) -> dict[str, object]:
         return self._queue.read() if self._queue is not None else {}
 
     def release(self, context: TargetContext) -> None:

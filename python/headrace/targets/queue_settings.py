@@ -24,7 +24,7 @@ class QueueSettings:
         self._directory = str(directory)
         self._before = self.read()
 
-    def read(self) -> dict[str, Any]:
+    def read(self) -> dict[str, object]:
         """Return the current value of every setting; None if the storage does not have it.
 
         Where kernels differ, it is a text with each one's value.

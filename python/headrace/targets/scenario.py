@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.catalog import entry
+from headrace.scenario import Drive, Host, Machine, Port, Storage, Table, Volume
+from headrace.site import SiteDrive
 from headrace.targets.exports import FRESH
 from headrace.units import parse_bytes_per_s
 
 
-def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) -> dict[str, Any]:
+class RaidOptions(Protocol):
+    """A RAID of equal drives, as targets describe it."""
+
+    @property
+    def level(self) -> int: ...
+
+    @property
+    def drives(self) -> int: ...
+
+    @property
+    def chunk(self) -> int: ...
+
+
+def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) -> Volume:
     """Return a volume of a scenario from options with `drive`, `raid`, `filesystem`, `scheduler`,
     `read_ahead`, `queue_depth`."""
     drive = entry("drives", export.drive).table
-    made: dict[str, Any] = {
+    made: Volume = {
         "name": name,
         "filesystem": filesystem(export.filesystem or "ext4", export.mount),
     }
     raid = getattr(export, "raid", None)
-    made["storage"] = storage(drive, None if raid is None else raid.model_dump())
+    made["storage"] = storage(drive, raid)
     made["scheduler"] = export.scheduler or "noop"
     if raid is not None and raid.level != 1:
         # Linux md reads ahead at least two whole stripes (drivers/md/raid0.c, raid5.c, raid10.c).
@@ -33,16 +48,11 @@ def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) ->
     return made
 
 
-def storage(drive: dict[str, Any], raid: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return a drive, or a RAID of equal drives (`level`, `drives`, `chunk`), as the model's
-    `StorageSpec` (crates/model)."""
-    made: dict[str, Any] = {"drives": [drive]}
+def storage(drive: Drive, raid: RaidOptions | None = None) -> Storage:
+    """Return a drive, or a RAID of equal drives."""
+    made: Storage = {"drives": [drive]}
     if raid is not None:
-        made["raid"] = {
-            "level": raid["level"],
-            "drives": raid["drives"],
-            "chunk_bytes": raid["chunk"],
-        }
+        made["raid"] = {"level": raid.level, "drives": raid.drives, "chunk_bytes": raid.chunk}
     return made
 
 
@@ -57,12 +67,10 @@ _MOUNT: dict[str, tuple[str, Any]] = {
 }
 
 
-def filesystem(name: str, mount: Sequence[str] = ()) -> dict[str, Any]:
+def filesystem(name: str, mount: Sequence[str] = ()) -> Table:
     """Return a filesystem by its kind (fresh) or its catalog entry, with the mount options that the
     model knows: access times, barrier, commit."""
-    made: dict[str, Any] = (
-        {"kind": name} if name in FRESH else entry("filesystems", name).table.part()
-    )
+    made: Table = {"kind": name} if name in FRESH else entry("filesystems", name).table.part()
     for option in mount:
         if option in _MOUNT:
             field, value = _MOUNT[option]
@@ -72,19 +80,22 @@ def filesystem(name: str, mount: Sequence[str] = ()) -> dict[str, Any]:
     return made
 
 
-def site_volume(name: str, drive: Any) -> dict[str, Any]:
+def site_volume(name: str, drive: str | SiteDrive) -> Volume:
     """Return the volume of a drive (or of a RAID) that `[site]` gives a node or server."""
     if isinstance(drive, str):
         stored = storage(entry("drives", drive).table)
-    elif drive.count == 1:
-        stored = storage(entry("drives", drive.drive).table)
     else:
-        raid = {"level": drive.raid or 0, "drives": drive.count, "chunk": drive.chunk or 64 << 10}
-        stored = storage(entry("drives", drive.drive).table, raid)
+        stored = storage(entry("drives", drive.drive).table)
+        if drive.count > 1:
+            stored["raid"] = {
+                "level": drive.raid or 0,
+                "drives": drive.count,
+                "chunk_bytes": drive.chunk or 64 << 10,
+            }
     return {"name": name, "filesystem": filesystem("ext4"), "storage": stored}
 
 
-def network_port(link: Any) -> dict[str, Any]:
+def network_port(link: Any) -> Port:
     """Return a port of a scenario from a site's link: the name of an entry, `1 GbE`, `4 x 1 GbE`,
     or a table."""
     if link is None:
@@ -96,17 +107,18 @@ def network_port(link: Any) -> dict[str, Any]:
         try:
             rate = parse_bytes_per_s(each)
         except ValueError:
-            port = dict(entry("links", known).table.part())
+            port: Port = entry("links", known).table.part()
         else:
-            port = dict(entry("links", _nearest_link(rate)).table.part())
+            port = entry("links", _nearest_link(rate)).table.part()
             port["rate_bytes_per_s"] = rate
         if ports > 1:
             # Bonded ports: one flow uses one of them.
             port["flow_bytes_per_s"] = port["rate_bytes_per_s"]
             port["rate_bytes_per_s"] *= ports
         return port
-    port = dict(entry("links", _nearest_link(link.rate)).table.part())
-    port.update(rate_bytes_per_s=link.rate * link.count, transmit_queue_packets=link.txqueuelen)
+    port = entry("links", _nearest_link(link.rate)).table.part()
+    port["rate_bytes_per_s"] = link.rate * link.count
+    port["transmit_queue_packets"] = link.txqueuelen
     if link.latency:
         port["latency_ns"] = round(link.latency * 1e9)
     if link.count > 1:
@@ -122,7 +134,7 @@ def _nearest_link(rate_bytes_per_s: float) -> str:
     return "1-gbe"
 
 
-def host(name: str, machine: str | None, link: Any, count: int = 1) -> dict[str, Any]:
+def host(name: str, machine: str | None, link: Any, count: int = 1) -> Host:
     """Return a host of a scenario from a machine of the catalog and a link."""
-    table = entry("nodes", machine or "generic-server").table.part()
+    table: Machine = entry("nodes", machine or "generic-server").table.part()
     return {"name": name, "count": count, **table, "network": network_port(link)}

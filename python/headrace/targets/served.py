@@ -284,7 +284,7 @@ class ServedTarget(ServiceTarget):
             self.later(lambda entry=entry: _undone(context, entry))
         return path
 
-    def media_facts(self, storages: list[Path]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    def media_facts(self, storages: list[Path]) -> tuple[tuple[str, ...], dict[str, object]]:
         """Return the devices that the servers store on, and facts of the media for the record."""
         found = [storage_of(storage) for storage in storages]
         devices = dict.fromkeys(name for each in found for name in each.device_names)
@@ -296,7 +296,7 @@ class ServedTarget(ServiceTarget):
             given is None for given in (export.device, export.image, export.drive, export.size)
         ):
             return None
-        given: dict[str, Any] = {
+        given: dict[str, object] = {
             "filesystem": export.filesystem,
             "mount": export.mount or None,
             "device": export.device,

@@ -4,10 +4,12 @@ servers before other ones."""
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 from headrace.catalog import entry
 from headrace.errors import HeadraceError
+from headrace.scenario import CacheTuning, DataServer, Host, Service, Table, Volume
 from headrace.site import Site, SiteServer
 from headrace.targets import ModelledStorage, Target
 from headrace.targets.exports import Bricks, Export
@@ -33,7 +35,7 @@ class ServiceTarget(Target):
             )
         return site.server[name]
 
-    def software(self) -> tuple[str, dict[str, Any], dict[str, Any] | None, dict[str, Any] | None]:
+    def software(self) -> tuple[str, Table, Table | None, Table | None]:
         """Return (service kind, tuning, ideal storage, cost of a virtual machine) of the catalog
         entry, overridden by the options."""
         name = self.options.software
@@ -42,7 +44,9 @@ class ServiceTarget(Target):
         table = entry("servers", name).table
         return table.kind, {**table.tuning, **self.options.tuning}, table.storage, table.virtual
 
-    def served(self, site: Site | None, export: Export, tuning: dict[str, Any]) -> ModelledStorage:
+    def served(
+        self, site: Site | None, export: Export, tuning: Mapping[str, object]
+    ) -> ModelledStorage:
         """Return the site's servers with one volume each, and the service on top of them. Servers
         with an upstream are before those that store the data."""
         fronts = self.site_fronts(site)
@@ -73,7 +77,7 @@ class ServiceTarget(Target):
         return site.upstreams(name)[:-1]
 
     def _behind(
-        self, stored: ModelledStorage, name: str, site: Site | None, virtual: dict[str, Any] | None
+        self, stored: ModelledStorage, name: str, site: Site | None, virtual: Table | None
     ) -> ModelledStorage:
         """Put the server `name` of the site before a modelled storage."""
         if site is None:
@@ -85,26 +89,26 @@ class ServiceTarget(Target):
             front["virtualisation"] = virtual or {}
         return self.put_before(stored, front)
 
-    def cache_tuning(self) -> dict[str, Any]:
+    def cache_tuning(self) -> CacheTuning:
         """Return what the options say of a cache on a front server's drive."""
         return {}
 
-    def put_before(self, stored: ModelledStorage, front: dict[str, Any]) -> ModelledStorage:
+    def put_before(self, stored: ModelledStorage, front: Host) -> ModelledStorage:
         """Put a server before a modelled storage. It passes the data on, and keeps them on its
         first volume if it has one."""
         service = next(each for each in stored.services if each["name"] == self.name)
-        behind = {**service, "name": f"{front['name']}-upstream"}
-        target = {"host": front["name"], "upstream": behind["name"]}
-        if front["volumes"]:
-            target["cache"] = {"volume": front["volumes"][0]["name"], **self.cache_tuning()}
+        behind: Service = {**service, "name": f"{front['name']}-upstream"}
+        target: DataServer = {"host": front["name"], "upstream": behind["name"]}
+        if volumes := front.get("volumes"):
+            target["cache"] = {"volume": volumes[0]["name"], **self.cache_tuning()}
         tuning = {key: value for key, value in service["tuning"].items() if key != "replicas"}
-        before = {**service, "targets": [target], "tuning": tuning}
+        before: Service = {**service, "targets": [target], "tuning": tuning}
         others = tuple(each for each in stored.services if each["name"] != self.name)
         return dataclasses.replace(
             stored, servers=(front, *stored.servers), services=(before, behind, *others)
         )
 
-    def _volume(self, export: Export, storage: dict[str, Any] | None) -> dict[str, Any]:
+    def _volume(self, export: Export, storage: Table | None) -> Volume:
         if export.drive is not None:
             return volume("data", export)
         if storage is None:
@@ -112,7 +116,7 @@ class ServiceTarget(Target):
                 f"target {self.name}: what does it store on? give export = {{ drive = … }}, or "
                 "software with storage of its own"
             )
-        made: dict[str, Any] = {
+        made: Volume = {
             "name": "data",
             "ideal": storage,
             "filesystem": filesystem(export.filesystem),
@@ -122,7 +126,7 @@ class ServiceTarget(Target):
         return made
 
     def on_bricks(
-        self, site: Site | None, bricks: Bricks, tuning: dict[str, Any]
+        self, site: Site | None, bricks: Bricks, tuning: Mapping[str, object]
     ) -> ModelledStorage:
         """Return bricks on the compute nodes, or on servers."""
         if bricks.on != "node":
@@ -137,17 +141,17 @@ class ServiceTarget(Target):
     def with_service(
         self,
         kind: str,
-        tuning: dict[str, Any],
+        tuning: Table,
         host_name: str,
-        servers: tuple[dict[str, Any], ...],
-        node_volumes: tuple[dict[str, Any], ...],
+        servers: tuple[Host, ...],
+        node_volumes: tuple[Volume, ...],
     ) -> ModelledStorage:
         """Return a file service on top of volumes."""
-        volume_name = (servers[0]["volumes"][0] if servers else node_volumes[0])["name"]
-        service = {
+        held = [*(servers[0].get("volumes", []) if servers else node_volumes)]
+        service: Service = {
             "name": self.name,
             "kind": kind,
-            "targets": [{"host": host_name, "volume": volume_name}],
+            "targets": [{"host": host_name, "volume": held[0]["name"]}],
             "tuning": tuning,
         }
         return ModelledStorage(

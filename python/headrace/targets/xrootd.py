@@ -23,6 +23,7 @@ from headrace.datasets.copies import copy_file
 from headrace.datasets.integrity import MANIFEST, checksum
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.labels import ITSELF
+from headrace.scenario import CacheTuning
 from headrace.site import Site, SiteServer
 from headrace.system.cluster import Node, NodeSettings
 from headrace.system.processes import run_program
@@ -436,7 +437,7 @@ class Xrootd(ServedTarget):
         return self.put_before(stored, front)
 
     @override
-    def cache_tuning(self) -> dict[str, Any]:
+    def cache_tuning(self) -> CacheTuning:
         cache: XCache | None = self.options.cache
         if cache is None:
             return {}

@@ -69,7 +69,7 @@ def cells_of(
 ) -> Cells:
     """Count a trace into the cells of a window. Raises StudyError."""
     trace, columns, rows = statistics.trace, window.columns, window.rows
-    text: dict[str, Any] = {
+    text: dict[str, object] = {
         "from_ns": window.begin_ns,
         "to_ns": window.begin_ns + window.span_ns - 1,
         "sector_low": window.sector_low,

@@ -6,7 +6,7 @@ Each prepares the input of `headrace-blocktrace`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.errors import Fault, HeadraceError, MissingError, StudyError
 from headrace.system import blktrace, tracefs
@@ -24,7 +24,7 @@ class Means(Protocol):
 
     def prepare(
         self, journal: Journal, directory: Path, devices: list[TracedDevice], out: Path
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Prepare the capture, with our own empty directory to mount on; return the recorder's
         task."""
         ...
@@ -47,7 +47,7 @@ class ByTracefs:
 
     def prepare(
         self, journal: Journal, directory: Path, devices: list[TracedDevice], out: Path
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Create a private instance that is switched off. Raises MissingError, HeadraceError."""
         self._instance = tracefs.make_instance(journal, directory, devices)
         disks = {each.name: each for each in devices}.values()
@@ -77,7 +77,7 @@ class ByBlktrace:
 
     def prepare(
         self, journal: Journal, directory: Path, devices: list[TracedDevice], out: Path
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Find debugfs, or mount it. Raises MissingError, HeadraceError."""
         disks = {each.name: each for each in devices}
         if len(disks) < len(devices):

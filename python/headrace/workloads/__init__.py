@@ -17,6 +17,7 @@ from headrace.datasets import Data
 from headrace.errors import HeadraceError, Problem
 from headrace.jobs import JobInput as JobInput
 from headrace.jobs import JobOutput as JobOutput
+from headrace.jobs import JobResults as JobResults
 from headrace.jobs import ModelledJob as ModelledJob
 from headrace.jobs import Packet as Packet
 from headrace.registry import parts
@@ -141,7 +142,7 @@ class Workload(ABC):
             f"workload {self.name}: a workload of kind {self.kind!r} has no model yet"
         )
 
-    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, outputs: list[JobResults]) -> JobResults:
         """Merge the jobs' `results` into the trial's (sum of histograms, a fit over all).
 
         JSON-serialisable.

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import model_validator
 
 from headrace.datasets import Data, data_bytes
 from headrace.errors import Problem
+from headrace.jobs import Histogram, ReadFields
 from headrace.readers.options import ReadingOptions, reader_problems
 from headrace.site import Site
-from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads import (
+    JobInput,
+    JobOutput,
+    JobResults,
+    ModelledJob,
+    Workload,
+    WorkloadOptions,
+)
 
 
 class AnalysisOptions(ReadingOptions, WorkloadOptions):
@@ -71,7 +79,7 @@ class Analysis(Workload):
             **reading,
         )
 
-    def _search(self, job: JobInput) -> tuple[int, dict[str, dict[str, Any]], dict[str, Any]]:
+    def _search(self, job: JobInput) -> tuple[int, dict[str, Histogram], ReadFields]:
         """Return the four-lepton events, the histograms, and the reading fields of JobOutput."""
         from headrace.workloads.higgs.columns import SEARCH_COLUMNS
         from headrace.workloads.higgs.histograms import AXES, Histograms
@@ -106,7 +114,7 @@ class Analysis(Workload):
         made.steps.append({"do": "compute", "cpu_ns": SEARCH_NS[self.analysis.reader]})
         return made
 
-    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, outputs: list[JobResults]) -> JobResults:
         """Return the sum of the jobs' histograms, and the Higgs boson's mass, width and yield."""
         from headrace.workloads.higgs.fits import peaks
         from headrace.workloads.higgs.histograms import merged

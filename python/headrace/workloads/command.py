@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from pydantic import Field, field_validator, model_validator
 
@@ -23,7 +23,14 @@ from headrace.registry import nearest
 from headrace.system import children
 from headrace.system.accounting import io_counts
 from headrace.system.program_pages import hold_program
-from headrace.workloads import SET_FOR_JOBS, JobInput, JobOutput, Workload, WorkloadOptions
+from headrace.workloads import (
+    SET_FOR_JOBS,
+    JobInput,
+    JobOutput,
+    JobResults,
+    Workload,
+    WorkloadOptions,
+)
 
 _OF_A_JOB = ("file", "directory", "scratch", "slot", "seed")
 _STUDY = "{study}"
@@ -70,7 +77,7 @@ class CommandOptions(WorkloadOptions):
     )
 
     @classmethod
-    def anchored(cls, written: dict[str, Any], base: Path) -> dict[str, Any]:
+    def anchored(cls, written: dict[str, object], base: Path) -> dict[str, object]:
         """Return the table with {study} filled in, and `./run.sh` as an absolute path.
 
         Called before validation, with the folder of the study file.
@@ -225,7 +232,7 @@ class Command(Workload):
             for log in logs:
                 _shorten(log)
 
-    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, outputs: list[JobResults]) -> JobResults:
         """Return the number of processes that the programs left running, if any."""
         left = sum(output.get("left_running", 0) for output in outputs)
         return {"left_running": left} if left else {}

@@ -21,12 +21,20 @@ from headrace import protocols
 from headrace._core import metadata_json
 from headrace.errors import HeadraceError, MissingError, Problem
 from headrace.protocols import client_of, remote_storage
+from headrace.scenario import Step
 from headrace.site import Site
 from headrace.system import children
 from headrace.system.own_programs import own_program
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, Seconds, format_bytes
-from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads import (
+    JobInput,
+    JobOutput,
+    JobResults,
+    ModelledJob,
+    Workload,
+    WorkloadOptions,
+)
 from headrace.workloads.mdtest.phases import merge_phases
 
 PROGRAM = "headrace-metadata"
@@ -342,7 +350,7 @@ class Metadata(Workload):
         }
 
     @override
-    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, outputs: list[JobResults]) -> JobResults:
         """Return the rates and latencies of each phase over all clients."""
         return merge_phases(outputs)
 
@@ -359,25 +367,31 @@ class Metadata(Workload):
                 f"workload {self.name}: a simulated slot is one client; give slots = "
                 f"{options.clients} instead of clients"
             )
-        file = {"file": "item"}
         read = options.write_bytes if options.read_bytes is None else options.read_bytes
-        steps: list[dict[str, Any]] = []
+        steps: list[Step] = []
         for kind in ("directory", "file"):
             names = [name for name in options.phase_names if name.startswith(kind)]
             if not names:
                 continue
-            inner: list[dict[str, Any]] = [{"do": "create", **file}]
+            inner: list[Step] = [{"do": "create", "file": "item"}]
             if kind == "file" and options.write_bytes:
                 inner.append(
-                    {"do": "write", **file, "offset_bytes": 0, "length_bytes": options.write_bytes}
+                    {
+                        "do": "write",
+                        "file": "item",
+                        "offset_bytes": 0,
+                        "length_bytes": options.write_bytes,
+                    }
                 )
                 if options.sync:
-                    inner.append({"do": "fsync", **file})
+                    inner.append({"do": "fsync", "file": "item"})
             if f"{kind}_stat" in names:
-                inner.append({"do": "stat", **file})
+                inner.append({"do": "stat", "file": "item"})
             if f"{kind}_read" in names and read:
-                inner.append({"do": "read", **file, "offset_bytes": 0, "length_bytes": read})
-            inner.append({"do": "delete", **file})
+                inner.append(
+                    {"do": "read", "file": "item", "offset_bytes": 0, "length_bytes": read}
+                )
+            inner.append({"do": "delete", "file": "item"})
             steps.append({"do": "repeat", "times": options.items, "steps": inner})
         return ModelledJob(
             steps=steps,

@@ -6,7 +6,7 @@ It measures IOPS and latency percentiles by block size and queue depth.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,14 @@ from headrace.errors import Problem
 from headrace.site import Site
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, Seconds, format_bytes
-from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads import (
+    JobInput,
+    JobOutput,
+    JobResults,
+    ModelledJob,
+    Workload,
+    WorkloadOptions,
+)
 from headrace.workloads.fio import client, modelled
 from headrace.workloads.fio.results import merge_results
 
@@ -147,23 +154,20 @@ class Random(Workload):
     def profile(self, site: Site | None) -> ModelledJob:
         """Return fio's requests on a file of the job's own."""
         options = self.options
-        access = "direct" if options.direct else "buffered"
-        amount: dict[str, int] = (
-            {"count": options.amount // options.block_size}
-            if options.amount is not None
-            else {"duration_ns": round(1e9 * (options.duration or 0))}
-        )
         step = modelled.requests(
-            **amount,
             length_bytes=options.block_size,
             span_bytes=options.file_size,
-            order={"kind": "shuffled"},
+            shuffled=True,
             in_flight=options.iodepth,
             read_fraction=options.read_fraction,
-            access=access,
+            access="direct" if options.direct else "buffered",
         )
+        if options.amount is not None:
+            step["count"] = options.amount // options.block_size
+        else:
+            step["duration_ns"] = round(1e9 * (options.duration or 0))
         return modelled.modelled_fio([step], file_size=options.file_size)
 
-    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, outputs: list[JobResults]) -> JobResults:
         """Return the sum of IOPS and rates over clients, and percentiles over all requests."""
         return merge_results(outputs)

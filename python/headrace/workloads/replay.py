@@ -6,8 +6,9 @@ It can be measured on any target, or simulated.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
@@ -19,6 +20,7 @@ from headrace.profiles.replaying import Replayer
 from headrace.profiles.scenario import scenario_steps
 from headrace.profiles.steps import Op, load, profile_table
 from headrace.profiles.summary import sizes_given
+from headrace.scenario import Host, Service, Step
 from headrace.site import Site
 from headrace.targets.xrootd import Xrootd, XrootdOptions
 from headrace.units import MOST_FILES, Bytes
@@ -95,7 +97,7 @@ class Replay(Workload):
         """Return problems: steps that can only be simulated, missing files, files at risk."""
         needed_by = f"workload {self.name}"
         table = self._table()
-        if any(step["do"] in _SIMULATED_ONLY for step in _all_steps(table.steps)):
+        if any(step["do"] in _SIMULATED_ONLY for step in _all_steps(table.job_steps)):
             return [
                 Problem(
                     f"the profile {table.name} stages its input, which this version does not "
@@ -241,7 +243,7 @@ class Replay(Workload):
         """Return all operations, the files opened with O_DIRECT, and the recorded duration."""
         sizes = {each.name: self._size(each) for each in self._sets(table)}
         if table.steps_file is None:
-            steps = [_changed(step, self.options.parameters) for step in table.steps]
+            steps = [_changed(step, self.options.parameters) for step in table.job_steps]
             return list(primitives(steps, sizes, seed)), frozenset(), None
         recording = load(self.options.profile)
         names = [f"f{number}" for number in range(len(recording.files))]
@@ -273,22 +275,22 @@ class Replay(Workload):
         files = [each.part() for each in self._sets(table)]
         for each in files:
             if each["share"] != "new" and each["on"] != "node":
-                each["count"] = options.data.files or each["count"]
-                each["bytes"] = options.data.file_size or each["bytes"]
+                each["count"] = options.data.files or each.get("count", 1)
+                each["bytes"] = options.data.file_size or each.get("bytes", 0)
         if table.steps_file is not None:
             steps = self._recorded_steps(table)
         else:
-            steps = [_changed(step, options.parameters) for step in table.steps]
+            steps = [_changed(step, options.parameters) for step in table.job_steps]
             if options.pace == "fastest":
                 steps = [_without_thinking(step) for step in steps]
-        run = dict(table.run)
+        run = table.job_run
         if options.cpu_spread is not None:
             run["cpu_spread"] = options.cpu_spread
-        packets = table.packets
+        packets = table.job_packets
         if packets is not None and options.data.events is not None:
-            packets = {**packets, "events": options.data.events}
-        servers: tuple[dict[str, Any], ...] = ()
-        services: tuple[dict[str, Any], ...] = ()
+            packets["events"] = options.data.events
+        servers: tuple[Host, ...] = ()
+        services: tuple[Service, ...] = ()
         if any(each["on"] == "source" for each in files):
             if options.source is None:
                 raise HeadraceError(
@@ -315,7 +317,7 @@ class Replay(Workload):
             description={"profile": table.name, "parameters": dict(options.parameters)},
         )
 
-    def _recorded_steps(self, table: Profile) -> list[dict[str, Any]]:
+    def _recorded_steps(self, table: Profile) -> list[Step]:
         options: ReplayOptions = self.options
         if options.parameters or options.data.file_size is not None:
             raise HeadraceError(
@@ -348,15 +350,22 @@ class Replay(Workload):
         )
 
 
-def _all_steps(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _all_steps(steps: Sequence[Step]) -> list[Step]:
     """Return all steps, with those inside loops."""
-    return [inner for step in steps for inner in (step, *_all_steps(step.get("steps", [])))]
+    found: list[Step] = []
+    for step in steps:
+        found.append(step)
+        if step["do"] == "repeat":
+            found += _all_steps(step["steps"])
+    return found
 
 
-def _without_thinking(step: dict[str, Any]) -> dict[str, Any]:
+def _without_thinking(step: Step) -> Step:
     """Return a step without CPU work and sleep."""
+    if step["do"] == "repeat":
+        return {**step, "steps": [_without_thinking(inner) for inner in step["steps"]]}
     zeroed = {
-        key: ([_without_thinking(inner) for inner in value] if key == "steps" else value)
+        key: value
         for key, value in step.items()
         if key not in ("cpu_after_ns",)
         and not (step["do"] == "sequence" and key in ("cpu_ns", "wait_ns"))
@@ -364,17 +373,17 @@ def _without_thinking(step: dict[str, Any]) -> dict[str, Any]:
     for key in ("cpu_ns", "wait_ns", "cpu_ns_per_event"):
         if key in zeroed:
             zeroed[key] = 0
-    return zeroed
+    return cast("Step", zeroed)
 
 
-def _changed(step: dict[str, Any], parameters: dict[str, float | int | str]) -> dict[str, Any]:
+def _changed(step: Step, parameters: Mapping[str, float | int | str]) -> Step:
     """Return a step with the study's parameters; times and sizes stay integers."""
-    changed: dict[str, Any] = {}
+    changed: dict[str, object] = {}
     for key, value in step.items():
-        if key == "steps":
-            changed[key] = [_changed(inner, parameters) for inner in value]
-            continue
-        changed[key] = parameters.get(key, value)
-        if isinstance(changed[key], float) and key.endswith(("_ns", "_bytes", "count", "times")):
-            changed[key] = round(changed[key])
-    return changed
+        given = parameters.get(key, value)
+        if isinstance(given, float) and key.endswith(("_ns", "_bytes", "count", "times")):
+            given = round(given)
+        changed[key] = given
+    if step["do"] == "repeat":
+        changed["steps"] = [_changed(inner, parameters) for inner in step["steps"]]
+    return cast("Step", changed)

@@ -15,7 +15,14 @@ from headrace.datasets import Data, OwnFiles, data_bytes
 from headrace.errors import HeadraceError, Problem
 from headrace.readers.options import ReadingOptions, WrongField, reader_problems
 from headrace.site import Site
-from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads import (
+    JobInput,
+    JobOutput,
+    JobResults,
+    ModelledJob,
+    Workload,
+    WorkloadOptions,
+)
 
 DEFAULT_VARIABLE = "Muon_pt"
 
@@ -211,7 +218,7 @@ class Scan(Workload):
             made.steps.insert(1, first_look(data, self.scan, self._variable()))
         return made
 
-    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, outputs: list[JobResults]) -> JobResults:
         """Return the sum of the jobs' histograms, with the notes on columns."""
         from headrace.readers.own_columns import merged_notes
         from headrace.workloads.higgs.histograms import merged

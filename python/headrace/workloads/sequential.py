@@ -8,17 +8,26 @@ mode; to compare modes, a study lists them as levels of the factor `mode`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from headrace import protocols
 from headrace.errors import Problem
 from headrace.protocols import client_of
+from headrace.scenario import Access as StepAccess
+from headrace.scenario import Step
 from headrace.site import Site
 from headrace.system.program_pages import hold_program
 from headrace.units import Bytes, format_bytes
-from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads import (
+    JobInput,
+    JobOutput,
+    JobResults,
+    ModelledJob,
+    Workload,
+    WorkloadOptions,
+)
 from headrace.workloads.fio import client, modelled
 from headrace.workloads.fio.results import merge_results
 from headrace.workloads.fio.streaming import Access, Stream
@@ -175,25 +184,24 @@ class Sequential(Workload):
     def profile(self, site: Site | None) -> ModelledJob:
         """Return fio's requests on a file of the job's own."""
         options = self.options
-        access = {"mmap": "mapped"}.get(options.engine, "direct" if options.direct else "buffered")
-        fields: dict[str, Any] = {
-            "count": options.file_size // options.record_size,
-            "length_bytes": options.record_size,
-            "span_bytes": options.file_size,
-            "order": {"kind": "sequential"},
-            "access": access,
-        }
-        if options.mode in ("random-read", "random-write", "mixed"):
-            fields["order"] = {"kind": "shuffled"}
+        access: StepAccess = "direct" if options.direct else "buffered"
         reads = {"read": 1.0, "reread": 1.0, "random-read": 1.0, "mixed": options.read_fraction}
-        fields["read_fraction"] = reads.get(options.mode, 0.0)
-        steps = [modelled.requests(**fields)] * (2 if options.mode == "reread" else 1)
-        if fields["read_fraction"] < 1 and options.flush:
+        read_fraction = reads.get(options.mode, 0.0)
+        step = modelled.requests(
+            length_bytes=options.record_size,
+            span_bytes=options.file_size,
+            shuffled=options.mode in ("random-read", "random-write", "mixed"),
+            access="mapped" if options.engine == "mmap" else access,
+            read_fraction=read_fraction,
+        )
+        step["count"] = options.file_size // options.record_size
+        steps: list[Step] = [step] * (2 if options.mode == "reread" else 1)
+        if read_fraction < 1 and options.flush:
             steps.append({"do": "fsync", "file": modelled.FILE})
         return modelled.modelled_fio(
             steps, file_size=options.file_size, new=options.mode == "write"
         )
 
-    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, outputs: list[JobResults]) -> JobResults:
         """Return the sum of rates over clients, and percentiles over all requests."""
         return merge_results(outputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
@@ -12,8 +12,16 @@ from typing_extensions import override
 from headrace.datasets import Data, DatasetSpec, OwnFiles, data_bytes, data_files
 from headrace.errors import HeadraceError, Problem
 from headrace.readers.options import ReadingOptions, WrongField, reader_problems
+from headrace.scenario import AccessList, Step
 from headrace.site import Site
-from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads import (
+    JobInput,
+    JobOutput,
+    JobResults,
+    ModelledJob,
+    Workload,
+    WorkloadOptions,
+)
 from headrace.workloads.reading.output import write_out
 
 if TYPE_CHECKING:
@@ -206,7 +214,7 @@ class Skim(Workload):
             kept, stored_share = options.keep, data.stored_share
         compression_ns = COMPRESSION_NS[data.codec] if data.compressed else 0.0
 
-        def write(run: Asked) -> list[dict[str, Any]]:
+        def write(run: Asked) -> list[Step]:
             if not kept:
                 return []
             survivors_bytes = kept * run.uncompressed_bytes
@@ -229,7 +237,11 @@ class Skim(Workload):
         )
         if options.own is not None and options.reader == "rdataframe":
             # Snapshot reads the tree's metadata again.
-            again = {"do": "sequence", "file": FILE, "ranges_bytes": list(data.layout.opening[2:])}
+            again: AccessList = {
+                "do": "sequence",
+                "file": FILE,
+                "ranges_bytes": data.layout.opening[2:],
+            }
             made.steps.insert(1, again)
         made.files.append({"name": "skimmed", "on": "target", "share": "new"})
         made.steps.insert(0, {"do": "create", "file": "skimmed"})
@@ -238,7 +250,7 @@ class Skim(Workload):
         made.steps.append({"do": "close", "file": "skimmed"})
         return made
 
-    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, outputs: list[JobResults]) -> JobResults:
         """Return the number of events kept by all jobs, with the notes on columns."""
         from headrace.readers.own_columns import merged_notes
 

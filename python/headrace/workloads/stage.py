@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -29,7 +29,14 @@ from headrace.readers.options import ReadingOptions, WrongField
 from headrace.site import Site
 from headrace.units import MOST_FILES, Bytes
 from headrace.user import user_name
-from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
+from headrace.workloads import (
+    JobInput,
+    JobOutput,
+    JobResults,
+    ModelledJob,
+    Workload,
+    WorkloadOptions,
+)
 from headrace.workloads.analysis import Analysis, AnalysisOptions
 from headrace.workloads.replay import Replay, ReplayOptions
 from headrace.workloads.scan import Scan, ScanOptions
@@ -97,12 +104,12 @@ class StageOptions(ReplayOptions):
     verify: bool = Field(False, description="compare every staged copy with its source")
 
     @classmethod
-    def anchored(cls, written: dict[str, Any], base: Path) -> dict[str, Any]:
+    def anchored(cls, written: dict[str, object], base: Path) -> dict[str, object]:
         """Return the table with absolute paths for the user's files. Called before validation."""
         job = written.get("job")
         if not isinstance(job, dict):
             return written
-        return {**written, "job": ReadingOptions.anchored(cast("dict[str, Any]", job), base)}
+        return {**written, "job": ReadingOptions.anchored(cast("dict[str, object]", job), base)}
 
     def wrong_fields(self) -> list[WrongField]:
         """Return the problems of the user's own files that the inner workload reads."""
@@ -303,13 +310,13 @@ class Stage(Replay):
         )
 
     @override
-    def merge(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, outputs: list[JobResults]) -> JobResults:
         """Return the inner workload's result, with hit rate, copy time and wait time."""
         inner = self.inner
         results = [result for output in outputs for result in output["inputs"]]
         stages = [output["stage"] for output in outputs]
         total = {name: sum(stage[name] for stage in stages) for name in vars(_Sums())}
-        merged: dict[str, Any] = dict(inner.merge(results)) if inner is not None else {}
+        merged: dict[str, object] = dict(inner.merge(results)) if inner is not None else {}
         merged["stage"] = {
             **total,
             "input": self.options.input,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from headrace.errors import Fault, HeadraceError, MissingError, StudyError
 from headrace.units import format_amount, format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
+    from headrace.scenario import Raid, Storage
     from headrace.system.emulator import QueueShape
 
 app = typer.Typer()
@@ -35,7 +36,7 @@ def _wrong(option: str, given: str, problem: str, allowed: str = "") -> StudyErr
 
 def _storage(
     drive: str, level: int | None, drives: int | None, chunk: int | None
-) -> tuple[dict[str, Any], int]:
+) -> tuple[Storage, int]:
     """Return the storage and its capacity in bytes."""
     from headrace.catalog import entry
 
@@ -59,12 +60,12 @@ def _storage(
             f"{least[level]} or more" + (", an even number" if level == 10 else ""),
         )
     data = {0: count, 1: 1, 5: count - 1, 6: count - 2, 10: count // 2}[level]
-    raid: dict[str, Any] = {"level": level, "drives": count, "chunk_bytes": chunk or 64 << 10}
+    raid: Raid = {"level": level, "drives": count, "chunk_bytes": chunk or 64 << 10}
     return {"drives": [table], "raid": raid}, capacity * data
 
 
 def _shape(
-    storage: dict[str, Any], scheduler: str | None, depth: int | None, read_ahead: int | None
+    storage: Storage, scheduler: str | None, depth: int | None, read_ahead: int | None
 ) -> QueueShape:
     """Return the queue of the drive, with what the user requested."""
     from headrace.system import block_queue
@@ -151,7 +152,7 @@ def attach(
     made = attach_lasting(
         storage, wanted or capacity, seed=seed, queue=shape, data_limit_bytes=held
     )
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "device": str(made.device),
         "size_bytes": made.size_bytes,
         "data_limit_bytes": made.data_limit_bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -13,6 +13,7 @@ from headrace.errors import Fault, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
+    from headrace.catalog import Entry
     from headrace.drives.fitting import Fit
     from headrace.report.text_table import TextTable
 
@@ -48,7 +49,18 @@ def list_drives(as_json: Json = False) -> None:
     out.print(table)
 
 
-def _facts(found: Any) -> dict[str, Any]:
+class _Facts(TypedDict):
+    """What a list of drives shows."""
+
+    name: str
+    kind: str
+    rpm: float | None
+    capacity_bytes: int
+    about: str
+    sources: dict[str, str]
+
+
+def _facts(found: Entry) -> _Facts:
     table = found.table
     return {
         "name": found.name,
@@ -78,7 +90,7 @@ def show(drive: Drive, as_json: Json = False) -> None:
 
 
 def _leaves(
-    table: dict[str, Any], prefix: tuple[str, ...] = ()
+    table: dict[str, object], prefix: tuple[str, ...] = ()
 ) -> list[tuple[tuple[str, ...], Any]]:
     found: list[tuple[tuple[str, ...], Any]] = []
     for key, value in table.items():
@@ -159,15 +171,20 @@ def run(
     table = TextTable("", title=f"{found.name} (simulated)")
     for heading in ("IOPS", "rate", "latency mean", "p50", "p99", "p99.9", "max"):
         table.add_column(heading, justify="right")
-    for direction in ("read", "write"):
-        part = result[direction]
+    for direction, part in (("read", result["read"]), ("write", result["write"])):
         if part["requests"]:
-            times = [
-                f"{part[f'latency_ns_{at}'] / 1e6:.3f} ms"
-                for at in ("mean", "p50", "p99", "p999", "max")
-            ]
+            latencies_ns = (
+                part["latency_ns_mean"],
+                part["latency_ns_p50"],
+                part["latency_ns_p99"],
+                part["latency_ns_p999"],
+                part["latency_ns_max"],
+            )
             table.add_row(
-                direction, f"{part['iops']:,.1f}", format_bytes_per_s(part["bytes_per_s"]), *times
+                direction,
+                f"{part['iops']:,.1f}",
+                format_bytes_per_s(part["bytes_per_s"]),
+                *(f"{latency_ns / 1e6:.3f} ms" for latency_ns in latencies_ns),
             )
     out.print(table)
     out.print(
@@ -211,13 +228,17 @@ def replay(
         raise StudyError(
             [Fault(output, 0, "--out", "", f"cannot be written: {error.strerror}")]
         ) from None
-    summary: dict[str, Any] = {
+    mean_ns = float(np.mean(response_ns))
+    p50_ns, p90_ns, p99_ns = (float(np.percentile(response_ns, at)) for at in (50, 90, 99))
+    summary: dict[str, object] = {
         "drive": found.name,
         "provenance": "simulated",
         "requests": len(given),
         "mode": "closed" if closed else "open",
-        "response_ns_mean": float(np.mean(response_ns)),
-        **{f"response_ns_p{at:g}": float(np.percentile(response_ns, at)) for at in (50, 90, 99)},
+        "response_ns_mean": mean_ns,
+        "response_ns_p50": p50_ns,
+        "response_ns_p90": p90_ns,
+        "response_ns_p99": p99_ns,
         "response_ns_max": int(np.max(response_ns)),
     }
     if as_json:
@@ -225,9 +246,7 @@ def replay(
         return
     out.print(
         f"{len(given):,} requests on {found.name} (simulated): mean "
-        f"{summary['response_ns_mean'] / 1e6:.3f} ms, "
-        f"median {summary['response_ns_p50'] / 1e6:.3f} ms, p99 "
-        f"{summary['response_ns_p99'] / 1e6:.3f} ms"
+        f"{mean_ns / 1e6:.3f} ms, median {p50_ns / 1e6:.3f} ms, p99 {p99_ns / 1e6:.3f} ms"
     )
     err.print(f"written: {output}", style="dim")
 

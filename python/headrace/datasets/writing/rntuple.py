@@ -133,7 +133,7 @@ class NtupleWriter:
         self._entries = 0
         self._clusters: list[_Cluster] = []
         self._columns: dict[str, list[_Column]] = {}
-        forms: dict[str, Any] = {}
+        forms: dict[str, object] = {}
         count = 0
         for column, dtype, collection in columns_of(table):
             content = ak.forms.NumpyForm(dtype.name)

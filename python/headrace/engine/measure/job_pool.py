@@ -92,7 +92,7 @@ class PoolTask:
 
     kind: str
     name: str
-    options: dict[str, Any]
+    options: dict[str, object]
     slots: int
     """Sum over all nodes."""
     network: bool

@@ -19,12 +19,10 @@ from headrace.catalog import entry
 from headrace.catalog.tables import MachinePower
 from headrace.errors import Problem
 from headrace.meters import Meter, Window
-from headrace.meters.sampling import ChannelResult, MeterSampler
+from headrace.meters.sampling import ChannelResult, MeterSampler, PowerRow
 from headrace.records.energy import ChannelEnergy, Energy, EnergyProvenance
 from headrace.study.model import Part, Study
 from headrace.study.resolve import Resolved
-
-Rows = list[dict[str, Any]]
 
 
 def meter_of(part: Part) -> Meter:
@@ -42,7 +40,7 @@ class Metering:
     """The meters of one trial, read from just before the release to the end of its jobs."""
 
     parts: Mapping[str, Part]
-    rows: Rows = field(default_factory=Rows)
+    rows: list[PowerRow] = field(default_factory=list[PowerRow])
     """The series of watts, after `finish`."""
     _sampler: MeterSampler = field(init=False)
     _running: bool = False
@@ -364,7 +362,7 @@ class _Parts:
         return idle_w * site.duration_s
 
 
-def _metered(outer: Sequence[ChannelEnergy]) -> dict[str, Any]:
+def _metered(outer: Sequence[ChannelEnergy]) -> dict[str, object]:
     """Return the sum over what was metered: one boundary, the largest that is covered.
 
     Meters of smaller boundaries are in it, unless they are of other things.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from headrace.engine import Run
 from headrace.engine.measure.sources import Source
@@ -22,7 +21,7 @@ class PreparedTarget:
     context: TargetContext
     location: Location
     launcher: Launcher
-    environment: dict[str, Any]
+    environment: dict[str, object]
     slots_max: int
     work_dir: Path
     nodes: Nodes

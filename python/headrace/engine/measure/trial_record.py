@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import msgspec
 
@@ -66,7 +65,7 @@ def write_outcome(
 def write_failure(
     record: PartialRecord,
     run: Run,
-    environment: dict[str, Any],
+    environment: dict[str, object],
     trial: Trial,
     resolved: Resolved,
     failure: Failure,
@@ -163,11 +162,21 @@ def _ran(
 
 
 def _settings(outcome: Outcome) -> tuple[SettingRecord, ...]:
-    return tuple(SettingRecord(**setting.as_dict()) for setting in outcome.settings)
+    return tuple(
+        SettingRecord(
+            name=setting.name,
+            asked=setting.asked,
+            before=setting.before,
+            after=setting.after,
+            applied=setting.applied,
+            reason=setting.reason,
+        )
+        for setting in outcome.settings
+    )
 
 
-def _job_row(trial: Trial, job: JobEnd, location: Location, node: int) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _job_row(trial: Trial, job: JobEnd, location: Location, node: int) -> dict[str, object]:
+    row: dict[str, object] = {
         "trial": trial.id,
         "job": job.job,
         "slot": job.slot,

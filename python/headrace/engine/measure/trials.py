@@ -303,7 +303,7 @@ class _TrialRun:
             pool.release_monotonic_s, pool.last_done_s, series.get("cpu", [])
         )
         if metering.rows:
-            series["power"] = metering.rows
+            series["power"] = [{**row} for row in metering.rows]
         location = prepared.location
         site = site_of(
             self.resolved,

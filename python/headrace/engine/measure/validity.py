@@ -139,7 +139,10 @@ def full_links(
 
 
 def over_network(
-    run: RunOptions, jobs: Sequence[JobEnd], network: dict[str, Any] | None, clients: Sequence[str]
+    run: RunOptions,
+    jobs: Sequence[JobEnd],
+    network: dict[str, Any] | None,
+    clients: Sequence[str],
 ) -> list[Reason]:
     """Return a reason for a cold trial whose nodes received fewer bytes than their jobs read.
 

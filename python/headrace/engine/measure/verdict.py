@@ -71,7 +71,10 @@ def verdict_on(
 
 
 def _over_network(
-    prepared: PreparedTarget, resolved: Resolved, pool: PoolResult, network: dict[str, Any] | None
+    prepared: PreparedTarget,
+    resolved: Resolved,
+    pool: PoolResult,
+    network: dict[str, Any] | None,
 ) -> list[Reason]:
     nodes = prepared.nodes
     at_home = {server.node.name for server in prepared.location.servers.values()} & set(nodes.names)

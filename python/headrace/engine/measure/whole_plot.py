@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from headrace import faults as fault_room
 from headrace import targets as target_room
@@ -37,7 +36,7 @@ class Session:
     run: Run
     context: TargetContext
     launchers: Launchers
-    environment: dict[str, Any]
+    environment: dict[str, object]
     slots_max: int
     """Largest number of slots of any trial of the plan, summed over nodes."""
     repeating: Repeating

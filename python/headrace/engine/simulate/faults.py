@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from headrace import faults as fault_room
+from headrace.engine.simulate.outcome import Outcome
 from headrace.errors import HeadraceError
 from headrace.records.trial_record import FaultRecord
+from headrace.scenario import DataServer, DriveFault, Scenario, Volume
 from headrace.study.resolve import Resolved
 
 
-def inject(scenario: dict[str, Any], resolved: Resolved, place: dict[str, str]) -> None:
+def inject(scenario: Scenario, resolved: Resolved, place: dict[str, str]) -> None:
     """Add the cell's faults to a scenario.
 
     `place` is the location of its target (a volume of the nodes, or a service). Raises
@@ -33,10 +36,10 @@ def inject(scenario: dict[str, Any], resolved: Resolved, place: dict[str, str]) 
             _into_hosts(scenario, place, modelled.host, options, number)
 
 
-def _targets(scenario: dict[str, Any], place: dict[str, str]) -> list[dict[str, Any]]:
+def _targets(scenario: Scenario, place: dict[str, str]) -> list[DataServer]:
     """Return the data servers of the target's service and of its upstreams."""
     services = {each["name"]: each for each in scenario["services"]}
-    found: list[dict[str, Any]] = []
+    found: list[DataServer] = []
     name = place.get("service")
     while name is not None:
         targets = services[name]["targets"]
@@ -45,7 +48,7 @@ def _targets(scenario: dict[str, Any], place: dict[str, str]) -> list[dict[str, 
     return found
 
 
-def _volumes(scenario: dict[str, Any], place: dict[str, str]) -> list[dict[str, Any]]:
+def _volumes(scenario: Scenario, place: dict[str, str]) -> list[Volume]:
     """Return the volumes that hold the target's files."""
     hosts = [*scenario["nodes"], *scenario["servers"]]
     if "volume" in place:
@@ -64,20 +67,19 @@ def _volumes(scenario: dict[str, Any], place: dict[str, str]) -> list[dict[str, 
     ]
 
 
-def _into_drives(
-    scenario: dict[str, Any], place: dict[str, str], fault: dict[str, Any], label: str
-) -> None:
+def _into_drives(scenario: Scenario, place: dict[str, str], fault: DriveFault, label: str) -> None:
     volumes = _volumes(scenario, place)
-    if not volumes or any("storage" not in volume for volume in volumes):
+    storages = [volume["storage"] for volume in volumes if "storage" in volume]
+    if not volumes or len(storages) < len(volumes):
         raise HeadraceError(
             f"fault {label}: the target has no drive of the catalog that it could affect"
         )
-    for volume in volumes:
-        volume["storage"].setdefault("faults", []).append(fault)
+    for storage in storages:
+        storage.setdefault("faults", []).append(fault)
 
 
 def _into_hosts(
-    scenario: dict[str, Any], place: dict[str, str], what: dict[str, Any], options: Any, number: int
+    scenario: Scenario, place: dict[str, str], what: Mapping[str, object], options: Any, number: int
 ) -> None:
     targets = _targets(scenario, place)
     if not targets:
@@ -95,14 +97,14 @@ def _into_hosts(
     )
 
 
-def fired(resolved: Resolved, outcome: dict[str, Any], end_s: float) -> list[FaultRecord]:
+def fired(resolved: Resolved, outcome: Outcome, end_s: float) -> list[FaultRecord]:
     """Return the records of the cell's faults and their effects (docs/records.md)."""
     drives = [drive for drive in outcome["drives"] if drive["faults_fired"]]
     found: list[FaultRecord] = []
     of_drives = 0
     for options in resolved.faults:
         modelled = fault_room.kinds()[options.what](options).model()
-        seen: dict[str, Any] = {}
+        seen: dict[str, float] = {}
         if modelled is not None and modelled.drive is not None:
             times = sum(drive["faults_fired"][of_drives] for drive in drives)
             of_drives += 1

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from headrace.engine import identity
 from headrace.engine.inventory import modelled_inventory
 from headrace.engine.simulate.faults import fired
+from headrace.engine.simulate.outcome import Drive, Host, Job, Latency, Outcome
 from headrace.plan.trial import Trial
 from headrace.records.energy import Energy
+from headrace.records.rows import BlockRow, JobRow, PhaseRow
 from headrace.records.trial_record import (
     NOT_MODELLED,
     CpuTotals,
     DeviceTotals,
     DriveTotals,
     FaultRecord,
+    JsonObject,
     Reason,
     TrialRecord,
     Validity,
@@ -26,14 +28,14 @@ from headrace.study.resolve import Resolved
 LEDGER_SOURCE = "simulated"
 
 
-def job_rows(trial: Trial, outcome: dict[str, Any], local: bool) -> list[dict[str, Any]]:
+def job_rows(trial: Trial, outcome: Outcome, local: bool) -> list[JobRow]:
     """Return the rows of jobs.parquet.
 
     `local`: the target is a volume of the node, so device bytes belong to the job.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[JobRow] = []
     for job in outcome["jobs"]:
-        ledger, amounts, phases = job["ledger"], job["bytes"], job["phases"]
+        ledger, amounts = job["ledger"], job["bytes"]
         wall_ns = job["end_ns"] - job["start_ns"]
         rows.append(
             {
@@ -48,10 +50,11 @@ def job_rows(trial: Trial, outcome: dict[str, Any], local: bool) -> list[dict[st
                 "wall_s": wall_ns * 1e-9,
                 "user_s": ledger["on_cpu_ns"] * 1e-9,
                 "system_s": 0.0,
-                **{
-                    f"{name}_s": ledger[f"{name}_ns"] * 1e-9
-                    for name in ("on_cpu", "wait_cpu", "wait_block", "wait_network", "other")
-                },
+                "on_cpu_s": ledger["on_cpu_ns"] * 1e-9,
+                "wait_cpu_s": ledger["wait_cpu_ns"] * 1e-9,
+                "wait_block_s": ledger["wait_block_ns"] * 1e-9,
+                "wait_network_s": ledger["wait_network_ns"] * 1e-9,
+                "other_s": ledger["other_ns"] * 1e-9,
                 "residue_s": 0.0,
                 "ledger_source": LEDGER_SOURCE,
                 "events": job["events"],
@@ -61,14 +64,14 @@ def job_rows(trial: Trial, outcome: dict[str, Any], local: bool) -> list[dict[st
                 "bytes_device": amounts["device_bytes"] if local else None,
                 "bytes_written": amounts["written_bytes"],
                 "read_calls": job["reads"],
-                "phases": _phases(job, phases),
+                "phases": _phases(job),
                 "results": "{}",
             }
         )  # fmt: skip
     return rows
 
 
-def _cause(job: dict[str, Any]) -> str | None:
+def _cause(job: Job) -> str | None:
     if job["unfinished"]:
         return "the sustained load was over"
     return "a read or write of it failed" if job["failed"] else None
@@ -80,20 +83,26 @@ def _number(host: str) -> int:
     return int(index.removesuffix("]")) if index else 0
 
 
-def _phases(job: dict[str, Any], phases: dict[str, int]) -> list[dict[str, Any]]:
+def _phases(job: Job) -> list[PhaseRow]:
     """Return the phases, one after another: the simulator keeps only the time in each."""
-    found: list[dict[str, Any]] = []
+    found: list[PhaseRow] = []
     at_s = job["start_ns"] * 1e-9
-    for name, field in (("stage-in", "stage_in_ns"), ("read", "read_ns"), ("write", "write_ns")):
-        if phases[field]:
-            found.append({"name": name, "start_s": at_s, "end_s": at_s + phases[field] * 1e-9})
-            at_s += phases[field] * 1e-9
+    phases = job["phases"]
+    times = (
+        ("stage-in", phases["stage_in_ns"]),
+        ("read", phases["read_ns"]),
+        ("write", phases["write_ns"]),
+    )
+    for name, time_ns in times:
+        if time_ns:
+            found.append({"name": name, "start_s": at_s, "end_s": at_s + time_ns * 1e-9})
+            at_s += time_ns * 1e-9
     return found
 
 
-def block_series(outcome: dict[str, Any]) -> list[dict[str, Any]]:
+def block_series(outcome: Outcome) -> list[BlockRow]:
     """Return the rows of series/block.parquet."""
-    rows: list[dict[str, Any]] = []
+    rows: list[BlockRow] = []
     for drive in outcome["drives"]:
         series = drive["series"]
         interval_s = series["interval_ns"] * 1e-9
@@ -120,9 +129,9 @@ def record_of(
     study: Study,
     trial: Trial,
     resolved: Resolved,
-    outcome: dict[str, Any],
-    rows: list[dict[str, Any]],
-    environment: dict[str, Any],
+    outcome: Outcome,
+    rows: list[JobRow],
+    environment: JsonObject,
     not_modelled: str | None = None,
 ) -> TrialRecord:
     """Return the record of a simulated trial.
@@ -167,7 +176,7 @@ def record_of(
 
 
 def failed_record(
-    study: Study, trial: Trial, resolved: Resolved, cause: str, environment: dict[str, Any]
+    study: Study, trial: Trial, resolved: Resolved, cause: str, environment: JsonObject
 ) -> TrialRecord:
     """Return the record of a trial that could not be simulated."""
     return TrialRecord(
@@ -182,13 +191,13 @@ def failed_record(
     )
 
 
-def _cpu(nodes: list[dict[str, Any]], end_s: float) -> CpuTotals:
+def _cpu(nodes: list[Host], end_s: float) -> CpuTotals:
     busy_s = sum(host["busy_core_ns"] for host in nodes) * 1e-9
     cores = sum(host["cores"] for host in nodes)
     return CpuTotals(cores=cores, busy_s=busy_s, idle_s=cores * end_s - busy_s, iowait_s=0.0)
 
 
-def _network(nodes: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+def _network(nodes: list[Host]) -> dict[str, dict[str, int]]:
     """Return the bytes sent and received by the nodes that run jobs.
 
     Nodes have the same names as in a measured study.
@@ -202,7 +211,7 @@ def _network(nodes: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     }
 
 
-def _drive(drive: dict[str, Any]) -> DriveTotals:
+def _drive(drive: Drive) -> DriveTotals:
     return DriveTotals(
         host=drive["host"],
         volume=drive["volume"],
@@ -229,12 +238,12 @@ def _device(drives: Sequence[DriveTotals]) -> DeviceTotals:
     )
 
 
-def _latency_s(latency: dict[str, Any]) -> float:
+def _latency_s(latency: Latency) -> float:
     """Return the sum of the requests' latencies."""
     return latency["mean_ns"] * latency["requests"] * 1e-9
 
 
-def _reasons(outcome: dict[str, Any], injected: Sequence[FaultRecord]) -> list[Reason]:
+def _reasons(outcome: Outcome, injected: Sequence[FaultRecord]) -> list[Reason]:
     """Return why a simulated trial is invalid.
 
     Rules against clock noise, such as `[run] shortest`, do not apply: virtual time has no noise.

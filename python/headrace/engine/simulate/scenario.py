@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from headrace import targets as target_room
 from headrace import workloads as workload_room
 from headrace.engine.simulate.faults import inject
 from headrace.errors import HeadraceError
+from headrace.scenario import (
+    Batch,
+    Feed,
+    FileSet,
+    Host,
+    PlacedFileSet,
+    RunSpec,
+    Scenario,
+    Service,
+    Sustained,
+)
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
 from headrace.targets.scenario import host, site_volume
@@ -26,7 +37,7 @@ def scenario_of(
     seed: int,
     *,
     series_interval_ns: int = 0,
-) -> dict[str, Any]:
+) -> Scenario:
     """Return the scenario of a cell. Raises HeadraceError or StudyError if a part has no model."""
     target = target_room.kinds()[resolved.target_kind](target_name, resolved.target_options)
     workload = workload_room.kinds()[resolved.workload_kind](
@@ -36,7 +47,7 @@ def scenario_of(
     job = workload.profile(resolved.site)
     node = _node(resolved, stored)
     run = _run(resolved, job, node["count"])
-    made: dict[str, Any] = {
+    made: Scenario = {
         "name": f"{workload_name} on {target_name}",
         "seed": seed,
         "cache": "warm" if resolved.run.cache == "warm" else "cold",
@@ -53,15 +64,16 @@ def scenario_of(
     return made
 
 
-def _new(
-    parts: tuple[dict[str, Any], ...], there: tuple[dict[str, Any], ...]
-) -> list[dict[str, Any]]:
+_Part = TypeVar("_Part", Host, Service)
+
+
+def _new(parts: tuple[_Part, ...], there: tuple[_Part, ...]) -> list[_Part]:
     """Return the workload's servers and services that the target does not define already."""
     names = {part["name"] for part in there}
     return [part for part in parts if part["name"] not in names]
 
 
-def _node(resolved: Resolved, stored: ModelledStorage) -> dict[str, Any]:
+def _node(resolved: Resolved, stored: ModelledStorage) -> Host:
     site = resolved.site
     count = resolved.run.nodes
     if site is None:
@@ -90,50 +102,59 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> dict[str, Any]:
 
 
 def _file_set(
-    files: dict[str, Any],
+    files: FileSet,
     stored: ModelledStorage,
     job: ModelledJob,
-    node: dict[str, Any],
+    node: Host,
     slots: int,
-) -> dict[str, Any]:
-    made = {key: value for key, value in files.items() if key != "on"}
-    if made.get("count") == 0:
-        made["count"] = slots * node["count"]
+) -> PlacedFileSet:
+    count = files.get("count")
+    if count == 0:
+        count = slots * node["count"]
     place: dict[str, str]
     if files["on"] == "target":
         place = dict(stored.place)
     elif files["on"] == "source":
         place = {"service": str(job.source)}
     else:
-        own = [volume["name"] for volume in node["volumes"]]
+        own = [volume["name"] for volume in node.get("volumes", ())]
         if not own:
             raise HeadraceError(
                 "the job writes on its node, and the nodes have no drive: give [site.node] drives"
             )
         place = {"volume": own[0]}
-    made["on"] = place
     if "volume" in place and files["share"] == "each":
         # Local files: each node holds its share of the site's files.
-        made["count"] = max(1, -(-made["count"] // node["count"]))
+        count = max(1, -(-(count or 1) // node["count"]))
+    made: PlacedFileSet = {**files, "on": place}
+    if count is not None:
+        made["count"] = count
     return made
 
 
-def _run(resolved: Resolved, job: ModelledJob, nodes: int) -> dict[str, Any]:
+def _run(resolved: Resolved, job: ModelledJob, nodes: int) -> RunSpec:
     options = resolved.run
-    made: dict[str, Any] = {"profile": "job", "slots_per_node": options.slots, **job.run}
+    load: Batch | Sustained
     if options.load == "sustained" and options.jobs is None:
-        made["load"] = {"kind": "sustained", "duration_ns": round((options.duration or 30.0) * 1e9)}
+        load = {"kind": "sustained", "duration_ns": round((options.duration or 30.0) * 1e9)}
     else:
         jobs = (
             options.jobs if options.load == "sustained" and options.jobs else options.slots * nodes
         )
-        made["load"] = {"kind": "batch", "jobs": jobs}
+        load = {"kind": "batch", "jobs": jobs}
+    made: RunSpec = {
+        "profile": "job",
+        "slots_per_node": options.slots,
+        "load": load,
+        **job.run,
+    }
     if options.feed == "packets":
         if job.packets is None:
             raise HeadraceError(
                 "this job cannot be fed by packets: its profile says nothing of them"
             )
-        made["feed"] = {"kind": "packets", **job.packets}
+        feed: Feed = {"kind": "packets", **job.packets}
         if options.packet_events is not None:
-            made["feed"]["first_events"] = options.packet_events
+            feed["first_events"] = options.packet_events
+        made["feed"] = feed
     return made

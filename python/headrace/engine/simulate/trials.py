@@ -6,13 +6,14 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import Any
 
 from headrace import workloads as workload_room
+from headrace.engine.simulate.outcome import Outcome
 from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.plan.trial import Trial
-from headrace.records.trial_record import TrialRecord
+from headrace.records.rows import BlockRow, JobRow
+from headrace.records.trial_record import JsonObject, TrialRecord
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
 
@@ -21,7 +22,7 @@ Refusal = tuple[str, str, str]
 
 
 @cache
-def _environment() -> dict[str, Any]:
+def _environment() -> JsonObject:
     """Return the environment of a record.
 
     It contains no facts of this machine: equal seeds give equal bytes.
@@ -35,9 +36,9 @@ class SimulatedTrial:
 
     record: TrialRecord
     """Without the sums over its jobs."""
-    jobs: list[dict[str, Any]]
+    jobs: list[JobRow]
     """Rows of jobs.parquet."""
-    block: list[dict[str, Any]]
+    block: list[BlockRow]
     """Rows of series/block.parquet."""
 
 
@@ -77,7 +78,7 @@ class PreparedTrial:
             cause = f"{field}: given {given}" + (f", allowed: {allowed}" if allowed else "")
             failed = failed_record(self.study, self.trial, self.resolved, cause, _environment())
             return SimulatedTrial(failed, [], [])
-        values = json.loads(outcome)
+        values: Outcome = json.loads(outcome)
         rows = job_rows(self.trial, values, local=not values["services"])
         workload = workload_room.kinds()[self.resolved.workload_kind]
         not_modelled = workload(self.trial.workload, self.resolved.workload_options).not_modelled()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, MissingError
 from headrace.system.cgroups import MemoryLimit
@@ -139,7 +139,7 @@ class Cluster:
         port = self[name].port.name
         in_network(self.switch, lambda network: network.set(port, state="up"))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the nodes for the record."""
         return {"nodes": [node.as_dict() for node in self]}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.system.cluster.netlink import Network, Queue, in_network, in_new_network
@@ -36,7 +35,7 @@ class LinkSettings:
     """Limit on the send and receive buffers of each TCP socket of the node (tcp_wmem, tcp_rmem);
     the kernel's default when None."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the settings for the record."""
         return asdict(self)
 
@@ -93,10 +92,10 @@ def _bound_sockets(size: int) -> None:
             raise UnsupportedLevelError(f"the kernel takes no {name} of {size} bytes")
 
 
-def read_link(namespace: str) -> dict[str, Any]:
+def read_link(namespace: str) -> dict[str, object]:
     """Return the settings of a node's end as read back: mtu, txqueuelen, queues, socket buffers."""
 
-    def inside() -> dict[str, Any]:
+    def inside() -> dict[str, object]:
         return {
             name: Path(f"/proc/sys/net/ipv4/{name}").read_text().split()[2]
             for name in ("tcp_rmem", "tcp_wmem")

@@ -93,7 +93,7 @@ class Network:
         with self._explained(f"{', '.join(settings)} of {name}"):
             self._connection.link("set", index=self._index(name), **settings)
 
-    def get(self, name: str) -> dict[str, Any]:
+    def get(self, name: str) -> dict[str, object]:
         """Return `mtu` and `txqlen` of an interface."""
         with self._explained(f"interface {name}"):
             (found,) = self._connection.link("get", index=self._index(name))
@@ -114,7 +114,7 @@ class Network:
                     "add", queue.kind, index, queue.handle, parent=parent, **queue.options
                 )
 
-    def queues(self, name: str) -> list[dict[str, Any]]:
+    def queues(self, name: str) -> list[dict[str, object]]:
         """Return the kind and options of every queue of an interface, as read back."""
         return [
             {"kind": queue.get("kind"), **_described(queue.get("kind"), queue.get("options"))}
@@ -147,12 +147,12 @@ class Network:
             ) from error
 
 
-def _described(kind: str, options: Any) -> dict[str, Any]:
+def _described(kind: str, options: Any) -> dict[str, object]:
     """Return the options of a queue with their units; none of kinds that no link here has."""
     from headrace.system.cluster import token_bucket
 
     if kind == "tbf":
-        return token_bucket.described(options)
+        return {**token_bucket.described(options)}
     if kind == "netem":
         delay_s = token_bucket.seconds(options["delay"])
         return {"delay_s": delay_s, "limit_packets": options["limit"]}

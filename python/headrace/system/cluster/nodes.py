@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.system.cluster.links import LinkSettings, read_link
@@ -142,7 +142,7 @@ class Node:
 
         return call_inside(self.namespace, connect)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the node's settings for the record, as read back."""
         return {
             "name": self.name,

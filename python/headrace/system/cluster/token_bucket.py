@@ -41,7 +41,7 @@ class _Options(nla):
     parameters = _Parameters
 
 
-def _attributes(asked: dict[str, int]) -> dict[str, Any]:
+def _attributes(asked: dict[str, int]) -> dict[str, object]:
     rate, burst = asked["rate"], asked["burst"]
     parameters = {
         "rate": min(rate, _RATE_MAX),

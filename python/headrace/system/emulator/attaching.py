@@ -10,9 +10,9 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from headrace.errors import HeadraceError, MissingError, Problem
+from headrace.scenario import Storage
 from headrace.system import loops, mounts, processes
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.device import EmulatedDevice
@@ -74,7 +74,7 @@ def _is_character_device(path: str) -> bool:
 
 def attach(
     journal: Journal,
-    storage: dict[str, Any],
+    storage: Storage,
     size_bytes: int,
     directory: Path,
     *,
@@ -133,7 +133,7 @@ def attach(
         )
 
 
-def _check(storage: dict[str, Any]) -> None:
+def _check(storage: Storage) -> None:
     """Raise for what the machine lacks, and for a drive that is too fast."""
     if problems := cannot_emulate("emulated drive"):
         raise MissingError(
@@ -199,7 +199,7 @@ def _attach_loop(mount: Path, label: str) -> str:
     return name
 
 
-def _calibrate(control: Path, name: str, storage: dict[str, Any]) -> int:
+def _calibrate(control: Path, name: str, storage: Storage) -> int:
     """Measure the floor; retry when it is too high for the drive.
 
     The machine may just have been busy.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headrace.errors import HeadraceError, RefusedError
+from headrace.scenario import DriveFault
 from headrace.system import signatures
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.report import Report
@@ -48,7 +48,7 @@ class EmulatedDevice:
         """Reset the statistics at the start of a trial, except those of faults."""
         ask(self.control, "reset")
 
-    def inject(self, fault: dict[str, Any]) -> int:
+    def inject(self, fault: DriveFault) -> int:
         """Inject a fault (`FaultSpec` of crates/model) and return its number.
 
         `from_s` and `until_s` count from now; the number is the index in `Report.faults_fired`. A
@@ -68,8 +68,10 @@ class EmulatedDevice:
         sector boundary, and every request fails until the power returns, after `off_s` seconds or
         by `lift`.
         """
-        until = {} if off_s is None else {"until_s": off_s}
-        return self.inject({"fault": {"kind": "power_loss"}, **until})
+        fault: DriveFault = {"fault": {"kind": "power_loss"}, "from_s": 0.0}
+        if off_s is not None:
+            fault["until_s"] = off_s
+        return self.inject(fault)
 
     @property
     def alive(self) -> bool:

@@ -7,9 +7,9 @@ afterwards `headrace undo` finds it like that of any crashed run.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from headrace.errors import HeadraceError, RefusedError
+from headrace.scenario import Storage
 from headrace.system import journal as journals
 from headrace.system import loops, signatures
 from headrace.system.emulator.attaching import attach
@@ -26,7 +26,7 @@ _JOURNAL = "journal"
 
 
 def attach_lasting(
-    storage: dict[str, Any],
+    storage: Storage,
     size_bytes: int,
     *,
     seed: int,
@@ -34,7 +34,7 @@ def attach_lasting(
     data_limit_bytes: int | None = None,
 ) -> EmulatedDevice:
     """Attach a device as `attach` does, until `detach_lasting`."""
-    with Journal.open(f"an emulated drive ({storage['drives'][0]['name']})") as journal:
+    with Journal.open(f"an emulated drive ({storage['drives'][0].get('name')})") as journal:
         directory, _ = work_directory(journal)
         made = attach(
             journal,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headrace import _core
 from headrace.errors import HeadraceError
+from headrace.scenario import Storage
 from headrace.units import format_bytes
 
 FLOOR_NS = 25_000
@@ -43,7 +43,7 @@ def limits() -> Limits:
     )
 
 
-def fastest_ns(storage: dict[str, Any]) -> int:
+def fastest_ns(storage: Storage) -> int:
     """Return the drives' shortest modelled response time to a 4 KiB request at queue depth 1.
 
     The read is of an address without data, which needs no flash access.
@@ -64,7 +64,7 @@ def fastest_ns(storage: dict[str, Any]) -> int:
     return min(fastest)
 
 
-def refusal(storage: dict[str, Any], *, floor_ns: int = FLOOR_NS) -> str | None:
+def refusal(storage: Storage, *, floor_ns: int = FLOOR_NS) -> str | None:
     """Return why a drive is too fast to be emulated here; None when it is not."""
     name = storage["drives"][0].get("name", "the drive")
     needs = fastest_ns(storage)
@@ -77,9 +77,10 @@ def refusal(storage: dict[str, Any], *, floor_ns: int = FLOOR_NS) -> str | None:
     )
 
 
-def write_cache_bytes(storage: dict[str, Any]) -> int:
+def write_cache_bytes(storage: Storage) -> int:
     """Return the bytes of acknowledged writes that the drives' caches hold together."""
-    count = int(storage["raid"]["drives"]) if storage.get("raid") else 1
+    raid = storage.get("raid")
+    count = raid["drives"] if raid else 1
     total = 0
     for drive in storage["drives"]:
         if drive["kind"] == "hdd":
@@ -89,7 +90,7 @@ def write_cache_bytes(storage: dict[str, Any]) -> int:
     return total * count // len(storage["drives"])
 
 
-def memory_bytes(storage: dict[str, Any], data_limit_bytes: int) -> int:
+def memory_bytes(storage: Storage, data_limit_bytes: int) -> int:
     """Return an emulated drive's maximum memory.
 
     It holds the data, the old data that a power loss restores, and the process itself.

@@ -7,9 +7,10 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from headrace.errors import HeadraceError
+from headrace.scenario import Storage
 from headrace.system import loops
 from headrace.system.emulator.attaching import PROGRAM
 from headrace.system.emulator.control import ask
@@ -75,9 +76,19 @@ def _is_guard(process: Path) -> bool:
     return False
 
 
-def _running(pid: int, config: dict[str, Any], by_label: dict[str | None, str]) -> Running:
-    storage: dict[str, Any] = config["storage"] or {}
-    raid = storage.get("raid")
+class _Config(TypedDict):
+    """The configuration that `attach` wrote."""
+
+    source: str
+    control: str
+    size_bytes: int
+    data_limit_bytes: int
+    storage: Storage | None
+
+
+def _running(pid: int, config: _Config, by_label: dict[str | None, str]) -> Running:
+    storage = config["storage"]
+    raid = None if storage is None else storage.get("raid")
     control = Path(str(config["control"]))
     report = None
     with contextlib.suppress(HeadraceError):
@@ -88,7 +99,7 @@ def _running(pid: int, config: dict[str, Any], by_label: dict[str | None, str]) 
         start_ticks=start_ticks(pid),
         label=str(config["source"]),
         device=None if name is None else Path("/dev") / name,
-        drives=tuple(str(drive["name"]) for drive in storage.get("drives", [])),
+        drives=tuple(str(drive.get("name")) for drive in (storage["drives"] if storage else ())),
         raid=None if raid is None else f"RAID {raid['level']} of {raid['drives']}",
         size_bytes=config["size_bytes"],
         data_limit_bytes=config["data_limit_bytes"],

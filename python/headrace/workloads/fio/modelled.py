@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from headrace.scenario import Access, FileSet, Requests, Step
 from headrace.workloads import ModelledJob
 
 FILE = "file"
@@ -17,19 +18,37 @@ START_NS = 100_000_000
 JOB_MEMORY_BYTES = 30_000_000
 
 
-def requests(**fields: Any) -> dict[str, Any]:
-    """Return a `requests` step of the simulator (crates/simulator, `Step`) on the client's file."""
-    return {"do": "requests", "file": FILE, "cpu_ns": REQUEST_NS, **fields}
+def requests(
+    *,
+    length_bytes: int,
+    span_bytes: int,
+    shuffled: bool,
+    access: Access,
+    read_fraction: float,
+    in_flight: int = 1,
+) -> Requests:
+    """Return a step on the client's file; without a count or a duration."""
+    return {
+        "do": "requests",
+        "file": FILE,
+        "cpu_ns": REQUEST_NS,
+        "length_bytes": length_bytes,
+        "span_bytes": span_bytes,
+        "order": {"kind": "shuffled" if shuffled else "sequential"},
+        "access": access,
+        "read_fraction": read_fraction,
+        "in_flight": in_flight,
+    }
 
 
-def modelled_fio(steps: list[dict[str, Any]], *, file_size: int, new: bool = False) -> ModelledJob:
+def modelled_fio(steps: Sequence[Step], *, file_size: int, new: bool = False) -> ModelledJob:
     """Return the whole job: start fio, open the file (`new`: create it), run the steps, close it.
 
     Each slot has its own file.
     """
-    file: dict[str, Any] = {"name": FILE, "on": "target", "share": "new" if new else "each"}
+    file: FileSet = {"name": FILE, "on": "target", "share": "new" if new else "each"}
     if not new:
-        file |= {"bytes": file_size, "count": 0}
+        file["bytes"], file["count"] = file_size, 0
     return ModelledJob(
         steps=[
             {"do": "compute", "cpu_ns": START_NS},

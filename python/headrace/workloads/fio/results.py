@@ -10,9 +10,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from headrace.errors import HeadraceError
+from headrace.jobs import JobResults
 
 Histogram = list[list[int]]
 
@@ -57,9 +58,9 @@ class FioResult:
         )
         return min(self.runtime_s, whole_ns / 1e9)
 
-    def as_results(self) -> dict[str, Any]:
+    def as_results(self) -> JobResults:
         """Return flat fields for the job's `results`, for each direction with requests."""
-        fields: dict[str, Any] = {"runtime_s": self.runtime_s}
+        fields: JobResults = {"runtime_s": self.runtime_s}
         for name, way in (("read", self.read), ("write", self.write)):
             if way.requests:
                 fields |= _fields(
@@ -93,7 +94,32 @@ def parse_result(text: str) -> FioResult:
         ) from error
 
 
-def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Requests:
+    """Reads or writes of one job, from its `as_results`."""
+
+    slot: int
+    bytes: int
+    requests: int
+    runtime_s: float
+    latency_ns_mean: float
+    latency_ns_max: int
+    histogram: Histogram
+
+    @classmethod
+    def of(cls, result: JobResults, name: str) -> _Requests:
+        return cls(
+            slot=int(result["slot"]),
+            bytes=result[f"{name}_bytes"],
+            requests=result[f"{name}_requests"],
+            runtime_s=result[f"{name}_runtime_s"],
+            latency_ns_mean=result[f"{name}_latency_ns_mean"],
+            latency_ns_max=result[f"{name}_latency_ns_max"],
+            histogram=result[f"{name}_latency_histogram"],
+        )
+
+
+def merge_results(results: Sequence[JobResults]) -> JobResults:
     """Return the trial's result from its jobs' `as_results` (with `slot`).
 
     Rates and IOPS are sums over slots; each slot counts what its jobs did over the time they took
@@ -101,36 +127,14 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     `parent_rate_bytes_per_s` is all bytes over `span_s`, the time from the first request of any job
     to the end of the last (IOzone's "parent sees"). Percentiles are of all requests together.
     """
-    merged: dict[str, Any] = {}
+    merged: JobResults = {}
     rates: list[tuple[float, float]] = []
     for name in ("read", "write"):
-        own = [result for result in results if f"{name}_requests" in result]
-        if not own:
-            continue
-        histogram = merge_histograms(result[f"{name}_latency_histogram"] for result in own)
-        slots = sorted({int(result["slot"]) for result in own})
-        by_slot = [[result for result in own if result["slot"] == slot] for slot in slots]
-        slot_rates = [_over_time(jobs, f"{name}_bytes", f"{name}_runtime_s") for jobs in by_slot]
-        slot_iops = [_over_time(jobs, f"{name}_requests", f"{name}_runtime_s") for jobs in by_slot]
-        requests = sum(result[f"{name}_requests"] for result in own)
-        merged |= _fields(
-            name,
-            sum(result[f"{name}_bytes"] for result in own),
-            requests,
-            max(result[f"{name}_runtime_s"] for result in own),
-            histogram,
-        )
-        merged[f"{name}_rate_bytes_per_s"] = sum(slot_rates)
-        merged[f"{name}_rate_bytes_per_s_min"] = min(slot_rates)
-        merged[f"{name}_rate_bytes_per_s_max"] = max(slot_rates)
-        merged[f"{name}_iops"] = sum(slot_iops)
-        merged[f"{name}_latency_ns_mean"] = (
-            sum(result[f"{name}_latency_ns_mean"] * result[f"{name}_requests"] for result in own)
-            / requests
-        )
-        merged[f"{name}_latency_ns_max"] = max(result[f"{name}_latency_ns_max"] for result in own)
-        rates.append((sum(slot_rates), sum(slot_iops)))
-        merged[f"{name}_rate_bytes_per_s_mean"] = sum(slot_rates) / len(slot_rates)
+        own = [_Requests.of(each, name) for each in results if f"{name}_requests" in each]
+        if own:
+            fields, rate, iops = _merged_direction(name, own)
+            merged |= fields
+            rates.append((rate, iops))
     timed = [result for result in results if "record_start_s" in result]
     if timed and rates:
         begun = [float(result["record_start_s"]) for result in timed]
@@ -149,6 +153,32 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "children_see_bytes_per_s": merged["rate_bytes_per_s"],
         }
     return merged
+
+
+def _merged_direction(name: str, own: Sequence[_Requests]) -> tuple[JobResults, float, float]:
+    """Return the fields of reads or writes of all jobs, their rate and their IOPS."""
+    slots = sorted({each.slot for each in own})
+    by_slot = [[each for each in own if each.slot == slot] for slot in slots]
+    slot_rates = [_over_time(jobs, [each.bytes for each in jobs]) for jobs in by_slot]
+    slot_iops = [_over_time(jobs, [each.requests for each in jobs]) for jobs in by_slot]
+    requests = sum(each.requests for each in own)
+    fields = _fields(
+        name,
+        sum(each.bytes for each in own),
+        requests,
+        max(each.runtime_s for each in own),
+        merge_histograms(each.histogram for each in own),
+    )
+    fields[f"{name}_rate_bytes_per_s"] = sum(slot_rates)
+    fields[f"{name}_rate_bytes_per_s_min"] = min(slot_rates)
+    fields[f"{name}_rate_bytes_per_s_max"] = max(slot_rates)
+    fields[f"{name}_iops"] = sum(slot_iops)
+    fields[f"{name}_latency_ns_mean"] = (
+        sum(each.latency_ns_mean * each.requests for each in own) / requests
+    )
+    fields[f"{name}_latency_ns_max"] = max(each.latency_ns_max for each in own)
+    fields[f"{name}_rate_bytes_per_s_mean"] = sum(slot_rates) / len(slot_rates)
+    return fields, sum(slot_rates), sum(slot_iops)
 
 
 def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
@@ -177,7 +207,24 @@ def percentile_ns(histogram: Histogram, percentile: float) -> int:
     return histogram[-1][0]
 
 
-def _direction(fields: dict[str, Any]) -> Direction:
+class _FioLatency(TypedDict):
+    """`lat_ns` of fio's JSON."""
+
+    mean: float
+    max: int
+    bins: NotRequired[dict[str, int]]
+
+
+class _FioDirection(TypedDict):
+    """`read` or `write` of a job in fio's JSON."""
+
+    io_bytes: int
+    total_ios: int
+    runtime: int
+    lat_ns: _FioLatency
+
+
+def _direction(fields: _FioDirection) -> Direction:
     latency = fields["lat_ns"]
     bins = sorted(
         (int(latency_ns), int(requests)) for latency_ns, requests in latency.get("bins", {}).items()
@@ -194,8 +241,8 @@ def _direction(fields: dict[str, Any]) -> Direction:
 
 def _fields(
     name: str, size: int, requests: int, runtime_s: float, histogram: Histogram
-) -> dict[str, Any]:
-    fields: dict[str, Any] = {
+) -> JobResults:
+    fields: JobResults = {
         f"{name}_bytes": size,
         f"{name}_requests": requests,
         f"{name}_runtime_s": runtime_s,
@@ -209,6 +256,6 @@ def _fields(
     return fields
 
 
-def _over_time(jobs: list[dict[str, Any]], amount: str, runtime: str) -> float:
-    runtime_s = sum(job[runtime] for job in jobs)
-    return sum(job[amount] for job in jobs) / runtime_s if runtime_s else 0.0
+def _over_time(jobs: Sequence[_Requests], amounts: Sequence[int]) -> float:
+    runtime_s = sum(job.runtime_s for job in jobs)
+    return sum(amounts) / runtime_s if runtime_s else 0.0

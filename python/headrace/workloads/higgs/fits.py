@@ -12,6 +12,8 @@ from iminuit import Minuit
 from iminuit.cost import ExtendedBinnedNLL
 from scipy.special import ndtr
 
+from headrace.jobs import Histogram
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -30,7 +32,7 @@ class Peak:
     """Whether the minimiser converged with a positive definite covariance."""
 
 
-def _bins(histogram: Mapping[str, Any], low: float, high: float) -> tuple[Floats, Floats]:
+def _bins(histogram: Histogram, low: float, high: float) -> tuple[Floats, Floats]:
     """Return counts and edges of the bins within [low, high]."""
     counts = np.asarray(histogram["counts"][1:-1], np.float64)
     edges = np.linspace(histogram["low"], histogram["high"], len(counts) + 1)
@@ -40,7 +42,7 @@ def _bins(histogram: Mapping[str, Any], low: float, high: float) -> tuple[Floats
 
 
 def fit_peak(
-    histogram: Mapping[str, Any], low: float, high: float, mass: float, width: float
+    histogram: Histogram, low: float, high: float, mass: float, width: float
 ) -> Peak | None:
     """Fit a Gaussian over a straight line within [low, high], from these starting values.
 
@@ -88,7 +90,7 @@ def fit_peak(
     )
 
 
-def peaks(histograms: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def peaks(histograms: Mapping[str, Histogram]) -> dict[str, dict[str, object]]:
     """Fit the Higgs boson in the four-lepton mass and the Z boson in both dilepton masses.
 
     Peaks with too few events are left out.

@@ -5,11 +5,12 @@ Each is a list of numbers that merges by addition (`as_numbers`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import hist
 import numpy as np
+
+from headrace.jobs import Histogram
 
 AXES: dict[str, tuple[int, float, float]] = {
     "four_lepton_mass": (200, 70.0, 270.0),
@@ -46,12 +47,12 @@ class Histograms:
         """Fill numbers, shape (n,), into one histogram."""
         self._of[name].fill(np.asarray(values, np.float64))
 
-    def numbers(self) -> dict[str, dict[str, Any]]:
+    def numbers(self) -> dict[str, Histogram]:
         """Return all histograms as numbers."""
         return {name: as_numbers(of) for name, of in self._of.items()}
 
 
-def as_numbers(histogram: Any) -> dict[str, Any]:
+def as_numbers(histogram: Any) -> Histogram:
     """Return `{low, high, counts}`; the first and last count are underflow and overflow."""
     edges = histogram.axes[0].edges
     return {
@@ -61,7 +62,7 @@ def as_numbers(histogram: Any) -> dict[str, Any]:
     }
 
 
-def merged(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+def merged(parts: list[Histogram]) -> Histogram:
     """Return the sum of histograms with the same axis."""
     counts = np.sum([part["counts"] for part in parts], axis=0)
     return {"low": parts[0]["low"], "high": parts[0]["high"], "counts": counts.astype(int).tolist()}

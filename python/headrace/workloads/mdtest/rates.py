@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 OPERATIONS = "ops/s"
 BYTES = "bytes/s"
@@ -48,7 +47,7 @@ class Imported:
     """Phase (`write`, `read` for IOR) -> rate, for phases that were run."""
     unit: str = OPERATIONS
     """`ops/s` or `bytes/s`."""
-    about: dict[str, Any] = field(default_factory=dict[str, Any])
+    about: dict[str, object] = field(default_factory=dict[str, object])
     """Further facts: `items` of mdtest, `levels` and `metric` of Headrace."""
     whole: bool = True
     """False when the output ends before its program had finished."""

@@ -1,0 +1,43 @@
+"""One trial as a row of `Records.trials`."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, cast
+
+from headrace.records.interference import Interference
+from headrace.records.trial_record import FaultRecord, JsonObject
+
+
+class TrialRow(TypedDict):
+    """The columns that findings read by row; metrics and sums are read by column."""
+
+    id: str
+    cell: str
+    index: int
+    repeat: int
+    status: str
+    provenance: str
+    cause: str | None
+    valid: bool
+    reasons: tuple[tuple[str, str], ...]
+    """Pairs of code and text."""
+    warnings: tuple[tuple[str, str], ...]
+    interference: Interference | None
+    target: str
+    workload: str
+    slots: int
+    nodes: int
+    levels: JsonObject
+    location: JsonObject
+    faults: tuple[FaultRecord, ...]
+    last_done_s: float | None
+    load: str
+    jobs: float
+    """Number of jobs; NaN without any."""
+    cpu_cores: float
+    results: JsonObject
+
+
+def trial_rows(trials: Any) -> list[TrialRow]:
+    """Return the trials of a frame one by one; none if it is empty."""
+    return cast("list[TrialRow]", trials.to_dict("records"))

@@ -1,0 +1,164 @@
+"""Engine `simulate`: what the core returns of a scenario (crates/simulator, `Outcome`)."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Ledger(TypedDict):
+    """Breakdown of a job's wall time."""
+
+    on_cpu_ns: int
+    wait_cpu_ns: int
+    wait_block_ns: int
+    wait_network_ns: int
+    other_ns: int
+
+
+class JobBytes(TypedDict):
+    """Bytes that a job read, at four levels, and those that it wrote and staged."""
+
+    uncompressed_bytes: int
+    asked_bytes: int
+    served_bytes: int
+    device_bytes: int
+    written_bytes: int
+    staged_bytes: int
+
+
+class Phases(TypedDict):
+    """Time of a job by what it did."""
+
+    stage_in_ns: int
+    read_ns: int
+    write_ns: int
+    metadata_ns: int
+
+
+class Job(TypedDict):
+    """One job."""
+
+    number: int
+    host: str
+    slot: int
+    start_ns: int
+    end_ns: int
+    ledger: Ledger
+    bytes: JobBytes
+    phases: Phases
+    events: int
+    reads: int
+    writes: int
+    operations: int
+    errors: int
+    failed: bool
+    unfinished: bool
+
+
+class Host(TypedDict):
+    """One machine."""
+
+    name: str
+    cores: int
+    slots: int
+    busy_core_ns: int
+    awake_ns: int
+    sent_bytes: int
+    received_bytes: int
+    machine_j: float
+    drives_j: float
+
+
+class Latency(TypedDict):
+    """Latencies of requests in one direction."""
+
+    requests: int
+    mean_ns: float
+    p50_ns: float
+    p99_ns: float
+    max_ns: int
+
+
+class DriveSeries(TypedDict):
+    """Time series of a drive: one value per interval."""
+
+    interval_ns: int
+    read_bytes: list[int]
+    written_bytes: list[int]
+    reads: list[int]
+    writes: list[int]
+    busy: list[float]
+    inside: list[float]
+    read_latency_ns: list[float]
+    write_latency_ns: list[float]
+
+
+class Drive(TypedDict):
+    """One volume's drive or RAID, measured at its block queue."""
+
+    host: str
+    volume: str
+    reads: int
+    writes: int
+    read_bytes: int
+    written_bytes: int
+    merged: int
+    failed: int
+    busy_ns: int
+    inside_ns: int
+    read_latency: Latency
+    write_latency: Latency
+    energy_j: float
+    faults_fired: list[int]
+    lost_bytes: int
+    rebuilt: float | None
+    series: DriveSeries
+
+
+class Service(TypedDict):
+    """One file service."""
+
+    name: str
+    read_requests: int
+    write_requests: int
+    metadata_requests: int
+    read_bytes: int
+    written_bytes: int
+    latency_ns_mean: float
+    latency_ns_p99: float
+    stored_bytes: list[int]
+    failed_over: int
+
+
+class EnergyParts(TypedDict):
+    """Energy of the run."""
+
+    nodes_j: float
+    servers_j: float
+    drives_j: float
+    switch_j: float
+    total_j: float
+
+
+class Counters(TypedDict):
+    """Size of the simulation."""
+
+    events: int
+    requests: int
+    service_requests: int
+    flows: int
+    faults_fired: int
+    out_of_space: int
+
+
+class Outcome(TypedDict):
+    """All results of a simulation."""
+
+    jobs: list[Job]
+    hosts: list[Host]
+    drives: list[Drive]
+    services: list[Service]
+    energy: EnergyParts
+    counters: Counters
+    end_ns: int
+    broken_off: str | None
