@@ -17,11 +17,11 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TypeVar
 
-Part = TypeVar("Part")
+Plugin = TypeVar("Plugin")
 
 
 @cache
-def parts(room: str, base: type[Part]) -> dict[str, type[Part]]:
+def parts(room: str, base: type[Plugin]) -> dict[str, type[Plugin]]:
     """Return every plug-in of a package by kind, in alphabetical order.
 
     `room` is the dotted package name, `base` the base class of its plug-ins. Raises `RuntimeError`
@@ -32,7 +32,7 @@ def parts(room: str, base: type[Part]) -> dict[str, type[Part]]:
         importlib.import_module(f"{room}.{found.name}")
         for found in pkgutil.iter_modules(package.__path__)
     ]
-    classes: list[type[Part]] = []
+    classes: list[type[Plugin]] = []
     for module in modules:
         for _, item in inspect.getmembers(module, inspect.isclass):
             if (
@@ -42,7 +42,7 @@ def parts(room: str, base: type[Part]) -> dict[str, type[Part]]:
             ):
                 classes.append(item)
     classes.extend(entry.load() for entry in entry_points(group=room))
-    found: dict[str, type[Part]] = {}
+    found: dict[str, type[Plugin]] = {}
     for item in classes:
         kind = str(vars(item)["kind"])
         if kind in found:

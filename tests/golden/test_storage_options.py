@@ -19,16 +19,16 @@ def cells(shared_folder: Path) -> Cells:
 
 
 @pytest.fixture
-def numbers(cells: Cells) -> list[Number]:
+def numbers(cells: ObtainedCells) -> list[Number]:
     return STUDY.numbers(cells, published(STUDY.id))
 
 
 @pytest.fixture
-def findings(cells: Cells) -> list[Finding]:
+def findings(cells: ObtainedCells) -> list[Finding]:
     return STUDY.findings(cells, published(STUDY.id))
 
 
-def test_every_job_ends(cells: Cells) -> None:
+def test_every_job_ends(cells: ObtainedCells) -> None:
     for cell in cells:
         assert cell.per_job("wall_s") > 0, cell.levels
         assert all(record.verdict == "done" for record in cell.records), cell.levels

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.errors import StudyError
 from headrace.plan import Plan, make_plan
 from headrace.plan.cells import excluded, key
-from headrace.study.model import Part, PlanOptions, Repeats, ReportOptions, RunOptions, Study
+from headrace.study.model import NamedPlugin, PlanOptions, Repeats, ReportOptions, RunOptions, Study
 
 FACTORS = ["filesystem", "scheduler", "read_ahead", "slots", "codec"]
 
@@ -44,11 +44,11 @@ def study_of(
         title="drawn",
         file=Path("drawn.toml"),
         targets={
-            name: Part(name=name, kind="path", written={}, options=None)
+            name: NamedPlugin(name=name, kind="path", written={}, options=None)
             for name in factors["target"]
         },
         workloads={
-            name: Part(name=name, kind="scan", written={}, options=None)
+            name: NamedPlugin(name=name, kind="scan", written={}, options=None)
             for name in factors["workload"]
         },
         factors=factors,

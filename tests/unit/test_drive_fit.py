@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.catalog import Entry, entry
+from headrace.catalog import CatalogEntry, entry
 from headrace.drives import Load, fit_drive, run_drive
 from headrace.drives.fitted_file import write_fitted
 
@@ -27,7 +27,7 @@ LOADS = [
 ]
 
 
-def changed(tmp_path: Path, name: str, **values: float) -> Entry:
+def changed(tmp_path: Path, name: str, **values: float) -> CatalogEntry:
     """The catalog's disk with other values."""
     text = entry("drives", "wd-wd3200bekt").file.read_text()
     for key, value in values.items():
@@ -38,7 +38,7 @@ def changed(tmp_path: Path, name: str, **values: float) -> Entry:
     return entry("drives", str(path))
 
 
-def as_fio(tmp_path: Path, drive: Entry, number: int, options: dict[str, str]) -> Path:
+def as_fio(tmp_path: Path, drive: CatalogEntry, number: int, options: dict[str, str]) -> Path:
     """What fio would say of that drive: results of the model with the parameters to be found."""
     size = int(options["bs"].removesuffix("k")) << 10
     load = Load(rw=options["rw"], bs_bytes=size, iodepth=int(options["iodepth"]), runtime_s=20.0)
@@ -60,7 +60,7 @@ def as_fio(tmp_path: Path, drive: Entry, number: int, options: dict[str, str]) -
 
 
 @pytest.fixture
-def truth(tmp_path: Path) -> Entry:
+def truth(tmp_path: Path) -> CatalogEntry:
     return changed(tmp_path, "truth", reordering=0.6, average_ms=9.0, outer_bytes_per_s=95e6)
 
 
@@ -82,7 +82,7 @@ def test_a_fitted_drive_gives_the_results_and_those_left_out(tmp_path: Path, tru
     assert "fitted to fio results" in again.source["seek.average_ms"]
 
 
-def test_queue_depth_1_alone_does_not_invent_the_rest(tmp_path: Path, truth: Entry) -> None:
+def test_queue_depth_1_alone_does_not_invent_the_rest(tmp_path: Path, truth: CatalogEntry) -> None:
     start = changed(tmp_path, "start")
     fit = fit_drive(start, [as_fio(tmp_path, truth, 0, LOADS[0])], runtime_s=6.0)
     found = {each.name: each for each in fit.parameters}

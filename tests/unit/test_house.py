@@ -25,7 +25,7 @@ CRATES = sorted(path.parent for path in (ROOT / "crates").glob("*/Cargo.toml"))
 
 # A room may import itself and the rooms named here (law 2). `engine` stands beside the way:
 # records, plan, study, parts, ground.
-GROUND = {
+BASE = {
     "system",
     "catalog",
     "published",
@@ -38,12 +38,13 @@ GROUND = {
     "raid",
     "registry",
     "palette",
+    "provenance",
     "user",
     "refusals",
     "scenario",
     "_core",
 }
-PARTS = {"targets", "workloads", "probes", "meters", "faults", "datasets", "readers"}
+PLUGINS = {"targets", "workloads", "probes", "meters", "faults", "datasets", "readers"}
 # What jobs and drives were seen to do: used by parts (a probe that traces, a workload that replays)
 # and by the faces.
 CAPTURED = {"traces", "profiles"}
@@ -54,41 +55,42 @@ ALLOWED: dict[str, set[str]] = {
     },
     "site": {"raid", "units"},
     "raid": set(),
+    "provenance": set(),
     "scenario": set(),
     "document": {"errors", "registry", "units", "user"},
     "refusals": {"registry", "units"},
     "validation": {"document", "errors", "refusals"},
-    **dict.fromkeys(("system", "catalog", "published"), GROUND),
-    "traces": GROUND,
-    "profiles": GROUND,
-    "drives": GROUND | {"traces"},
+    **dict.fromkeys(("system", "catalog", "published"), BASE),
+    "traces": BASE,
+    "profiles": BASE,
+    "drives": BASE | {"traces"},
     "jobs": {"scenario"},
-    "datasets": GROUND,
-    "protocols": GROUND,
-    "readers": GROUND | {"datasets", "jobs", "protocols"},
-    "targets": GROUND | {"datasets", "protocols"},
-    "faults": GROUND | {"protocols", "targets"},
-    "probes": GROUND | CAPTURED,
-    "meters": GROUND,
-    "workloads": GROUND | CAPTURED | {"datasets", "jobs", "protocols", "readers", "targets"},
+    "datasets": BASE,
+    "protocols": BASE,
+    "readers": BASE | {"datasets", "jobs", "protocols"},
+    "targets": BASE | {"datasets", "protocols"},
+    "faults": BASE | {"protocols", "targets"},
+    "probes": BASE | CAPTURED,
+    "meters": BASE,
+    "workloads": BASE | CAPTURED | {"datasets", "jobs", "protocols", "readers", "targets"},
     # Where jobs run: it starts workloads and reads their ledgers, and knows nothing of trials.
-    "launchers": GROUND | {"jobs", "probes", "workloads"},
-    "study": GROUND | PARTS | {"launchers"},
-    "plan": GROUND | PARTS | {"study"},
-    "records": GROUND | {"plan", "study"},
-    "engine": GROUND | PARTS | {"launchers", "study", "plan", "records"},
-    "metrics": GROUND | {"records", "study"},
-    "analysis": GROUND | {"metrics", "records", "plan", "study"},
-    "decision": GROUND | {"analysis", "metrics", "records", "study"},
-    "whatif": GROUND | PARTS | {"analysis", "engine", "plan", "records", "study"},
-    "report": GROUND | {"decision", "analysis", "metrics", "records", "plan", "study"},
-    "reproduce": GROUND | PARTS | {"study", "plan", "records", "engine", "analysis", "report"},
-    "library": GROUND
-    | PARTS
+    "launchers": BASE | {"jobs", "probes", "workloads"},
+    "study": BASE | PLUGINS | {"launchers"},
+    "plan": BASE | PLUGINS | {"study"},
+    "records": BASE | {"plan", "study"},
+    "engine": BASE | PLUGINS | {"launchers", "study", "plan", "records"},
+    "metrics": BASE | {"records", "study"},
+    "analysis": BASE | {"metrics", "records", "plan", "study"},
+    "decision": BASE | {"analysis", "metrics", "records", "study"},
+    "whatif": BASE | PLUGINS | {"analysis", "engine", "plan", "records", "study"},
+    "report": BASE | {"decision", "analysis", "metrics", "records", "plan", "study"},
+    "reproduce": BASE | PLUGINS | {"study", "plan", "records", "engine", "analysis", "report"},
+    "library": BASE
+    | PLUGINS
     | CAPTURED
     | {"study", "plan", "records", "engine", "analysis", "decision", "whatif", "report"},
-    "cli": GROUND
-    | PARTS
+    "cli": BASE
+    | PLUGINS
     | CAPTURED
     | {
         "drives",
@@ -199,7 +201,7 @@ def test_no_modules_import_each_other() -> None:
 
 def test_no_packages_may_import_each_other() -> None:
     """Outside the base layer, whose packages serve each other."""
-    above = {room: {*rooms} - GROUND for room, rooms in ALLOWED.items() if room not in GROUND}
+    above = {room: {*rooms} - BASE for room, rooms in ALLOWED.items() if room not in BASE}
     cycle = cycle_among(above)
     assert cycle is None, " may import ".join(reversed(cycle or []))
 
@@ -503,6 +505,17 @@ def test_waits_up_to_a_time_limit_are_written_once() -> None:
 )
 def test_a_loop_that_waits_is_found(loop: str, seen: bool) -> None:
     assert clock_loops(f"def wait():\n    {loop}\n") == ({"wait"} if seen else set())
+
+
+def test_a_public_class_has_a_name_to_itself() -> None:
+    """One name for one thing. A `kind` of a plug-in is named by the registry, not by its class."""
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert not twice, f"classes with one name: {twice}"
 
 
 def test_every_room_stands_in_the_architecture() -> None:

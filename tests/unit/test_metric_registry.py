@@ -23,7 +23,7 @@ from headrace.analysis.find import find
 from headrace.analysis.read import read
 from headrace.metrics import Metric, forget, registered, values_of
 from headrace.metrics.shown import show
-from headrace.metrics.trial import Trial
+from headrace.metrics.trial import RecordedTrial
 from headrace.records.trial_record import decode
 from headrace.report import write_report
 from headrace.report.comparison import print_comparison
@@ -161,5 +161,5 @@ def test_the_example_in_the_docs_is_a_metric(tmp_path: Path) -> None:
     exec(example, made)
     metric = next(item for item in made.values() if isinstance(item, Metric))
     results = write_results(tmp_path / "r", plan_of(CELLS[:1], 1), Truth())
-    trial = Trial(decode(next(results.glob("trials/*/trial.json")).read_bytes()))
+    trial = RecordedTrial(decode(next(results.glob("trials/*/trial.json")).read_bytes()))
     assert metric.value is not None and (metric.value(trial) or 0) > 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.document import Document, parse_document
@@ -16,7 +17,7 @@ from headrace.plan.intervals import interval
 from headrace.plan.order import absent_levels
 from headrace.plan.repeats import headline_rate, needs_more
 from headrace.records.plan_file import read_plan, write_plan
-from headrace.study.model import Part, PlanOptions, Repeats, ReportOptions, RunOptions, Study
+from headrace.study.model import NamedPlugin, PlanOptions, Repeats, ReportOptions, RunOptions, Study
 
 
 class Everywhere:
@@ -43,11 +44,11 @@ def make_study(
         file=Path("s.toml"),
         document=document,
         targets={
-            name: Part(name=name, kind="block", written={}, options=None)
+            name: NamedPlugin(name=name, kind="block", written={}, options=None)
             for name in factors["target"]
         },
         workloads={
-            name: Part(name=name, kind="scan", written={}, options=None)
+            name: NamedPlugin(name=name, kind="scan", written={}, options=None)
             for name in factors["workload"]
         },
         factors=factors,
@@ -200,7 +201,7 @@ def test_the_plan_survives_its_file(tmp_path: Path, levels: dict[str, Any]) -> N
         study_hash="h",
         seed=7,
     )
-    write_plan(plan, tmp_path / "plan.parquet")
+    pq.write_table(plan_to_table(plan), tmp_path / "plan.parquet")
     again = read_plan(tmp_path / "plan.parquet")
     assert again == plan
     assert [trial.id for trial in again.trials] == [trial.id for trial in plan.trials]
@@ -208,7 +209,7 @@ def test_the_plan_survives_its_file(tmp_path: Path, levels: dict[str, Any]) -> N
 
 def test_a_damaged_plan_is_one_message(tmp_path: Path) -> None:
     path = tmp_path / "plan.parquet"
-    write_plan(Plan(trials=(), study_hash="h", seed=1), path)
+    pq.write_table(plan_to_table(Plan(trials=(), study_hash="h", seed=1)), path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(HeadraceError, match="cannot read the plan"):
         read_plan(path)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from headrace.analysis.findings import Findings, Growth, Knee, SlotsFed, Unanswered
 from headrace.report import wording
-from headrace.report.answers import Figure, answers, leading
+from headrace.report.answers import AnswerNumber, answers, leading
 from headrace.report.choices import choice_sentences
 from headrace.report.html import render
 from headrace.report.latex import escape, latex_text
@@ -49,7 +49,7 @@ def one() -> Findings:
 
 def test_the_answer_names_slots_and_what_limits(one: Findings) -> None:
     (answer,) = answers(fed(one, SlotsFed(6, 6.4, 0.9, False, "device latency")))
-    assert answer.figures[0] == Figure("6", "slots fed")
+    assert answer.figures[0] == AnswerNumber("6", "slots fed")
     assert (
         answer.sentence
         == "scratch feeds 6 slots of higgs at 90\u202f% job efficiency; beyond, jobs wait for "
@@ -60,7 +60,7 @@ def test_the_answer_names_slots_and_what_limits(one: Findings) -> None:
 def test_a_single_slot_is_singular(one: Findings) -> None:
     (answer,) = answers(fed(one, SlotsFed(1, None, 0.9, False, "network")))
     assert "feeds 1 slot of" in answer.sentence
-    assert answer.figures[0] == Figure("1", "slot fed")
+    assert answer.figures[0] == AnswerNumber("1", "slot fed")
 
 
 def test_a_censored_answer_says_at_least(one: Findings) -> None:

@@ -48,6 +48,11 @@ def faults(text: str) -> list[str]:
     return [str(fault) for fault in caught.value.faults]
 
 
+def test_a_price_with_a_capacity_as_in_0_1_is_read() -> None:
+    study = load(GOOD + "[report.price.disk]\nprice = 50\ncapacity = '1 TB'\n")
+    assert study.report_options.price["disk"].price == 50
+
+
 def test_a_factor_finds_its_field_wherever_it_lies() -> None:
     study = load(GOOD)
     assert applies(study, "codec", "disk", "scan")

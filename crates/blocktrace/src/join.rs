@@ -260,10 +260,6 @@ impl Join {
         self.requests.len
     }
 
-    pub fn open_pieces(&self) -> usize {
-        self.pieces.len
-    }
-
     /// Process the next event.
     #[inline]
     pub fn take<W: Watcher>(&mut self, event: &Event, watcher: &mut W) {

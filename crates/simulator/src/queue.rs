@@ -110,10 +110,6 @@ impl<E: Copy> EventQueue<E> {
         Some((time, self.slots[slot as usize].event))
     }
 
-    pub fn next_time(&self) -> Option<Nanos> {
-        self.heap.first().map(|entry| entry.time)
-    }
-
     fn remove(&mut self, position: usize) {
         let last = self.heap.len() - 1;
         self.heap.swap(position, last);

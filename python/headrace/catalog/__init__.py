@@ -5,6 +5,6 @@ A shelf is a folder, an entry one file with one table. Every value has a source 
 
 from __future__ import annotations
 
-from headrace.catalog.load import SHELVES, Entry, entry, names, unsourced
+from headrace.catalog.load import SHELVES, CatalogEntry, entry, names, unsourced
 
-__all__ = ["SHELVES", "Entry", "entry", "names", "unsourced"]
+__all__ = ["SHELVES", "CatalogEntry", "entry", "names", "unsourced"]

@@ -29,7 +29,7 @@ _WITHOUT_SOURCE = frozenset({"name", "kind", "about", "source"})
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """One validated entry of the catalog."""
 
     shelf: str
@@ -57,7 +57,7 @@ def names(shelf: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (ROOT / shelf).glob("*.toml")))
 
 
-def entry(shelf: str, name: str, *, base: Path | None = None) -> Entry:
+def entry(shelf: str, name: str, *, base: Path | None = None) -> CatalogEntry:
     """Return the entry of that name, or the entry in the file of that name if it ends in `.toml`
     (relative to `base`).
 
@@ -95,7 +95,7 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _load(shelf: str, path: Path, state: tuple[int, ...] = ()) -> Entry:
+def _load(shelf: str, path: Path, state: tuple[int, ...] = ()) -> CatalogEntry:
     try:
         raw = _TRIED[path].encode() if path in _TRIED else read_bytes(path)
     except OSError as error:
@@ -115,7 +115,7 @@ def _load(shelf: str, path: Path, state: tuple[int, ...] = ()) -> Entry:
             ]
         )
     table = _drive(document) if shelf == "drives" else _typed(shelf, document)
-    return Entry(shelf, name, path, document, table)
+    return CatalogEntry(shelf, name, path, document, table)
 
 
 _TRIED: dict[Path, str] = {}
@@ -181,7 +181,7 @@ def _typed(shelf: str, document: Document) -> Any:
     return table
 
 
-def unsourced(found: Entry) -> list[str]:
+def unsourced(found: CatalogEntry) -> list[str]:
     """Return the dotted paths of values without a source or reason; empty for a complete entry."""
     source = found.source
 

@@ -60,7 +60,7 @@ class Writeback(BaseModel):
     have not mapped."""
 
 
-class Node(CatalogTable):
+class CatalogNode(CatalogTable):
     """`nodes/`: a machine."""
 
     cores: int = Field(ge=1, le=4096)
@@ -78,7 +78,7 @@ class Node(CatalogTable):
     power: MachinePower
 
 
-class Link(CatalogTable):
+class CatalogLink(CatalogTable):
     """`links/`: a machine's network link."""
 
     rate_bytes_per_s: float = Field(gt=0)
@@ -88,7 +88,7 @@ class Link(CatalogTable):
     transmit_queue_packets: int = Field(0, ge=0)
 
 
-class Server(CatalogTable):
+class CatalogServer(CatalogTable):
     """`servers/`: a file service's software, and its storage if only the storage's rates are
     known."""
 
@@ -100,7 +100,7 @@ class Server(CatalogTable):
     """Cost of running the server in a virtual machine (crates/simulator, `VirtualisationSpec`)."""
 
 
-class Filesystem(CatalogTable):
+class CatalogFilesystem(CatalogTable):
     """`filesystems/`: a filesystem and its initial state (crates/model, `FilesystemSpec`)."""
 
     kind: Literal["ext3", "ext4", "xfs", "btrfs"]
@@ -148,7 +148,7 @@ MOST_RECORDED_S = 2.4e9
 """Seventy years; in nanoseconds it and sums of a few such values fit into 64 bits."""
 
 
-class Recorded(BaseModel):
+class RecordingOrigin(BaseModel):
     """Origin of a recorded profile."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -173,7 +173,7 @@ PROFILE_VERSION = 2
 or allocate space (ops 13 to 15)."""
 
 
-class Profile(CatalogTable):
+class CatalogProfile(CatalogTable):
     """`profiles/`: a job as compute, read, write and wait steps (crates/simulator, `Step`), in the
     entry or a steps file."""
 
@@ -186,7 +186,7 @@ class Profile(CatalogTable):
     """A Parquet file in the entry's folder (docs/profiles.md)."""
     packets: dict[str, Any] | None = None
     run: dict[str, Any] = Field(default_factory=dict[str, Any])
-    recorded: Recorded | None = None
+    recorded: RecordingOrigin | None = None
 
     @property
     def job_steps(self) -> list[Step]:
@@ -221,13 +221,13 @@ class Profile(CatalogTable):
         return name
 
     @model_validator(mode="after")
-    def _has_steps(self) -> Profile:
+    def _has_steps(self) -> CatalogProfile:
         if not self.steps and self.steps_file is None:
             raise ValueError("either steps or steps_file must say what the job does")
         return self
 
 
-class Price(CatalogTable):
+class CatalogPrice(CatalogTable):
     """`prices/`: a price, with place and year."""
 
     amount: float = Field(ge=0)
@@ -241,10 +241,10 @@ class Price(CatalogTable):
 
 
 TABLES: dict[str, type[CatalogTable]] = {
-    "nodes": Node,
-    "links": Link,
-    "servers": Server,
-    "filesystems": Filesystem,
-    "profiles": Profile,
-    "prices": Price,
+    "nodes": CatalogNode,
+    "links": CatalogLink,
+    "servers": CatalogServer,
+    "filesystems": CatalogFilesystem,
+    "profiles": CatalogProfile,
+    "prices": CatalogPrice,
 }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Recorded jobs: show, import, export, simulate.", no_args_is_help=True)
 
-Profile = Annotated[Path, typer.Argument(help="a recorded profile (.toml)")]
+ProfileArgument = Annotated[Path, typer.Argument(help="a recorded profile (.toml)")]
 
 
 def _overview(recording: Recording, summary: Summary) -> TextTable:
@@ -172,7 +172,7 @@ def import_profile(
 
 @app.command("export")
 def export_profile(
-    profile: Profile,
+    profile: ProfileArgument,
     path: Annotated[Path, typer.Argument(help="the file to write")],
     format: Annotated[
         str, typer.Option(help="csv: every step; fio: an iolog of version 3")
@@ -192,7 +192,7 @@ def export_profile(
 
 @app.command("simulate")
 def simulate_profile(
-    profile: Profile,
+    profile: ProfileArgument,
     drives: Annotated[
         list[str] | None,
         typer.Option(

@@ -21,7 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Device = Annotated[
+DeviceOption = Annotated[
     list[str] | None,
     typer.Option(
         "--device", help="block device (repeatable); that of the current folder when not given"
@@ -100,7 +100,7 @@ def _say(captured: Any) -> None:
 )
 def run(
     command: Annotated[list[str], typer.Argument(help="the program and its arguments, after --")],
-    device: Device = None,
+    device: DeviceOption = None,
     output: Folder = None,
     by: With = None,
 ) -> None:
@@ -152,7 +152,7 @@ def _run(command: list[str], program: str, stop: threading.Event) -> int:
 
 @app.command("capture")
 def capture(
-    device: Device = None,
+    device: DeviceOption = None,
     output: Folder = None,
     seconds: Annotated[
         float | None,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import xxhash
 
-from headrace.datasets.integrity import Tick, checksum, no_tick
+from headrace.datasets.integrity import Tick, no_tick
 
 _FICLONE = 0x40049409
 """ioctl(target, FICLONE, source): linux/fs.h, man 2 ioctl_ficlone."""
@@ -62,16 +62,6 @@ def copy_file(source: Path, place: Path, *, xxh3: str | None, tick: Tick = no_ti
         with contextlib.suppress(OSError):
             partial.unlink()
     return found
-
-
-def is_copy(place: Path, *, size: int, xxh3: str | None, tick: Tick = no_tick) -> bool:
-    """Return whether `place` is a file of this size and, with `xxh3`, of this checksum."""
-    try:
-        if place.stat().st_size != size:
-            return False
-        return xxh3 is None or checksum(place, tick) == xxh3
-    except OSError:
-        return False
 
 
 def _remove_unfinished(place: Path) -> None:

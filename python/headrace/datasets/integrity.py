@@ -55,7 +55,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Damage:
+class DamagedFile:
     """One file that differs from the manifest."""
 
     name: str
@@ -99,7 +99,7 @@ def find_damage(
     checksums: bool,
     names: Collection[str] | None = None,
     tick: Tick = no_tick,
-) -> list[Damage]:
+) -> list[DamagedFile]:
     """Compare the files of a data set with its manifest; return those that differ.
 
     Sizes are always compared. Contents are read and compared for every file with `checksums`,
@@ -109,7 +109,7 @@ def find_damage(
     """
     known = _noted(directory)
     noted = dict(known)
-    found: list[Damage] = []
+    found: list[DamagedFile] = []
     for file in read_manifest(directory).files:
         name = str(file["name"])
         if names is not None and name not in names:
@@ -123,7 +123,7 @@ def find_damage(
             text = "missing" if isinstance(error, FileNotFoundError) else f"{error.strerror}"
         if text is not None:
             noted.pop(name, None)
-            found.append(Damage(name, f"{path}: {text}"))
+            found.append(DamagedFile(name, f"{path}: {text}"))
     if noted != known:
         note_verified(directory, noted)
     return found

@@ -11,12 +11,12 @@ from typing import Any
 
 import tomlkit
 
-from headrace.catalog import Entry
+from headrace.catalog import CatalogEntry
 from headrace.drives.fitting import Fit
 from headrace.errors import Fault, StudyError
 
 
-def write_fitted(entry: Entry, fit: Fit, results: Sequence[Path], path: Path) -> None:
+def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: Path) -> None:
     """Write the fitted drive; the file's comments and order stay. Raises StudyError if it cannot be
     written."""
     document: Any = tomlkit.parse(entry.file.read_text())

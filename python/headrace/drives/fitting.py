@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from headrace.catalog import Entry
+from headrace.catalog import CatalogEntry
 from headrace.drives.fio import Observed, read_fio_results
 from headrace.drives.running import Load, run_drive
 from headrace.errors import Fault, StudyError
@@ -188,7 +188,7 @@ def _rms(values: Sequence[float]) -> float:
 
 
 def fit_drive(
-    entry: Entry,
+    entry: CatalogEntry,
     files: Sequence[Path],
     *,
     runtime_s: float = 4.0,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace import _core
-from headrace.catalog import Entry
+from headrace.catalog import CatalogEntry
 from headrace.drives.fio import Load
 from headrace.drives.traces import Trace
 from headrace.errors import Fault, StudyError
@@ -62,7 +62,7 @@ def run_drive(table: Table, load: Load, file: Path | None = None) -> DriveRun:
 
 
 def replay_trace(
-    found: Entry, trace: Trace, *, iodepth: int, seed: int = 0
+    found: CatalogEntry, trace: Trace, *, iodepth: int, seed: int = 0
 ) -> npt.NDArray[np.uint64]:
     """Return the response time of every request of a trace, nanoseconds, in the order of the trace.
 

@@ -16,7 +16,7 @@ from headrace._core import SECTOR_BYTES
 from headrace.errors import Fault, StudyError
 from headrace.traces import open_trace, read_rows
 from headrace.traces.files import empty
-from headrace.traces.rows import DISCARD, FLUSH, OP_WORDS, READ, WRITE, Rows
+from headrace.traces.rows import DISCARD, FLUSH, OP_WORDS, READ, WRITE, RequestRows
 
 __all__ = ["DISCARD", "FLUSH", "READ", "WRITE", "Trace", "read_trace"]
 
@@ -64,7 +64,7 @@ def read_trace(file: Path) -> Trace:
     """Read a trace of any format that `headrace trace show` reads. Raises StudyError with the
     invalid place, or if it is empty."""
     trace = open_trace(file)
-    batches: list[Rows] = []
+    batches: list[RequestRows] = []
     for rows in read_rows(trace):
         if rows.damages:
             raise StudyError(

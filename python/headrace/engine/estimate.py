@@ -19,7 +19,7 @@ from headrace.plan.resolved import resolved_trials
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved
-from headrace.targets.own_drives import on_nodes
+from headrace.targets.local_drives import on_nodes
 from headrace.units import format_bytes_per_s
 
 STORAGE_BYTES_PER_S = 100e6

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from headrace.errors import Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, InjectedFault
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.owned import fill
 from headrace.targets import Location
 from headrace.units import Bytes
@@ -31,7 +31,7 @@ class DiskFull(InjectedFault):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._journal: Journal | None = None
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
 
     def check(self) -> list[Problem]:
         return []
@@ -40,7 +40,7 @@ class DiskFull(InjectedFault):
         if location.directory is None:
             raise UnsupportedLevelError(f"disk-full: {location.url} is no directory")
         self._journal = journal
-        places = location.node_directories if location.own_drives else (location.directory,)
+        places = location.node_directories if location.local_drives else (location.directory,)
         for place in places:
             self._entries.append(fill(journal, place, self.options.free))
         self.fired += 1

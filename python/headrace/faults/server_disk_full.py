@@ -11,7 +11,7 @@ from pydantic import Field
 from headrace.errors import UnsupportedLevelError
 from headrace.faults import FaultOptions
 from headrace.faults.servers import ServerFault, ServerFaultOptions
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.owned import fill
 from headrace.system.servers import Server
 from headrace.system.storage import storage_of
@@ -35,7 +35,7 @@ class ServerDiskFull(ServerFault):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._journal: Journal | None = None
-        self._entry: Entry | None = None
+        self._entry: JournalEntry | None = None
 
     def inject_server(self, server: Server, location: Location, journal: Journal) -> None:
         if server.context is None:

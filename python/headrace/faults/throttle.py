@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from headrace.errors import MissingError, Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, InjectedFault
 from headrace.system import throttling
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.targets import Location
 from headrace.units import BytesPerS
 
@@ -58,7 +58,7 @@ class Throttle(InjectedFault):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._journal: Journal | None = None
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
 
     def check(self) -> list[Problem]:
         reason = throttling.why_not()

@@ -18,7 +18,7 @@ from headrace.metrics.definition import Better as Better
 from headrace.metrics.definition import Metric as Metric
 from headrace.metrics.definition import Scale as Scale
 from headrace.metrics.naming import named
-from headrace.metrics.trial import Trial
+from headrace.metrics.trial import RecordedTrial
 from headrace.records.trial_record import TrialRecord
 from headrace.study.model import Price
 
@@ -52,7 +52,7 @@ def values_of(record: TrialRecord) -> dict[str, float]:
     """
     if not record.sums:
         return {}
-    trial = Trial(record)
+    trial = RecordedTrial(record)
     found: dict[str, float] = {}
     for name, value_of in _computed():
         value = value_of(trial)
@@ -65,7 +65,7 @@ def values_of(record: TrialRecord) -> dict[str, float]:
 
 
 @cache
-def _computed() -> tuple[tuple[str, Callable[[Trial], float | None]], ...]:
+def _computed() -> tuple[tuple[str, Callable[[RecordedTrial], float | None]], ...]:
     """Return names and functions of the metrics computed from a record (cached: used per trial)."""
     return tuple(
         (each.name, each.value) for each in registered().values() if each.value is not None

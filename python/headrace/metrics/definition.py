@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.metrics.trial import Trial
+from headrace.metrics.trial import RecordedTrial
 from headrace.records.trial_record import TrialRecord
 from headrace.study.model import Price
 
@@ -30,7 +30,7 @@ class Metric:
     unit_s: float = 1.0
     """For times: seconds per unit of the value."""
     better: Better = "more"
-    value: Callable[[Trial], float | None] | None = None
+    value: Callable[[RecordedTrial], float | None] | None = None
     """Value of one trial; None, NaN or infinity when the trial has none."""
     value_for_price: Callable[[Mapping[str, float], Price], float | None] | None = None
     """For metrics of money: value from the trial's other metrics and the price of its target."""

@@ -4,7 +4,7 @@ Meters rarely cover the whole site: what they do cover is a metric of its own.
 """
 
 from headrace.metrics import Metric
-from headrace.metrics.trial import Trial, ratio
+from headrace.metrics.trial import RecordedTrial, ratio
 from headrace.records.trial_record import TrialRecord
 
 JOULES_PER_WH = 3600

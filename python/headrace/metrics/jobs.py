@@ -1,10 +1,10 @@
 """Metrics of jobs: their rate, efficiency and times."""
 
 from headrace.metrics import Metric
-from headrace.metrics.trial import Trial, ratio
+from headrace.metrics.trial import RecordedTrial, ratio
 
 
-def _efficiency(trial: Trial) -> float | None:
+def _efficiency(trial: RecordedTrial) -> float | None:
     cpu_s = trial.sum("user_s") + trial.sum("system_s")
     return ratio(cpu_s, trial.sum("wall_s")) if trial.computes else None
 

@@ -5,15 +5,15 @@ jobs (read and written), bytes served to them, bytes moved by the device.
 """
 
 from headrace.metrics import Metric
-from headrace.metrics.trial import Trial, ratio
+from headrace.metrics.trial import RecordedTrial, ratio
 
 
-def _requested(trial: Trial) -> float | None:
+def _requested(trial: RecordedTrial) -> float | None:
     done = trial.done("bytes_asked") + trial.done("bytes_written")
     return ratio(done, trial.time_s) if trial.requested_bytes > 0 else None
 
 
-def _device_requests(trial: Trial) -> float | None:
+def _device_requests(trial: RecordedTrial) -> float | None:
     device = trial.record.device
     return (
         None

@@ -17,7 +17,7 @@ def ratio(value: float | None, over: float | None) -> float | None:
     return value / over
 
 
-class Trial:
+class RecordedTrial:
     """The record of one trial, with derived numbers that several metrics need.
 
     Rates of a batch are over the time until the last job is done; rates of a sustained load are

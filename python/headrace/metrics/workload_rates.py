@@ -4,11 +4,11 @@ Examples: operations of a metadata test, the rate that IOzone's parent process r
 """
 
 from headrace.metrics import Metric
-from headrace.metrics.trial import Trial
+from headrace.metrics.trial import RecordedTrial
 
 
 def _own(name: str, title: str, unit: str, scale: str = "plain") -> Metric:
-    def value(trial: Trial) -> float | None:
+    def value(trial: RecordedTrial) -> float | None:
         return trial.own_rates.get(name)
 
     return Metric(

@@ -13,7 +13,7 @@ from headrace.probes import Probe, Totals, Watch, kinds
 _THREAD_PATIENCE_S = 60.0
 """Time limit for a sample in progress; counters of a dead server's mount can block."""
 
-Rows = list[dict[str, Any]]
+SampleRows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Sampling:
 class Samples:
     """Results of the probes of a trial. Plain data, of an agent."""
 
-    series: dict[str, Rows] = field(default_factory=dict[str, Rows])
+    series: dict[str, SampleRows] = field(default_factory=dict[str, SampleRows])
     totals: dict[str, Totals] = field(default_factory=dict[str, Totals])
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """Probes that failed, with the error; their series end early and they have no totals."""

@@ -33,7 +33,7 @@ class KernelCounts:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedProgram:
     """A program that has ended."""
 
     exit_code: int
@@ -50,7 +50,7 @@ class Ended:
     """How long its first thread waited for a CPU."""
 
 
-def launch(program: str, command: Sequence[str], environment: Mapping[str, str]) -> Ended:
+def launch(program: str, command: Sequence[str], environment: Mapping[str, str]) -> EndedProgram:
     """Run `program` with the arguments in `command` until it ends.
 
     SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to it; Ctrl-C reaches it from the terminal,
@@ -72,7 +72,9 @@ def launch(program: str, command: Sequence[str], environment: Mapping[str, str])
             facts.close()
         if (error := gate.error()) is not None:
             raise error
-    return Ended(os.waitstatus_to_exitcode(status), begin_ns, end_ns, usage, counts, cpu_wait_ns)
+    return EndedProgram(
+        os.waitstatus_to_exitcode(status), begin_ns, end_ns, usage, counts, cpu_wait_ns
+    )
 
 
 class _Gate:

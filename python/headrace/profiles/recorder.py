@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace.errors import HeadraceError
 from headrace.profiles.arena import Arena
-from headrace.profiles.launching import Ended, KernelCounts, launch
+from headrace.profiles.launching import EndedProgram, KernelCounts, launch
 from headrace.profiles.preloading import preloaded
 from headrace.profiles.programs import ProgramError, find_program, not_executed, why_not_recorded
 from headrace.profiles.recording import Read, join
@@ -31,14 +31,14 @@ the profile."""
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRun:
     """A recording and its program's exit code (as in `subprocess`: negative for a signal)."""
 
     recording: Recording
     exit_code: int
 
 
-def record(command: Sequence[str], name: str, place: Path) -> Recorded:
+def record(command: Sequence[str], name: str, place: Path) -> RecordedRun:
     """Run the command until it ends and return its recording.
 
     The data is kept in an unnamed file on the filesystem of `place`, or in the folder for temporary
@@ -71,11 +71,11 @@ def record(command: Sequence[str], name: str, place: Path) -> Recorded:
         except OSError as error:
             raise not_executed(command[0], error) from error
         read = join(arena.read())
-    return Recorded(_recording(read, ended, name, command, started), ended.exit_code)
+    return RecordedRun(_recording(read, ended, name, command, started), ended.exit_code)
 
 
 def _recording(
-    read: Read, ended: Ended, name: str, command: Sequence[str], started: datetime.datetime
+    read: Read, ended: EndedProgram, name: str, command: Sequence[str], started: datetime.datetime
 ) -> Recording:
     """Return the recording; times count from the program's start."""
     shift = read.begin_ns - ended.begin_ns

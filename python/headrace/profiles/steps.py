@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.catalog import entry
-from headrace.catalog.tables import PROFILE_VERSION, Profile
+from headrace.catalog.tables import PROFILE_VERSION, CatalogProfile
 from headrace.errors import Fault, HeadraceError, StudyError
 
 Ints = npt.NDArray[np.int64]
@@ -334,7 +334,7 @@ def _steps_table(recording: Recording) -> Any:
     )
 
 
-def profile_table(name: str) -> tuple[Profile, Path]:
+def profile_table(name: str) -> tuple[CatalogProfile, Path]:
     """Return a profile of the catalog or of a file, and its folder. Raises StudyError."""
     found = entry("profiles", name)
     return found.table, found.file.parent
@@ -377,7 +377,9 @@ def load(name: str) -> Recording:
     )
 
 
-def load_steps(table: Profile, folder: Path) -> tuple[Steps, set[int], tuple[RecordedFile, ...]]:
+def load_steps(
+    table: CatalogProfile, folder: Path
+) -> tuple[Steps, set[int], tuple[RecordedFile, ...]]:
     """Return the steps in a profile's steps file, the files opened with O_DIRECT, and the files of
     software."""
     if table.steps_file is None:

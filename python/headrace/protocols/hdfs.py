@@ -11,7 +11,7 @@ from headrace.protocols import UrlProtocol
 from headrace.protocols.storage import RangeFile, RemoteStorage
 
 
-class Hdfs(UrlProtocol):
+class HdfsProtocol(UrlProtocol):
     """URLs `hdfs://NAMENODE:PORT/PATH`."""
 
     kind = "hdfs"

@@ -22,7 +22,7 @@ _LEAST_PART_BYTES = 5 << 20
 _CONNECT_PATIENCE_S = 5.0
 
 
-class S3(UrlProtocol):
+class S3Protocol(UrlProtocol):
     """URLs `s3://BUCKET/KEY`. Endpoint, region and credentials are in the environment.
 
     `AWS_ENDPOINT_URL_S3`, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, as for

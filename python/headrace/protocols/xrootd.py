@@ -11,7 +11,7 @@ from headrace.protocols import UrlProtocol
 from headrace.protocols.storage import RemoteStorage
 
 
-class Xrootd(UrlProtocol):
+class XrootdProtocol(UrlProtocol):
     """URLs `root://HOST:PORT//PATH`, which fsspec-xrootd reads."""
 
     kind = "root"
@@ -27,7 +27,7 @@ class Xrootd(UrlProtocol):
         return ["xrdcp", "--force", "--silent", "--nopbar", url, place]
 
 
-class XrootdOverTls(Xrootd):
+class XrootdTlsProtocol(XrootdProtocol):
     """URLs `roots://…`."""
 
     kind = "roots"

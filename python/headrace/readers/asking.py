@@ -28,7 +28,7 @@ from headrace.datasets.layout import FileLayout, Piece
 from headrace.readers.options import Reader
 from headrace.readers.uproot_reader import Share, cut_steps, joined
 
-Range = tuple[int, int]
+ByteRange = tuple[int, int]
 """(offset, bytes)."""
 
 JOINED_BYTES = 16_000_000
@@ -43,12 +43,12 @@ class Asked:
 
     first_event: int
     events: int
-    ranges: tuple[Range, ...]
+    ranges: tuple[ByteRange, ...]
     pieces: int
     uncompressed_bytes: int
 
 
-def opening(layout: FileLayout, reader: Reader) -> tuple[Range, ...]:
+def opening(layout: FileLayout, reader: Reader) -> tuple[ByteRange, ...]:
     """Return the reads when the file is opened: its header and the tree's metadata."""
     if layout.opening:
         return _opening_own(layout, reader)
@@ -69,14 +69,14 @@ def opening(layout: FileLayout, reader: Reader) -> tuple[Range, ...]:
         layout.metadata_offset + layout.metadata_bytes,
         end - layout.metadata_offset - layout.metadata_bytes,
     )
-    head: tuple[Range, ...] = ((0, 300), (100, 306), streamers)
+    head: tuple[ByteRange, ...] = ((0, 300), (100, 306), streamers)
     # A first open checks that ROOT did not have to recover the file (kernel.hpp, `opened`).
     return (
         (*head, metadata) if reader == "event-loop" else (*head, *head, metadata, *head, metadata)
     )
 
 
-def _opening_own(layout: FileLayout, reader: Reader) -> tuple[Range, ...]:
+def _opening_own(layout: FileLayout, reader: Reader) -> tuple[ByteRange, ...]:
     """Return the reads when a file that Headrace did not write is opened (root_own.py).
 
     ROOT opens it once for the names of its trees. It then opens the tree: a TTree once, an RNTuple
@@ -160,7 +160,7 @@ def _field(piece: Piece) -> str:
     return piece.column.partition(".")[0]
 
 
-def _asked(begin: int, end: int, ranges: Sequence[Range], pieces: Sequence[Piece]) -> Asked:
+def _asked(begin: int, end: int, ranges: Sequence[ByteRange], pieces: Sequence[Piece]) -> Asked:
     return Asked(
         begin,
         end - begin,
@@ -232,15 +232,15 @@ def _cached(
     return found
 
 
-def read_buffers(places: Sequence[Range]) -> list[Range]:
+def read_buffers(places: Sequence[ByteRange]) -> list[ByteRange]:
     """Return the reads that ROOT makes for these sorted ranges."""
-    blocks: list[Range] = []
+    blocks: list[ByteRange] = []
     for offset, size in places:
         if blocks and sum(blocks[-1]) == offset and blocks[-1][1] + size <= JOINED_BYTES:
             blocks[-1] = (blocks[-1][0], blocks[-1][1] + size)
         else:
             blocks.append((offset, size))
-    reads: list[Range] = []
+    reads: list[ByteRange] = []
     begin = 0
     while begin < len(blocks):
         start, end = blocks[begin][0], begin
@@ -276,7 +276,7 @@ def _by_cluster(runs: list[tuple[int, int, list[Piece]]], gap_share: float) -> l
     return found
 
 
-def join_over_gaps(places: Sequence[Range], gap_share: float) -> list[Range]:
+def join_over_gaps(places: Sequence[ByteRange], gap_share: float) -> list[ByteRange]:
     """Join ranges over the smallest gaps.
 
     All gaps up to the largest joined size add up to at most `gap_share` of the bytes needed.
@@ -292,7 +292,7 @@ def join_over_gaps(places: Sequence[Range], gap_share: float) -> list[Range]:
             break
     else:
         cut = current
-    reads: list[Range] = []
+    reads: list[ByteRange] = []
     for place, gap in zip(places, [0, *gaps], strict=True):
         if reads and gap <= cut:
             reads[-1] = (reads[-1][0], sum(place) - reads[-1][0])

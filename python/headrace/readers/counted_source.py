@@ -21,7 +21,7 @@ from headrace.protocols.storage import RangeFile
 from headrace.readers.counts import ReadCounts
 from headrace.readers.range_source import RangeSource
 
-Access = Literal["pread", "mmap"]
+AccessMethod = Literal["pread", "mmap"]
 
 
 def is_url(file: str) -> bool:
@@ -29,7 +29,7 @@ def is_url(file: str) -> bool:
     return "://" in file
 
 
-def counted_source(file: str, access: Access, counts: ReadCounts) -> type[Any]:
+def counted_source(file: str, access: AccessMethod, counts: ReadCounts) -> type[Any]:
     """Return an uproot source class for this file that counts its reads in `counts`.
 
     A mapped file has no read calls and no visible wait (the kernel waits on page faults); the bytes

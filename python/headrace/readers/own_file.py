@@ -18,7 +18,7 @@ from headrace.datasets.trees import (
     said_compression,
     unique_names,
 )
-from headrace.readers.counted_source import Access
+from headrace.readers.counted_source import AccessMethod
 from headrace.readers.counts import ReadCounts
 from headrace.readers.own_columns import OwnNotes, matching
 from headrace.readers.uproot_reader import OpenFile, cut_steps
@@ -28,7 +28,7 @@ class OpenOwnFile(OpenFile):
     """One of the user's own files."""
 
     def __init__(
-        self, file: str, access: Access, counts: ReadCounts, tree: str | None, notes: OwnNotes
+        self, file: str, access: AccessMethod, counts: ReadCounts, tree: str | None, notes: OwnNotes
     ) -> None:
         self._wanted_tree = tree
         self._notes = notes

@@ -14,7 +14,7 @@ import uproot
 from headrace.datasets.ntuple_columns import fields_of, read_field
 from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.errors import HeadraceError
-from headrace.readers.counted_source import Access, counted_source
+from headrace.readers.counted_source import AccessMethod, counted_source
 from headrace.readers.counts import ReadCounts
 from headrace.readers.spans import Span
 
@@ -60,13 +60,13 @@ class UprootReader:
 
     def __init__(
         self,
-        access: Access,
+        access: AccessMethod,
         step_events: int,
         counts: ReadCounts,
-        opener: Callable[[str, Access, ReadCounts], OpenFile] | None = None,
+        opener: Callable[[str, AccessMethod, ReadCounts], OpenFile] | None = None,
     ) -> None:
         """`opener` opens a file; by default one of a generated data set."""
-        self._access: Access = access
+        self._access: AccessMethod = access
         self._step_events = step_events
         self._counts = counts
         self._opener = opener or OpenEventsFile
@@ -127,7 +127,7 @@ class OpenFile(ABC):
     offset_bytes: int
     """Bytes of one offset of a collection's column, in the file's format."""
 
-    def __init__(self, file: str, access: Access, counts: ReadCounts) -> None:
+    def __init__(self, file: str, access: AccessMethod, counts: ReadCounts) -> None:
         """Open the file. Raises HeadraceError for a truncated file, and any exception of uproot."""
         self.file = file
         located: Any = {

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.readers.counted_source import Access
+from headrace.readers.counted_source import AccessMethod
 from headrace.readers.counts import ReadCounts
 from headrace.readers.options import ReadingOptions
 from headrace.readers.own_file import OpenOwnFile, OwnNotes
@@ -53,12 +53,12 @@ class UprootReading:
             whole = self._job.packets is None and math.isclose(fraction, 1.0)
             verify(self._events_by_file, whole=whole, key=own.key if (own := options.own) else None)
 
-    def _opener(self) -> Callable[[str, Access, ReadCounts], OpenFile] | None:
+    def _opener(self) -> Callable[[str, AccessMethod, ReadCounts], OpenFile] | None:
         own = self._options.own
         if own is None:
             return None
 
-        def opened(file: str, access: Access, counts: ReadCounts) -> OpenFile:
+        def opened(file: str, access: AccessMethod, counts: ReadCounts) -> OpenFile:
             found = OpenOwnFile(file, access, counts, own.tree, self._notes)
             self.like_input = found.like
             return found

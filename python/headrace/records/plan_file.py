@@ -74,7 +74,7 @@ def _plan_of(table: Any, study_hash: str, seed: int) -> Plan:
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the plan that `write_plan` wrote.
+    """Return the plan of a file with the table of `plan_to_table`.
 
     Raises HeadraceError when the file is missing, damaged or of another version.
     """

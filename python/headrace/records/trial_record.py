@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from headrace.provenance import Provenance
 from headrace.records.energy import Energy
 from headrace.records.interference import Interference
 from headrace.records.inventory import Inventory
@@ -28,7 +29,6 @@ JsonObject = dict[str, Any]
 """A JSON object whose fields are known only to code of one kind of target, workload or probe."""
 
 Status = Literal["done", "failed", "unsupported"]
-Provenance = Literal["measured", "emulated", "simulated"]
 
 
 class StudyReference(msgspec.Struct, kw_only=True, frozen=True):

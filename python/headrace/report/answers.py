@@ -40,7 +40,7 @@ sentence; tables show all."""
 
 
 @dataclass(frozen=True)
-class Figure:
+class AnswerNumber:
     """One number of an answer, with its unit and its interval as text."""
 
     text: str
@@ -55,7 +55,7 @@ class Answer:
     target: str
     workload: str
     storage: str
-    figures: tuple[Figure, ...]
+    figures: tuple[AnswerNumber, ...]
     """Known numbers, the most informative first: slots fed, and the highest rate."""
     sentence: str
     best: Curve
@@ -141,10 +141,10 @@ def _combination(curve: Curve) -> str:
     return json.dumps([choices(curve.levels), curve.provenance], sort_keys=True, default=str)
 
 
-def _figures(curve: Curve, rate: str | None) -> tuple[Figure, ...]:
+def _figures(curve: Curve, rate: str | None) -> tuple[AnswerNumber, ...]:
     """Return slots fed and the highest rate, where known; the number that is more informative
     comes first."""
-    found: list[Figure] = []
+    found: list[AnswerNumber] = []
     best = peak(curve, rate)
     if rate is not None and best is not None:
         found.append(_rate_figure(rate, best.metrics[rate]))
@@ -154,19 +154,22 @@ def _figures(curve: Curve, rate: str | None) -> tuple[Figure, ...]:
         if fed.slots:
             text = f"≥{fed.slots}" if fed.censored else str(fed.slots)
             found.insert(
-                0, Figure(text, f"{noun if text == '1' else noun + 's'} fed", fed_interval(fed))
+                0,
+                AnswerNumber(text, f"{noun if text == '1' else noun + 's'} fed", fed_interval(fed)),
             )
         else:
             # Fewer than the smallest number tried is only a bound: the rate is more informative.
             found.append(
-                Figure(f"<{fed.smallest}", f"{noun} fed" if fed.smallest == 1 else f"{noun}s fed")
+                AnswerNumber(
+                    f"<{fed.smallest}", f"{noun} fed" if fed.smallest == 1 else f"{noun}s fed"
+                )
             )
     return tuple(found)
 
 
-def _rate_figure(name: str, estimate: Estimate) -> Figure:
+def _rate_figure(name: str, estimate: Estimate) -> AnswerNumber:
     shown = show(name, estimate.value)
-    return Figure(
+    return AnswerNumber(
         value_text(estimate, shown), shown.unit or shown.title, interval_text(estimate, shown)
     )
 

@@ -16,7 +16,7 @@ from headrace.catalog import entry
 from headrace.errors import Fault, HeadraceError, StudyError
 from headrace.registry import nearest
 from headrace.reproduce import cluster_energy, proof_ssd, storage_options, worker_node_ssd
-from headrace.reproduce.cells import Cells, run_cells
+from headrace.reproduce.cells import ObtainedCells, run_cells
 from headrace.reproduce.published import FittedParameter, Number, Reproduced, published
 from headrace.reproduce.study import StudyModule
 
@@ -69,7 +69,7 @@ def reproduce(
     )
 
 
-def judged(module: StudyModule, cells: Cells) -> Reproduced:
+def judged(module: StudyModule, cells: ObtainedCells) -> Reproduced:
     """Return the numbers, findings and figures of cells that have been run."""
     source = published(module.id)
     return Reproduced(

@@ -13,7 +13,7 @@ from headrace.analysis.findings import Point
 from headrace.analysis.metrics import trial_metrics
 from headrace.analysis.points import PointOptions, make_points
 from headrace.analysis.read import trials_frame
-from headrace.engine.simulate.trials import PreparedTrial, Refusal, SimulatedTrial
+from headrace.engine.simulate.trials import PreparedTrial, ScenarioRefusal, SimulatedTrial
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.plan.order import make_plan
 from headrace.records.trial_record import TrialRecord
@@ -23,7 +23,7 @@ _POINTS = PointOptions(confidence=0.95, statistic="mean", efficiency=0.9, proven
 
 
 @dataclass(frozen=True)
-class Setting:
+class StudyCell:
     """Identity of a cell of a study file."""
 
     file: str
@@ -38,7 +38,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Cell(Setting):
+class ObtainedCell(StudyCell):
     """Results of a cell, over all its repeats."""
 
     point: Point
@@ -57,16 +57,16 @@ class Cell(Setting):
         return sum(each[name] for each in sums) / sum(each["jobs"] for each in sums)
 
 
-class Cells:
+class ObtainedCells:
     """Cells of a study, found by their levels."""
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
+    def __init__(self, cells: Sequence[ObtainedCell]) -> None:
         self._cells = cells
 
-    def __iter__(self) -> Iterator[Cell]:
+    def __iter__(self) -> Iterator[ObtainedCell]:
         return iter(self._cells)
 
-    def find(self, file: str, **wanted: Any) -> Cell:
+    def find(self, file: str, **wanted: Any) -> ObtainedCell:
         """Return the one cell of a study file with these levels: `target`, `workload` and factors.
 
         A dot in a factor is written as `__`. Raises KeyError unless exactly one cell matches.
@@ -76,7 +76,7 @@ class Cells:
             raise KeyError(f"{len(found)} cells of {file} have {wanted}")
         return found[0]
 
-    def all(self, file: str, **wanted: Any) -> list[Cell]:
+    def all(self, file: str, **wanted: Any) -> list[ObtainedCell]:
         """Return all cells of a study file with these levels."""
         plain = {name.replace("__", "."): value for name, value in wanted.items()}
         return [
@@ -90,10 +90,10 @@ def run_cells(
     files: Sequence[Path],
     *,
     threads: int = 0,
-    only: Callable[[Setting], bool] | None = None,
+    only: Callable[[StudyCell], bool] | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Cells:
+) -> ObtainedCells:
     """Simulate every cell of the study files on all cores; `only` selects cells to run.
 
     Raises HeadraceError when a trial fails, cannot be trusted or leaves jobs unfinished,
@@ -103,7 +103,7 @@ def run_cells(
     found: dict[int, TrialRecord] = {}
     broken: list[str] = []
 
-    def finished(index: int, outcome: str | None, refusal: Refusal | None) -> bool:
+    def finished(index: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
         setting, prepared = planned[index]
         made = prepared.simulated(outcome, refusal)
         problem = _problem(made)
@@ -124,19 +124,19 @@ def run_cells(
         raise HeadraceError(broken[0])
     if len(found) < len(planned):
         raise InterruptedRunError("stopped")
-    cells: list[Cell] = []
+    cells: list[ObtainedCell] = []
     for file in dict.fromkeys(setting.file for setting, _ in planned):
         own = [index for index, (setting, _) in enumerate(planned) if setting.file == file]
         cells += _cells([planned[index][0] for index in own], [found[index] for index in own])
-    return Cells(cells)
+    return ObtainedCells(cells)
 
 
 def _planned(
-    file: Path, only: Callable[[Setting], bool] | None
-) -> Iterator[tuple[Setting, PreparedTrial]]:
+    file: Path, only: Callable[[StudyCell], bool] | None
+) -> Iterator[tuple[StudyCell, PreparedTrial]]:
     study = load_study(file)
     for trial in make_plan(study).trials:
-        setting = Setting(file.stem, trial.target, trial.workload, trial.levels)
+        setting = StudyCell(file.stem, trial.target, trial.workload, trial.levels)
         if only is None or only(setting):
             # Common random numbers: cells differ only in the levels compared, not in random draws.
             common = replace(trial, seed=study.plan_options.seed + trial.repeat)
@@ -152,7 +152,7 @@ def _problem(made: SimulatedTrial) -> str | None:
     return None if made.record.verdict == "done" else "; ".join(made.record.why)
 
 
-def _cells(settings: Sequence[Setting], records: Sequence[TrialRecord]) -> list[Cell]:
+def _cells(settings: Sequence[StudyCell], records: Sequence[TrialRecord]) -> list[ObtainedCell]:
     """Return the cells of one study file from its records, in plan order."""
     frame = trials_frame(records)
     points = {point.cell: point for point in make_points(frame, trial_metrics(frame), {}, _POINTS)}
@@ -161,6 +161,8 @@ def _cells(settings: Sequence[Setting], records: Sequence[TrialRecord]) -> list[
         repeats.setdefault(record.cell, []).append(record)
     which = {record.cell: setting for setting, record in zip(settings, records, strict=True)}
     return [
-        Cell(each.file, each.target, each.workload, each.levels, points[cell], tuple(repeats[cell]))
+        ObtainedCell(
+            each.file, each.target, each.workload, each.levels, points[cell], tuple(repeats[cell])
+        )
         for cell, each in which.items()
     ]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from headrace.reproduce.cells import Cells
+from headrace.reproduce.cells import ObtainedCells
 from headrace.reproduce.cluster_energy_cells import (
     DRIVE,
     PARTS,
@@ -78,7 +78,7 @@ PARAMETERS = (
 )
 
 
-def figures(cells: Cells, published: Published) -> list[Figure]:
+def figures(cells: ObtainedCells, published: Published) -> list[Figure]:
     """Return energy and time by scheme and slot size."""
     labels = tuple(f"{scheme} {drive}" for scheme in SCHEMES for drive in DRIVE)
     keys = [(scheme, drive) for scheme in SCHEMES for drive in DRIVE]

@@ -9,7 +9,7 @@ from statistics import fmean
 from headrace.catalog import entry
 from headrace.engine.simulate.scenario import NODE
 from headrace.records.trial_record import TrialRecord
-from headrace.reproduce.cells import Cell, Cells
+from headrace.reproduce.cells import ObtainedCell, ObtainedCells
 
 NODES = 3
 CORES = 4
@@ -39,25 +39,25 @@ def sampled_part() -> float:
     return float(whole) / float(part)
 
 
-def time_min(cell: Cell, slots: int) -> float:
+def time_min(cell: ObtainedCell, slots: int) -> float:
     """Return the mean processing time per relative slot, minutes."""
     return cell.metric("wall_s") * sampled_part() / 60.0 / (slots / CORES)
 
 
-def energy_wh(cell: Cell) -> float:
+def energy_wh(cell: ObtainedCell) -> float:
     """Return the energy per job, Wh: all energy of both meters, over all jobs."""
     return cell.metric("energy_wh_per_job") * sampled_part()
 
 
-def energy_as_published_wh(cell: Cell) -> float:
+def energy_as_published_wh(cell: ObtainedCell) -> float:
     """Return the value of the thesis's column: energy of the cluster over the jobs of one node
     (note `wh`)."""
     return energy_wh(cell) * NODES
 
 
 def combined(
-    cells: Cells, scheme: str, drive: str, filesystem: str, scheduler: str, slots: int
-) -> Cell:
+    cells: ObtainedCells, scheme: str, drive: str, filesystem: str, scheduler: str, slots: int
+) -> ObtainedCell:
     """Return a cell of the grid of file systems and schedulers."""
     return cells.find(
         "schemes",
@@ -69,12 +69,12 @@ def combined(
     )
 
 
-def slotted(cells: Cells, scheme: str, drive: str, slots: int) -> Cell:
+def slotted(cells: ObtainedCells, scheme: str, drive: str, slots: int) -> ObtainedCell:
     """Return a cell of the sweep over slots."""
     return cells.find("slots", target=TARGET[scheme], drive=DRIVE[drive], slots=slots)
 
 
-def variation(cells: list[Cell], slots: int) -> tuple[float, float]:
+def variation(cells: list[ObtainedCell], slots: int) -> tuple[float, float]:
     """Return (energy: worst over best - 1, time: 1 - best over worst), as the thesis's own rows
     compute them."""
     energies = [energy_as_published_wh(cell) for cell in cells]
@@ -82,7 +82,7 @@ def variation(cells: list[Cell], slots: int) -> tuple[float, float]:
     return max(energies) / min(energies) - 1, 1 - min(times) / max(times)
 
 
-def by_filesystem(cells: Cells, scheme: str, drive: str, slots: int) -> list[Cell]:
+def by_filesystem(cells: ObtainedCells, scheme: str, drive: str, slots: int) -> list[ObtainedCell]:
     """Return the cells of a scheme that differ in the file system."""
     return [
         combined(cells, scheme, drive, filesystem, BEST_SCHEDULER[scheme], slots)
@@ -90,7 +90,7 @@ def by_filesystem(cells: Cells, scheme: str, drive: str, slots: int) -> list[Cel
     ]
 
 
-def by_scheduler(cells: Cells, scheme: str, drive: str, slots: int) -> list[Cell]:
+def by_scheduler(cells: ObtainedCells, scheme: str, drive: str, slots: int) -> list[ObtainedCell]:
     """Return the cells of a scheme that differ in the scheduler."""
     return [
         combined(cells, scheme, drive, BEST_FILESYSTEM[drive], scheduler, slots)
@@ -98,7 +98,7 @@ def by_scheduler(cells: Cells, scheme: str, drive: str, slots: int) -> list[Cell
     ]
 
 
-def by_both(cells: Cells, scheme: str, drive: str, slots: int) -> list[Cell]:
+def by_both(cells: ObtainedCells, scheme: str, drive: str, slots: int) -> list[ObtainedCell]:
     """Return all cells of a scheme and drive."""
     return [
         combined(cells, scheme, drive, filesystem, scheduler, slots)
@@ -107,7 +107,7 @@ def by_both(cells: Cells, scheme: str, drive: str, slots: int) -> list[Cell]:
     ]
 
 
-def gains(cells: Cells, drive: str) -> dict[str, float]:
+def gains(cells: ObtainedCells, drive: str) -> dict[str, float]:
     """Return the gain in time from relative slot size 1 to 3, by scheme."""
     return {
         scheme: 1
@@ -117,7 +117,7 @@ def gains(cells: Cells, drive: str) -> dict[str, float]:
     }
 
 
-def nas_over_idle_w(cells: Cells, drive: str, state: str) -> float:
+def nas_over_idle_w(cells: ObtainedCells, drive: str, state: str) -> float:
     """Return the NAS's power above that of the bare machine: its four idle drives, or drives and
     cores in a run."""
     if state == "idle":
@@ -140,7 +140,7 @@ def drives_j(record: TrialRecord, *, of_nodes: bool) -> float:
     )
 
 
-def node_w(cell: Cell) -> float:
+def node_w(cell: ObtainedCell) -> float:
     """Return the mean power of a node with its drives, while jobs ran."""
     watts = [
         ((record.energy.nodes_j or 0.0) + drives_j(record, of_nodes=True))

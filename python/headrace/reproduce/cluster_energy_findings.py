@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.reproduce.cells import Cells
+from headrace.reproduce.cells import ObtainedCells
 from headrace.reproduce.cluster_energy_cells import (
     BEST_FILESYSTEM,
     BEST_SCHEDULER,
@@ -101,7 +101,7 @@ class Swept:
     """Power of a node."""
 
 
-def _swept(cells: Cells) -> Swept:
+def _swept(cells: ObtainedCells) -> Swept:
     time = {
         (scheme, drive, slots): time_min(slotted(cells, scheme, drive, slots), slots)
         for scheme in SCHEMES
@@ -123,7 +123,7 @@ def _swept(cells: Cells) -> Swept:
     return Swept(time, wh, watts)
 
 
-def findings(cells: Cells, published: Published) -> list[Finding]:
+def findings(cells: ObtainedCells, published: Published) -> list[Finding]:
     """Return the nineteen claims, judged."""
     judge = Judge(published, MISSING, RESTS_ON)
     swept = _swept(cells)
@@ -137,7 +137,7 @@ def findings(cells: Cells, published: Published) -> list[Finding]:
     return judge.done()
 
 
-def _judge_slots(judge: Judge, cells: Cells, swept: Swept) -> None:
+def _judge_slots(judge: Judge, cells: ObtainedCells, swept: Swept) -> None:
     hdd, ssd = gains(cells, "hdd"), gains(cells, "ssd")
     judge.says(
         "slots-help",
@@ -195,7 +195,7 @@ def _judge_power(judge: Judge, swept: Swept) -> None:
     )
 
 
-def _judge_read_ahead(judge: Judge, cells: Cells) -> None:
+def _judge_read_ahead(judge: Judge, cells: ObtainedCells) -> None:
     ahead = {
         (drive, filesystem, size, slots): time_min(
             cells.find(
@@ -238,7 +238,7 @@ def _judge_read_ahead(judge: Judge, cells: Cells) -> None:
     )
 
 
-def _judge_filesystems(judge: Judge, cells: Cells) -> None:
+def _judge_filesystems(judge: Judge, cells: ObtainedCells) -> None:
     fs = {
         (drive, what): max(
             variation(by_filesystem(cells, scheme, drive, slots), slots)[what]
@@ -278,7 +278,7 @@ def _judge_filesystems(judge: Judge, cells: Cells) -> None:
     )
 
 
-def _judge_schedulers(judge: Judge, cells: Cells) -> None:
+def _judge_schedulers(judge: Judge, cells: ObtainedCells) -> None:
     sched: dict[tuple[str, str, int], dict[str, float]] = {
         (scheme, drive, slots): {
             name: time_min(
@@ -339,7 +339,7 @@ def _judge_schedulers(judge: Judge, cells: Cells) -> None:
     )
 
 
-def _judge_wrong_choices(judge: Judge, cells: Cells) -> None:
+def _judge_wrong_choices(judge: Judge, cells: ObtainedCells) -> None:
     wrong = {
         (drive, scheme, slots): variation(by_both(cells, scheme, drive, slots), slots)[1]
         for drive in DRIVE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from headrace.reproduce.cells import Cells
+from headrace.reproduce.cells import ObtainedCells
 from headrace.reproduce.cluster_energy_cells import (
     BEST_FILESYSTEM,
     BEST_SCHEDULER,
@@ -55,7 +55,7 @@ def _points(table: PublishedTable, index: int, column: str, label: str, obtained
     return table.beside(index, column, label, "", obtained, points=True)
 
 
-def numbers(cells: Cells, published: Published) -> list[Number]:
+def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
     """Return every published number with the obtained one."""
     found: list[Number] = []
     table = published.tables["filesystem"]

@@ -19,7 +19,7 @@ from scipy.optimize import least_squares
 
 from headrace.catalog import load
 from headrace.errors import HeadraceError
-from headrace.reproduce.cells import Cell, Cells, run_cells
+from headrace.reproduce.cells import ObtainedCell, ObtainedCells, run_cells
 from headrace.reproduce.published import Number, published
 from headrace.reproduce.study import FreeParameter, StudyModule
 
@@ -27,7 +27,7 @@ POINTS_SCALE = 5.0
 """An error of 2 points weighs as much as one of 10 %."""
 
 
-def calibrate_numbers(module: StudyModule, cells: Cells) -> list[Number]:
+def calibrate_numbers(module: StudyModule, cells: ObtainedCells) -> list[Number]:
     """Return the calibrate numbers of these cells."""
     return [
         number
@@ -36,20 +36,20 @@ def calibrate_numbers(module: StudyModule, cells: Cells) -> list[Number]:
     ]
 
 
-class _Forgiving(Cells):
+class _Forgiving(ObtainedCells):
     """Returns some cell in place of those that were not run; calibrate numbers use none of
     these."""
 
-    def __init__(self, cells: Cells) -> None:
+    def __init__(self, cells: ObtainedCells) -> None:
         super().__init__(list(cells))
 
-    def find(self, file: str, **wanted: Any) -> Cell:
+    def find(self, file: str, **wanted: Any) -> ObtainedCell:
         try:
             return super().find(file, **wanted)
         except KeyError:
             return next(iter(self))
 
-    def all(self, file: str, **wanted: Any) -> list[Cell]:
+    def all(self, file: str, **wanted: Any) -> list[ObtainedCell]:
         return super().all(file, **wanted) or [next(iter(self))]
 
 

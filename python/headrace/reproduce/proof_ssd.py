@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.reproduce.cells import Cells
+from headrace.reproduce.cells import ObtainedCells
 from headrace.reproduce.published import Finding, Number, Published, error_of, range_error
 from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
 
@@ -55,7 +55,7 @@ LEVEL = 1 / 3
 """A rate "levels" when it gains less than this share of what the added workers would contribute."""
 
 
-def rate(cells: Cells, workload: str, drive: str, slots: int) -> float:
+def rate(cells: ObtainedCells, workload: str, drive: str, slots: int) -> float:
     """Return the rate that PROOF reports, MB/s: bytes that workers requested over the query's
     time."""
     return (
@@ -66,11 +66,11 @@ def rate(cells: Cells, workload: str, drive: str, slots: int) -> float:
     )
 
 
-def _of_farm(cells: Cells, drive: str, *, nodes: int, slots: int) -> float:
+def _of_farm(cells: ObtainedCells, drive: str, *, nodes: int, slots: int) -> float:
     return cells.find("farm", target=drive, nodes=nodes, slots=slots).metric("asked_bytes_per_s")
 
 
-def numbers(cells: Cells, published: Published) -> list[Number]:
+def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
     """Return every published rate with the obtained one."""
     found: list[Number] = []
     for id, workload in (("scan-rate", "scan"), ("analysis-rate", "analysis")):
@@ -239,7 +239,7 @@ def _farm(judge: Judge, cells: Cells) -> None:
     )
 
 
-def figures(cells: Cells, published: Published) -> list[Figure]:
+def figures(cells: ObtainedCells, published: Published) -> list[Figure]:
     """Return figures 1 to 3: rate against workers."""
     found: list[Figure] = []
     for id, workload, title in (

@@ -119,35 +119,35 @@ PARAMETERS = (
 )
 
 
-def best(cells: Cells, storage: str, workload: str) -> float:
+def best(cells: ObtainedCells, storage: str, workload: str) -> float:
     """Return the aggregate rate of 21 clients, the number that the study states for most of its
     tests, MB/s."""
     return _rate(cells.find("iozone", target=storage, workload=workload, nodes=21))
 
 
-def _rate(cell: Cell) -> float:
+def _rate(cell: ObtainedCell) -> float:
     """Return the read or the write rate of the clients: an IOzone cell does only one of the two."""
     return cell.metric("asked_bytes_per_s") / MB
 
 
-def skim(cells: Cells, storage: str) -> Cell:
+def skim(cells: ObtainedCells, storage: str) -> ObtainedCell:
     """Return the cell of the skim on 21 clients."""
     return cells.find("skim", target=storage)
 
 
-def skim_rate(cells: Cells, storage: str) -> float:
+def skim_rate(cells: ObtainedCells, storage: str) -> float:
     """Return the rate at which a client receives data, MB/s: bytes moved to it over the job's
     time."""
     cell = skim(cells, storage)
     return cell.per_job("bytes_served") / cell.metric("wall_s") / MB
 
 
-def moved(cells: Cells, storage: str) -> float:
+def moved(cells: ObtainedCells, storage: str) -> float:
     """Return the bytes moved to a client over the file's size."""
     return skim(cells, storage).per_job("bytes_served") / 2e9
 
 
-def numbers(cells: Cells, published: Published) -> list[Number]:
+def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
     """Return every published rate with the obtained one."""
     found: list[Number] = []
     table = published.tables["summary"]
@@ -258,7 +258,7 @@ def ends(cells: Cells, storage: str, way: str) -> tuple[float, float]:
     return min(rates), max(rates)
 
 
-def findings(cells: Cells, published: Published) -> list[Finding]:
+def findings(cells: ObtainedCells, published: Published) -> list[Finding]:
     """Return the eight claims, judged."""
     judge = Judge(published, MISSING, RESTS_ON)
     _skims(judge, cells)
@@ -342,7 +342,7 @@ def _metadata(judge: Judge, cells: Cells) -> None:
     )
 
 
-def time_of_writes(cells: Cells, storage: str) -> tuple[float, float]:
+def time_of_writes(cells: ObtainedCells, storage: str) -> tuple[float, float]:
     """Return the time that the skim's writes add to a job: seconds in total, and of CPU (the
     rest is wait for the storage)."""
     with_writes, without = skim(cells, storage), cells.find("skim-unwritten", target=storage)
@@ -350,7 +350,7 @@ def time_of_writes(cells: Cells, storage: str) -> tuple[float, float]:
     return wall_s, with_writes.per_job("on_cpu_s") - without.per_job("on_cpu_s")
 
 
-def figures(cells: Cells, published: Published) -> list[Figure]:
+def figures(cells: ObtainedCells, published: Published) -> list[Figure]:
     """Return the rates against clients, and the skim's bars."""
     found = [
         Figure(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.reproduce.cells import Cells, Setting
+from headrace.reproduce.cells import ObtainedCells, StudyCell
 from headrace.reproduce.published import Finding, Number, Published
 from headrace.study.packaged import STUDIES
 
@@ -68,13 +68,13 @@ class StudyModule:
     files: tuple[str, ...]
     """Study files below `studies/`."""
     parameters: tuple[FreeParameter, ...]
-    numbers: Callable[[Cells, Published], list[Number]]
-    findings: Callable[[Cells, Published], list[Finding]]
-    figures: Callable[[Cells, Published], list[Figure]]
+    numbers: Callable[[ObtainedCells, Published], list[Number]]
+    findings: Callable[[ObtainedCells, Published], list[Finding]]
+    figures: Callable[[ObtainedCells, Published], list[Figure]]
     missing: dict[str, str] = field(default_factory=dict[str, str])
     """Finding or table -> the assumption that the study does not state, where a number cannot be
     obtained."""
-    calibration: Callable[[Setting], bool] | None = None
+    calibration: Callable[[StudyCell], bool] | None = None
     """Selects the cells that calibrate rows use; fitting runs no others."""
 
     @property

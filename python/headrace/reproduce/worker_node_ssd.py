@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.catalog import entry
-from headrace.reproduce.cells import Cell, Cells
+from headrace.reproduce.cells import ObtainedCell, ObtainedCells
 from headrace.reproduce.published import Finding, Number, Published
 from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
 
@@ -82,18 +82,18 @@ PARAMETERS = (
 )
 
 
-def efficiency(cell: Cell) -> float:
+def efficiency(cell: ObtainedCell) -> float:
     """Return the mean over the jobs of CPU time over wall time, as in the study; the analysis
     uses the totals of all jobs."""
     return cell.metric("mean_job_efficiency")
 
 
-def staged(cells: Cells, storage: str, node: str, slots: int) -> float:
+def staged(cells: ObtainedCells, storage: str, node: str, slots: int) -> float:
     """Return the mean job efficiency with staged input."""
     return efficiency(cells.find("filestager", target=storage, machine=MACHINE[node], slots=slots))
 
 
-def remote(cells: Cells, storage: str, node: str, slots: int) -> float:
+def remote(cells: ObtainedCells, storage: str, node: str, slots: int) -> float:
     """Return the mean job efficiency with input read from the storage element."""
     return efficiency(
         cells.find(
@@ -105,7 +105,7 @@ def remote(cells: Cells, storage: str, node: str, slots: int) -> float:
     )
 
 
-def numbers(cells: Cells, published: Published) -> list[Number]:
+def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
     """Return every published efficiency, throughput and price with the obtained one."""
     found: list[Number] = []
     for id, of in (("filestager", staged), ("dq2-local", remote)):
@@ -135,7 +135,7 @@ def numbers(cells: Cells, published: Published) -> list[Number]:
     return found + _prices(cells, published)
 
 
-def _price(cells: Cells, storage: str) -> tuple[float, float, float]:
+def _price(cells: ObtainedCells, storage: str) -> tuple[float, float, float]:
     """Return the price, the price per job's worth of CPU, and the price per GB as published."""
     amount = entry("prices", PRICES[storage]).table.amount
     return (
@@ -145,7 +145,7 @@ def _price(cells: Cells, storage: str) -> tuple[float, float, float]:
     )
 
 
-def _prices(cells: Cells, published: Published) -> list[Number]:
+def _prices(cells: ObtainedCells, published: Published) -> list[Number]:
     table = published.tables["price"]
     found: list[Number] = []
     for index in range(len(table.rows)):
@@ -294,14 +294,14 @@ def _price_factors(judge: Judge, cells: Cells) -> None:
     )
 
 
-def _seeks_per_s(cells: Cells, profile: str) -> float:
+def _seeks_per_s(cells: ObtainedCells, profile: str) -> float:
     cell = cells.find("reordering", profile=profile)
     (record,) = cell.records
     reads = sum(drive.requests_read for drive in record.drives if drive.volume == "intel-x25")
     return reads / record.duration_s
 
 
-def figures(cells: Cells, published: Published) -> list[Figure]:
+def figures(cells: ObtainedCells, published: Published) -> list[Figure]:
     """Return the efficiency bars, and the price."""
     found: list[Figure] = []
     for id, title in (("filestager", "Staged input"), ("dq2-local", "Input read remotely")):

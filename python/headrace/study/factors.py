@@ -10,7 +10,7 @@ from headrace.document import FieldPath
 from headrace.registry import nearest
 from headrace.site import Site
 from headrace.study.fields import Address, find_field, with_level
-from headrace.study.model import Part, RunOptions, Study
+from headrace.study.model import NamedPlugin, RunOptions, Study
 from headrace.study.parts import PartsReader, kinds_of, source_of
 from headrace.validation import Problems, field_paths
 
@@ -188,7 +188,7 @@ def find_factor(study: Study, name: str) -> list[Address]:
     return found
 
 
-def _in_part(room: str, part: Part, field: str) -> list[Address]:
+def _in_part(room: str, part: NamedPlugin, field: str) -> list[Address]:
     options = kinds_of(room)[part.kind].Options
     return [Address(room, part.name, ".".join(path)) for path in find_field(options, field)]
 

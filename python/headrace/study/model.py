@@ -194,7 +194,15 @@ class Price(Section):
     price: float = Field(ge=0)
     currency: str = "EUR"
     drives: int = Field(1, ge=1)
-    capacity: Bytes | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_capacity(cls, given: Any) -> Any:
+        """Ignore the field `capacity` of Headrace 0.1: it had no effect, and stored studies have
+        it."""
+        if isinstance(given, dict):
+            return {name: value for name, value in given.items() if name != "capacity"}
+        return given
 
 
 class ReportOptions(Section):
@@ -216,7 +224,7 @@ class ReportOptions(Section):
     )
 
 
-class Part(BaseModel):
+class NamedPlugin(BaseModel):
     """A named target or workload: its kind, its options as written, and the validated options."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
@@ -235,8 +243,8 @@ class Study(BaseModel):
     headrace: int
     title: str
     file: Path
-    targets: dict[str, Part]
-    workloads: dict[str, Part]
+    targets: dict[str, NamedPlugin]
+    workloads: dict[str, NamedPlugin]
     factors: dict[str, list[Any]]
     """Every factor with its levels as written; `target` and `workload` come first."""
     exclude: list[dict[str, list[Any]]]

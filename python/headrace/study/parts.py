@@ -16,7 +16,7 @@ from headrace.document import FieldPath
 from headrace.errors import StudyError
 from headrace.site import Site
 from headrace.study.fields import anchor_drives, anchored_fields, entry_names
-from headrace.study.model import Part
+from headrace.study.model import NamedPlugin
 from headrace.validation import Model, Problems
 
 _SEVERAL = {
@@ -45,20 +45,22 @@ class PartsReader:
         several = _SEVERAL.get(name, "")
         return self.problems.validated((name,), table, model, several=several)
 
-    def parts(self, room: str, kinds: dict[str, Any]) -> dict[str, Part]:
+    def parts(self, room: str, kinds: dict[str, Any]) -> dict[str, NamedPlugin]:
         """Return the targets or workloads by name, without those of unknown kind."""
         values = self.problems.document.values.get(room)
         if values is None or values == {}:
             self.problems.add((room,), f"a study needs at least one [{room}.NAME]")
             return {}
-        found: dict[str, Part] = {}
+        found: dict[str, NamedPlugin] = {}
         for name, written in (self.problems.table((room,), values) or {}).items():
             part = self._part(room, name, written, kinds)
             if part is not None:
                 found[name] = part
         return found
 
-    def _part(self, room: str, name: str, written: object, kinds: dict[str, Any]) -> Part | None:
+    def _part(
+        self, room: str, name: str, written: object, kinds: dict[str, Any]
+    ) -> NamedPlugin | None:
         path: FieldPath = (room, name)
         table = self.problems.table(path, written)
         if table is None:
@@ -76,9 +78,9 @@ class PartsReader:
             self.check_own_files(path, options)
         if len(self.problems.faults) > before:
             options = None  # prevents reporting the same problem again for levels of factors
-        return Part(name=name, kind=kind, written=own, options=options)
+        return NamedPlugin(name=name, kind=kind, written=own, options=options)
 
-    def injected_faults(self, targets: dict[str, Part]) -> list[Any]:
+    def injected_faults(self, targets: dict[str, NamedPlugin]) -> list[Any]:
         """Return the options of every `[[fault]]`; None for an invalid one."""
         kinds = fault_room.kinds()
         found: list[Any] = []
@@ -143,7 +145,7 @@ class PartsReader:
         return max(number for number in numbers if isinstance(number, int))
 
     def check_sources(
-        self, targets: dict[str, Part], workloads: dict[str, Part], site: Site | None
+        self, targets: dict[str, NamedPlugin], workloads: dict[str, NamedPlugin], site: Site | None
     ) -> None:
         """Report workloads whose input comes from neither a target nor a server of the site."""
         known = [*targets, *(site.server if site is not None else ())]
@@ -211,7 +213,7 @@ class PartsReader:
             return written
 
 
-def source_of(part: Part) -> str | None:
+def source_of(part: NamedPlugin) -> str | None:
     """Return the source of a workload's input, if the workload names one."""
     return getattr(part.options, "source", None)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.system import loops
 from headrace.system.filesystems import make_filesystem
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.mounts import mount
 from headrace.system.processes import run_program
 from headrace.system.waiting import wait_until
@@ -25,7 +25,7 @@ _REBUILD_PATIENCE_S = 600.0
 
 
 @dataclass
-class Array:
+class MountedArray:
     """An array that is mounted on a directory."""
 
     journal: Journal
@@ -35,13 +35,13 @@ class Array:
     directory: Path
     options: tuple[str, ...] = ()
     """Mount options."""
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[JournalEntry] = field(default_factory=list[JournalEntry])
     """Entries that undo everything, last change last.
 
     Those of the mount and of the drives' loop devices are replaced as these change.
     """
     _loops: list[loops.Loop | None] = field(default_factory=list["loops.Loop | None"])
-    _mount: Entry | None = None
+    _mount: JournalEntry | None = None
 
     @property
     def devices(self) -> list[Path]:

@@ -16,7 +16,7 @@ from headrace.errors import HeadraceError, MissingError
 from headrace.system.kernel_filesystems import glimpse, known, reach
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 _STOP, _TEARDOWN = 0x1275, 0x1276
 """BLKTRACESTOP and BLKTRACETEARDOWN of include/uapi/linux/fs.h: _IO(0x12, 117) and _IO(0x12, 118).
@@ -45,7 +45,7 @@ def lacking() -> tuple[str, str] | None:
     return None
 
 
-def expect_trace(journal: Journal, directory: Path, disk: str) -> tuple[Path, Entry]:
+def expect_trace(journal: Journal, directory: Path, disk: str) -> tuple[Path, JournalEntry]:
     """Prepare to trace a disk; return debugfs's mount directory and the entry that ends the trace.
 
     debugfs is mounted on `directory` when it is not mounted elsewhere. Raises MissingError for what
@@ -62,7 +62,7 @@ def expect_trace(journal: Journal, directory: Path, disk: str) -> tuple[Path, En
     return root, journal.begin("end_block_trace", disk=disk)
 
 
-def trace_is_ours(journal: Journal, entry: Entry, root: Path) -> None:
+def trace_is_ours(journal: Journal, entry: JournalEntry, root: Path) -> None:
     """Record which trace of the disk is ours, after it has started."""
     journal.add(entry, inode=_number(root, entry.args["disk"]))
 

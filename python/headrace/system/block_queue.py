@@ -31,7 +31,7 @@ from headrace.system.mounts import Mount
 from headrace.system.shared_settings import held, set_file
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432  # the same numbers on every architecture
 _FSCONFIG_CMD_CREATE = 6
@@ -158,12 +158,10 @@ class Queue:
     def __init__(self, journal: Journal, disk: str) -> None:
         self.disk = disk
         self._journal = journal
-        self._entries: list[Entry] = []
-        self.scheduler_before = read_scheduler(disk)
-        self.depth_before = read_depth(disk)
+        self._entries: list[JournalEntry] = []
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[JournalEntry, ...]:
         """The journal entries that restore it, oldest first."""
         return tuple(self._entries)
 
@@ -287,7 +285,7 @@ def read_read_ahead(mount: Mount) -> int | None:
     return int(file.read_text()) * 1024 if file is not None else None
 
 
-def set_read_ahead(journal: Journal, mount: Mount, size: int) -> tuple[int, Entry | None]:
+def set_read_ahead(journal: Journal, mount: Mount, size: int) -> tuple[int, JournalEntry | None]:
     """Set the read-ahead of a mounted file system in bytes.
 
     Return it as read back, and the entry that restores it (None when nothing had to be changed).

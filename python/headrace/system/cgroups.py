@@ -17,7 +17,7 @@ from headrace.system.mounts import Mount, read_mounts
 from headrace.system.shared_settings import set_file
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def hierarchy(controller: str) -> Hierarchy | None:
     return None
 
 
-def hand_on(journal: Journal, control: Path, controller: str) -> Entry | None:
+def hand_on(journal: Journal, control: Path, controller: str) -> JournalEntry | None:
     """Enable a controller for the children of a group (its `cgroup.subtree_control`).
 
     Return the entry that disables it after its last holder; None when it was enabled without
@@ -75,7 +75,7 @@ def hand_on(journal: Journal, control: Path, controller: str) -> Entry | None:
     )
 
 
-def make_group(journal: Journal, controller: str) -> tuple[Path, list[Entry]]:
+def make_group(journal: Journal, controller: str) -> tuple[Path, list[JournalEntry]]:
     """Create a group under the control of `controller`.
 
     Undoing its entries (last first) removes it. Raises MissingError with the reason when that is
@@ -87,7 +87,7 @@ def make_group(journal: Journal, controller: str) -> tuple[Path, list[Entry]]:
             f"this machine has no {controller} control group",
             hint=f"mount the {controller} control group",
         )
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     parent = place.own
     try:
         if place.version == 2:

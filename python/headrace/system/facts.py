@@ -19,7 +19,7 @@ from headrace.system.requirements import find_program
 from headrace.system.shared_settings import set_file
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 _PACKAGES = ("headrace", "awkward", "numpy", "uproot", "pyarrow", "duckdb", "root")
 _PROGRAMS = {
@@ -129,7 +129,7 @@ def facts() -> dict[str, Any]:
     }
 
 
-def enable_delay_accounting(journal: Journal) -> Entry | None:
+def enable_delay_accounting(journal: Journal) -> JournalEntry | None:
     """Switch on the kernel's accounting of block I/O waits (`kernel.task_delayacct`).
 
     It is off by default since Linux 5.14 and affects only processes that start afterwards. Return

@@ -16,7 +16,7 @@ from headrace.system.processes import run_program
 from headrace.system.requirements import find_program, remedy
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 KINDS = ("ext3", "ext4", "xfs", "btrfs")
 
@@ -97,7 +97,7 @@ def make_filesystem(
     empty_directory: Path,
     *,
     others: Sequence[Path] = (),
-) -> Entry:
+) -> JournalEntry:
     """Create a file system on a device that the caller has verified to be free to overwrite.
 
     Undoing the entry blanks the device. `others` are further devices of a btrfs; they do not

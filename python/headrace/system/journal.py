@@ -38,7 +38,7 @@ _SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """One change that may have been made, and how to undo it."""
 
     number: int
@@ -71,7 +71,7 @@ class PendingJournal:
 
     The run's mounts, loop devices and settings are then gone.
     """
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
     """Entries still to be undone, oldest first."""
 
 
@@ -111,7 +111,7 @@ class Journal:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._last = 0
-        self._open: dict[int, Entry] = {}
+        self._open: dict[int, JournalEntry] = {}
 
     @classmethod
     def open(cls, description: str, directory: Path | None = None) -> Journal:
@@ -161,7 +161,7 @@ class Journal:
                 f"the undo journal {self.file} cannot be written: {error.strerror}"
             ) from error
 
-    def begin(self, action: str, **args: Any) -> Entry:
+    def begin(self, action: str, **args: Any) -> JournalEntry:
         """Record on disk that a change, which `action` with `args` undoes, is about to be made.
 
         Make the change after this call.
@@ -169,29 +169,29 @@ class Journal:
         if action not in ACTIONS:
             raise RuntimeError(f"no undo action {action!r}")
         with self._lock:
-            entry = Entry(self._last + 1, action, args)
+            entry = JournalEntry(self._last + 1, action, args)
             self._write({"begin": entry.number, "action": action, "args": args})
             self._last = entry.number
             self._open[entry.number] = entry
         return entry
 
-    def add(self, entry: Entry, **args: Any) -> None:
+    def add(self, entry: JournalEntry, **args: Any) -> None:
         """Add to an entry what became known only after the change was made."""
         with self._lock:
             if entry.number in self._open:
                 self._write({"add": entry.number, "args": args})
-                self._open[entry.number] = Entry(
+                self._open[entry.number] = JournalEntry(
                     entry.number, entry.action, {**self._open[entry.number].args, **args}
                 )
 
-    def end(self, entry: Entry) -> None:
+    def end(self, entry: JournalEntry) -> None:
         """Record that an entry is undone, or no longer needed. Safe to call twice."""
         with self._lock:
             if entry.number in self._open:
                 self._write({"end": entry.number})
                 del self._open[entry.number]
 
-    def undo(self, entry: Entry) -> UndoResult:
+    def undo(self, entry: JournalEntry) -> UndoResult:
         """Undo one entry now; on failure it stays in the journal.
 
         Succeeds when it is already undone.
@@ -211,13 +211,13 @@ class Journal:
                     self._open.pop(entry.number, None)
         return result
 
-    def put_back(self, entries: list[Entry]) -> None:
+    def put_back(self, entries: list[JournalEntry]) -> None:
         """Undo `entries`, the last first, and remove the undone ones from the list.
 
         Every entry is tried. Raises HeadraceError that names every entry that could not be undone;
         those stay in the list and in the journal.
         """
-        failed: list[tuple[Entry, str]] = []
+        failed: list[tuple[JournalEntry, str]] = []
         while entries:
             entry = entries.pop()
             result = self.undo(entry)
@@ -231,7 +231,7 @@ class Journal:
             )
 
     @contextmanager
-    def change(self, action: str, **args: Any) -> Generator[Entry]:
+    def change(self, action: str, **args: Any) -> Generator[JournalEntry]:
         """A change that lasts as long as the block: recorded before it, undone after it.
 
         Raises HeadraceError when it cannot be undone (the entry then stays for `headrace undo`).
@@ -247,7 +247,7 @@ class Journal:
             )
 
     @property
-    def open_entries(self) -> tuple[Entry, ...]:
+    def open_entries(self) -> tuple[JournalEntry, ...]:
         """Entries that are not undone yet, oldest first."""
         with self._lock:
             return tuple(self._open[number] for number in sorted(self._open))
@@ -314,7 +314,7 @@ class Journal:
             )
 
 
-def _perform(entry: Entry, *, same_boot: bool) -> UndoResult:
+def _perform(entry: JournalEntry, *, same_boot: bool) -> UndoResult:
     action = ACTIONS.get(entry.action)
     if action is None:
         return UndoResult(
@@ -334,7 +334,7 @@ def _perform(entry: Entry, *, same_boot: bool) -> UndoResult:
     return UndoResult(entry.action, entry.args, True, f"{subject}: {text}")
 
 
-def _complaint(action: Action, entry: Entry, error: Exception) -> str:
+def _complaint(action: Action, entry: JournalEntry, error: Exception) -> str:
     """Return one clause: why an entry could not be undone."""
     try:
         subject = action.subject(entry.args)
@@ -351,7 +351,7 @@ def _complaint(action: Action, entry: Entry, error: Exception) -> str:
     return f"{subject}: {type(error).__name__}: {error}"
 
 
-def _read(file: Path) -> tuple[dict[str, Any], dict[int, Entry]] | None:
+def _read(file: Path) -> tuple[dict[str, Any], dict[int, JournalEntry]] | None:
     """Return header and open entries of a journal, None when the file is not a journal.
 
     A truncated last line is ignored: its change was never made.
@@ -364,13 +364,13 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[int, Entry]] | None:
                 lines.append(line)
     if not lines or lines[0].get("journal") != _SCHEMA:
         return None
-    entries: dict[int, Entry] = {}
+    entries: dict[int, JournalEntry] = {}
     for line in lines[1:]:
         if "begin" in line:
-            entries[line["begin"]] = Entry(line["begin"], line["action"], line["args"])
+            entries[line["begin"]] = JournalEntry(line["begin"], line["action"], line["args"])
         elif "add" in line and line["add"] in entries:
             old = entries[line["add"]]
-            entries[old.number] = Entry(old.number, old.action, {**old.args, **line["args"]})
+            entries[old.number] = JournalEntry(old.number, old.action, {**old.args, **line["args"]})
         elif "end" in line:
             entries.pop(line["end"], None)
     return lines[0], entries

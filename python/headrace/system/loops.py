@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError, MissingError
 from headrace.system.waiting import retry, wait_until
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 # linux/loop.h
 _LOOP_CLR_FD = 0x4C01
@@ -43,7 +43,7 @@ class Loop:
 
     The page cache then holds the bytes twice.
     """
-    entry: Entry
+    entry: JournalEntry
 
     @property
     def device(self) -> Path:

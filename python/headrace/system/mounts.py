@@ -17,7 +17,7 @@ from headrace.system.processes import run_program
 from headrace.system.waiting import wait_until
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 _MNT_FORCE = 1
 _MNT_DETACH = 2
@@ -174,7 +174,7 @@ def unmount(directory: Path, source: str, *, lazy: bool = False, patience_s: flo
 
 def mount(
     journal: Journal, source: str, directory: Path, filesystem: str, options: Sequence[str] = ()
-) -> Entry:
+) -> JournalEntry:
     """Mount `source` on an existing directory; `journal.undo` of the entry unmounts it.
 
     Raises HeadraceError with the message of mount(8).

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError, RefusedError, UnsupportedLevelError
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -21,7 +21,7 @@ OWNER_FILE = ".headrace-owner"
 """File that marks a directory tree of ours; it holds our token."""
 
 
-def work_directory(journal: Journal, parent: Path | None = None) -> tuple[Path, Entry]:
+def work_directory(journal: Journal, parent: Path | None = None) -> tuple[Path, JournalEntry]:
     """Create a private directory with a new name below `parent`.
 
     The default is the system's temporary directory. `journal.undo` of its entry removes it with its
@@ -43,7 +43,7 @@ _SHORT = 40
 """Bytes of a directory below which the paths of other programs' sockets can be addresses."""
 
 
-def socket_directory(journal: Journal) -> tuple[Path, Entry]:
+def socket_directory(journal: Journal) -> tuple[Path, JournalEntry]:
     """Create a work directory with a short path, for the sockets of other programs.
 
     The address of a Unix socket has at most 107 bytes; a temporary directory may have more.
@@ -57,7 +57,7 @@ def socket_directory(journal: Journal) -> tuple[Path, Entry]:
     return work_directory(journal, places[0] if places else usual)
 
 
-def make_directories(journal: Journal, path: Path) -> list[Entry]:
+def make_directories(journal: Journal, path: Path) -> list[JournalEntry]:
     """Create a directory and its missing parents.
 
     Undoing the entries (last first) removes those that are empty. Raises HeadraceError when one
@@ -68,7 +68,7 @@ def make_directories(journal: Journal, path: Path) -> list[Entry]:
     while not level.exists():
         missing.append(level)
         level = level.parent
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     for level in reversed(missing):
         entries.append(journal.begin("remove_directory", path=str(level)))
         try:
@@ -82,7 +82,7 @@ def make_directories(journal: Journal, path: Path) -> list[Entry]:
     return entries
 
 
-def make_file(journal: Journal, path: Path, size: int) -> Entry:
+def make_file(journal: Journal, path: Path, size: int) -> JournalEntry:
     """Create a file of `size` bytes, preallocated where the file system supports it, else sparse.
 
     It gets its name only when it is complete, and only when that name is free. Raises RefusedError
@@ -123,7 +123,7 @@ def make_file(journal: Journal, path: Path, size: int) -> Entry:
     return second
 
 
-def fill(journal: Journal, directory: Path, free: int) -> Entry:
+def fill(journal: Journal, directory: Path, free: int) -> JournalEntry:
     """Fill the file system of a directory except for `free` bytes.
 
     Undoing the entry frees the space. It is reserved without writing where the file system supports

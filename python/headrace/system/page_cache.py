@@ -59,16 +59,6 @@ def drop_all() -> None:
         ) from error
 
 
-def write_back(directory: Path) -> None:
-    """Write back every dirty page of the file system that holds a directory. Raises OSError."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if _libc.syncfs(handle) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(directory))
-    finally:
-        os.close(handle)
-
-
 def drop_files(paths: Iterable[Path | str]) -> int:
     """Write back and drop the pages of these files; needs no root.
 

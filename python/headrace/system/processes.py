@@ -18,7 +18,7 @@ from headrace.system.requirements import require_program
 from headrace.system.waiting import remaining, wait_until
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 MARK = "HEADRACE_PROCESS"
 """Environment variable that marks a process as ours, even if we crash before its id is known."""
@@ -80,7 +80,7 @@ class Started:
     process: subprocess.Popen[bytes]
     start_ticks: int
     journal: Journal
-    entry: Entry
+    entry: JournalEntry
 
     @property
     def mark(self) -> str:

@@ -24,7 +24,7 @@ from headrace.errors import HeadraceError
 from headrace.system.identity import boot_id, is_alive, start_ticks
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def set_file(
     before: str | None = None,
     key: str | None = None,
     is_set: Callable[[], bool] | None = None,
-) -> Entry | None:
+) -> JournalEntry | None:
     """Write `value` to a kernel file; return the entry that restores it after its last holder.
 
     Return None when the setting already has the wanted value and no process of Headrace holds it.

@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.system import block_queue
 from headrace.system.block_queue import Queue
 from headrace.system.identity import boot_id
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.storage import Storage, storage_of
 
 SettingValue = str | int | None
@@ -138,7 +138,7 @@ class _Managed:
     journal: Journal
     storage: Storage
     queues: dict[str, Queue]
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[JournalEntry] = field(default_factory=list[JournalEntry])
     """Those of the read-ahead."""
 
     def read(self) -> dict[str, SettingValue]:

@@ -113,7 +113,6 @@ class TaskstatsSocket:
     def __init__(self) -> None:
         self._requests = _generic_socket()
         self._events: socket.socket | None = None
-        self._version_ok = False
         try:
             self._family = _family_id(self._requests)
             # Detects another layout of the structure: our own pid would be in another place.

@@ -15,7 +15,7 @@ from headrace.system.cgroups import Hierarchy, hand_on, hierarchy
 from headrace.system.shared_settings import set_file
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 _V1_FILES = {
     "rbps": "blkio.throttle.read_bps_device",
@@ -58,7 +58,7 @@ def _line(text: str, number: str) -> str | None:
     return None
 
 
-def throttle(journal: Journal, device: str, limits: dict[str, int]) -> list[Entry]:
+def throttle(journal: Journal, device: str, limits: dict[str, int]) -> list[JournalEntry]:
     """Limit a device by `rbps`, `wbps` (bytes per second), `riops`, `wiops` (requests per second).
 
     A limit on a partition applies to its disk. Undoing the entries (last first) restores the
@@ -69,7 +69,7 @@ def throttle(journal: Journal, device: str, limits: dict[str, int]) -> list[Entr
         raise HeadraceError("this kernel has no control group for block I/O")
     disk = devices.parent_disk(device) or device
     number = (Path("/sys/class/block") / disk / "dev").read_text().strip()
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     try:
         if found.version == 2:
             _throttle_v2(journal, found, number, limits, entries)
@@ -91,7 +91,11 @@ def throttle(journal: Journal, device: str, limits: dict[str, int]) -> list[Entr
 
 
 def _throttle_v2(
-    journal: Journal, found: Hierarchy, number: str, limits: dict[str, int], entries: list[Entry]
+    journal: Journal,
+    found: Hierarchy,
+    number: str,
+    limits: dict[str, int],
+    entries: list[JournalEntry],
 ) -> None:
     levels = [found.own, *found.own.parents]
     for group in reversed(levels[1 : levels.index(found.top) + 1]):
@@ -104,7 +108,7 @@ def _throttle_v2(
     entries += _bound(journal, file, number, text, before)
 
 
-def _bound(journal: Journal, file: Path, number: str, text: str, before: str) -> list[Entry]:
+def _bound(journal: Journal, file: Path, number: str, text: str, before: str) -> list[JournalEntry]:
     entry = set_file(
         journal,
         file,

@@ -18,7 +18,7 @@ from headrace.system.kernel_filesystems import glimpse, known, mounted, reach
 from headrace.system.waiting import retry
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 PREFIX = "headrace-"
 BUFFER_BYTES_PER_CPU = 8 << 20
@@ -58,7 +58,7 @@ class Instance:
     """An instance that does not record yet."""
 
     directory: Path
-    entry: Entry
+    entry: JournalEntry
 
     def switch(self, *, on: bool) -> None:
         """Start or stop recording. Raises HeadraceError when the kernel refuses."""

@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError, Problem
+from headrace.provenance import Provenance
 from headrace.registry import parts
 from headrace.scenario import Host, Service, Volume
 from headrace.site import Site
@@ -25,8 +26,6 @@ from headrace.system.emulator import EmulatedDevice
 from headrace.system.journal import Journal
 from headrace.system.servers import Server
 from headrace.system.storage_settings import KernelSettings, StorageSettings, one_per_kernel
-
-Provenance = Literal["measured", "emulated", "simulated"]
 
 
 class TargetOptions(BaseModel):
@@ -58,7 +57,7 @@ class Location:
     node_directories: tuple[Path, ...] = ()
     """The directory as mounted on each node that runs jobs, by node number; empty if all nodes
     reach it as `directory`."""
-    own_drives: bool = False
+    local_drives: bool = False
     """True if each of `node_directories` is a separate file system on a local drive of the node:
     data sets must be copied to each."""
     interfaces: tuple[Interface, ...] = ()
@@ -83,7 +82,7 @@ class Location:
     @property
     def emulated_by_node(self) -> tuple[tuple[EmulatedDevice, ...], ...]:
         """The emulated drives grouped by node, if each node has its own; otherwise one group."""
-        nodes = len(self.node_directories) if self.own_drives else 1
+        nodes = len(self.node_directories) if self.local_drives else 1
         each = len(self.emulated) // nodes
         return tuple(self.emulated[number * each : (number + 1) * each] for number in range(nodes))
 
@@ -211,7 +210,7 @@ class Target(ABC):
         study's Site or None."""
         return ()
 
-    def on_own_drive(self, number: int) -> Target | None:
+    def on_local_drive(self, number: int) -> Target | None:
         """Return the same storage on a local drive of node `number`, for a study with several
         nodes; None if all nodes share one storage."""
         return None

@@ -151,7 +151,7 @@ class BlockTarget(LocalTarget):
 
     def __init__(self, name: str, options: Any) -> None:
         super().__init__(name, options)
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
         self._queue: QueueSettings | None = None
         self._emulated: EmulatedMedium | None = (
             EmulatedMedium(name, options) if options.drive is not None else None
@@ -291,7 +291,7 @@ class BlockTarget(LocalTarget):
             )
         return filesystems.why_not(self.options.filesystem)
 
-    def on_own_drive(self, number: int) -> BlockTarget | None:
+    def on_local_drive(self, number: int) -> BlockTarget | None:
         """One image or emulated drive per node; a device that the user names cannot be split."""
         options = self.options
         if options.device is not None or number == 0:

@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError, Problem
 from headrace.scenario import Storage
 from headrace.system.emulator import EmulatedDevice, attach, cannot_emulate, limits, refusal
 from headrace.system.emulator.limits import memory_bytes
-from headrace.system.journal import Entry
+from headrace.system.journal import JournalEntry
 from headrace.system.owned import make_directories
 from headrace.targets import TargetContext
 from headrace.targets.scenario import storage as modelled
@@ -34,7 +34,7 @@ class EmulatedMedium:
         self._target = target
         self._options = options
         self.devices: tuple[EmulatedDevice, ...] = ()
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
 
     @property
     def by_kernel(self) -> bool:

@@ -21,7 +21,7 @@ from headrace.site import Site
 from headrace.system.cluster import Node
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server
-from headrace.system.servers.glusterfs import Client, Glusterd, Layout, Volume
+from headrace.system.servers.glusterfs import Glusterd, GlusterfsClient, Layout, Volume
 from headrace.system.storage import storage_of
 from headrace.targets import Location, ModelledStorage, Setting, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
@@ -138,7 +138,7 @@ class Glusterfs(BricksTarget):
         super().__init__(name, options)
         self.volume: Volume | None = None
         self._settings: VolumeSettings | None = None
-        self._clients: list[Client] = []
+        self._clients: list[GlusterfsClient] = []
 
     # -- before set-up ------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Glusterfs(BricksTarget):
         name = node.name if node is not None else "here"
         directory = self.mount_point(context, name)
         log = context.work_dir / f"glusterfs-{self.name}-{name}.log"
-        client = Client(context.journal, node, addresses, volume, directory, log)
+        client = GlusterfsClient(context.journal, node, addresses, volume, directory, log)
         self.later(client.unmount)
         client.mount()
         self._clients.append(client)

@@ -17,7 +17,7 @@ from headrace.errors import HeadraceError, MissingError, Problem, UnsupportedLev
 from headrace.raid import RaidLevel, check_drives
 from headrace.site import Site
 from headrace.system import filesystems, requirements
-from headrace.system.arrays import REDUNDANT, Array
+from headrace.system.arrays import REDUNDANT, MountedArray
 from headrace.system.owned import make_directories, make_file
 from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import (
@@ -81,7 +81,7 @@ class KernelRaid(LocalTarget):
 
     def __init__(self, name: str, options: Any) -> None:
         super().__init__(name, options)
-        self._array: Array | None = None
+        self._array: MountedArray | None = None
         self._queue: QueueSettings | None = None
         self._files: list[Any] = []
         self._folder = Path()
@@ -122,7 +122,7 @@ class KernelRaid(LocalTarget):
             return f"RAID {self.options.level} without one of its drives holds nothing"
         return filesystems.why_not("btrfs")
 
-    def on_own_drive(self, number: int) -> KernelRaid | None:
+    def on_local_drive(self, number: int) -> KernelRaid | None:
         """One array of images per node."""
         return self if number == 0 else KernelRaid(f"{self.name}-{number}", self.options)
 
@@ -151,7 +151,7 @@ class KernelRaid(LocalTarget):
         directory = context.work_dir.resolve() / f"mount-{os.urandom(4).hex()}"
         self._files += make_directories(journal, directory)
         images = [self._image(context) for _ in range(options.drives)]
-        self._array = Array(journal, options.level, images, directory, options.mount)
+        self._array = MountedArray(journal, options.level, images, directory, options.mount)
         self._array.make(())
         storage = storage_of(directory)
         self._queue = QueueSettings(context, storage.directory)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from headrace.errors import HeadraceError, Problem
 from headrace.system.claims import Place
-from headrace.system.journal import Entry
+from headrace.system.journal import JournalEntry
 from headrace.system.owned import make_directories
 from headrace.system.storage import free_bytes, storage_of
 from headrace.system.striping import stripe
@@ -97,7 +97,7 @@ class PathTarget(LocalTarget):
     def __init__(self, name: str, options: Any) -> None:
         super().__init__(name, options)
         self._directory: Path = options.directory
-        self._made: list[Entry] = []
+        self._made: list[JournalEntry] = []
         self._queue: QueueSettings | None = None
 
     def _nearest(self) -> Path:

@@ -97,7 +97,7 @@ class Xrootd(ServedTarget):
     Options: ClassVar[type[TargetOptions]] = XrootdOptions
     service_kind = "xrootd"
     url_prefix: ClassVar[str] = "root://"
-    server_kinds: ClassVar[tuple[type[Server], ...]] = (xrootd.Xrootd,)
+    server_kinds: ClassVar[tuple[type[Server], ...]] = (xrootd.XrootdServer,)
 
     def __init__(self, name: str, options: Any) -> None:
         super().__init__(name, options)
@@ -177,7 +177,7 @@ class Xrootd(ServedTarget):
         if manager is not None:
             settings = xrootd.XrootdSettings("redirector", manager.address)
             self.launched(
-                xrootd.Xrootd(redirector, manager, settings),
+                xrootd.XrootdServer(redirector, manager, settings),
                 context,
                 self._folder(context, redirector),
             )
@@ -188,7 +188,9 @@ class Xrootd(ServedTarget):
             settings = xrootd.XrootdSettings(
                 role, manager.address if manager else None, options.threads
             )
-            self.launched(xrootd.Xrootd(f"{name}-data", cluster[name], settings), context, storage)
+            self.launched(
+                xrootd.XrootdServer(f"{name}-data", cluster[name], settings), context, storage
+            )
             self._storages[name] = storage
         for server in self.servers.values():
             server.wait_ready(READY_S)
@@ -252,7 +254,9 @@ class Xrootd(ServedTarget):
         settings = xrootd.CacheSettings(
             f"{origin.address}:{xrootd.PORT}", cache.memory, cache.block, cache.prefetch
         )
-        server = xrootd.Xrootd(node.name, node, xrootd.XrootdSettings("cache", cache=settings))
+        server = xrootd.XrootdServer(
+            node.name, node, xrootd.XrootdSettings("cache", cache=settings)
+        )
         self.started(server, context, self._cache_storage)
         return node
 

@@ -12,17 +12,17 @@ from headrace.traces.convert import convert
 from headrace.traces.files import TraceFile, open_trace
 from headrace.traces.means import lacking
 from headrace.traces.pictures import draw
-from headrace.traces.rows import Rows, read_rows
-from headrace.traces.statistics import Damage, Latency, Part, Statistics, summarise
+from headrace.traces.rows import RequestRows, read_rows
+from headrace.traces.statistics import Latency, RequestGroup, Statistics, TraceDamage, summarise
 
 __all__ = [
     "Capture",
     "Captured",
-    "Damage",
     "Latency",
-    "Part",
-    "Rows",
+    "RequestGroup",
+    "RequestRows",
     "Statistics",
+    "TraceDamage",
     "TraceFile",
     "convert",
     "draw",

@@ -37,7 +37,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Cells:
+class TraceCells:
     """A trace counted into cells. Columns are time."""
 
     offsets: npt.NDArray[np.uint32]
@@ -53,20 +53,13 @@ class Cells:
     latencies: npt.NDArray[np.uint32]
     """(bin, column): requests; a bin is a tenth of a decade, from 1 us up."""
 
-    def median_latency_ms(self) -> npt.NDArray[np.float64]:
-        """Return the median latency of each column; NaN if nothing was issued."""
-        sums = np.cumsum(self.latencies, axis=0)
-        middle = np.argmax(sums >= np.maximum(sums[-1], 1) / 2, axis=0)
-        edges = LATENCY_FROM_NS * 10 ** ((middle + 0.5) / BINS_PER_DECADE)
-        return np.where(sums[-1] > 0, edges / 1e6, np.nan)
-
 
 def cells_of(
     statistics: Statistics,
     window: Window,
     groups_of_pid: Mapping[str, int] | None = None,
     groups: int = 1,
-) -> Cells:
+) -> TraceCells:
     """Count a trace into the cells of a window. Raises StudyError."""
     trace, columns, rows = statistics.trace, window.columns, window.rows
     text: dict[str, object] = {
@@ -87,7 +80,7 @@ def cells_of(
     def column(name: str, kind: Any, *shape: int) -> Any:
         return np.frombuffer(found[name], kind).reshape(*shape)
 
-    return Cells(
+    return TraceCells(
         offsets=column("offsets", np.uint32, groups, 2, rows, columns),
         bytes_per_s=column("bytes", np.uint64, 2, columns) / width_s,
         iops=column("requests", np.uint64, 2, columns) / width_s,
@@ -98,7 +91,7 @@ def cells_of(
     )
 
 
-def coarser(cells: Cells, wanted: int) -> Cells:
+def coarser(cells: TraceCells, wanted: int) -> TraceCells:
     """Return the cells merged to `wanted` columns (a divisor of their number), for lines and heat
     maps; offsets stay unchanged."""
     columns = cells.depth_mean.shape[0]
@@ -107,7 +100,7 @@ def coarser(cells: Cells, wanted: int) -> Cells:
     def fold(values: Any) -> Any:
         return values[..., :columns].reshape(*values.shape[:-1], -1, factor)
 
-    return Cells(
+    return TraceCells(
         offsets=cells.offsets,
         bytes_per_s=fold(cells.bytes_per_s).mean(-1),
         iops=fold(cells.iops).mean(-1),

@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.errors import Fault, StudyError
 from headrace.traces.files import TraceFile, empty
-from headrace.traces.rows import OP_WORDS, UNSEEN_NS, Rows, read_rows
+from headrace.traces.rows import OP_WORDS, UNSEEN_NS, RequestRows, read_rows
 
 FORMATS = {"iolog": "fio-iolog", "log": "fio-iolog", "csv": "csv", "parquet": "parquet"}
 """Formats by file suffix."""
@@ -28,7 +28,7 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
     be written.
     """
     kind = format or FORMATS.get(out.suffix.removeprefix("."))
-    writers: dict[str, Callable[[Path, Generator[Rows]], int]] = {
+    writers: dict[str, Callable[[Path, Generator[RequestRows]], int]] = {
         "fio-iolog": _write_iolog,
         "csv": _write_csv,
         "parquet": _write_parquet,
@@ -67,7 +67,7 @@ def _text(path: Path) -> Generator[IO[str]]:
         yield out
 
 
-def _write_iolog(path: Path, batches: Generator[Rows]) -> int:
+def _write_iolog(path: Path, batches: Generator[RequestRows]) -> int:
     """Write fio's iolog version 3 (fio's documentation, "Trace file format"): time in microseconds,
     file, action, offset, length."""
     count, first_ns, last_us = 0, 0, 0
@@ -99,7 +99,7 @@ def _relative(column: Any, first_ns: int) -> list[int | None]:
     return [None if value == UNSEEN_NS else value - first_ns for value in column.tolist()]
 
 
-def _columns(rows: Rows, first_ns: int) -> dict[str, list[Any]]:
+def _columns(rows: RequestRows, first_ns: int) -> dict[str, list[Any]]:
     """Return the columns of CSV and Parquet."""
     devices = [
         f"{number >> 20}:{number & 0xFFFFF}" if number else None for number in rows.device.tolist()
@@ -117,7 +117,7 @@ def _columns(rows: Rows, first_ns: int) -> dict[str, list[Any]]:
     }
 
 
-def _batches_of_columns(batches: Generator[Rows]) -> Generator[dict[str, list[Any]]]:
+def _batches_of_columns(batches: Generator[RequestRows]) -> Generator[dict[str, list[Any]]]:
     # Time starts when the first request was queued, which is before it was issued, so that no time
     # is negative.
     first_ns: int | None = None
@@ -130,7 +130,7 @@ def _batches_of_columns(batches: Generator[Rows]) -> Generator[dict[str, list[An
         yield _columns(rows, first_ns or 0)
 
 
-def _write_csv(path: Path, batches: Generator[Rows]) -> int:
+def _write_csv(path: Path, batches: Generator[RequestRows]) -> int:
     count = 0
     with _text(path) as out:
         for columns in _batches_of_columns(batches):
@@ -144,7 +144,7 @@ def _write_csv(path: Path, batches: Generator[Rows]) -> int:
     return count
 
 
-def _write_parquet(path: Path, batches: Generator[Rows]) -> int:
+def _write_parquet(path: Path, batches: Generator[RequestRows]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -31,10 +31,10 @@ from headrace.traces.statistics import Statistics
 from headrace.traces.tiles import (
     BINS_PER_DECADE,
     LATENCY_FROM_NS,
-    Cells,
+    DrawableTrace,
     Group,
     Offsets,
-    Run,
+    TraceCells,
     coarser,
     colour_cells,
 )
@@ -46,7 +46,7 @@ plotting: Any = bokeh.plotting
 embed: Any = bokeh.embed
 
 
-def render(runs: list[Run]) -> str:
+def render(runs: list[DrawableTrace]) -> str:
     """Return the whole page as text."""
     x_range = models.Range1d(0, runs[0].span_s, bounds=(0, runs[0].span_s))
     folded = [coarser(run.cells, LINE_COLUMNS) for run in runs]
@@ -99,7 +99,7 @@ def _row(statistics: Statistics, label: str) -> list[str]:
     ]
 
 
-def _key(run: Run, shown: Offsets) -> list[Group]:
+def _key(run: DrawableTrace, shown: Offsets) -> list[Group]:
     """Return the groups of processes that have a cell in a panel."""
     return [group for index, group in enumerate(run.groups) if shown.cells[index].any()]
 
@@ -146,7 +146,7 @@ def _png(image: Any) -> str:
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
-def _embedded(plot: Any, image: Any, run: Run, low: float, high: float) -> None:
+def _embedded(plot: Any, image: Any, run: DrawableTrace, low: float, high: float) -> None:
     plot.image_url(
         url=[_png(image)],
         x=0,
@@ -158,7 +158,7 @@ def _embedded(plot: Any, image: Any, run: Run, low: float, high: float) -> None:
     )
 
 
-def _offsets(run: Run, shown: Offsets, x_range: Any) -> Any:
+def _offsets(run: DrawableTrace, shown: Offsets, x_range: Any) -> Any:
     unit, divisor = offset_unit(shown)
     low, high = shown.low_bytes / divisor, shown.high_bytes / divisor
     plot = _figure(
@@ -172,7 +172,7 @@ def _offsets(run: Run, shown: Offsets, x_range: Any) -> Any:
     return plot
 
 
-def _lines(position: int, runs: list[Run], folded: list[Cells], x_range: Any) -> Any:
+def _lines(position: int, runs: list[DrawableTrace], folded: list[TraceCells], x_range: Any) -> Any:
     title, label = LINE_PANELS[position]
     plot = _figure(title, label, x_range, 205)
     plot.yaxis[0].formatter = models.NumeralTickFormatter(format="0.[00]a")
@@ -209,7 +209,7 @@ def _lines(position: int, runs: list[Run], folded: list[Cells], x_range: Any) ->
     return plot
 
 
-def _heat(run: Run, cells: Cells, runs: list[Run], x_range: Any) -> Any:
+def _heat(run: DrawableTrace, cells: TraceCells, runs: list[DrawableTrace], x_range: Any) -> Any:
     from matplotlib import colormaps
 
     unit, scale = latency_unit(runs)

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from headrace.palette import BLUE, CURVE_COLOURS, CURVE_DASHES, GREY, VERMILLION
-from headrace.traces.tiles import BINS_PER_DECADE, LATENCY_FROM_NS, Cells, Offsets, Run
+from headrace.traces.tiles import (
+    BINS_PER_DECADE,
+    LATENCY_FROM_NS,
+    DrawableTrace,
+    Offsets,
+    TraceCells,
+)
 
 LINE_COLUMNS = 160
 """Columns of lines and heat maps; offsets are finer."""
@@ -38,14 +44,14 @@ def offset_unit(panel: Offsets) -> tuple[str, float]:
     return ("GB", 1e9) if panel.high_bytes > 2e9 else ("MB", 1e6)
 
 
-def line_positions(runs: list[Run]) -> list[int]:
+def line_positions(runs: list[DrawableTrace]) -> list[int]:
     """Return the indices of LINE_PANELS with content: without the queue depth if no trace has
     it."""
     known = any(run.depth_is_known for run in runs)
     return [at for at in range(len(LINE_PANELS)) if at != DEPTH or known]
 
 
-def latency_unit(runs: list[Run]) -> tuple[str, float]:
+def latency_unit(runs: list[DrawableTrace]) -> tuple[str, float]:
     """Return (unit, nanoseconds in it) for the latencies' magnitude."""
     counts = sum((run.cells.latencies.sum(axis=1) for run in runs), np.zeros(1))
     if counts.sum() == 0:
@@ -61,7 +67,7 @@ def thousands(value: float, position: int | None = None) -> str:
     return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value:g}"
 
 
-def lines_of(position: int, runs: list[Run], folded: list[Cells]) -> list[Line]:
+def lines_of(position: int, runs: list[DrawableTrace], folded: list[TraceCells]) -> list[Line]:
     """Return the lines of a LINE_PANELS panel: separate reads and writes of one run, or one line
     per run of several."""
     found: list[Line] = []
@@ -75,13 +81,15 @@ def lines_of(position: int, runs: list[Run], folded: list[Cells]) -> list[Line]:
     return found
 
 
-def _until_end(values: Any, run: Run) -> Any:
+def _until_end(values: Any, run: DrawableTrace) -> Any:
     """Replace zeros after a run's end by NaN: another run can last longer."""
     last = int(np.ceil(run.end_s / run.span_s * len(values)))
     return np.where(np.arange(len(values)) < max(last, 1), values, np.nan)
 
 
-def _lines_of_run(position: int, index: int, run: Run, cells: Cells, *, alone: bool) -> list[Line]:
+def _lines_of_run(
+    position: int, index: int, run: DrawableTrace, cells: TraceCells, *, alone: bool
+) -> list[Line]:
     colour, dash = CURVE_COLOURS[index], CURVE_DASHES[index]
     if position < 2:
         pair = cells.bytes_per_s / 1e6 if position == 0 else cells.iops
@@ -97,7 +105,7 @@ def _lines_of_run(position: int, index: int, run: Run, cells: Cells, *, alone: b
     return [Line("most", cells.depth_max.astype(float), GREY, "dotted"), mean] if alone else [mean]
 
 
-def latency_bins(runs: list[Run]) -> tuple[int, int]:
+def latency_bins(runs: list[DrawableTrace]) -> tuple[int, int]:
     """Return the first bin that any run fills, and one past the last."""
     filled = np.flatnonzero(np.sum([run.cells.latencies.sum(axis=1) for run in runs], axis=0))
     return max(0, int(filled[0]) - 1), int(filled[-1]) + 2

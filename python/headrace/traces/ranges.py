@@ -20,13 +20,13 @@ _LOOKS = 4
 """Refinement steps: a row of the first step on a drive of 24 TB is 6 GB, of the last a few
 bytes."""
 
-Range = tuple[int, int]
+SectorRange = tuple[int, int]
 """First sector, and one past the last."""
 
 
 def busy_range(
     statistics: Statistics, begin_ns: int, directions: tuple[int, ...] = (READS, WRITES)
-) -> Range:
+) -> SectorRange:
     """Return the sector range with nearly all requests: searched on the whole drive, then
     refined."""
     low, high = statistics.sector_low, max(statistics.sector_high, statistics.sector_low + 1)
@@ -53,7 +53,7 @@ def busy_range(
     return low, high
 
 
-def shares_within(statistics: Statistics, begin_ns: int, shown: Range) -> tuple[float, float]:
+def shares_within(statistics: Statistics, begin_ns: int, shown: SectorRange) -> tuple[float, float]:
     """Return the shares of reads and writes that touch this range, to the resolution of a fine row;
     1 if there are none."""
     low, high = shown
@@ -71,7 +71,7 @@ def shares_within(statistics: Statistics, begin_ns: int, shown: Range) -> tuple[
     return reads, writes
 
 
-def shared(ranges: list[Range]) -> list[Range]:
+def shared(ranges: list[SectorRange]) -> list[SectorRange]:
     """Return one common range if all are similar, so that pictures are comparable."""
     low, high = min(each[0] for each in ranges), max(each[1] for each in ranges)
     if high - low <= 1.5 * max(each[1] - each[0] for each in ranges):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from headrace import _core
 from headrace.traces.files import TraceFile, readable
-from headrace.traces.statistics import Damage, damages_of
+from headrace.traces.statistics import TraceDamage, damages_of
 
 READ, WRITE, FLUSH, DISCARD = range(4)
 OP_WORDS = ("read", "write", "flush", "discard")
@@ -20,7 +20,7 @@ _AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
-class Rows:
+class RequestRows:
     """A batch of requests; columns of equal length."""
 
     time_ns: npt.NDArray[np.uint64]
@@ -39,14 +39,14 @@ class Rows:
     """`major << 20 | minor`; 0 if unknown."""
     names: dict[int, str]
     """Names of the processes so far."""
-    damages: tuple[Damage, ...]
+    damages: tuple[TraceDamage, ...]
     """Damages found so far."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
 
 
-def read_rows(trace: TraceFile) -> Generator[Rows]:
+def read_rows(trace: TraceFile) -> Generator[RequestRows]:
     """Yield the requests in batches of some ten thousand; the last batch may be empty. Raises
     StudyError if it is no trace."""
     with readable():
@@ -63,7 +63,7 @@ def read_rows(trace: TraceFile) -> Generator[Rows]:
             for name in ("op", "sectors", "pid", "device")
         }
         damages = damages_of(json.loads(source.damages_json()))
-        yield Rows(
+        yield RequestRows(
             time_ns=wide["time_ns"],
             queue_ns=wide["queue_ns"],
             complete_ns=wide["complete_ns"],

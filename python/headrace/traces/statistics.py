@@ -12,7 +12,7 @@ from headrace.traces.files import TraceFile, empty, readable
 
 
 @dataclass(frozen=True)
-class Damage:
+class TraceDamage:
     """A place in a trace that could not be read; the rest was read."""
 
     file: Path
@@ -48,7 +48,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Part:
+class RequestGroup:
     """All requests, or those of one process. `values` has all of it as JSON (docs/traces.md)."""
 
     pid: int
@@ -87,10 +87,10 @@ class Statistics:
     last_ns: int
     sector_low: int
     sector_high: int
-    total: Part
-    processes: tuple[Part, ...]
+    total: RequestGroup
+    processes: tuple[RequestGroup, ...]
     """Sorted by bytes, most first."""
-    damages: tuple[Damage, ...]
+    damages: tuple[TraceDamage, ...]
     damage_count: int
     values: dict[str, Any]
     """Everything as JSON."""
@@ -114,8 +114,8 @@ def _latency(values: dict[str, Any] | None) -> Latency | None:
     return Latency(**made)
 
 
-def _part(values: dict[str, Any]) -> Part:
-    return Part(
+def _part(values: dict[str, Any]) -> RequestGroup:
+    return RequestGroup(
         pid=values["pid"],
         name=values["name"],
         requests=values["requests"],
@@ -132,11 +132,11 @@ def _part(values: dict[str, Any]) -> Part:
     )
 
 
-def damages_of(values: dict[str, Any]) -> tuple[Damage, ...]:
+def damages_of(values: dict[str, Any]) -> tuple[TraceDamage, ...]:
     """Return the damages that were reported in full."""
     found: list[dict[str, Any]] = values["first"]
     return tuple(
-        Damage(
+        TraceDamage(
             file=Path(each["file"]),
             line=each["line"],
             offset=each["offset"],

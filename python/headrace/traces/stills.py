@@ -23,9 +23,9 @@ from headrace.traces.panels import (
 from headrace.traces.tiles import (
     BINS_PER_DECADE,
     LATENCY_FROM_NS,
-    Cells,
+    DrawableTrace,
     Offsets,
-    Run,
+    TraceCells,
     coarser,
     colour_cells,
 )
@@ -36,7 +36,7 @@ _DASHES = {"solid": "-", "dashed": "--", "dashdot": "-.", "dotted": ":", "dotdas
 OFFSET_IN, LINE_IN, HEAT_IN = 2.1, 1.25, 1.6
 
 
-def save(runs: list[Run], path: Path, kind: str) -> None:
+def save(runs: list[DrawableTrace], path: Path, kind: str) -> None:
     """Write `png` or `svg`. Raises OSError."""
     from matplotlib import rc_context
 
@@ -50,7 +50,7 @@ def save(runs: list[Run], path: Path, kind: str) -> None:
         )
 
 
-def _figure(runs: list[Run]) -> Any:
+def _figure(runs: list[DrawableTrace]) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -97,7 +97,7 @@ def _figure(runs: list[Run]) -> Any:
     return figure
 
 
-def _offsets(panel: Any, side: Any, run: Run, shown: Offsets, *, named: bool) -> None:
+def _offsets(panel: Any, side: Any, run: DrawableTrace, shown: Offsets, *, named: bool) -> None:
     unit, divisor = offset_unit(shown)
     low, high = shown.low_bytes / divisor, shown.high_bytes / divisor
     panel.imshow(
@@ -129,7 +129,11 @@ def _offsets(panel: Any, side: Any, run: Run, shown: Offsets, *, named: bool) ->
 
 
 def _lines(
-    panels: list[Any], sides: list[Any], positions: list[int], runs: list[Run], folded: list[Cells]
+    panels: list[Any],
+    sides: list[Any],
+    positions: list[int],
+    runs: list[DrawableTrace],
+    folded: list[TraceCells],
 ) -> None:
     for panel, side, position in zip(panels, sides, positions, strict=False):
         title, label = LINE_PANELS[position]
@@ -168,9 +172,9 @@ def _heat(
     figure: Any,
     panel: Any,
     side: Any,
-    run: Run,
-    cells: Cells,
-    runs: list[Run],
+    run: DrawableTrace,
+    cells: TraceCells,
+    runs: list[DrawableTrace],
     unit: tuple[str, float],
     *,
     named: bool,

@@ -16,21 +16,29 @@ from headrace.traces.cells import (
     BINS_PER_DECADE,
     LATENCY_FROM_NS,
     SECTOR_BYTES,
-    Cells,
+    TraceCells,
     Window,
     cells_of,
     coarser,
 )
-from headrace.traces.ranges import BUSY, READS, WRITES, Range, busy_range, shared, shares_within
-from headrace.traces.statistics import Part, Statistics
+from headrace.traces.ranges import (
+    BUSY,
+    READS,
+    WRITES,
+    SectorRange,
+    busy_range,
+    shared,
+    shares_within,
+)
+from headrace.traces.statistics import RequestGroup, Statistics
 from headrace.units import format_amount
 
 __all__ = [
     "BINS_PER_DECADE",
     "LATENCY_FROM_NS",
-    "Cells",
+    "DrawableTrace",
     "Offsets",
-    "Run",
+    "TraceCells",
     "coarser",
     "colour_cells",
     "lay_out",
@@ -79,13 +87,13 @@ class Offsets:
 
 
 @dataclass(frozen=True)
-class Run:
+class DrawableTrace:
     """One trace, ready to draw."""
 
     label: str
     statistics: Statistics
     groups: tuple[Group, ...]
-    cells: Cells
+    cells: TraceCells
     offsets: tuple[Offsets, ...]
     """Panels of reads and writes; those with hardly any requests have none."""
     span_s: float
@@ -125,7 +133,7 @@ class Run:
 
 def lay_out(
     all_statistics: list[Statistics], labels: list[str], columns: int, rows: int
-) -> list[Run]:
+) -> list[DrawableTrace]:
     """Convert traces to cells on one time axis, and on one offset axis if their ranges are similar.
 
     Raises StudyError for a trace without times: a picture needs a time axis.
@@ -144,13 +152,13 @@ def lay_out(
     ranges = shared(
         [busy_range(each, begin) for each, begin in zip(all_statistics, begins, strict=True)]
     )
-    runs: list[Run] = []
+    runs: list[DrawableTrace] = []
     for statistics, label, begin, place in zip(all_statistics, labels, begins, ranges, strict=True):
         groups, of_pid = _groups(statistics)
         window = Window(begin, span_ns, *place, columns, rows)
         cells = cells_of(statistics, window, of_pid, len(groups))
         runs.append(
-            Run(
+            DrawableTrace(
                 label=label,
                 statistics=statistics,
                 groups=groups,
@@ -164,11 +172,11 @@ def lay_out(
 
 
 def _offsets(
-    statistics: Statistics, window: Window, cells: Cells, of_pid: dict[str, int], groups: int
+    statistics: Statistics, window: Window, cells: TraceCells, of_pid: dict[str, int], groups: int
 ) -> tuple[Offsets, ...]:
     """Return one panel of reads and one of writes. If the common range omits too many requests of a
     panel, the panel gets its own range."""
-    place: Range = (window.sector_low, window.sector_high)
+    place: SectorRange = (window.sector_low, window.sector_high)
     shares = shares_within(statistics, window.begin_ns, place)
     panels: list[Offsets] = []
     for write in (READS, WRITES):
@@ -193,7 +201,7 @@ def _begin_ns(statistics: Statistics) -> int:
     return begin if begin is not None and begin <= statistics.first_ns else statistics.first_ns
 
 
-def _name(part: Part) -> str:
+def _name(part: RequestGroup) -> str:
     return f"{part.name or 'process'} {part.pid}"
 
 
@@ -217,7 +225,7 @@ def _groups(statistics: Statistics) -> tuple[tuple[Group, ...], dict[str, int]]:
     return tuple(groups), {str(part.pid): index for index, part in enumerate(own)}
 
 
-def colour_cells(run: Run, panel: Offsets) -> npt.NDArray[np.uint8]:
+def colour_cells(run: DrawableTrace, panel: Offsets) -> npt.NDArray[np.uint8]:
     """Return an image (rows from the top down, columns, RGBA): each cell in the colour of the
     process that touched it most, more opaque the more often it was touched."""
     counts = panel.cells

@@ -69,7 +69,7 @@ class Workload(ABC):
         """
         return None
 
-    def why_not_on_own_drives(self) -> str | None:
+    def why_not_on_local_drives(self) -> str | None:
         """Return why file systems private to each node rule out these options, or None."""
         return None
 

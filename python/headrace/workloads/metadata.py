@@ -224,7 +224,7 @@ class Metadata(Workload):
         return None if client_of(url_prefix).has_directories else self._why_no_directories()
 
     @override
-    def why_not_on_own_drives(self) -> str | None:
+    def why_not_on_local_drives(self) -> str | None:
         """Return why `stride` is impossible: another node's items are on that node's own drive."""
         if self.options.stride:
             return (

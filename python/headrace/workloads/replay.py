@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from headrace.catalog.tables import Profile, ProfileFiles
+from headrace.catalog.tables import CatalogProfile, ProfileFiles
 from headrace.errors import HeadraceError, Problem
 from headrace.profiles.primitives import Primitive, primitives
 from headrace.profiles.replaying import Replayer
@@ -89,7 +89,7 @@ class Replay(Workload):
     Options: ClassVar[type[WorkloadOptions]] = ReplayOptions
     feeds = frozenset({"files", "packets"})
 
-    def _table(self) -> Profile:
+    def _table(self) -> CatalogProfile:
         return profile_table(self.options.profile)[0]
 
     @override
@@ -146,7 +146,7 @@ class Replay(Workload):
             if not recording.files[number].created and not recording.files[number].software
         ]
 
-    def _sets(self, table: Profile) -> list[ProfileFiles]:
+    def _sets(self, table: CatalogProfile) -> list[ProfileFiles]:
         """Return the sets of files that the job uses."""
         if table.steps_file is None:
             return table.files
@@ -167,7 +167,7 @@ class Replay(Workload):
             for number in recording.used(software=self.options.software)
         ]
 
-    def _inputs(self, table: Profile) -> list[ProfileFiles]:
+    def _inputs(self, table: CatalogProfile) -> list[ProfileFiles]:
         """Return the sets of files that must exist before the job."""
         return [each for each in self._sets(table) if each.share != "new"]
 
@@ -238,7 +238,7 @@ class Replay(Workload):
         )
 
     def _operations(
-        self, table: Profile, seed: int
+        self, table: CatalogProfile, seed: int
     ) -> tuple[list[Primitive], frozenset[str], float | None]:
         """Return all operations, the files opened with O_DIRECT, and the recorded duration."""
         sizes = {each.name: self._size(each) for each in self._sets(table)}
@@ -317,7 +317,7 @@ class Replay(Workload):
             description={"profile": table.name, "parameters": dict(options.parameters)},
         )
 
-    def _recorded_steps(self, table: Profile) -> list[Step]:
+    def _recorded_steps(self, table: CatalogProfile) -> list[Step]:
         options: ReplayOptions = self.options
         if options.parameters or options.data.file_size is not None:
             raise HeadraceError(

@@ -1,6 +1,5 @@
 //! The messages of the FUSE protocol (linux/fuse.h) that a single-file file system needs.
 
-pub const ROOT: u64 = 1;
 pub const FILE: u64 = 2;
 
 pub mod op {

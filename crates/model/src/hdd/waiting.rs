@@ -83,10 +83,6 @@ impl<T> Waiting<T> {
         self.places[index].along_end = along_end;
     }
 
-    pub fn oldest_since(&self) -> Option<Nanos> {
-        self.since.first().copied()
-    }
-
     /// Return how many of the oldest items the drive chooses from at `now`: `1 + reordering * (n -
     /// 1)`, or 1 once the oldest exceeds the age limit. There must be at least one item.
     #[inline]

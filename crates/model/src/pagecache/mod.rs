@@ -132,31 +132,6 @@ impl PageCache {
         self.free_files.push(file);
     }
 
-    /// Return whether the file has pages being read or written.
-    pub fn file_is_busy(&self, file: u32) -> bool {
-        let busy = |&&(_, e): &&(u32, u32)| {
-            matches!(self.extents[e as usize].state, PageState::Reading | PageState::Writeback)
-        };
-        self.files[file as usize].regions.iter().flatten().any(|entry| busy(&entry))
-    }
-
-    /// Drop all clean pages (`echo 1 > /proc/sys/vm/drop_caches`).
-    pub fn drop_clean(&mut self) {
-        for file in 0..self.files.len() {
-            for region in 0..self.files[file].regions.len() {
-                let entries = std::mem::take(&mut self.files[file].regions[region]);
-                let (clean, kept): (Vec<_>, Vec<_>) = entries
-                    .into_iter()
-                    .partition(|&(_, e)| self.extents[e as usize].state == PageState::Clean);
-                for (_, extent) in clean {
-                    self.unlink(extent);
-                    self.free(extent);
-                }
-                self.files[file].regions[region] = kept;
-            }
-        }
-    }
-
     /// Start to read pages. They must be missing and form one `piece`.
     pub fn start_reading(&mut self, file: u32, start: u32, pages: u32, io: u32) -> u32 {
         self.make_room(u64::from(pages));

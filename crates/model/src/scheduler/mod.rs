@@ -199,11 +199,6 @@ impl<D: Queue> BlockQueue<D> {
         self.inside
     }
 
-    /// Return the write requests held or waiting for a free request, which a flusher thread checks.
-    pub fn writes_held(&self) -> u32 {
-        self.allocated[1] + self.waiting[1].len() as u32
-    }
-
     pub fn nr_requests(&self) -> u32 {
         self.nr_requests
     }

@@ -194,9 +194,4 @@ impl Scenario {
         scenario.check()?;
         Ok(scenario)
     }
-
-    /// Return the scenario as JSON with all defaults included.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("a scenario holds nothing that JSON cannot")
-    }
 }

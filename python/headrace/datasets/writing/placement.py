@@ -27,18 +27,18 @@ class Placed(Protocol):
         ...
 
 
-Piece = TypeVar("Piece", bound=Placed)
+PlacedPiece = TypeVar("PlacedPiece", bound=Placed)
 
 
-class Placement(Generic[Piece]):
+class Placement(Generic[PlacedPiece]):
     """Accepts the pieces of one cluster after another and returns those to write next."""
 
     def __init__(self, order: Order, rng: np.random.Generator) -> None:
         self._order = order
         self._rng = rng
-        self._waiting: list[list[Piece]] = [[] for _ in range(SCATTER_CLUSTERS)]
+        self._waiting: list[list[PlacedPiece]] = [[] for _ in range(SCATTER_CLUSTERS)]
 
-    def add(self, cluster: list[Piece]) -> list[Piece]:
+    def add(self, cluster: list[PlacedPiece]) -> list[PlacedPiece]:
         """Accept a cluster's pieces; return those to write now, in file order."""
         if self._order == "ordered":
             return sorted(cluster, key=lambda piece: piece.reading_order)
@@ -50,11 +50,11 @@ class Placement(Generic[Piece]):
         self._waiting.append([])
         return self._shuffled(due)
 
-    def rest(self) -> list[Piece]:
+    def rest(self) -> list[PlacedPiece]:
         """Return the remaining pieces after the last cluster, in file order."""
         left = [piece for due in self._waiting for piece in due]
         self._waiting = [[] for _ in range(SCATTER_CLUSTERS)]
         return self._shuffled(left)
 
-    def _shuffled(self, pieces: list[Piece]) -> list[Piece]:
+    def _shuffled(self, pieces: list[PlacedPiece]) -> list[PlacedPiece]:
         return [pieces[index] for index in self._rng.permutation(len(pieces))]

@@ -64,7 +64,7 @@ def prepare_files(
         if directory is None:
             return _by_url(prepared, placing, workload, spec, run, trial.seed)
         with prepared.nodes.links_open():
-            if holding.location.own_drives and run.nodes > 1:
+            if holding.location.local_drives and run.nodes > 1:
                 return _on_local_drives(prepared, placing, run, workload, spec, trial.seed)
             if spec is not None:
                 paths, events = _placed(prepared, placing, run, spec, directory)
@@ -186,12 +186,12 @@ class Inputs:
         node = slot // self.slots_per_node
         here = location.on_node(node)
         scratch = Path(moved(str(own), location.directory, here))
-        (scratch if location.own_drives else own).mkdir()
+        (scratch if location.local_drives else own).mkdir()
         return JobInput(
             files=self._files(job, node),
             directory=here,
             scratch=scratch,
-            first_here=job - job % self.slots_per_node if location.own_drives else 0,
+            first_here=job - job % self.slots_per_node if location.local_drives else 0,
             slot=slot,
             slots=self.slots,
             seed=self.seed + job,

@@ -21,7 +21,7 @@ from headrace.study.resolve import Resolved
 from headrace.system.storage import free_bytes
 from headrace.targets import Target
 from headrace.targets.block import BlockOptions
-from headrace.targets.own_drives import OwnDrives, on_nodes
+from headrace.targets.local_drives import LocalDrives, on_nodes
 from headrace.targets.path import PathOptions
 from headrace.units import format_amount
 from headrace.workloads import Workload
@@ -91,8 +91,8 @@ def _add(
     cache_dir: Path,
 ) -> None:
     run = resolved.run
-    own_drives = isinstance(target, OwnDrives)
-    size = workload.target_bytes(run.slots if own_drives else run.slots * run.nodes)
+    local_drives = isinstance(target, LocalDrives)
+    size = workload.target_bytes(run.slots if local_drives else run.slots * run.nodes)
     spec = workload.dataset(slots_max)
     data = data_bytes(spec) if spec is not None else 0
     if (
@@ -104,7 +104,7 @@ def _add(
     if spec is not None and workload.source() is not None:
         spec, data = None, 0  # the data set is on another storage
     further = max(0, size - data)
-    if spec is not None and own_drives and run.feed != "packets":
+    if spec is not None and local_drives and run.feed != "packets":
         count = data_files(spec)
         data = data * len(share_of(count, 0, run.nodes)) // count
     options = resolved.target_options

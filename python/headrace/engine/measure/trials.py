@@ -111,8 +111,8 @@ class _TrialRun:
         """Create empty scratch directories; return that of the first node."""
         location = self.prepared.location
         roots = [(self._directory or self.prepared.work_dir) / OURS / "scratch"]
-        if location.own_drives:
-            if self._run.nodes > 1 and (why_not := self.workload.why_not_on_own_drives()):
+        if location.local_drives:
+            if self._run.nodes > 1 and (why_not := self.workload.why_not_on_local_drives()):
                 raise UnsupportedLevelError(f"workload {self.workload.name}: {why_not}")
             roots = [directory / OURS / "scratch" for directory in location.node_directories]
         for root in roots:

@@ -26,7 +26,7 @@ from headrace.plan.trial import Trial
 from headrace.records.trial_record import TrialRecord
 from headrace.study.resolve import Resolved, resolve
 from headrace.targets import Target, TargetContext
-from headrace.targets.own_drives import on_nodes
+from headrace.targets.local_drives import on_nodes
 
 
 @dataclass(frozen=True)

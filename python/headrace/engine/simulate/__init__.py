@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headrace import _core
 from headrace.engine import Engine, Run
 from headrace.engine.repeating import Repeating
-from headrace.engine.simulate.trials import PreparedTrial, Refusal
+from headrace.engine.simulate.trials import PreparedTrial, ScenarioRefusal
 from headrace.errors import HeadraceError, InterruptedRunError, Problem, StudyError
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
@@ -98,7 +98,7 @@ def _batch(run: Run, trials: list[Trial], repeating: Repeating, before_s: float)
         virtual_s = simulated_ns * 1e-9
         run.observer.simulated(before_s + virtual_s)
 
-    def finished(index: int, outcome: str | None, refusal: Refusal | None) -> bool:
+    def finished(index: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
         _record(run, prepared[index], outcome, refusal, repeating)
         return not run.stop.is_set()
 
@@ -112,7 +112,7 @@ def _record(
     run: Run,
     prepared: PreparedTrial,
     outcome: str | None,
-    refusal: Refusal | None,
+    refusal: ScenarioRefusal | None,
     repeating: Repeating,
 ) -> None:
     made = prepared.simulated(outcome, refusal)

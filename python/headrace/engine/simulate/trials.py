@@ -17,7 +17,7 @@ from headrace.records.trial_record import JsonObject, TrialRecord
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
 
-Refusal = tuple[str, str, str]
+ScenarioRefusal = tuple[str, str, str]
 """The core's reason to refuse a scenario: field, given value, allowed values."""
 
 
@@ -71,7 +71,7 @@ class PreparedTrial:
         )
         return json.dumps(made)
 
-    def simulated(self, outcome: str | None, refusal: Refusal | None) -> SimulatedTrial:
+    def simulated(self, outcome: str | None, refusal: ScenarioRefusal | None) -> SimulatedTrial:
         """Return the results for an outcome of the core; without an outcome the trial failed."""
         if outcome is None:
             field, given, allowed = refusal or ("(outcome)", "", "")

@@ -16,7 +16,7 @@ from headrace.system.cluster.nodes import Node, NodeSettings
 from headrace.system.requirements import find_program, remedy
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 _NETWORK = "10.77"
 _MOST_NODES = 250
@@ -41,7 +41,7 @@ class Cluster:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
         self._nodes: dict[str, Node] = {}
         self.token = os.urandom(3).hex()
         self.switch = f"headrace-{self.token}-switch"

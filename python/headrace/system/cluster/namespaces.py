@@ -11,7 +11,7 @@ from headrace.system.cluster.netlink import in_network
 from headrace.system.network_namespaces import call_inside
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Entry, Journal
+    from headrace.system.journal import Journal, JournalEntry
 
 COUNTERS = ("rx_bytes", "rx_packets", "rx_dropped", "tx_bytes", "tx_packets", "tx_dropped")
 
@@ -29,7 +29,7 @@ class Interface:
     """True for a port of a switch: its transmitted bytes are those the node receives."""
 
 
-def make_namespace(journal: Journal, name: str) -> Entry:
+def make_namespace(journal: Journal, name: str) -> JournalEntry:
     """Create a network namespace with its loopback up.
 
     Undoing the entry deletes it (after its last process has ended).

@@ -20,7 +20,7 @@ from headrace.system.emulator.idle_cpus import keep_awake
 from headrace.system.emulator.limits import data_limit, fastest_ns, memory_bytes, refusal
 from headrace.system.emulator.queue_shape import QueueShape, apply_shape, queue_shape
 from headrace.system.identity import start_ticks
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.own_programs import own_program
 
 PROGRAM = "headrace-emulator"
@@ -216,7 +216,7 @@ def _calibrate(control: Path, name: str, storage: Storage) -> int:
     raise HeadraceError(reason or "")
 
 
-def _withdraw(journal: Journal, entries: list[Entry]) -> None:
+def _withdraw(journal: Journal, entries: list[JournalEntry]) -> None:
     left = [entry for entry in reversed(entries) if not journal.undo(entry).done]
     # A file system whose emulator does not answer yet can be unmounted once the emulator has ended.
     for entry in left:

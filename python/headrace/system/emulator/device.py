@@ -11,7 +11,7 @@ from headrace.system import signatures
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.report import Report
 from headrace.system.identity import is_alive
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.waiting import wait_until
 
 
@@ -23,7 +23,7 @@ class EmulatedDevice:
     """Its device file."""
     name: str
     """Kernel name, such as `loop3`."""
-    entries: list[Entry]
+    entries: list[JournalEntry]
     """Oldest first. Undoing them in reverse order removes the device completely."""
     control: Path
     pid: int

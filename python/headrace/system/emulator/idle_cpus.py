@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.shared_settings import set_file
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpuidle/current_governor")
@@ -19,7 +19,7 @@ LOOK_OUT_NS = 20_000_000
 """About a disk's service time: one seek and one rotation."""
 
 
-def keep_awake(journal: Journal) -> list[Entry]:
+def keep_awake(journal: Journal) -> list[JournalEntry]:
     """Raise the polling time; return the entries that restore it.
 
     Empty with another governor, or when CPUs already poll that long.

@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.scenario import Drive, Storage
 from headrace.system import block_queue
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.shared_settings import set_file
 
 _TRANSFER_KIB = 1024
@@ -63,18 +63,18 @@ def queue_shape(storage: Storage) -> QueueShape:
     )
 
 
-def _write(journal: Journal, path: Path, value: object, entries: list[Entry]) -> None:
+def _write(journal: Journal, path: Path, value: object, entries: list[JournalEntry]) -> None:
     if (entry := set_file(journal, path, str(value))) is not None:
         entries.append(entry)
 
 
-def apply_shape(journal: Journal, name: str, shape: QueueShape) -> list[Entry]:
+def apply_shape(journal: Journal, name: str, shape: QueueShape) -> list[JournalEntry]:
     """Set the queue of an unused loop device.
 
     Every change is journalled, because a loop device keeps its queue settings when it is attached
     to another file. Raises HeadraceError when the kernel sets another value.
     """
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     folder = Path("/sys/block") / name / "queue"
     queue = block_queue.Queue(journal, name)
     # The true depth can be set only without a scheduler, and survives a change of scheduler.
@@ -93,7 +93,9 @@ def apply_shape(journal: Journal, name: str, shape: QueueShape) -> list[Entry]:
     return entries
 
 
-def _limit_dirty(journal: Journal, name: str, given: int | None, entries: list[Entry]) -> None:
+def _limit_dirty(
+    journal: Journal, name: str, given: int | None, entries: list[JournalEntry]
+) -> None:
     """Limit the device's dirty pages in the page cache.
 
     With all memory full of dirty pages, memory could be freed only through the emulator itself.

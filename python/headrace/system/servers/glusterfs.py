@@ -25,7 +25,7 @@ from typing_extensions import override
 from headrace.errors import HeadraceError
 from headrace.system import processes
 from headrace.system.cluster import Node
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.mounts import read_mounts
 from headrace.system.owned import socket_directory
 from headrace.system.processes import Started, run_program, start_process
@@ -69,9 +69,9 @@ class Glusterd(Server):
         self.bricks: list[Path] = []
         """Directories that it serves for `volume`."""
         self.volume: Volume | None = None
-        self._own_sockets: tuple[Path, Entry] | None = None
+        self._own_sockets: tuple[Path, JournalEntry] | None = None
         """Directory of the control socket."""
-        self._sockets: Entry | None = None
+        self._sockets: JournalEntry | None = None
         self._known_sockets: set[str] = set()
 
     @override
@@ -403,7 +403,7 @@ def errors_of(log: str) -> str:
     return "; ".join(list(dict.fromkeys(plain))[-3:])
 
 
-class Client:
+class GlusterfsClient:
     """The FUSE client of a node (None: of this machine), and its mount on an empty directory.
 
     `servers` are the addresses from which it requests the volume, in turn.
@@ -425,7 +425,7 @@ class Client:
         self._volume = volume
         self._log = log
         self._started: Started | None = None
-        self._entry: Entry | None = None
+        self._entry: JournalEntry | None = None
 
     def mount(self) -> None:
         """Mount it. Raises HeadraceError with the end of its log when that fails."""

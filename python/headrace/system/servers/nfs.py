@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.system.journal import Journal
     from headrace.system.processes import Started
 
-Client = Literal["kernel", "fuse"]
+NfsClient = Literal["kernel", "fuse"]
 
 NFS_PORT, MOUNT_PORT = 2049, 20048
 EXPORTED_AS = "/export"
@@ -169,7 +169,7 @@ def why_no_fuse_client() -> tuple[str, str] | None:
     return None
 
 
-def choose_client(wanted: Literal["auto", "kernel", "fuse"]) -> Client:
+def choose_client(wanted: Literal["auto", "kernel", "fuse"]) -> NfsClient:
     """Return the client to use: the kernel's where it exists.
 
     Raises MissingError when the requested client is unavailable.
@@ -188,7 +188,7 @@ def mount_nfs(
     journal: Journal,
     node: Node | None,
     settings: ClientSettings,
-    client: Client,
+    client: NfsClient,
     log: Path,
     options: Sequence[str] = (),
     read_ahead_bytes: int | None = None,

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError
 from headrace.system.cluster import Node, call_inside
-from headrace.system.journal import Entry
+from headrace.system.journal import JournalEntry
 from headrace.system.owned import socket_directory
 from headrace.system.servers import Server, ServerContext
 
@@ -80,7 +80,7 @@ def user() -> str:
     )
 
 
-class Xrootd(Server):
+class XrootdServer(Server):
     """One XRootD server of any role."""
 
     kind: ClassVar[str] = "xrootd"
@@ -99,7 +99,7 @@ class Xrootd(Server):
         self.settings = settings
         self._starts = 0
         self._log_begins = 0
-        self._state: tuple[Path, Entry] | None = None
+        self._state: tuple[Path, JournalEntry] | None = None
 
     @property
     def in_cluster(self) -> bool:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("needs_root")
 
 STUDY = """
 headrace = 1
-title = "own drives"
+title = "local drives"
 [site.node]
 count = 2
 [target.local]

@@ -20,12 +20,12 @@ from headrace.targets.releasing import release_all
 def on_nodes(target: Target, count: int) -> Target:
     """Return the target for `count` nodes: `target` itself if all nodes share one storage or there
     is only one node."""
-    each = [target.on_own_drive(number) for number in range(count)] if count > 1 else []
+    each = [target.on_local_drive(number) for number in range(count)] if count > 1 else []
     own = [one for one in each if one is not None]
-    return OwnDrives(target, own) if own and len(own) == count else target
+    return LocalDrives(target, own) if own and len(own) == count else target
 
 
-class OwnDrives(Target):
+class LocalDrives(Target):
     """One target per node, presented as one target."""
 
     def __init__(self, target: Target, each: Sequence[Target]) -> None:
@@ -72,7 +72,7 @@ class OwnDrives(Target):
         return replace(
             first,
             node_directories=directories,
-            own_drives=True,
+            local_drives=True,
             device_names=tuple(name for location in made for name in location.device_names),
             description={
                 **first.description,

@@ -16,7 +16,7 @@ from headrace.engine.measure.placing import share_of
 from headrace.system.journal import Journal
 from headrace.system.storage_settings import NAMES, AppliedSetting, SettingValue
 from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions, kinds
-from headrace.targets.own_drives import OwnDrives, on_nodes
+from headrace.targets.local_drives import LocalDrives, on_nodes
 
 
 def made(kind: str, **options: Any) -> Target:
@@ -26,12 +26,12 @@ def made(kind: str, **options: Any) -> Target:
 
 def test_an_image_and_an_emulated_drive_are_each_nodes_own() -> None:
     target = on_nodes(made("block", image="disks/disk.img", size="1 GiB"), 3)
-    assert isinstance(target, OwnDrives)
+    assert isinstance(target, LocalDrives)
     images = [one.options.image for one in target._each]
     assert images == ["disks/disk.img", "disks/disk-1.img", "disks/disk-2.img"]
     drive = made("block", drive="samsung-pm9a3-3.84tb", size="1 GiB")
     assert on_nodes(drive, 2).memory_bytes() == 2 * drive.memory_bytes()
-    assert isinstance(on_nodes(made("raid", level=1), 2), OwnDrives)
+    assert isinstance(on_nodes(made("raid", level=1), 2), LocalDrives)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ class Node(Target):
 
 
 def test_a_setting_holds_when_it_holds_on_every_node(context_of_nothing: Any) -> None:
-    alike = OwnDrives(nodes_with("bfq", "bfq")[0], nodes_with("bfq", "bfq"))
+    alike = LocalDrives(nodes_with("bfq", "bfq")[0], nodes_with("bfq", "bfq"))
     assert alike.read_settings() == {"scheduler": "bfq"}
     assert alike.apply(None, context_of_nothing)[0].applied
-    differing = OwnDrives(nodes_with("bfq")[0], nodes_with("bfq", "none"))
+    differing = LocalDrives(nodes_with("bfq")[0], nodes_with("bfq", "none"))
     assert differing.read_settings() == {"scheduler": "node 0: bfq, node 1: none"}
     (setting,) = differing.apply(None, context_of_nothing)
     assert (setting.applied, setting.after) == (False, "none")
@@ -103,8 +103,8 @@ def test_a_setting_holds_when_it_holds_on_every_node(context_of_nothing: Any) ->
 
 def test_the_location_has_every_nodes_directory_and_devices(context_of_nothing: Any) -> None:
     each = nodes_with("bfq", "bfq")
-    location = OwnDrives(each[0], each).prepare(context_of_nothing)
-    assert location.own_drives
+    location = LocalDrives(each[0], each).prepare(context_of_nothing)
+    assert location.local_drives
     assert location.node_directories == (Path("/node0"), Path("/node1"))
     assert location.device_names == ("node0", "node1")
     assert location.on_node(1) == Path("/node1")
@@ -173,7 +173,7 @@ def test_each_nodes_own_storage_is_set_by_its_own_agent(
     agents = (Kernel("node-0", "bfq"), Kernel("node-1", "bfq"))
     places = [tmp_path / "first", tmp_path / "second"]
     each = [made("path", path=str(place), create=True) for place in places]
-    target = OwnDrives(each[0], each)
+    target = LocalDrives(each[0], each)
     context = replace(context_of_nothing, agents=agents)
     target.prepare(context)
     (setting,) = target.apply(made("path", path="x", scheduler="bfq").options, context)
