@@ -122,7 +122,7 @@ def main() -> int:
         options = {"file_size": asked.size << 20, "record_size": 65536, "flush": False}
         for mode in MODES:
             part = Sequential("w", SequentialOptions.model_validate({"mode": mode, **options}))
-            files = tuple(part.lay_out(folder, 1, seed=1))
+            files = tuple(part.prepare_files(folder, 1, seed=1))
             scratch = folder / "job-0000"
             scratch.mkdir(exist_ok=True)
             given = JobInput(files, folder, scratch, slot=0, slots=1, seed=1)

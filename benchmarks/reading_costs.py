@@ -87,11 +87,11 @@ def fitted(reader: str, scratch: Path, times: int) -> Fit:
             part.warm()
             columns = ["Muon_pt"] if kind == "scan" else list(SEARCH_COLUMNS)
             options = ReadingOptions.model_validate({"data": spec, "reader": reader})
-            laid = layout_of_file(file)
-            runs = asked(laid, options.reader, columns, step_events=10_000)
+            file_layout = layout_of_file(file)
+            runs = asked(file_layout, options.reader, columns, step_events=10_000)
             of_format = [[0.0] * len(OF_FORMAT) for _ in FORMATS]
             of_format[at] = [
-                1, len(laid.pieces), sum(run.pieces for run in runs),
+                1, len(file_layout.pieces), sum(run.pieces for run in runs),
                 sum(run.uncompressed_bytes for run in runs),
             ]  # fmt: skip
             of_reader = [

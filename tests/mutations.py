@@ -77,7 +77,7 @@ def refused_by_name(read: Callable[[], object], *files: Path) -> HeadraceError |
             read()
         except HeadraceError as error:
             told = (
-                [str(fault) for fault in error.faults]
+                [str(problem) for problem in error.problems]
                 if isinstance(error, StudyError)
                 else [str(error)]
             )

@@ -136,15 +136,15 @@ def _put(table: Document, path: tuple[str, ...], value: Value) -> None:
 
 @st.composite
 def _set_field(draw: st.DrawFn, document: Document) -> None:
-    room = draw(st.sampled_from([*_SECTIONS, "target", "target", "workload", "workload"]))
-    if room in _SECTIONS:
-        model, table = _SECTIONS[room], _inner(document, room)
+    section = draw(st.sampled_from([*_SECTIONS, "target", "target", "workload", "workload"]))
+    if section in _SECTIONS:
+        model, table = _SECTIONS[section], _inner(document, section)
     else:
-        parts = _parts(document, room)
+        parts = _parts(document, section)
         if not parts:
             return
         table = draw(st.sampled_from(parts))
-        model = _KINDS[room][str(table["kind"])]
+        model = _KINDS[section][str(table["kind"])]
     path = draw(st.sampled_from(field_paths(model)))
     _put(table, path, draw(_value(model, path)))
 
@@ -152,9 +152,9 @@ def _set_field(draw: st.DrawFn, document: Document) -> None:
 @st.composite
 def _set_factor(draw: st.DrawFn, document: Document) -> None:
     models = [
-        _KINDS[room][str(part["kind"])]
-        for room in ("target", "workload")
-        for part in _parts(document, room)
+        _KINDS[section][str(part["kind"])]
+        for section in ("target", "workload")
+        for part in _parts(document, section)
     ]
     model = draw(st.sampled_from([*models, RunOptions, Site]))
     path = draw(st.sampled_from(field_paths(model)))
@@ -165,10 +165,10 @@ def _set_factor(draw: st.DrawFn, document: Document) -> None:
 
 @st.composite
 def _set_kind(draw: st.DrawFn, document: Document) -> None:
-    room = draw(st.sampled_from(["target", "workload"]))
-    names = _inner(document, room)
+    section = draw(st.sampled_from(["target", "workload"]))
+    names = _inner(document, section)
     name = draw(st.sampled_from([*names, "a b", "x.y", "ü"]))
-    _inner(names, name)["kind"] = draw(st.sampled_from(sorted(_KINDS[room])))
+    _inner(names, name)["kind"] = draw(st.sampled_from(sorted(_KINDS[section])))
 
 
 @st.composite

@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 
 from headrace.reproduce import MODULES, judged
-from headrace.reproduce.cells import Cells, run_cells
+from headrace.reproduce.cells import ObtainedCells, run_cells
 from headrace.reproduce.published import Reproduced
 
 
 @cache
-def cells(study: str, folder: Path) -> Cells:
+def cells(study: str, folder: Path) -> ObtainedCells:
     """Every cell of a study; `folder` is the test run's (the fixture `shared_folder`)."""
     kept = folder / f"{study}.pickle"
     with (folder / f"{study}.lock").open("w") as lock:

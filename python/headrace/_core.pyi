@@ -45,12 +45,12 @@ def simulate_many(
     threads: int,
     finished: Callable[[int, str | None, tuple[str, str, str] | None], bool],
     cancelled: Callable[[], bool],
-    watching: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> int:
     """Run scenarios in parallel (0 threads: all cores) and return how many were run.
 
     `finished(index, outcome, error)` is called in the caller's thread as each ends, and returns
-    whether to continue. `cancelled()` ends the call early. `watching(simulated_ns)` is called now
+    whether to continue. `cancelled()` ends the call early. `progress(simulated_ns)` is called now
     and then with the time simulated so far, summed over the scenarios.
     """
 

@@ -19,7 +19,7 @@ from typing import Any, cast
 import tree_sitter
 import tree_sitter_toml
 
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.user import user_name
 
 FieldPath = tuple[str | int, ...]
@@ -47,11 +47,11 @@ class Document:
                 return self.lines[path[:end]]
         return 0
 
-    def fault(
+    def problem(
         self, path: FieldPath, problem: str, *, given: object = "", allowed: str = ""
-    ) -> Fault:
+    ) -> FileProblem:
         """Return a problem of this file at a field."""
-        return Fault(self.file, self.line(path), dotted(path), shown(given), problem, allowed)
+        return FileProblem(self.file, self.line(path), dotted(path), shown(given), problem, allowed)
 
 
 def dotted(path: FieldPath) -> str:
@@ -123,7 +123,7 @@ def anchored_path(base: Path, text: str) -> Path:
 
 
 def _unreadable(file: Path, problem: str) -> StudyError:
-    return StudyError([Fault(file, 0, "", "", problem)])
+    return StudyError([FileProblem(file, 0, "", "", problem)])
 
 
 def parse_document(raw: bytes, file: Path) -> Document:
@@ -136,37 +136,39 @@ def parse_document(raw: bytes, file: Path) -> Document:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise StudyError([Fault(file, line, "", "", "is not UTF-8 text")]) from None
+        raise StudyError([FileProblem(file, line, "", "", "is not UTF-8 text")]) from None
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         problem, line = _syntax_fault(str(error), text)
         raise StudyError(
-            [Fault(file, line, "", _line_of(text, line), f"is no TOML: {problem}")]
+            [FileProblem(file, line, "", _line_of(text, line), f"is no TOML: {problem}")]
         ) from None
     except (RecursionError, ValueError) as error:
         # Python's own limits: about a thousand levels of nesting, 4300 digits per number.
         nested = isinstance(error, RecursionError)
         problem = "nested too deeply" if nested else "a number has too many digits"
-        raise StudyError([Fault(file, 0, "", "", problem)]) from None
+        raise StudyError([FileProblem(file, 0, "", "", problem)]) from None
     places = list(_containers(values))
     deep = [path for path, _ in places if len(path) > MOST_NESTED]
     if deep:  # must precede the search for lines, which is recursive
         allowed = f"at most {MOST_NESTED} tables and arrays in each other"
-        raise StudyError([Fault(file, 0, dotted(deep[0][:3]), "", "nested too deeply", allowed)])
+        raise StudyError(
+            [FileProblem(file, 0, dotted(deep[0][:3]), "", "nested too deeply", allowed)]
+        )
     tree = tree_sitter.Parser(_grammar()).parse(raw)
     lines: dict[FieldPath, int] = {}
     _collect(tree.root_node, lines)
     document = Document(file, values, lines)
-    faults = [
-        document.fault((*path, key), problem, given=value, allowed=allowed)
+    problems = [
+        document.problem((*path, key), problem, given=value, allowed=allowed)
         for path, items in places
         for key, value in items
         if (found := _refused(key, value)) is not None
         for problem, allowed in [found]
     ]
-    if faults:
-        raise StudyError(faults)
+    if problems:
+        raise StudyError(problems)
     return document
 
 

@@ -98,7 +98,7 @@ def describe(error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class Fault:
+class FileProblem:
     """One problem of a file that the user wrote."""
 
     file: Path
@@ -126,9 +126,9 @@ class StudyError(HeadraceError):
 
     exit_code = ExitCode.BAD_INPUT
 
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__("\n".join(str(fault) for fault in faults) or "the study is wrong")
-        self.faults = faults
+    def __init__(self, problems: list[FileProblem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems) or "the study is wrong")
+        self.problems = problems
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,15 @@ Plugin = TypeVar("Plugin")
 
 
 @cache
-def parts(room: str, base: type[Plugin]) -> dict[str, type[Plugin]]:
+def parts(package: str, base: type[Plugin]) -> dict[str, type[Plugin]]:
     """Return every plug-in of a package by kind, in alphabetical order.
 
-    `room` is the dotted package name, `base` the base class of its plug-ins. Raises `RuntimeError`
-    when two plug-ins have the same kind: that is a defect, not a user error.
+    `package` is the dotted package name, `base` the base class of its plug-ins. Raises
+    `RuntimeError` when two plug-ins have the same kind: that is a defect, not a user error.
     """
-    package = importlib.import_module(room)
     modules = [
-        importlib.import_module(f"{room}.{found.name}")
-        for found in pkgutil.iter_modules(package.__path__)
+        importlib.import_module(f"{package}.{found.name}")
+        for found in pkgutil.iter_modules(importlib.import_module(package).__path__)
     ]
     classes: list[type[Plugin]] = []
     for module in modules:
@@ -41,13 +40,13 @@ def parts(room: str, base: type[Plugin]) -> dict[str, type[Plugin]]:
                 and "kind" in vars(item)
             ):
                 classes.append(item)
-    classes.extend(entry.load() for entry in entry_points(group=room))
+    classes.extend(entry.load() for entry in entry_points(group=package))
     found: dict[str, type[Plugin]] = {}
     for item in classes:
         kind = str(vars(item)["kind"])
         if kind in found:
             raise RuntimeError(
-                f"two parts of {room} claim the kind {kind!r}: {found[kind]} and {item}"
+                f"two plug-ins of {package} have the kind {kind!r}: {found[kind]} and {item}"
             )
         found[kind] = item
     return dict(sorted(found.items()))

@@ -1,6 +1,7 @@
 """Check tables of a TOML document against models: the only module that reads pydantic's errors.
 
-Study files and catalog entries share it. Every problem becomes a `Fault` with file, line and field.
+Study files and catalog entries share it. Every problem becomes a `FileProblem` with file, line and
+field.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from headrace.document import Document, FieldPath, dotted, shown
-from headrace.errors import Fault, UsageError
+from headrace.errors import FileProblem, UsageError
 from headrace.refusals import MUST_BE, annotation_of, discriminator, meant, nested_models, refusal
 
 NamePath = tuple[str, ...]
@@ -44,11 +45,11 @@ class Problems:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.faults: list[Fault] = []
+        self.found: list[FileProblem] = []
 
     def add(self, path: FieldPath, problem: str, *, given: object = "", allowed: str = "") -> None:
         """Add one problem of a field."""
-        self.faults.append(self.document.fault(path, problem, given=given, allowed=allowed))
+        self.found.append(self.document.problem(path, problem, given=given, allowed=allowed))
 
     def unknown(self, path: FieldPath, name: str, allowed: list[str]) -> None:
         """Add the problem that a table has an unknown field."""
@@ -108,9 +109,9 @@ class Problems:
                 where = path + place if at is None else at
                 if several and _are_levels(given, problem) and _takes_one(model, place):
                     problem += f"; {several.format(dotted(place))}"
-                fault = self.document.fault(where, problem, given=given, allowed=allowed)
-                if fault not in self.faults:
-                    self.faults.append(fault)
+                listed = self.document.problem(where, problem, given=given, allowed=allowed)
+                if listed not in self.found:
+                    self.found.append(listed)
             return None
 
 
@@ -145,7 +146,7 @@ def made_of(model: type[Model], table: dict[str, Any], what: str) -> Model:
         return model.model_validate(table)
     except ValidationError as error:
         texts = [
-            str(Fault(Path(what), 0, dotted(place), shown(given), problem, allowed))
+            str(FileProblem(Path(what), 0, dotted(place), shown(given), problem, allowed))
             for place, given, problem, allowed in refusals(error, table, model)
         ]
         raise UsageError("\n".join(texts)) from None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from house import House, small_study
+from workspace import Workspace, small_study
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +19,9 @@ def data_cache(shared_folder: Path) -> Path:
 
 
 @pytest.fixture
-def house(tmp_path: Path, data_cache: Path) -> Iterator[House]:
+def workspace(tmp_path: Path, data_cache: Path) -> Iterator[Workspace]:
     journals = tmp_path / "journals"
-    yield House(tmp_path, data_cache, {"HEADRACE_JOURNAL_DIR": str(journals), "COLUMNS": "200"})
+    yield Workspace(tmp_path, data_cache, {"HEADRACE_JOURNAL_DIR": str(journals), "COLUMNS": "200"})
     left = list(journals.glob("*")) if journals.exists() else []
     assert not left, f"a test left an undo journal: {left}"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from busy import SPIN, WRITE, programs
-from house import House, small_study
+from workspace import Workspace, small_study
 
 # Alone: they keep the machine busy, and judge whose load it is.
 pytestmark = pytest.mark.machine
@@ -33,13 +33,13 @@ def in_memory() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_a_study_under_six_cpu_hogs_says_so(house: House, in_memory: Path) -> None:
-    study = house.study(small_study(in_memory, events=20_000, files=1, repeats=1, run=WARM))
-    with programs(house.place, "busy_neighbour.py", SPIN, HOGS):
-        ended = house.measure(study)
-        examined = house.run("doctor")
+def test_a_study_under_six_cpu_hogs_says_so(workspace: Workspace, in_memory: Path) -> None:
+    study = workspace.study(small_study(in_memory, events=20_000, files=1, repeats=1, run=WARM))
+    with programs(workspace.place, "busy_neighbour.py", SPIN, HOGS):
+        ended = workspace.measure(study)
+        examined = workspace.run("doctor")
     assert ended.returncode == 5, ended.stderr
-    trials = house.trials()
+    trials = workspace.trials()
     assert len(trials) == 2
     for trial in trials:
         assert trial["status"] == "done" and not trial["validity"]["valid"]
@@ -52,10 +52,10 @@ def test_a_study_under_six_cpu_hogs_says_so(house: House, in_memory: Path) -> No
     assert "feeds" not in said and "No trial can be trusted" in said, said
     assert "2 trials are left out because other programs" in said and "busy_neighbour.py" in said
     assert "Interference" in said
-    page = text_of(house.place / "results" / "report.html")
+    page = text_of(workspace.place / "results" / "report.html")
     assert 'id="interference"' in page and "busy_neighbour.py" in page
-    house.run("report", "results", "--format", "csv")
-    rows = list(csv.DictReader((house.place / "results" / "report.csv").open()))
+    workspace.run("report", "results", "--format", "csv")
+    rows = list(csv.DictReader((workspace.place / "results" / "report.csv").open()))
     (lost,) = [
         row for row in rows if (row["about"], row["metric"]) == ("interference", "lost_share")
     ]
@@ -65,17 +65,17 @@ def test_a_study_under_six_cpu_hogs_says_so(house: House, in_memory: Path) -> No
     )
 
 
-def test_programs_that_write_to_the_same_device_are_told_of(house: House) -> None:
+def test_programs_that_write_to_the_same_device_are_told_of(workspace: Workspace) -> None:
     """Needs root, to know what programs of others write.
 
     Jobs here neither read nor write the device.
     """
     sustained = f'{WARM}\nload = "sustained"\nduration = "1 s"'
     text = small_study(events=20_000, files=1, repeats=1, run=sustained)
-    study = house.study(text.replace("[1, 2]", "[1]"))
-    with programs(house.place, "busy_writer.py", WRITE, 1, str(house.place / "written")):
-        ended = house.measure(study)
+    study = workspace.study(text.replace("[1, 2]", "[1]"))
+    with programs(workspace.place, "busy_writer.py", WRITE, 1, str(workspace.place / "written")):
+        ended = workspace.measure(study)
     assert ended.returncode == 5, ended.stderr
-    reasons = [reason for trial in house.trials() for reason in trial["validity"]["reasons"]]
+    reasons = [reason for trial in workspace.trials() for reason in trial["validity"]["reasons"]]
     told = [reason["text"] for reason in reasons if reason["code"] == "competing-io"]
     assert any("busy_writer.py" in text for text in told), reasons

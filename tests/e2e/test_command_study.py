@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from house import House
+from workspace import Workspace
 
 STUDY = """
 headrace = 1
@@ -27,8 +27,8 @@ shortest = 0
 """
 
 
-def test_a_program_and_its_files_are_found_beside_the_study(house: House) -> None:
-    folder = house.place / "my studies" / "first"
+def test_a_program_and_its_files_are_found_beside_the_study(workspace: Workspace) -> None:
+    folder = workspace.place / "my studies" / "first"
     (folder / "storage").mkdir(parents=True)
     (folder / "storage" / "one.dat").write_text("x" * 30)
     (folder / "factor.txt").write_text("1")
@@ -36,8 +36,8 @@ def test_a_program_and_its_files_are_found_beside_the_study(house: House) -> Non
     program.write_text('#!/bin/sh\ncmp "$2" "$BESIDE" && echo counted $(wc -c < "$1")\n')
     program.chmod(0o755)
     (folder / "study.toml").write_text(STUDY)
-    ended = house.run("run", "my studies/first/study.toml", "--results", "results")
+    ended = workspace.run("run", "my studies/first/study.toml", "--results", "results")
     assert ended.returncode in (0, 5), ended.stderr
-    (trial,) = house.trials()
+    (trial,) = workspace.trials()
     assert trial["status"] == "done", json.dumps(trial["cause"])
     assert trial["sums"]["events"] == 30

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from house import ROOT
+from workspace import ROOT
 
 WANTED = ("metric", "probe", "workload", "target", "launcher", "fault")
 STUDY = """

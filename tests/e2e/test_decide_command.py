@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from house import House
+from workspace import Workspace
 
 STUDY = """
 headrace = 1
@@ -54,23 +54,25 @@ failures_per_year = 0.01
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     place = tmp_path_factory.mktemp("decide with spaces")
-    made = House(place, place / "cache", {"COLUMNS": "80"})
+    made = Workspace(place, place / "cache", {"COLUMNS": "80"})
     study = made.study(STUDY)
     assert made.run("simulate", study, "--results", "results").returncode == 0
     (place / "offers.toml").write_text(OFFERS)
     return made
 
 
-def test_the_best_drive_within_the_limits_is_recommended(house: House) -> None:
+def test_the_best_drive_within_the_limits_is_recommended(workspace: Workspace) -> None:
     limits = "price <= 5000 EUR, usable >= 200 GB"
-    ended = house.run("decide", "results", "--offers", "offers.toml", "--within", limits, "--json")
+    ended = workspace.run(
+        "decide", "results", "--offers", "offers.toml", "--within", limits, "--json"
+    )
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
     # By hand, from the records: the highest mean rate of the drives that hold 200 GB.
     rates: dict[str, list[float]] = {}
-    for record in house.trials():
+    for record in workspace.trials():
         drive, slots = record["levels"]["drive"], record["levels"]["slots"]
         if drive != "corsair-f40":  # 40 GB
             key = f"local, {drive}, {slots} slot{'s' if slots > 1 else ''}"
@@ -86,9 +88,11 @@ def test_the_best_drive_within_the_limits_is_recommended(house: House) -> None:
     assert not by_key["local, corsair-f40, 4 slots"]["within_limits"]
 
 
-def test_every_number_of_the_page_leads_to_its_trials(house: House, tmp_path: Path) -> None:
+def test_every_number_of_the_page_leads_to_its_trials(workspace: Workspace, tmp_path: Path) -> None:
     page, pdf = tmp_path / "what to buy.html", tmp_path / "page.pdf"
-    ended = house.run("decide", "results", "--offers", "offers.toml", "--html", page, "--pdf", pdf)
+    ended = workspace.run(
+        "decide", "results", "--offers", "offers.toml", "--html", page, "--pdf", pdf
+    )
     assert ended.returncode == 0, ended.stderr
     text = page.read_text()
     links = re.findall(r'href="([^"]+/trials/[^"]+)"', text)
@@ -101,18 +105,18 @@ def test_every_number_of_the_page_leads_to_its_trials(house: House, tmp_path: Pa
         assert said.replace(" ", "\u202f") in text or said in text, said
 
 
-def test_the_terminal_s_table_fits_80_columns_through_a_pipe(house: House) -> None:
-    ended = house.run("decide", "results", "--offers", "offers.toml", "--want", "cost")
+def test_the_terminal_s_table_fits_80_columns_through_a_pipe(workspace: Workspace) -> None:
+    ended = workspace.run("decide", "results", "--offers", "offers.toml", "--want", "cost")
     assert ended.returncode == 0
     assert max(len(line) for line in ended.stdout.splitlines()) <= 80
     assert "It rests on 12 valid trials of 6 configurations (6 simulated)." in ended.stdout
 
 
-def test_more_nodes_are_simulated_not_multiplied(house: House) -> None:
+def test_more_nodes_are_simulated_not_multiplied(workspace: Workspace) -> None:
     """Local drives: three nodes give three times the rate of an SSD."""
     found = {}
     for nodes in ("1", "3"):
-        ended = house.run(
+        ended = workspace.run(
             "decide", "results", "--offers", "offers.toml", "--nodes", nodes, "--json"
         )
         assert ended.returncode == 0, ended.stderr
@@ -144,9 +148,9 @@ def test_more_nodes_are_simulated_not_multiplied(house: House) -> None:
     ],
 )
 def test_bad_input_is_one_message(
-    house: House, arguments: list[str], code: int, said: str | None
+    workspace: Workspace, arguments: list[str], code: int, said: str | None
 ) -> None:
-    ended = house.run("decide", *arguments)
+    ended = workspace.run("decide", *arguments)
     assert ended.returncode == code, ended.stderr
     if said is None:
         assert "power <= 1 W excludes every configuration" in " ".join(ended.stdout.split())

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from headrace.errors import ExitCode
-from house import House, documented_fields
+from workspace import Workspace, documented_fields
 
 STUDY = """
 headrace = 1
@@ -42,20 +42,20 @@ series_interval = "100 ms"
 """
 
 
-def faults_of(house: House, results: str) -> dict[str, dict[str, object]]:
+def faults_of(workspace: Workspace, results: str) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
-    for trial in house.trials(results):
+    for trial in workspace.trials(results):
         found[trial["levels"]["fault"]] = trial
     return found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_faults_measured_on_an_emulated_drive(house: House) -> None:
-    study = house.study(STUDY)
-    ended = house.measure(study, "measured")
+def test_faults_measured_on_an_emulated_drive(workspace: Workspace) -> None:
+    study = workspace.study(STUDY)
+    ended = workspace.measure(study, "measured")
     # A machine with other work to do makes trials invalid; they are recorded all the same.
     assert ended.returncode in (0, int(ExitCode.INVALID_TRIALS)), ended.stderr
-    trials = faults_of(house, "measured")
+    trials = faults_of(workspace, "measured")
     assert {trial["provenance"] for trial in trials.values()} == {"emulated"}
     assert trials["none"]["faults"] == []
     for name in ("slow-drive", "drop-off"):
@@ -72,14 +72,14 @@ def test_faults_measured_on_an_emulated_drive(house: House) -> None:
         assert 8 < watts < 20 and trial["energy"]["total_j"] is None, trial["energy"]
         assert trial["energy"]["drives_j"] < emulator["energy_j"]
     assert "What faults did" in ended.stdout and "1 of 1" in ended.stdout, ended.stdout
-    assert 'id="faults"' in (house.place / "measured" / "report.html").read_text()
+    assert 'id="faults"' in (workspace.place / "measured" / "report.html").read_text()
 
 
-def test_the_same_faults_in_virtual_time(house: House) -> None:
-    study = house.study(STUDY)
-    ended = house.run("simulate", study, "--results", "simulated")
+def test_the_same_faults_in_virtual_time(workspace: Workspace) -> None:
+    study = workspace.study(STUDY)
+    ended = workspace.run("simulate", study, "--results", "simulated")
     assert ended.returncode == 0, ended.stderr
-    trials = faults_of(house, "simulated")
+    trials = faults_of(workspace, "simulated")
     for name in ("slow-drive", "drop-off"):
         (fault,) = trials[name]["faults"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
         assert fault["fired"] > 0 and fault["struck_s"] == 0.5, fault

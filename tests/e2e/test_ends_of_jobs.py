@@ -16,7 +16,7 @@ import duckdb
 import psutil
 import pytest
 
-from house import House
+from workspace import Workspace
 
 BLOCK = """
 headrace = 1
@@ -39,17 +39,17 @@ series_interval = 0.1
 """
 
 
-def test_series_and_device_counts_end_with_the_last_job_of_root(house: House) -> None:
+def test_series_and_device_counts_end_with_the_last_job_of_root(workspace: Workspace) -> None:
     """ROOT takes SIGCHLD.
 
     The ends of its jobs once went unheard for 10 s, in which probes ran on.
     """
     pytest.importorskip("ROOT")
-    ended = house.measure(house.study(BLOCK))
+    ended = workspace.measure(workspace.study(BLOCK))
     assert ended.returncode in (0, 5), ended.stderr
-    for trial in house.trials():
+    for trial in workspace.trials():
         assert trial["status"] == "done" and trial["teardown_errors"] == []
-        series = house.place / "results" / "trials" / trial["id"] / "series" / "block.parquet"
+        series = workspace.place / "results" / "trials" / trial["id"] / "series" / "block.parquet"
         rows = duckdb.sql(
             f"SELECT time_s, device, read_bytes_per_s AS rate FROM '{series}' ORDER BY time_s"
         ).fetchall()
@@ -104,9 +104,9 @@ def descendants(
     raise AssertionError("no such process")
 
 
-def test_a_killed_fork_server_costs_one_trial(house: House) -> None:
-    process = house.start(
-        "run", house.study(COMMANDS), "--results", "results", "--cache-dir", house.cache
+def test_a_killed_fork_server_costs_one_trial(workspace: Workspace) -> None:
+    process = workspace.start(
+        "run", workspace.study(COMMANDS), "--results", "results", "--cache-dir", workspace.cache
     )
     sleeper = descendants(process, lambda line: line[1:] == ["2.5"])[0]
     job = sleeper.parent()
@@ -117,12 +117,12 @@ def test_a_killed_fork_server_costs_one_trial(house: House) -> None:
     _, err = process.communicate(timeout=120)
     assert process.returncode == 5, err
     assert "Traceback" not in err
-    failed, done = sorted(house.trials(), key=lambda trial: trial["status"] == "done")
+    failed, done = sorted(workspace.trials(), key=lambda trial: trial["status"] == "done")
     assert failed["status"] == "failed" and done["status"] == "done"
     assert failed["run"]["on"] == done["run"]["on"] == "local"
     assert "fork server" in failed["cause"] and "killed by SIGKILL" in failed["cause"]
     assert not sleeper.is_running()
-    assert not list(Path(house.place / "storage" / ".headrace").rglob("job-*"))
+    assert not list(Path(workspace.place / "storage" / ".headrace").rglob("job-*"))
 
 
 PACKETS = """
@@ -146,10 +146,10 @@ shortest = 0
 """
 
 
-def test_a_killed_packet_worker_loses_no_event(house: House) -> None:
-    study = house.study(PACKETS)
-    process = house.start("run", study, "--results", "results", "--cache-dir", house.cache)
-    making = house.place / "results"
+def test_a_killed_packet_worker_loses_no_event(workspace: Workspace) -> None:
+    study = workspace.study(PACKETS)
+    process = workspace.start("run", study, "--results", "results", "--cache-dir", workspace.cache)
+    making = workspace.place / "results"
     deadline = time.monotonic() + 120
     # A job that reads the data set on the target is at work.
     victim: psutil.Process | None = None
@@ -167,7 +167,7 @@ def test_a_killed_packet_worker_loses_no_event(house: House) -> None:
     victim.kill()
     _, err = process.communicate(timeout=120)
     assert process.returncode == 5, err
-    (trial,) = house.trials()
+    (trial,) = workspace.trials()
     assert "job-killed" in {reason["code"] for reason in trial["validity"]["reasons"]}
     assert trial["packets"]["handed_out_again"] >= 1
     assert trial["packets"]["events_not_processed"] == 0

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from house import House
 from power_simulators import PowercapTree, http_meter, shelly_plug, steady, watts_up
+from workspace import Workspace
 
 # Alone: they measure energy over time, in trials that must be valid.
 pytestmark = pytest.mark.machine
@@ -49,12 +49,12 @@ def memory() -> Iterator[Path]:
         yield Path(folder)
 
 
-def run(house: House, memory: Path, meters: str, more: str = "") -> dict[str, Any]:
+def run(workspace: Workspace, memory: Path, meters: str, more: str = "") -> dict[str, Any]:
     """Run a study with these meters and return its only trial."""
     text = STUDY.format(memory=memory / "storage", meters=meters, more=more)
-    ended = house.run("run", house.study(text), "--results", "results")
+    ended = workspace.run("run", workspace.study(text), "--results", "results")
     assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}"
-    (trial,) = house.trials()
+    (trial,) = workspace.trials()
     assert trial["status"] == "done" and trial["validity"]["valid"], trial["validity"]
     return trial
 
@@ -63,16 +63,16 @@ def channels(trial: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["channel"]: each for each in trial["energy"]["channels"]}
 
 
-def reported(house: House) -> dict[str, tuple[float, str]]:
+def reported(workspace: Workspace) -> dict[str, tuple[float, str]]:
     """Metrics of the report as other programs read it: mean and provenance."""
-    ended = house.run("report", "results", "--format", "csv")
+    ended = workspace.run("report", "results", "--format", "csv")
     assert ended.returncode == 0, ended.stderr
-    with (house.place / "results" / "report.csv").open() as file:
+    with (workspace.place / "results" / "report.csv").open() as file:
         rows = list(csv.DictReader(file))
     return {row["metric"]: (float(row["value"]), row["provenance"]) for row in rows if row["value"]}
 
 
-def test_processors_by_rapl(house: House, memory: Path) -> None:
+def test_processors_by_rapl(workspace: Workspace, memory: Path) -> None:
     zones = {
         "intel-rapl:0": ("package-0", steady(40.0)),
         "intel-rapl:0:0": ("core", steady(25.0)),
@@ -81,7 +81,7 @@ def test_processors_by_rapl(house: House, memory: Path) -> None:
     meters = f'[meter.cpu]\nkind = "rapl"\ntree = "{memory}/powercap"\nidle = "1 s"'
     # 200 J: the package's counter wraps once while the jobs run.
     with PowercapTree(memory / "powercap", zones, 200_000_000):
-        trial = run(house, memory, meters)
+        trial = run(workspace, memory, meters)
     energy, seconds = trial["energy"], trial["last_done_s"]
     assert seconds > 3
     found = channels(trial)
@@ -96,7 +96,7 @@ def test_processors_by_rapl(house: House, memory: Path) -> None:
     # Cores are in the package, memory is not; the rest of the node has no meter.
     assert energy["metered_j"] == pytest.approx(46 * seconds, rel=0.01)
     assert energy["metered_boundaries"] == ["socket"] and energy["total_j"] is None
-    series = pq.read_table(next(house.place.glob("results/trials/*/series/power.parquet")))
+    series = pq.read_table(next(workspace.place.glob("results/trials/*/series/power.parquet")))
     rows = series.to_pylist()
     assert {row["channel"] for row in rows} == set(found)
     assert all(
@@ -104,21 +104,21 @@ def test_processors_by_rapl(house: House, memory: Path) -> None:
         for row in rows
         if row["channel"] == "package-0"
     )
-    metrics = reported(house)
+    metrics = reported(workspace)
     wh_per_job = energy["metered_j"] / 2 / 3600
     assert metrics["energy_metered_wh_per_job"] == (pytest.approx(wh_per_job), "measured")
     assert metrics["energy_uncertainty_wh_per_job"][0] == pytest.approx(
         0.0289 * wh_per_job, rel=0.2
     )
     assert "energy_wh_per_job" not in metrics
-    assert "Metered energy per job" in (house.place / "results" / "report.html").read_text()
+    assert "Metered energy per job" in (workspace.place / "results" / "report.html").read_text()
 
 
 def noisy(watts: float) -> float:
     return watts + time.monotonic() % 1
 
 
-def test_wh_per_job_of_the_whole_site_by_a_plug(house: House, memory: Path) -> None:
+def test_wh_per_job_of_the_whole_site_by_a_plug(workspace: Workspace, memory: Path) -> None:
     """The wall socket of the only node: all energy there is, and a better meter beside a worse."""
     with (
         http_meter(shelly_plug(lambda: noisy(89.5), generation=2)) as plug,
@@ -128,7 +128,7 @@ def test_wh_per_job_of_the_whole_site_by_a_plug(house: House, memory: Path) -> N
             f'[meter.plug]\nkind = "shelly"\naddress = "{plug}"\ninterval = "200 ms"\n'
             f'[meter.wall]\nkind = "wattsup"\ndevice = "{line}"\naccuracy = 0.001'
         )
-        trial = run(house, memory, meters)
+        trial = run(workspace, memory, meters)
     energy, seconds = trial["energy"], trial["last_done_s"]
     assert {each["meter"]: each["usable"] for each in energy["channels"]} == {
         "plug": True,
@@ -137,15 +137,15 @@ def test_wh_per_job_of_the_whole_site_by_a_plug(house: House, memory: Path) -> N
     assert energy["total_j"] == pytest.approx(90 * seconds, rel=0.01)
     assert energy["provenance"] == "measured" and energy["contained"] == {"drives": "nodes"}
     assert 0 < energy["uncertainty_j"] < 0.01 * energy["total_j"]
-    metrics = reported(house)
+    metrics = reported(workspace)
     wh_per_job = energy["total_j"] / 2 / 3600
     assert metrics["energy_wh_per_job"] == (pytest.approx(wh_per_job), "measured")
     uncertainty = metrics["energy_uncertainty_wh_per_job"][0]
     assert uncertainty == pytest.approx(energy["uncertainty_j"] / 2 / 3600)
-    assert "Energy per job" in (house.place / "results" / "report.html").read_text()
+    assert "Energy per job" in (workspace.place / "results" / "report.html").read_text()
 
 
-def test_a_plug_that_disappears_leaves_the_trial_valid(house: House, memory: Path) -> None:
+def test_a_plug_that_disappears_leaves_the_trial_valid(workspace: Workspace, memory: Path) -> None:
     plug = shelly_plug(lambda: noisy(89.5), generation=1)
     asked: list[float] = []
 
@@ -156,7 +156,7 @@ def test_a_plug_that_disappears_leaves_the_trial_valid(house: House, memory: Pat
 
     with http_meter(answer) as address:
         meters = f'[meter.plug]\nkind = "shelly"\naddress = "{address}"\ninterval = "200 ms"'
-        trial = run(house, memory, meters)
+        trial = run(workspace, memory, meters)
     (channel,) = trial["energy"]["channels"]
     assert channel["lost"] > 3 and not channel["usable"]
     assert "nothing is known for" in channel["reasons"][0]
@@ -164,11 +164,11 @@ def test_a_plug_that_disappears_leaves_the_trial_valid(house: House, memory: Pat
 
 
 def test_a_meter_that_is_not_there_is_named_before_anything_starts(
-    house: House, memory: Path
+    workspace: Workspace, memory: Path
 ) -> None:
     meters = '[meter.plug]\nkind = "shelly"\naddress = "127.0.0.1:9"\ntimeout = "1 s"'
     text = STUDY.format(memory=memory / "storage", meters=meters, more="")
-    ended = house.run("run", house.study(text), "--results", "results")
-    assert ended.returncode == 3 and not house.trials()
+    ended = workspace.run("run", workspace.study(text), "--results", "results")
+    assert ended.returncode == 3 and not workspace.trials()
     said = " ".join((ended.stdout + ended.stderr).split())
     assert "127.0.0.1:9 is not reachable" in said and "meter plug" in said, said

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from house import House
+from workspace import Workspace
 
 CRASH = """
 import os, signal, sys
@@ -32,19 +32,19 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_one_undo_action_that_fails_keeps_nothing_else_from_being_undone(
-    house: House,
+    workspace: Workspace,
 ) -> None:
     """A namespace that somebody has mounted once more cannot be deleted."""
-    folder = house.place / "work"
+    folder = workspace.place / "work"
     folder.mkdir()
     name = f"headrace-test-{os.getpid()}"
-    environment = {**os.environ, **house.environment}
+    environment = {**os.environ, **workspace.environment}
     ended = subprocess.run([sys.executable, "-c", CRASH, folder, name], env=environment)
     assert ended.returncode == -signal.SIGKILL
     namespace = Path("/run/netns") / name
     subprocess.run(["mount", "--bind", "/proc/self/ns/net", namespace], check=True)
     try:
-        ended = house.run("undo")
+        ended = workspace.run("undo")
         assert ended.returncode == 6, ended.stdout
         failed = [line for line in ended.stdout.splitlines() if "FAILED" in line]
         assert len(failed) == 1 and f"network namespace {name}: " in failed[0]
@@ -52,15 +52,15 @@ def test_one_undo_action_that_fails_keeps_nothing_else_from_being_undone(
         assert list(folder.iterdir()) == [], "what comes after it and before it is undone"
     finally:
         subprocess.run(["umount", "--all-targets", namespace], check=False, capture_output=True)
-    ended = house.run("undo")
+    ended = workspace.run("undo")
     assert ended.returncode == 0 and "FAILED" not in ended.stdout
     assert not namespace.exists()
 
 
 @pytest.fixture
-def small(house: House) -> Iterator[Path]:
+def small(workspace: Workspace) -> Iterator[Path]:
     """A small ext4, on which a file can be made so that not even root removes it."""
-    image, place = house.place / "small.img", house.place / "small"
+    image, place = workspace.place / "small.img", workspace.place / "small"
     with image.open("wb") as file:
         file.truncate(32 << 20)
     subprocess.run(["mkfs.ext4", "-q", image], check=True)
@@ -72,8 +72,10 @@ def small(house: House) -> Iterator[Path]:
         subprocess.run(["umount", place], check=True)
 
 
-def test_a_fault_that_cannot_be_lifted_is_told_and_lifted_later(house: House, small: Path) -> None:
-    study = house.study(
+def test_a_fault_that_cannot_be_lifted_is_told_and_lifted_later(
+    workspace: Workspace, small: Path
+) -> None:
+    study = workspace.study(
         """
 headrace = 1
 title = "a fault that stays"
@@ -93,18 +95,18 @@ shortest = 0
 cache = "as-is"
 """.replace("small/.headrace-fill", f"{small}/.headrace-fill")
     )
-    ended = house.measure(study)
+    ended = workspace.measure(study)
     assert ended.returncode == 6, ended.stderr
     assert "could not put back" in ended.stderr and "headrace undo" in ended.stderr, ended.stderr
-    first, second = house.trials()
+    first, second = workspace.trials()
     assert "Operation not permitted" in first["faults"][0]["not_lifted"]
     assert first["validity"]["valid"] is False
     assert second["status"] == "failed" and "left by an earlier trial" in second["cause"]
     left = list(small.glob(".headrace-fill-*"))
     assert len(left) == 1
-    ended = house.run("undo")
+    ended = workspace.run("undo")
     assert ended.returncode == 6 and "Operation not permitted" in ended.stdout, ended.stdout
     subprocess.run(["chattr", "-i", *left], check=True)
-    ended = house.run("undo")
+    ended = workspace.run("undo")
     assert ended.returncode == 0 and "removed" in ended.stdout, ended.stdout
     assert list(small.glob(".headrace-fill-*")) == []

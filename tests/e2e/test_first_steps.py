@@ -12,24 +12,24 @@ import pytest
 
 from headrace.library import load_study
 from headrace.study.packaged import packaged_studies
-from house import HEADRACE, ROOT, House
+from workspace import HEADRACE, ROOT, Workspace
 
 
-def test_the_version(house: House) -> None:
-    ended = house.run("--version")
+def test_the_version(workspace: Workspace) -> None:
+    ended = workspace.run("--version")
     assert ended.returncode == 0
     assert ended.stdout.startswith("headrace ") and ended.stdout.count("\n") == 1
 
 
-def test_python_runs_the_package_as_the_command(house: House) -> None:
+def test_python_runs_the_package_as_the_command(workspace: Workspace) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "headrace", "--version"], capture_output=True, text=True, check=True
     )
-    assert ended.stdout == house.run("--version").stdout
+    assert ended.stdout == workspace.run("--version").stdout
 
 
-def test_without_words_it_says_how_to_begin(house: House) -> None:
-    ended = house.run()
+def test_without_words_it_says_how_to_begin(workspace: Workspace) -> None:
+    ended = workspace.run()
     assert ended.returncode == 2
     said = " ".join((ended.stdout + ended.stderr).split())
     assert "headrace init quickstart" in said and "headrace plan" in said
@@ -55,40 +55,40 @@ def test_without_words_it_says_how_to_begin(house: House) -> None:
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )
 def test_wrong_words_are_one_message_and_exit_code_2(
-    house: House, words: list[str], said: str, tiny: str
+    workspace: Workspace, words: list[str], said: str, tiny: str
 ) -> None:
-    house.study(tiny)
-    ended = house.run(*words)
+    workspace.study(tiny)
+    ended = workspace.run(*words)
     assert ended.returncode == 2, ended.stderr
     assert said in " ".join(ended.stderr.split())
-    assert [file.name for file in house.place.iterdir()] == ["study.toml"]
+    assert [file.name for file in workspace.place.iterdir()] == ["study.toml"]
 
 
-def test_help_breaks_lines_where_the_terminal_ends(house: House) -> None:
+def test_help_breaks_lines_where_the_terminal_ends(workspace: Workspace) -> None:
     """Docstrings of commands end at 100 columns; their line breaks do not reach the user."""
-    house.environment["COLUMNS"] = "150"
-    said = house.run("record", "--help").stdout
+    workspace.environment["COLUMNS"] = "150"
+    said = workspace.run("record", "--help").stdout
     assert "Its exit code becomes this command's." in said
     assert "The program must be dynamically linked and not set-uid." in said
-    assert "What is on it lies in memory." in house.run("drive", "--help").stdout
+    assert "What is on it lies in memory." in workspace.run("drive", "--help").stdout
 
 
-def test_a_results_folder_nearby_is_named(house: House) -> None:
-    folder = house.place / "results" / "first"
+def test_a_results_folder_nearby_is_named(workspace: Workspace) -> None:
+    folder = workspace.place / "results" / "first"
     folder.mkdir(parents=True)
     (folder / "results.json").write_text(json.dumps({"schema": 99}))
-    assert "results/first" in house.run("report", "results").stderr
-    assert "results/first" in house.run("report", "frist").stderr
+    assert "results/first" in workspace.run("report", "results").stderr
+    assert "results/first" in workspace.run("report", "frist").stderr
 
 
-def test_the_quickstart_comes_along(house: House) -> None:
-    assert house.run("init", "quickstart").returncode == 0
-    assert (house.place / "quickstart.toml").read_text() == (
+def test_the_quickstart_comes_along(workspace: Workspace) -> None:
+    assert workspace.run("init", "quickstart").returncode == 0
+    assert (workspace.place / "quickstart.toml").read_text() == (
         ROOT / "studies" / "quickstart.toml"
     ).read_text()
-    assert house.run("validate", "quickstart.toml").returncode == 0
-    assert house.run("init", "quickstart").returncode == 4, "nothing is overwritten"
-    listed = house.run("init", "--list").stdout
+    assert workspace.run("validate", "quickstart.toml").returncode == 0
+    assert workspace.run("init", "quickstart").returncode == 4, "nothing is overwritten"
+    listed = workspace.run("init", "--list").stdout
     assert all(name in listed for name in packaged_studies())
 
 
@@ -100,7 +100,7 @@ def test_every_study_that_comes_along_is_good_by_itself(tmp_path: Path, name: st
 
 @pytest.mark.parametrize("words", [["doctor"], ["validate", "--schema"]], ids=" ".join)
 def test_a_reader_that_has_enough_is_no_error(
-    house: House, words: list[str], tmp_path: Path
+    workspace: Workspace, words: list[str], tmp_path: Path
 ) -> None:
     process = subprocess.Popen(
         [HEADRACE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path

@@ -16,22 +16,22 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from house import ROOT, House, documented_fields
+from workspace import ROOT, Workspace, documented_fields
 
 DONE = (0, 5)  # 5: some trials were invalid, which other work on a shared machine can make them
 
 
-def test_quickstart_ends_in_a_table_and_a_page(house: House) -> None:
+def test_quickstart_ends_in_a_table_and_a_page(workspace: Workspace) -> None:
     """The README's first study, whole.
 
     Every point is there, jobs are efficient with one slot, findings are drawn.
     """
-    ended = house.measure(ROOT / "studies" / "quickstart.toml", "quick")
+    ended = workspace.measure(ROOT / "studies" / "quickstart.toml", "quick")
     assert ended.returncode in DONE, ended.stderr
     assert "slots" in ended.stdout
-    page = (house.place / "quick" / "report.html").read_text()
+    page = (workspace.place / "quick" / "report.html").read_text()
     assert "<html" in page
-    trials = house.trials("quick")
+    trials = workspace.trials("quick")
     assert len(trials) == 18
     assert all(trial["status"] == "done" for trial in trials)
     assert all(set(trial) == documented_fields() for trial in trials)
@@ -39,7 +39,7 @@ def test_quickstart_ends_in_a_table_and_a_page(house: House) -> None:
     # be wrong.
     reasons = [reason for trial in trials for reason in trial["validity"]["reasons"]]
     assert {reason["code"] for reason in reasons} <= {"competing-io", "foreign-load"}, reasons
-    table = duckdb.sql(f"SELECT * FROM '{house.place}/quick/trials/*/jobs.parquet'").df()
+    table = duckdb.sql(f"SELECT * FROM '{workspace.place}/quick/trials/*/jobs.parquet'").df()
     assert (table["events"] == 60_000).all()
     whole = table[["on_cpu_s", "wait_cpu_s", "wait_block_s", "wait_network_s", "other_s"]].sum(
         axis=1
@@ -54,16 +54,16 @@ def test_quickstart_ends_in_a_table_and_a_page(house: House) -> None:
 
 
 def test_what_a_job_does_to_its_input_reaches_neither_the_cache_nor_the_next_trial(
-    house: House,
+    workspace: Workspace,
 ) -> None:
     """A program that writes into its input file: the next trial has the right events again."""
-    program = house.place / "spoil.py"
+    program = workspace.place / "spoil.py"
     program.write_text(
         "import sys, uproot\n"
         "print(uproot.open(sys.argv[1])['Events'].num_entries, 'events')\n"
         "file = open(sys.argv[1], 'r+b'); file.seek(200); file.write(bytes(5000)); file.close()\n"
     )
-    study = house.study(f"""
+    study = workspace.study(f"""
 headrace = 1
 [target.here]
 kind = "path"
@@ -80,16 +80,16 @@ shortest = 0
 repeats = {{ min = 3 }}
 """)
     for results in ("first", "second"):
-        assert house.measure(study, results).returncode in DONE
+        assert workspace.measure(study, results).returncode in DONE
         rows = duckdb.sql(
-            f"SELECT exit, events FROM '{house.place}/{results}/trials/*/jobs.parquet'"
+            f"SELECT exit, events FROM '{workspace.place}/{results}/trials/*/jobs.parquet'"
         )
         assert rows.fetchall() == [("ok", 300)] * 3
 
 
-def test_every_format_of_the_report_is_written_again(house: House, tiny: str) -> None:
-    assert house.measure(house.study(tiny)).returncode in DONE
-    ended = house.run(
+def test_every_format_of_the_report_is_written_again(workspace: Workspace, tiny: str) -> None:
+    assert workspace.measure(workspace.study(tiny)).returncode in DONE
+    ended = workspace.run(
         "report",
         "results",
         "--format",
@@ -103,41 +103,41 @@ def test_every_format_of_the_report_is_written_again(house: House, tiny: str) ->
     )
     assert ended.returncode in DONE, ended.stderr
     for name in ("report.html", "report.csv", "report.parquet", "report.tex"):
-        assert (house.place / "results" / name).stat().st_size > 200, name
-    ended = house.run("compare", "results", "results")
+        assert (workspace.place / "results" / name).stat().st_size > 200, name
+    ended = workspace.run("compare", "results", "results")
     assert ended.returncode == 0, ended.stderr
-    ended = house.run("report", "results", "--format", "docx")
+    ended = workspace.run("report", "results", "--format", "docx")
     assert ended.returncode == 2
     assert "docx" in ended.stderr
 
 
-def test_ctrl_c_stops_cleanly_and_resume_completes(house: House, tiny: str) -> None:
-    study = house.study(tiny.replace("min = 3", "min = 8"))
-    process = house.start("run", study, "--results", "results", "--cache-dir", house.cache)
-    _wait_for_trials(house, 3)
+def test_ctrl_c_stops_cleanly_and_resume_completes(workspace: Workspace, tiny: str) -> None:
+    study = workspace.study(tiny.replace("min = 3", "min = 8"))
+    process = workspace.start("run", study, "--results", "results", "--cache-dir", workspace.cache)
+    _wait_for_trials(workspace, 3)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "headrace resume" in err
-    before = {trial["id"]: trial["started_utc"] for trial in house.trials()}
+    before = {trial["id"]: trial["started_utc"] for trial in workspace.trials()}
     assert 3 <= len(before) < 16
-    assert house.run("resume", "results", "--cache-dir", house.cache).returncode in DONE
-    after = {trial["id"]: trial["started_utc"] for trial in house.trials()}
+    assert workspace.run("resume", "results", "--cache-dir", workspace.cache).returncode in DONE
+    after = {trial["id"]: trial["started_utc"] for trial in workspace.trials()}
     assert len(after) == 16
     assert {trial: after[trial] for trial in before} == before, "nothing was run twice"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stop_while_a_data_set_is_made_is_one_message_and_leaves_nothing(
-    number: signal.Signals, house: House, tiny: str
+    number: signal.Signals, workspace: Workspace, tiny: str
 ) -> None:
     """Ctrl-C reaches every process of the terminal, those that write the data set too."""
-    study = house.study(tiny.replace("events = 8_000", "events = 4_000_000"))
-    process = house.start(
+    study = workspace.study(tiny.replace("events = 8_000", "events = 4_000_000"))
+    process = workspace.start(
         "run", study, "--results", "results", "--cache-dir", "cache", new_session=True
     )
     deadline = time.monotonic() + 60
-    while not list(house.place.glob("cache/datasets/.*-*/events-*")):
+    while not list(workspace.place.glob("cache/datasets/.*-*/events-*")):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
     os.killpg(process.pid, number)
@@ -145,64 +145,66 @@ def test_a_stop_while_a_data_set_is_made_is_one_message_and_leaves_nothing(
     assert process.returncode == 128 + number, out + err
     assert "headrace resume" in err and "Traceback" not in out + err
     assert len([line for line in err.splitlines() if line.strip()]) <= 2, err
-    assert list((house.place / "cache" / "datasets").iterdir()) == []
-    assert not list(house.place.glob("storage/.headrace/datasets/*/*"))
+    assert list((workspace.place / "cache" / "datasets").iterdir()) == []
+    assert not list(workspace.place.glob("storage/.headrace/datasets/*/*"))
 
 
-def test_killed_at_random_moments_nothing_is_lost(house: House, tiny: str) -> None:
+def test_killed_at_random_moments_nothing_is_lost(workspace: Workspace, tiny: str) -> None:
     """kill -9 again and again.
 
     Every finished trial is there and whole, the machine is put back, resume completes the plan.
     """
-    study = house.study(tiny.replace("min = 3", "min = 6"))
+    study = workspace.study(tiny.replace("min = 3", "min = 6"))
     seed = random.SystemRandom().randrange(2**32)
     moments = random.Random(seed)
-    process = house.start("run", study, "--results", "results", "--cache-dir", house.cache)
-    _wait_for_trials(house, 1)
+    process = workspace.start("run", study, "--results", "results", "--cache-dir", workspace.cache)
+    _wait_for_trials(workspace, 1)
     for _ in range(12):
         time.sleep(moments.uniform(0.0, 1.5))
         process.kill()
         process.communicate()
-        seen = {trial["id"]: trial["started_utc"] for trial in house.trials()}
-        assert house.run("undo").returncode == 0
-        assert not _processes_in(house.place), f"seed {seed}: processes are left"
-        process = house.start("resume", "results", "--cache-dir", house.cache)
+        seen = {trial["id"]: trial["started_utc"] for trial in workspace.trials()}
+        assert workspace.run("undo").returncode == 0
+        assert not _processes_in(workspace.place), f"seed {seed}: processes are left"
+        process = workspace.start("resume", "results", "--cache-dir", workspace.cache)
         time.sleep(moments.uniform(1.0, 4.0))
-        now = {trial["id"]: trial["started_utc"] for trial in house.trials()}
+        now = {trial["id"]: trial["started_utc"] for trial in workspace.trials()}
         assert seen.items() <= now.items(), f"seed {seed}: a finished trial was lost or run twice"
     process.communicate(timeout=300)
-    assert len(house.trials()) == 12, f"seed {seed}"
-    assert not list((house.place / "results").glob(".making-*"))
+    assert len(workspace.trials()) == 12, f"seed {seed}"
+    assert not list((workspace.place / "results").glob(".making-*"))
     total = duckdb.sql(
-        f"SELECT count(DISTINCT trial) AS n FROM '{house.place}/results/trials/*/jobs.parquet'"
+        f"SELECT count(DISTINCT trial) AS n FROM '{workspace.place}/results/trials/*/jobs.parquet'"
     ).fetchall()[0]
     assert total == (12,)
 
 
-def test_results_of_another_study_are_refused(house: House, tiny: str) -> None:
-    assert house.measure(house.study(tiny.replace("min = 3", "min = 1"))).returncode in DONE
-    again = house.measure(house.study(tiny))
+def test_results_of_another_study_are_refused(workspace: Workspace, tiny: str) -> None:
+    assert workspace.measure(workspace.study(tiny.replace("min = 3", "min = 1"))).returncode in DONE
+    again = workspace.measure(workspace.study(tiny))
     assert again.returncode == 4
     assert "holds results already" in again.stderr and "resume" in again.stderr
-    changed = house.place / "results" / "study.toml"
+    changed = workspace.place / "results" / "study.toml"
     changed.write_text(changed.read_text().replace("8_000", "9_000"))
-    ended = house.run("resume", "results")
+    ended = workspace.run("resume", "results")
     assert ended.returncode == 4
     assert "not the study" in ended.stderr
 
 
-def test_a_full_disk_under_the_records_stops_with_one_message(house: House, tiny: str) -> None:
+def test_a_full_disk_under_the_records_stops_with_one_message(
+    workspace: Workspace, tiny: str
+) -> None:
     """Needs root, for a small filesystem of its own."""
-    small = house.place / "small"
+    small = workspace.place / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "headrace-test", small], check=True)
     process = None
     try:
-        study = house.study(tiny.replace("min = 3", "min = 8"))
-        process = house.start(
-            "run", study, "--results", "small/results", "--cache-dir", house.cache
+        study = workspace.study(tiny.replace("min = 3", "min = 8"))
+        process = workspace.start(
+            "run", study, "--results", "small/results", "--cache-dir", workspace.cache
         )
-        _wait_for_trials(house, 2, results="small/results")
+        _wait_for_trials(workspace, 2, results="small/results")
         filler = (small / "foreign").open("wb", buffering=0)
         with filler, pytest.raises(OSError, match="No space left"):
             while True:
@@ -213,8 +215,11 @@ def test_a_full_disk_under_the_records_stops_with_one_message(house: House, tiny
         for directory in (small / "results" / "trials").iterdir():
             assert (directory / "trial.json").exists() and (directory / "jobs.parquet").exists()
         (small / "foreign").unlink()
-        assert house.run("resume", "small/results", "--cache-dir", house.cache).returncode in DONE
-        assert len(house.trials("small/results")) == 16
+        assert (
+            workspace.run("resume", "small/results", "--cache-dir", workspace.cache).returncode
+            in DONE
+        )
+        assert len(workspace.trials("small/results")) == 16
     finally:
         if process is not None and process.poll() is None:
             process.kill()
@@ -222,11 +227,13 @@ def test_a_full_disk_under_the_records_stops_with_one_message(house: House, tiny
         subprocess.run(["umount", small], check=True)
 
 
-def test_a_target_that_is_not_there_is_said_before_anything_starts(house: House, tiny: str) -> None:
-    ended = house.measure(house.study(tiny.replace("create = true", "")))
+def test_a_target_that_is_not_there_is_said_before_anything_starts(
+    workspace: Workspace, tiny: str
+) -> None:
+    ended = workspace.measure(workspace.study(tiny.replace("create = true", "")))
     assert ended.returncode == 3
     assert "storage" in ended.stderr
-    assert not (house.place / "results").exists()
+    assert not (workspace.place / "results").exists()
 
 
 JOBS = """
@@ -260,24 +267,27 @@ memory_limit = "100 MB"
 """
 
 
-def test_bad_jobs_are_recorded_and_the_study_goes_on(house: House) -> None:
+def test_bad_jobs_are_recorded_and_the_study_goes_on(workspace: Workspace) -> None:
     """Needs root, for the memory limit."""
-    ended = house.measure(house.study(JOBS))
+    ended = workspace.measure(workspace.study(JOBS))
     assert ended.returncode == 5, ended.stderr
-    trials = {trial["workload"]["name"]: trial for trial in house.trials()}
+    trials = {trial["workload"]["name"]: trial for trial in workspace.trials()}
     assert "3" in trials["fails"]["cause"] and trials["fails"]["status"] == "failed"
     assert "did not end within 3 s" in trials["hangs"]["cause"]
     assert "memory" in trials["eats"]["cause"]
     assert trials["works"]["status"] == "done"
     assert {each["code"] for each in trials["works"]["validity"]["reasons"]} <= {"foreign-load"}
-    assert not _processes_in(house.place)
+    assert not _processes_in(workspace.place)
 
 
 def _wait_for_trials(
-    house: House, count: int, patience_s: float = 120, results: str = "results"
+    workspace: Workspace, count: int, patience_s: float = 120, results: str = "results"
 ) -> None:
     deadline = time.monotonic() + patience_s
-    while not (house.place / results / "trials").exists() or len(house.trials(results)) < count:
+    while (
+        not (workspace.place / results / "trials").exists()
+        or len(workspace.trials(results)) < count
+    ):
         assert time.monotonic() < deadline, "no trials are recorded"
         time.sleep(0.05)
 
@@ -300,19 +310,19 @@ def _processes_in(place: Path) -> list[str]:
 @pytest.mark.parametrize(
     "command", ["doctor", "validate", "plan", "run", "resume", "report", "compare", "undo", "init"]
 )
-def test_every_command_explains_itself(house: House, command: str) -> None:
-    ended = house.run(command, "--help")
+def test_every_command_explains_itself(workspace: Workspace, command: str) -> None:
+    ended = workspace.run(command, "--help")
     assert ended.returncode == 0
     assert "Usage" in ended.stdout
 
 
-def test_init_writes_a_study_that_is_good(house: House) -> None:
-    assert house.run("init", ".", "-o", "first.toml").returncode == 0
-    assert house.run("validate", "first.toml").returncode == 0
-    planned = house.run("plan", "first.toml")
+def test_init_writes_a_study_that_is_good(workspace: Workspace) -> None:
+    assert workspace.run("init", ".", "-o", "first.toml").returncode == 0
+    assert workspace.run("validate", "first.toml").returncode == 0
+    planned = workspace.run("plan", "first.toml")
     assert planned.returncode == 0 and "trials" in planned.stdout
-    assert house.run("doctor", "first.toml").returncode == 0
-    assert house.run("init", ".", "-o", "first.toml").returncode == 4, "nothing is overwritten"
+    assert workspace.run("doctor", "first.toml").returncode == 0
+    assert workspace.run("init", ".", "-o", "first.toml").returncode == 4, "nothing is overwritten"
 
 
 @pytest.mark.parametrize(
@@ -324,12 +334,14 @@ def test_init_writes_a_study_that_is_good(house: House) -> None:
         ("slots = 4", ["1", "2", "3", "1"]),
     ],
 )
-def test_as_many_jobs_run_as_were_asked_for(house: House, run: str, expected: list[str]) -> None:
+def test_as_many_jobs_run_as_were_asked_for(
+    workspace: Workspace, run: str, expected: list[str]
+) -> None:
     """Whatever the number of slots and of the user's files, which are dealt out in turn."""
-    (house.place / "storage").mkdir()
+    (workspace.place / "storage").mkdir()
     for number in (1, 2, 3):
-        (house.place / "storage" / f"{number}.root").write_text("data")
-    study = house.study(f"""
+        (workspace.place / "storage" / f"{number}.root").write_text("data")
+    study = workspace.study(f"""
 headrace = 1
 [target.here]
 kind = "path"
@@ -344,13 +356,15 @@ repeats = {{ min = 1 }}
 shortest = 0
 {run}
 """)
-    assert house.measure(study).returncode in DONE
-    jobs = f"'{house.place}/results/trials/*/jobs.parquet'"
+    assert workspace.measure(study).returncode in DONE
+    jobs = f"'{workspace.place}/results/trials/*/jobs.parquet'"
     rows = duckdb.sql(f"SELECT file FROM {jobs} WHERE exit = 'ok' ORDER BY job").fetchall()
     assert [Path(file).stem for (file,) in rows] == expected
 
 
-def test_a_number_of_jobs_that_the_load_cannot_have_is_refused(house: House, tiny: str) -> None:
+def test_a_number_of_jobs_that_the_load_cannot_have_is_refused(
+    workspace: Workspace, tiny: str
+) -> None:
     for run, factors, where in (
         ('jobs = 5\nload = "batch"', "", ":16: run:"),
         ('duration = "5 s"\nload = "batch"', "", ":16: run:"),
@@ -358,6 +372,8 @@ def test_a_number_of_jobs_that_the_load_cannot_have_is_refused(house: House, tin
         ("", 'jobs = [2, 4]\nload = ["batch", "sustained"]', "factors"),
     ):
         text = tiny.replace("shortest = 0", f"shortest = 0\n{run}")
-        ended = house.run("run", house.study(text.replace("[factors]", f"[factors]\n{factors}")))
+        ended = workspace.run(
+            "run", workspace.study(text.replace("[factors]", f"[factors]\n{factors}"))
+        )
         assert ended.returncode == 2, ended.stderr
         assert where in ended.stderr and 'load = "batch"' in ended.stderr, ended.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from house import House
+from workspace import Workspace
 
 STUDY = """
 headrace = 1
@@ -39,25 +39,27 @@ repeats = { min = 2 }
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path, tmp_path / "cache", {"HEADRACE_JOURNAL_DIR": str(tmp_path / "journal")})
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(
+        tmp_path, tmp_path / "cache", {"HEADRACE_JOURNAL_DIR": str(tmp_path / "journal")}
+    )
 
 
 @pytest.mark.machine  # a trial that others disturb is left out of the comparison
-def test_a_study_measured_and_simulated_is_laid_side_by_side(house: House) -> None:
-    study = house.study(STUDY)
-    ended = house.run("run", study, "--results", "measured")
+def test_a_study_measured_and_simulated_is_laid_side_by_side(workspace: Workspace) -> None:
+    study = workspace.study(STUDY)
+    ended = workspace.run("run", study, "--results", "measured")
     # 5: on a machine with busy neighbours a trial may be invalid.
     assert ended.returncode in (0, 5), ended.stderr
-    assert house.run("simulate", study, "--results", "simulated").returncode == 0
-    found = house.run("compare", "measured", "simulated", "--model", "--json")
+    assert workspace.run("simulate", study, "--results", "simulated").returncode == 0
+    found = workspace.run("compare", "measured", "simulated", "--model", "--json")
     assert found.returncode == 0, found.stderr
     cells = json.loads(found.stdout)["cells"]
     assert {cell["workload"] for cell in cells} == {"scan", "search"}
     for cell in cells:
         assert cell["provenance"] == "measured" and cell["real_s"] > 0 and cell["simulated_s"] > 0
         assert cell["error"] == pytest.approx(cell["simulated_s"] / cell["real_s"] - 1)
-    shown = house.run("compare", "simulated", "measured", "--model")
+    shown = workspace.run("compare", "simulated", "measured", "--model")
     assert shown.returncode == 0 and "The simulated time is within" in " ".join(
         shown.stdout.split()
     )
@@ -66,6 +68,6 @@ def test_a_study_measured_and_simulated_is_laid_side_by_side(house: House) -> No
         (("measured", "simulated", "--model", "--force"), "does not go with --model"),
         (("measured", "simulated", "--json"), "goes with --model"),
     ):
-        refused = house.run("compare", *arguments)
+        refused = workspace.run("compare", *arguments)
         assert refused.returncode != 0
         assert words in " ".join(refused.stderr.split()), refused.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from house import House
+from workspace import Workspace
 
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 
@@ -25,8 +25,8 @@ for n in range(40):
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path, tmp_path / "cache")
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, tmp_path / "cache")
 
 
 def test_record_one_job_and_see_twenty_nodes_run_it(tmp_path: Path) -> None:
@@ -65,41 +65,41 @@ def test_record_one_job_and_see_twenty_nodes_run_it(tmp_path: Path) -> None:
     assert 'kind = "replay"' in (tmp_path / "job.study.toml").read_text()
 
 
-def test_the_study_that_simulate_writes_is_the_user_s(house: House) -> None:
-    house.study("0123456789" * 200, "data.txt")
-    house.run("record", "--out", "job.toml", "--", "head", "-c", "1000", "data.txt")
+def test_the_study_that_simulate_writes_is_the_user_s(workspace: Workspace) -> None:
+    workspace.study("0123456789" * 200, "data.txt")
+    workspace.run("record", "--out", "job.toml", "--", "head", "-c", "1000", "data.txt")
     simulate = ("profile", "simulate", "job.toml", "--slots", "1")
-    first = house.run(*simulate, "--results", "r1")
-    study = house.place / "job.study.toml"
+    first = workspace.run(*simulate, "--results", "r1")
+    study = workspace.place / "job.study.toml"
     assert "study: job.study.toml (written)" in first.stderr
     edited = study.read_text().replace("slots = [1]", "slots = [3]") + "# my own remark\n"
     study.write_text(edited)
     # Without options: the user's file is what runs.
-    again = house.run("profile", "simulate", "job.toml", "--results", "r2")
+    again = workspace.run("profile", "simulate", "job.toml", "--results", "r2")
     assert again.returncode == 0, again.stderr
     assert "study: job.study.toml (it was there: used as it is)" in again.stderr
-    assert {trial["levels"]["slots"] for trial in house.trials("r2")} == {3}
+    assert {trial["levels"]["slots"] for trial in workspace.trials("r2")} == {3}
     # With options that ask for another study: that goes beside it, once.
     for results, done in (("r3", "written"), ("r4", "it was there: used as it is")):
-        other = house.run(*simulate, "--results", results)
+        other = workspace.run(*simulate, "--results", results)
         assert f"study: job-2.study.toml ({done})" in other.stderr
-        assert {trial["levels"]["slots"] for trial in house.trials(results)} == {1}
+        assert {trial["levels"]["slots"] for trial in workspace.trials(results)} == {1}
     assert study.read_text() == edited
 
 
-def test_a_recording_overwrites_nothing_but_a_recording(house: House) -> None:
-    house.study("title = 'mine'\n", "head.toml")
-    house.study("0123456789" * 200, "data.txt")
+def test_a_recording_overwrites_nothing_but_a_recording(workspace: Workspace) -> None:
+    workspace.study("title = 'mine'\n", "head.toml")
+    workspace.study("0123456789" * 200, "data.txt")
     command = ("--", "head", "-c", "10", "data.txt")
-    house.run("record", *command)
-    assert (house.place / "head.toml").read_text() == "title = 'mine'\n"
-    assert 'name = "head"' in (house.place / "head-2.toml").read_text()
-    refused = house.run("record", "--out", "head.toml", "--", "touch", "ran")
+    workspace.run("record", *command)
+    assert (workspace.place / "head.toml").read_text() == "title = 'mine'\n"
+    assert 'name = "head"' in (workspace.place / "head-2.toml").read_text()
+    refused = workspace.run("record", "--out", "head.toml", "--", "touch", "ran")
     assert refused.returncode == 4, refused.stderr
     assert "head.toml is there and is no recorded profile" in " ".join(refused.stderr.split())
-    assert not (house.place / "ran").exists()
-    again = house.run("record", "--out", "head-2.toml", "--", "head", "-c", "11", "data.txt")
-    assert again.returncode == 0 and "11" in (house.place / "head-2.toml").read_text()
+    assert not (workspace.place / "ran").exists()
+    again = workspace.run("record", "--out", "head-2.toml", "--", "head", "-c", "11", "data.txt")
+    assert again.returncode == 0 and "11" in (workspace.place / "head-2.toml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -138,18 +138,20 @@ SIZES = """\
 """  # noqa: E501
 
 
-def test_what_an_export_and_a_simulation_leave_out_is_said(house: House) -> None:
-    (house.place / "a trace").write_text(SIZES)
-    made = house.run("profile", "import", "a trace", "--out", "job.toml")
+def test_what_an_export_and_a_simulation_leave_out_is_said(workspace: Workspace) -> None:
+    (workspace.place / "a trace").write_text(SIZES)
+    made = workspace.run("profile", "import", "a trace", "--out", "job.toml")
     assert made.returncode == 0, made.stderr
     assert "io_uring was used" in made.stderr
     said = "1 truncate, 1 allocate"
-    exported = house.run("profile", "export", "job.toml", "job.log", "--format", "fio")
+    exported = workspace.run("profile", "export", "job.toml", "job.log", "--format", "fio")
     assert said in " ".join(exported.stderr.split())
-    simulated = house.run("profile", "simulate", "job.toml", "--slots", "1", "--results", "results")
+    simulated = workspace.run(
+        "profile", "simulate", "job.toml", "--slots", "1", "--results", "results"
+    )
     assert simulated.returncode == 0, simulated.stderr
-    for trial in house.trials():
+    for trial in workspace.trials():
         assert trial["validity"]["valid"]
         assert [each["code"] for each in trial["validity"]["warnings"]] == ["not-modelled"]
-    reported = house.run("report", "results")
+    reported = workspace.run("report", "results")
     assert said in " ".join(reported.stdout.split())

@@ -27,7 +27,7 @@ from headrace.errors import InterruptedRunError
 from headrace.library import Silent, load_study, resume
 from headrace.plan.intervals import interval
 from headrace.plan.trial import Trial
-from house import documented_fields
+from workspace import documented_fields
 
 STUDY = """
 headrace = 1
@@ -456,7 +456,7 @@ def test_a_stop_in_the_middle_of_a_trial_is_clean_and_resume_completes(
     assert digests(tmp_path / "part") == digests(tmp_path / "whole")
 
 
-class Watching(Silent):
+class ProgressObserver(Silent):
     """Stops the run once virtual time is seen to move within a trial."""
 
     def __init__(self, stop: threading.Event) -> None:
@@ -478,11 +478,11 @@ def test_virtual_time_is_told_while_a_trial_runs(tmp_path: Path) -> None:
     )
     (tmp_path / "large.toml").write_text(large)
     stop = threading.Event()
-    watching = Watching(stop)
+    observer = ProgressObserver(stop)
     with pytest.raises(InterruptedRunError):
         load_study(tmp_path / "large.toml").run(
-            tmp_path / "results", engine="simulate", observer=watching, stop=stop
+            tmp_path / "results", engine="simulate", observer=observer, stop=stop
         )
-    assert watching.seen_s[-1] > 0
-    assert watching.seen_s == sorted(watching.seen_s)
+    assert observer.seen_s[-1] > 0
+    assert observer.seen_s == sorted(observer.seen_s)
     assert not list((tmp_path / "results").glob("trials/*")), "it was told within the only trial"

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from headrace.system.cgroups import hierarchy
-from house import HEADRACE, House
 from machine import loops_below, mounts_below
+from workspace import HEADRACE, Workspace
 
 STUDY = """
 headrace = 1
@@ -52,11 +52,11 @@ EMULATED = STUDY.format(
 
 
 @pytest.fixture
-def house(house: House) -> Iterator[House]:
+def workspace(workspace: Workspace) -> Iterator[Workspace]:
     """With a place of its own for temporary files, whose path is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="stop-") as temporary:
-        house.environment["TMPDIR"] = temporary
-        yield house
+        workspace.environment["TMPDIR"] = temporary
+        yield workspace
 
 
 def wait_until(true: Callable[[], object], process: subprocess.Popen[str]) -> None:
@@ -67,60 +67,60 @@ def wait_until(true: Callable[[], object], process: subprocess.Popen[str]) -> No
         time.sleep(0.02)
 
 
-def programs_of(house: House) -> list[str]:
-    """Command lines of processes that were given this house's place for temporary files."""
+def programs_of(workspace: Workspace) -> list[str]:
+    """Command lines of processes that were given this workspace's place for temporary files."""
     found: list[str] = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("TMPDIR") == house.environment["TMPDIR"]:
+            if process.environ().get("TMPDIR") == workspace.environment["TMPDIR"]:
                 found.append(" ".join(process.cmdline()))
         except psutil.Error:
             continue
     return found
 
 
-def reads(house: House) -> bool:
+def reads(workspace: Workspace) -> bool:
     """Whether jobs of the study are at work."""
-    return sum(line.startswith(("fio ", "/usr/bin/fio ")) for line in programs_of(house)) >= 2
+    return sum(line.startswith(("fio ", "/usr/bin/fio ")) for line in programs_of(workspace)) >= 2
 
 
-def assert_nothing_left(house: House, pid: int) -> None:
-    assert programs_of(house) == []
-    assert loops_below(house.place) == [] and mounts_below(house.place) == []
-    assert list(Path(house.environment["TMPDIR"]).iterdir()) == []
-    assert not (house.place / "disk.img").exists()
+def assert_nothing_left(workspace: Workspace, pid: int) -> None:
+    assert programs_of(workspace) == []
+    assert loops_below(workspace.place) == [] and mounts_below(workspace.place) == []
+    assert list(Path(workspace.environment["TMPDIR"]).iterdir()) == []
+    assert not (workspace.place / "disk.img").exists()
     groups = hierarchy("memory")
     assert groups is not None and list(groups.own.glob(f"headrace-{pid}-*")) == []
-    assert list((house.place / "journals").iterdir()) == []
+    assert list((workspace.place / "journals").iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("text", "number"), [(IMAGE, signal.SIGTERM), (IMAGE, signal.SIGINT), (EMULATED, signal.SIGHUP)]
 )
 def test_a_study_that_is_stopped_leaves_nothing(
-    text: str, number: signal.Signals, house: House
+    text: str, number: signal.Signals, workspace: Workspace
 ) -> None:
-    process = house.start(
-        "run", house.study(text), "--results", "results", "--cache-dir", house.cache
+    process = workspace.start(
+        "run", workspace.study(text), "--results", "results", "--cache-dir", workspace.cache
     )
-    wait_until(lambda: reads(house), process)
+    wait_until(lambda: reads(workspace), process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, out + err
     assert "headrace resume results" in err and "Traceback" not in err
-    assert_nothing_left(house, process.pid)
+    assert_nothing_left(workspace, process.pid)
 
 
-def test_a_study_whose_terminal_is_closed_leaves_nothing(house: House) -> None:
+def test_a_study_whose_terminal_is_closed_leaves_nothing(workspace: Workspace) -> None:
     """The kernel sends SIGHUP to everything in the foreground, and nothing can be printed then."""
     ours, theirs = pty.openpty()
     arguments = [
         "run",
-        str(house.study(EMULATED)),
+        str(workspace.study(EMULATED)),
         "--results",
         "results",
         "--cache-dir",
-        str(house.cache),
+        str(workspace.cache),
     ]
     process = subprocess.Popen(
         ["setsid", "--ctty", str(HEADRACE), *arguments],
@@ -128,8 +128,8 @@ def test_a_study_whose_terminal_is_closed_leaves_nothing(house: House) -> None:
         stdout=theirs,
         stderr=theirs,
         text=True,
-        cwd=house.place,
-        env={**os.environ, **house.environment, "TERM": "xterm"},
+        cwd=workspace.place,
+        env={**os.environ, **workspace.environment, "TERM": "xterm"},
     )
     os.close(theirs)
     os.set_blocking(ours, False)
@@ -137,52 +137,52 @@ def test_a_study_whose_terminal_is_closed_leaves_nothing(house: House) -> None:
     def at_work() -> bool:
         with contextlib.suppress(BlockingIOError):
             os.read(ours, 65536)
-        return reads(house)
+        return reads(workspace)
 
     wait_until(at_work, process)
     os.close(ours)
     assert process.wait(60) == 128 + signal.SIGHUP
-    assert_nothing_left(house, process.pid)
+    assert_nothing_left(workspace, process.pid)
 
 
-def test_under_nohup_a_study_goes_on(house: House, tiny: str) -> None:
-    study = house.study(tiny.replace("min = 3", "min = 1"))
+def test_under_nohup_a_study_goes_on(workspace: Workspace, tiny: str) -> None:
+    study = workspace.study(tiny.replace("min = 3", "min = 1"))
     process = subprocess.Popen(
-        ["nohup", HEADRACE, "run", study, "--results", "results", "--cache-dir", house.cache],
+        ["nohup", HEADRACE, "run", study, "--results", "results", "--cache-dir", workspace.cache],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=house.place,
-        env={**os.environ, **house.environment},
+        cwd=workspace.place,
+        env={**os.environ, **workspace.environment},
     )
-    wait_until((house.place / "results").exists, process)
+    wait_until((workspace.place / "results").exists, process)
     process.send_signal(signal.SIGHUP)
     _, err = process.communicate(timeout=120)
     assert process.returncode in (0, 5), err
-    assert len(house.trials()) == 2
+    assert len(workspace.trials()) == 2
 
 
 @pytest.mark.machine  # a stop while the drive is being mounted leaves it for `headrace undo`
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_drive_whose_attaching_is_stopped_is_not_there(
-    number: signal.Signals, house: House
+    number: signal.Signals, workspace: Workspace
 ) -> None:
-    process = house.start("drive", "attach", "seagate-st3750640ns", "--size", "64MiB")
-    wait_until(lambda: any("headrace-emulator" in line for line in programs_of(house)), process)
+    process = workspace.start("drive", "attach", "seagate-st3750640ns", "--size", "64MiB")
+    wait_until(lambda: any("headrace-emulator" in line for line in programs_of(workspace)), process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, out + err
     assert "stopped" in err and "Traceback" not in err and out == ""
-    assert_nothing_left(house, process.pid)
+    assert_nothing_left(workspace, process.pid)
 
 
-def test_a_recorded_program_decides_about_a_hang_up(house: House) -> None:
+def test_a_recorded_program_decides_about_a_hang_up(workspace: Workspace) -> None:
     """It is told, and what it did until its end is recorded."""
-    ready: Path = house.place / "ready"
+    ready: Path = workspace.place / "ready"
     script = f"trap 'echo last words; exit 7' HUP; touch {ready}; while :; do sleep 0.05; done"
-    process = house.start("record", "--out", "job.toml", "--", "sh", "-c", script)
+    process = workspace.start("record", "--out", "job.toml", "--", "sh", "-c", script)
     wait_until(ready.exists, process)
     process.send_signal(signal.SIGHUP)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (7, "last words\n"), err
-    assert (house.place / "job.toml").exists()
+    assert (workspace.place / "job.toml").exists()

@@ -10,19 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from house import House
+from workspace import Workspace
 
 REAL = Path(__file__).parents[1] / "golden" / "traces" / "random"
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path, tmp_path / "cache", {"HEADRACE_JOURNAL_DIR": str(tmp_path / "journal")})
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(
+        tmp_path, tmp_path / "cache", {"HEADRACE_JOURNAL_DIR": str(tmp_path / "journal")}
+    )
 
 
 @pytest.mark.machine  # no event may be lost, for which its reader needs a CPU
-def test_a_trial_keeps_its_trace_which_is_shown_and_drawn(house: House) -> None:
-    study = house.study(
+def test_a_trial_keeps_its_trace_which_is_shown_and_drawn(workspace: Workspace) -> None:
+    study = workspace.study(
         """
 headrace = 1
 title = "traced"
@@ -42,34 +44,34 @@ shortest = 0
 repeats = { min = 1 }
 """
     )
-    ended = house.measure(study)
+    ended = workspace.measure(study)
     # 5: on a machine with busy neighbours the load may be bound by the CPU, which is no matter
     # here.
     assert ended.returncode in (0, 5), ended.stderr
-    (trial,) = house.trials()
+    (trial,) = workspace.trials()
     traced = trial["probes"]["trace"]
     assert traced["lost"] == 0 and traced["events"] > 100
     (device,) = traced["devices"]
     assert traced["devices"][device]["requests"] > 30
-    (folder,) = house.place.glob("results/trials/*/trace")
-    shown = json.loads(house.run("trace", "show", folder, "--json").stdout)
+    (folder,) = workspace.place.glob("results/trials/*/trace")
+    shown = json.loads(workspace.run("trace", "show", folder, "--json").stdout)
     assert shown["total"]["requests"] == traced["devices"][device]["requests"]
-    drawn = house.run(
+    drawn = workspace.run(
         "trace", "plot", folder, folder, "--label", "a", "--label", "b", "--out", "picture.png"
     )
-    assert drawn.returncode == 0 and (house.place / "picture.png").stat().st_size > 10_000
+    assert drawn.returncode == 0 and (workspace.place / "picture.png").stat().st_size > 10_000
 
 
-def test_show_and_convert_of_a_given_trace(house: House) -> None:
-    shown = house.run("trace", "show", REAL)
+def test_show_and_convert_of_a_given_trace(workspace: Workspace) -> None:
+    shown = workspace.run("trace", "show", REAL)
     assert shown.returncode == 0
     for words in ("fio", "D2C", "seeks", "closeness", "16"):
         assert words in shown.stdout, words
-    assert house.run("trace", "convert", REAL, "out.iolog").returncode == 0
-    assert (house.place / "out.iolog").read_text().startswith("fio version 3 iolog\n")
-    replayed = house.run("drive", "replay", "wd-wd3200bekt", REAL, "--out", "replayed.csv")
+    assert workspace.run("trace", "convert", REAL, "out.iolog").returncode == 0
+    assert (workspace.place / "out.iolog").read_text().startswith("fio version 3 iolog\n")
+    replayed = workspace.run("drive", "replay", "wd-wd3200bekt", REAL, "--out", "replayed.csv")
     assert replayed.returncode == 0
-    simulated = json.loads(house.run("trace", "show", "replayed.csv", "--json").stdout)
+    simulated = json.loads(workspace.run("trace", "show", "replayed.csv", "--json").stdout)
     assert simulated["total"]["requests"] == 2000
     assert simulated["total"]["dispatch_to_complete"]["p50_ns"] > 1e6
 
@@ -85,8 +87,8 @@ def test_show_and_convert_of_a_given_trace(house: House) -> None:
     ],
 )
 def test_mistakes_are_one_message(
-    house: House, arguments: tuple[object, ...], code: int, words: str
+    workspace: Workspace, arguments: tuple[object, ...], code: int, words: str
 ) -> None:
-    ended = house.run("trace", *arguments)
+    ended = workspace.run("trace", *arguments)
     assert ended.returncode == code
     assert words in " ".join(ended.stderr.split())

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from house import House
+from workspace import Workspace
 
 DONE = (0, 5)
 
@@ -33,36 +33,38 @@ foreign_load = "warning"
 """
 
 
-def study(house: House, name: str, target: str) -> Path:
+def study(workspace: Workspace, name: str, target: str) -> Path:
     """A study whose jobs wait until it is let go."""
-    return house.study(STUDY.format(target=target, go=house.place / f"go-{name}"), f"{name}.toml")
+    return workspace.study(
+        STUDY.format(target=target, go=workspace.place / f"go-{name}"), f"{name}.toml"
+    )
 
 
-def let_go(house: House, name: str) -> None:
-    (house.place / f"go-{name}").touch()
+def let_go(workspace: Workspace, name: str) -> None:
+    (workspace.place / f"go-{name}").touch()
 
 
 @pytest.fixture
-def house(house: House) -> Iterator[House]:
+def workspace(workspace: Workspace) -> Iterator[Workspace]:
     """Nothing waits any longer when a test has failed."""
-    yield house
-    for file in house.place.glob("*.toml"):
-        let_go(house, file.stem)
+    yield workspace
+    for file in workspace.place.glob("*.toml"):
+        let_go(workspace, file.stem)
 
 
-def started(house: House, file: Path, results: str) -> subprocess.Popen[str]:
+def started(workspace: Workspace, file: Path, results: str) -> subprocess.Popen[str]:
     """A run that has its first job at work."""
-    process = house.start("run", file, "--results", results, "--cache-dir", house.cache)
+    process = workspace.start("run", file, "--results", results, "--cache-dir", workspace.cache)
     deadline = time.monotonic() + 60
-    while not list(house.place.glob(f"{results}/.making-*")):
+    while not list(workspace.place.glob(f"{results}/.making-*")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return process
 
 
-def ended(house: House, name: str, process: subprocess.Popen[str]) -> None:
-    let_go(house, name)
+def ended(workspace: Workspace, name: str, process: subprocess.Popen[str]) -> None:
+    let_go(workspace, name)
     out, err = process.communicate(timeout=120)
     assert process.returncode in DONE and "Traceback" not in err, out + err
 
@@ -71,54 +73,54 @@ def here(folder: str) -> str:
     return f'kind = "path"\npath = "{folder}"\ncreate = true'
 
 
-def test_a_target_in_use_is_refused_with_the_process_that_uses_it(house: House) -> None:
-    first = started(house, study(house, "first", here("storage")), "first")
-    (house.place / "link").symlink_to(house.place / "storage")
-    again = house.measure(study(house, "second", here("link")), "second")
+def test_a_target_in_use_is_refused_with_the_process_that_uses_it(workspace: Workspace) -> None:
+    first = started(workspace, study(workspace, "first", here("storage")), "first")
+    (workspace.place / "link").symlink_to(workspace.place / "storage")
+    again = workspace.measure(study(workspace, "second", here("link")), "second")
     assert again.returncode == 4, again.stderr
-    assert f"the folder of target disk ({house.place}/storage) is in use" in again.stderr
+    assert f"the folder of target disk ({workspace.place}/storage) is in use" in again.stderr
     assert f"process {first.pid}" in again.stderr
-    assert not (house.place / "second").exists()
-    ended(house, "first", first)
-    assert [trial["status"] for trial in house.trials("first")] == ["done", "done"]
-    let_go(house, "second")
-    assert house.measure(house.place / "second.toml", "second").returncode in DONE
+    assert not (workspace.place / "second").exists()
+    ended(workspace, "first", first)
+    assert [trial["status"] for trial in workspace.trials("first")] == ["done", "done"]
+    let_go(workspace, "second")
+    assert workspace.measure(workspace.place / "second.toml", "second").returncode in DONE
 
 
-def test_an_image_in_use_is_refused(house: House) -> None:
+def test_an_image_in_use_is_refused(workspace: Workspace) -> None:
     """Needs root, for the loop device."""
     target = 'kind = "block"\nimage = "disk.img"\nsize = "60 MB"'
-    first = started(house, study(house, "study", target), "first")
-    again = house.measure(house.place / "study.toml", "second")
+    first = started(workspace, study(workspace, "study", target), "first")
+    again = workspace.measure(workspace.place / "study.toml", "second")
     assert again.returncode == 4, again.stderr
-    assert f"the medium of target disk ({house.place}/disk.img) is in use" in again.stderr
+    assert f"the medium of target disk ({workspace.place}/disk.img) is in use" in again.stderr
     assert f"process {first.pid}" in again.stderr
-    ended(house, "study", first)
+    ended(workspace, "study", first)
 
 
-def test_a_results_folder_in_use_is_refused(house: House) -> None:
-    first = started(house, study(house, "first", here("one")), "results")
+def test_a_results_folder_in_use_is_refused(workspace: Workspace) -> None:
+    first = started(workspace, study(workspace, "first", here("one")), "results")
     for arguments in (
-        ("run", study(house, "second", here("two")), "--results", "results"),
-        ("resume", house.place / "results"),
+        ("run", study(workspace, "second", here("two")), "--results", "results"),
+        ("resume", workspace.place / "results"),
     ):
-        again = house.run(*arguments)
+        again = workspace.run(*arguments)
         assert again.returncode == 4, again.stderr
-        assert f"the results folder ({house.place}/results) is in use" in again.stderr
+        assert f"the results folder ({workspace.place}/results) is in use" in again.stderr
         assert f"process {first.pid}" in again.stderr
-    ended(house, "first", first)
-    assert len(house.trials()) == 2
+    ended(workspace, "first", first)
+    assert len(workspace.trials()) == 2
 
 
-def test_two_runs_on_different_folders_both_work(house: House) -> None:
+def test_two_runs_on_different_folders_both_work(workspace: Workspace) -> None:
     """As root each has its waits for block I/O counted to the end, whichever ends first."""
-    short = started(house, study(house, "short", here("one")), "short")
-    long = started(house, study(house, "long", here("two")), "long")
-    ended(house, "short", short)
-    ended(house, "long", long)
+    short = started(workspace, study(workspace, "short", here("one")), "short")
+    long = started(workspace, study(workspace, "long", here("two")), "long")
+    ended(workspace, "short", short)
+    ended(workspace, "long", long)
     for results in ("short", "long"):
-        assert [trial["status"] for trial in house.trials(results)] == ["done", "done"]
-        jobs = f"'{house.place}/{results}/trials/*/jobs.parquet'"
+        assert [trial["status"] for trial in workspace.trials(results)] == ["done", "done"]
+        jobs = f"'{workspace.place}/{results}/trials/*/jobs.parquet'"
         sources = duckdb.sql(f"SELECT DISTINCT ledger_source FROM {jobs}").fetchall()
         # Linux 6.12 and later now and then count a wait wrongly: that row says "+read-calls".
         assert {source.partition("+")[0] for (source,) in sources} == {"taskstats"}

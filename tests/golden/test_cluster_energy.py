@@ -74,7 +74,9 @@ def test_energy_is_given_as_published_and_a_job(result: Reproduced) -> None:
     energies = [number for number in result.numbers if number.unit == "Wh"]
     assert energies
     for number in energies:
-        assert float(number.beside.split()[0]) * NODES == pytest.approx(number.obtained, abs=0.02)
+        assert float(number.other_reading.split()[0]) * NODES == pytest.approx(
+            number.obtained, abs=0.02
+        )
 
 
 def test_what_does_not_hold_says_which_assumption_is_missing(result: Reproduced) -> None:

@@ -7,14 +7,14 @@ from statistics import median
 
 import pytest
 
-from headrace.reproduce.cells import Cells
+from headrace.reproduce.cells import ObtainedCells
 from headrace.reproduce.published import Finding, Number, published
 from headrace.reproduce.storage_options import STUDY
 from reproductions import cells as cells_of
 
 
 @pytest.fixture
-def cells(shared_folder: Path) -> Cells:
+def cells(shared_folder: Path) -> ObtainedCells:
     return cells_of(STUDY.id, shared_folder)
 
 

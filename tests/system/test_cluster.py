@@ -21,7 +21,7 @@ from headrace.system import journal as journals
 from headrace.system.cluster import Cluster, LinkSettings, Node, NodeSettings, call_inside
 from headrace.system.cluster.links import has_netem, queues_of, read_link
 from headrace.system.cluster.namespaces import Counters
-from headrace.system.cluster.netlink import Network, Queue, in_network
+from headrace.system.cluster.netlink import LinkQueue, Network, in_network
 from headrace.system.journal import Journal
 from headrace.system.network_namespaces import FOLDER
 
@@ -158,7 +158,7 @@ def test_a_refusal_of_the_kernel_names_interface_namespace_and_reason(journal: J
                 in_network(node.namespace, work)
             return caught.value.message
 
-        unknown = Queue("nothing", "1:")
+        unknown = LinkQueue("nothing", "1:")
         assert refused(lambda network: network.set_queues("eth0", [unknown])) == (
             f"a queue nothing of eth0 in network namespace {node.namespace} cannot be set: "
             "the kernel has no sch_nothing (No such file or directory)"
@@ -253,7 +253,7 @@ def test_a_missing_program_is_named(journal: Journal, monkeypatch: pytest.Monkey
 CRASHING = """
 import os, signal, sys
 from headrace.system.cluster import Cluster, NodeSettings
-from headrace.system.cluster.netlink import Network, Queue, in_network
+from headrace.system.cluster.netlink import Network, LinkQueue, in_network
 from headrace.system.journal import Journal
 from headrace.system.network_namespaces import FOLDER
 journal = Journal.open("a crash")

@@ -163,17 +163,17 @@ def test_the_pattern_is_looked_for_below_the_target(tmp_path: Path) -> None:
         (own.parent / name).parent.mkdir(exist_ok=True)
         (own.parent / name).touch()
     here = str(own.parent)
-    assert command("cat", "{file}", files="*.root").lay_out(own, 1, 1) == [
+    assert command("cat", "{file}", files="*.root").prepare_files(own, 1, 1) == [
         f"{here}/a.root",
         f"{here}/b.root",
     ]
-    assert len(command("cat", "{file}", files="**/*.root").lay_out(own, 1, 1)) == 3
-    assert command("cat", "{file}", files=f"{tmp_path}/*/o*.txt").lay_out(own, 1, 1) == [
+    assert len(command("cat", "{file}", files="**/*.root").prepare_files(own, 1, 1)) == 3
+    assert command("cat", "{file}", files=f"{tmp_path}/*/o*.txt").prepare_files(own, 1, 1) == [
         f"{here}/other.txt"
     ]
     with pytest.raises(HeadraceError, match=r"mine: no file fits \*\.nothing"):
-        command("cat", "{file}", files="*.nothing").lay_out(own, 1, 1)
-    assert command("true").lay_out(own, 1, 1) == []
+        command("cat", "{file}", files="*.nothing").prepare_files(own, 1, 1)
+    assert command("true").prepare_files(own, 1, 1) == []
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def job(tmp_path: Path, files: tuple[str, ...], slot: int = 0) -> JobInput:
 
 
 def run(part: Workload, tmp_path: Path, slots: int = 1) -> list[JobOutput]:
-    files = part.lay_out(tmp_path / "data", slots, seed=1)
+    files = part.prepare_files(tmp_path / "data", slots, seed=1)
     return [
         part.run(job(tmp_path, part.cut(files, number, slots) if files else (), number))
         for number in range(slots)
@@ -102,10 +102,10 @@ def test_laying_out_is_idempotent_and_incompressible(tmp_path: Path) -> None:
     import zlib
 
     part = workload("sequential", mode="read", file_size="1 MiB", record_size=4096)
-    paths = part.lay_out(tmp_path, 2, seed=1)
+    paths = part.prepare_files(tmp_path, 2, seed=1)
     before = [Path(path).stat().st_mtime_ns for path in paths]
     Path(paths[1]).write_bytes(b"cut off")
-    assert part.lay_out(tmp_path, 2, seed=1) == paths
+    assert part.prepare_files(tmp_path, 2, seed=1) == paths
     assert Path(paths[0]).stat().st_mtime_ns == before[0]
     data = [Path(path).read_bytes() for path in paths]
     assert [len(content) for content in data] == [MIB, MIB]
@@ -180,7 +180,7 @@ def test_random_mix_of_an_amount(tmp_path: Path) -> None:
 
 def test_a_record_with_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part = workload("sequential", mode="read", file_size="1 MiB")
-    files = tuple(part.lay_out(tmp_path / "data", 1, seed=1))
+    files = tuple(part.prepare_files(tmp_path / "data", 1, seed=1))
     monkeypatch.chdir(tmp_path)
     given = dataclasses.replace(job(tmp_path, files), keep=Path("keep"))
     part.run(given)
@@ -203,7 +203,7 @@ def test_a_full_disk_fails_to_lay_out(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, hard))
     try:
         with pytest.raises(HeadraceError, match="cannot be written"):
-            part.lay_out(tmp_path, 1, seed=1)
+            part.prepare_files(tmp_path, 1, seed=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
@@ -211,7 +211,7 @@ def test_a_full_disk_fails_to_lay_out(tmp_path: Path) -> None:
 
 def test_a_path_with_a_colon(tmp_path: Path) -> None:
     part = workload("sequential", mode="read", file_size="1 MiB")
-    (path,) = part.lay_out(tmp_path / "a:b c", 1, seed=1)
+    (path,) = part.prepare_files(tmp_path / "a:b c", 1, seed=1)
     assert part.run(job(tmp_path, (path,))).bytes_asked == MIB
 
 
@@ -292,7 +292,7 @@ def test_a_client_that_cannot_start_keeps_nobody_waiting(tmp_path: Path) -> None
     part = workload("sequential", mode="read", file_size="1 MiB")
     meeting = tmp_path / "meeting"
     meeting.mkdir()
-    (there,) = part.lay_out(tmp_path / "data", 1, seed=1)
+    (there,) = part.prepare_files(tmp_path / "data", 1, seed=1)
     files = [there, str(tmp_path / "gone.data")]
     given = [
         dataclasses.replace(job(tmp_path, (file,), number), job=number, jobs=2, meeting=meeting)

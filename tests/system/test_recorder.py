@@ -304,7 +304,7 @@ for n in range(20):
     assert not replay.check()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    files = replay.lay_out(tmp_path / "target", 2, 1)
+    files = replay.prepare_files(tmp_path / "target", 2, 1)
     assert len(files) == 2
     output = replay.run(JobInput(replay.cut(files, 1, 2), None, scratch, slot=1, slots=2, seed=1))
     assert output.bytes_asked == 20 * 4096

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from house import HEADRACE, House
+from workspace import HEADRACE, Workspace
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path, tmp_path / "cache")
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, tmp_path / "cache")
 
 
 def script(path: Path, text: str) -> Path:
@@ -27,29 +27,31 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_path_with_a_slash_is_that_file_and_never_looked_up(house: House) -> None:
-    script(house.place / "date", "#!/bin/sh\necho the local one, as $0\n")
-    ended = house.run("record", "--out", "job.toml", "--", "./date")
+def test_a_path_with_a_slash_is_that_file_and_never_looked_up(workspace: Workspace) -> None:
+    script(workspace.place / "date", "#!/bin/sh\necho the local one, as $0\n")
+    ended = workspace.run("record", "--out", "job.toml", "--", "./date")
     assert (ended.stdout, ended.returncode) == ("the local one, as ./date\n", 0), ended.stderr
     # Without a slash it is the system's, though the local one is nearer.
-    ended = house.run("record", "--out", "job.toml", "--", "date", "+%%")
+    ended = workspace.run("record", "--out", "job.toml", "--", "date", "+%%")
     assert (ended.stdout, ended.returncode) == ("%\n", 0), ended.stderr
 
 
 @pytest.mark.parametrize(
     "name", ["./my tools/a job", "my tools/a job", "my tools/../my tools/a job"]
 )
-def test_relative_paths_with_spaces(house: House, name: str) -> None:
-    script(house.place / "my tools" / "a job", '#!/bin/sh\necho "ran $0 with $#"\nexit 9\n')
-    ended = house.run("record", "--out", "a job.toml", "--", name, "1 2", "3")
+def test_relative_paths_with_spaces(workspace: Workspace, name: str) -> None:
+    script(workspace.place / "my tools" / "a job", '#!/bin/sh\necho "ran $0 with $#"\nexit 9\n')
+    ended = workspace.run("record", "--out", "a job.toml", "--", name, "1 2", "3")
     assert (ended.stdout, ended.returncode) == (f"ran {name} with 2\n", 9), ended.stderr
-    assert (house.place / "a job.toml").exists()
+    assert (workspace.place / "a job.toml").exists()
 
 
-def test_the_current_directory_in_path(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(house.place / "my-own-tool", "#!/bin/sh\necho found\n")
+def test_the_current_directory_in_path(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(workspace.place / "my-own-tool", "#!/bin/sh\necho found\n")
     monkeypatch.setenv("PATH", os.environ["PATH"] + ":")
-    ended = house.run("record", "--out", "job.toml", "--", "my-own-tool")
+    ended = workspace.run("record", "--out", "job.toml", "--", "my-own-tool")
     assert (ended.stdout, ended.returncode) == ("found\n", 0), ended.stderr
 
 
@@ -65,50 +67,50 @@ def test_the_current_directory_in_path(house: House, monkeypatch: pytest.MonkeyP
         ("#!/bin/sh\n", "", "the empty name: no such program"),
     ],
 )
-def test_what_cannot_be_run_is_said(house: House, text: str, name: str, words: str) -> None:
-    script(house.place / "tool", text)
-    ended = house.run("record", "--out", "job.toml", "--", name)
+def test_what_cannot_be_run_is_said(workspace: Workspace, text: str, name: str, words: str) -> None:
+    script(workspace.place / "tool", text)
+    ended = workspace.run("record", "--out", "job.toml", "--", name)
     assert ended.returncode == 2, ended.stderr
     assert words in " ".join(ended.stderr.split())
-    assert [path.name for path in house.place.iterdir()] == ["tool"]
+    assert [path.name for path in workspace.place.iterdir()] == ["tool"]
 
 
-def test_inherited_descriptors_stay_open(house: House) -> None:
-    (house.place / "in.txt").write_text("from descriptor 7\n")
+def test_inherited_descriptors_stay_open(workspace: Workspace) -> None:
+    (workspace.place / "in.txt").write_text("from descriptor 7\n")
     command = f"exec 7<in.txt; exec {HEADRACE} record --out job.toml -- sh -c 'cat <&7'"
     ended = subprocess.run(
         ["bash", "-c", command],
         capture_output=True,
         text=True,
         check=False,
-        cwd=house.place,
+        cwd=workspace.place,
         timeout=60,
     )
     assert (ended.stdout, ended.returncode) == ("from descriptor 7\n", 0), ended.stderr
 
 
-def test_ignored_signals_stay_ignored_and_others_act_as_without(house: House) -> None:
+def test_ignored_signals_stay_ignored_and_others_act_as_without(workspace: Workspace) -> None:
     shown = ["--", "grep", "^SigIgn", "/proc/self/status"]
     plain = subprocess.run(shown[1:], capture_output=True, text=True, check=True).stdout
-    assert house.run("record", "--out", "job.toml", *shown).stdout == plain
+    assert workspace.run("record", "--out", "job.toml", *shown).stdout == plain
     command = f"trap '' HUP; exec {HEADRACE} record --out job.toml {' '.join(shown)}"
     ended = subprocess.run(
         ["bash", "-c", command],
         capture_output=True,
         text=True,
         check=True,
-        cwd=house.place,
+        cwd=workspace.place,
         timeout=60,
     )
     assert int(ended.stdout.split()[1], 16) == int(plain.split()[1], 16) | 1 << (signal.SIGHUP - 1)
 
 
-def test_signals_are_passed_on_and_ctrl_c_is_the_programs(house: House) -> None:
+def test_signals_are_passed_on_and_ctrl_c_is_the_programs(workspace: Workspace) -> None:
     code = (
         "trap 'echo term' TERM; trap 'echo int; exit 5' INT; echo ready; while :; do sleep "
         "0.02; done"
     )
-    process = house.start("record", "--out", "job.toml", "--", "bash", "-c", code)
+    process = workspace.start("record", "--out", "job.toml", "--", "bash", "-c", code)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
@@ -119,4 +121,4 @@ def test_signals_are_passed_on_and_ctrl_c_is_the_programs(house: House) -> None:
     os.kill(child, signal.SIGINT)
     assert process.stdout.readline() == "int\n"
     assert process.wait(timeout=30) == 5
-    assert (house.place / "job.toml").exists()
+    assert (workspace.place / "job.toml").exists()

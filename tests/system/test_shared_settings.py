@@ -15,7 +15,7 @@ import pytest
 from headrace.system import block_queue, loops, shared_settings
 from headrace.system.journal import Journal, pending_journals, undo
 from headrace.system.shared_settings import holders, put_back_abandoned
-from house import HEADRACE
+from workspace import HEADRACE
 
 # Alone: `headrace undo` of any other test would restore what runs that were killed here left.
 pytestmark = pytest.mark.machine

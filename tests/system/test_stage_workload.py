@@ -101,7 +101,7 @@ def test_a_source_that_is_nowhere_is_named(tmp_path: Path) -> None:
     study.write_text(STUDY.replace("SOURCE", "so").replace("EXTRA", ""))
     with pytest.raises(StudyError) as error:
         headrace.load_study(study)
-    (fault,) = error.value.faults
+    (fault,) = error.value.problems
     assert fault.problem == "no such target, nor server of the site"
     assert fault.field == "workload.scan.source"
     assert "scratch, se" in fault.allowed

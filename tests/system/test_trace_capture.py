@@ -171,7 +171,7 @@ def test_a_device_without_requests_says_where_there_were_some(
     assert left.events == 0 and left.moved[loop] >= REQUESTS
     with pytest.raises(HeadraceError) as caught:
         summarise(open_trace(tmp_path / "trace"))
-    assert loop in str(caught.value.faults[0])  # type: ignore[attr-defined]
+    assert loop in str(caught.value.problems[0])  # type: ignore[attr-defined]
 
 
 def test_what_is_no_device_is_refused() -> None:

@@ -26,15 +26,16 @@ from headrace.library import Silent, environment, load_study
 from headrace.plan.trial import Trial
 from headrace.records.store import ResultsHeader, ResultStore
 from headrace.system.cgroups import hierarchy
-from house import House
 from machine import loops_below, mounts_below
+from workspace import Workspace
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
 PACKAGE = str(Path(sys.modules["headrace"].__file__ or "").parent)
 # A step is a function of these, or one that these call.
 STEPS = tuple(
-    f"{PACKAGE}/{room}/" for room in ("engine/measure", "launchers", "targets", "faults", "probes")
+    f"{PACKAGE}/{package}/"
+    for package in ("engine/measure", "launchers", "targets", "faults", "probes")
 )
 # The last resort, which nothing can stand in for: writing down that the trial failed.
 LAST_RESORT = (
@@ -148,18 +149,25 @@ def memory(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", place], check=True)
 
 
-def run(house: House, text: str, observer: Injecting) -> None:
+def run(workspace: Workspace, text: str, observer: Injecting) -> None:
     """What `headrace run` does, in this process."""
-    loaded = load_study(house.study(text))
+    loaded = load_study(workspace.study(text))
     plan = loaded.plan()
-    header = ResultsHeader(loaded.study.hash, "lifecycle", "measure", str(house.place), "", "0")
-    store = ResultStore.create(house.place / "results", loaded.text, header, plan, environment())
+    header = ResultsHeader(loaded.study.hash, "lifecycle", "measure", str(workspace.place), "", "0")
+    store = ResultStore.create(workspace.place / "results", loaded.text, header, plan, environment())
     threading.settrace(observer.trace)
     sys.settrace(observer.trace)
     try:
         with pytest.raises(InterruptedRunError):
             Measure().run(
-                Run(loaded.study, plan, store, observer, cache_dir=house.cache, stop=observer.stop)
+                Run(
+                    loaded.study,
+                    plan,
+                    store,
+                    observer,
+                    cache_dir=workspace.cache,
+                    stop=observer.stop,
+                )
             )
     finally:
         sys.settrace(None)
@@ -183,11 +191,11 @@ def groups() -> list[str]:
 
 
 @pytest.fixture
-def house(
+def workspace(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> House:
+) -> Workspace:
     monkeypatch.setenv("HEADRACE_JOURNAL_DIR", str(tmp_path / "journal"))
-    return House(tmp_path, tmp_path_factory.mktemp("cache"))
+    return Workspace(tmp_path, tmp_path_factory.mktemp("cache"))
 
 
 TRIALS = """
@@ -215,7 +223,7 @@ series_interval = 0.05
 """
 
 
-def test_an_error_at_any_step_of_a_trial_is_a_record(house: House, memory: Path) -> None:
+def test_an_error_at_any_step_of_a_trial_is_a_record(workspace: Workspace, memory: Path) -> None:
     def left() -> list[str]:
         scratch = [str(path) for path in memory.rglob("*") if path.is_file()]
         return [*threads(), *groups(), *scratch]
@@ -223,9 +231,9 @@ def test_an_error_at_any_step_of_a_trial_is_a_record(house: House, memory: Path)
     trials = 300
     observer = Injecting(left)
     levels = ", ".join(str(100 + number) for number in range(trials))
-    run(house, TRIALS.format(levels=levels), observer)
+    run(workspace, TRIALS.format(levels=levels), observer)
     assert observer.steps > 80 and not observer.not_tried, "give the study more trials"
-    records = {trial["id"]: trial for trial in house.trials()}
+    records = {trial["id"]: trial for trial in workspace.trials()}
     assert len(records) == observer.steps + 1 == len(observer.found)
     for name, (step, found) in observer.found.items():
         trial = records[name]
@@ -238,11 +246,11 @@ def test_an_error_at_any_step_of_a_trial_is_a_record(house: House, memory: Path)
         assert "injected at" in said, f"{step}: nothing of it in the record"
         assert trial["teardown_errors"] or found == [], step
         if trial["cause"] is not None:
-            assert (house.place / "results/trials" / name / "error.txt").exists() or trial[
+            assert (workspace.place / "results/trials" / name / "error.txt").exists() or trial[
                 "teardown_errors"
             ]
     assert left() == []
-    assert list((house.place / "journal").glob("*.jsonl")) == []
+    assert list((workspace.place / "journal").glob("*.jsonl")) == []
 
 
 TARGETS = """
@@ -270,7 +278,7 @@ shortest = 0
 OF_A_TARGET = ("set_up", "_attempt")
 
 
-def test_an_error_at_any_step_of_a_target_is_a_record(house: House) -> None:
+def test_an_error_at_any_step_of_a_target_is_a_record(workspace: Workspace) -> None:
     """Each trial is a whole plot of its own.
 
     The target is set up before it and torn down after it.
@@ -281,9 +289,9 @@ def test_an_error_at_any_step_of_a_target_is_a_record(house: House) -> None:
 
     repeats = 130
     observer = Injecting(left, OF_A_TARGET, learns_from=2)
-    run(house, TARGETS.format(repeats=repeats), observer)
+    run(workspace, TARGETS.format(repeats=repeats), observer)
     assert observer.steps > 50 and not observer.not_tried, "give the study more repeats"
-    records: list[dict[str, Any]] = house.trials()
+    records: list[dict[str, Any]] = workspace.trials()
     assert len(records) == observer.steps + 2 == len(observer.found)
     for trial in records:
         step, found = observer.found[trial["id"]]
@@ -293,6 +301,6 @@ def test_an_error_at_any_step_of_a_target_is_a_record(house: House) -> None:
         assert trial["status"] == "done" or "injected at" in trial["cause"], (step, trial["cause"])
     failed = sum(trial["status"] == "failed" for trial in records)
     assert 10 < failed < observer.steps
-    assert loops_below(house.place) == [] and mounts_below(house.place) == []
-    assert not (house.place / "disk.img").exists()
-    assert list((house.place / "journal").glob("*.jsonl")) == []
+    assert loops_below(workspace.place) == [] and mounts_below(workspace.place) == []
+    assert not (workspace.place / "disk.img").exists()
+    assert list((workspace.place / "journal").glob("*.jsonl")) == []

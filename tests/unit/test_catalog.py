@@ -39,7 +39,7 @@ def test_no_source_stands_for_a_field_that_is_not_there() -> None:
 def test_a_near_name_is_suggested() -> None:
     with pytest.raises(StudyError) as caught:
         entry("drives", "corsair-f4")
-    assert 'did you mean "corsair-f40"' in str(caught.value.faults[0])
+    assert 'did you mean "corsair-f40"' in str(caught.value.problems[0])
 
 
 def drive(tmp_path: Path, old: str, new: str) -> Path:
@@ -54,7 +54,7 @@ def test_an_impossible_geometry_is_told_by_line_and_field(tmp_path: Path) -> Non
     path = drive(tmp_path, "rotation_rpm = 7200", "rotation_rpm = 5")
     with pytest.raises(StudyError) as caught:
         entry("drives", str(path))
-    fault = caught.value.faults[0]
+    fault = caught.value.problems[0]
     assert fault.field == "rotation_rpm"
     assert path.read_text().splitlines()[fault.line - 1].startswith("rotation_rpm")
     assert fault.allowed
@@ -64,7 +64,7 @@ def test_an_unknown_field_is_told(tmp_path: Path) -> None:
     path = drive(tmp_path, "rotation_rpm", "rotation_rmp")
     with pytest.raises(StudyError) as caught:
         entry("drives", str(path))
-    assert "rotation_rmp" in str(caught.value.faults[0])
+    assert "rotation_rmp" in str(caught.value.problems[0])
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

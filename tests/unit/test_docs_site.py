@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from house import ROOT
+from workspace import ROOT
 
 
 def built(site: Path, config: Path) -> subprocess.CompletedProcess[str]:

@@ -57,8 +57,8 @@ def test_dotted() -> None:
 def test_what_is_no_toml_is_placed(text: bytes, line: int, words: str) -> None:
     with pytest.raises(StudyError) as caught:
         parse_document(text, Path("s.toml"))
-    assert caught.value.faults[0].line == line
-    assert words in caught.value.faults[0].problem
+    assert caught.value.problems[0].line == line
+    assert words in caught.value.problems[0].problem
 
 
 def test_an_endless_file_is_refused() -> None:

@@ -65,7 +65,9 @@ def truth(tmp_path: Path) -> CatalogEntry:
 
 
 @pytest.mark.slow
-def test_a_fitted_drive_gives_the_results_and_those_left_out(tmp_path: Path, truth: Entry) -> None:
+def test_a_fitted_drive_gives_the_results_and_those_left_out(
+    tmp_path: Path, truth: CatalogEntry
+) -> None:
     files = [as_fio(tmp_path, truth, number, load) for number, load in enumerate(LOADS)]
     fit = fit_drive(changed(tmp_path, "start"), files, runtime_s=20.0)
     found = {each.name: each for each in fit.parameters}

@@ -60,7 +60,7 @@ def test_what_is_wrong_is_told_by_line(tmp_path: Path, text: str, line: int) -> 
     path.write_text(text)
     with pytest.raises(StudyError) as caught:
         read_trace(path)
-    assert caught.value.faults[0].line == line
+    assert caught.value.problems[0].line == line
 
 
 def test_an_empty_trace_is_refused(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_trials_that_were_timed_take_what_they_took_and_others_as_many_times_the
     assert expectation.left_s(timings) == pytest.approx(left)
     done = [index for index, each in expectation.trials.items() if each.key == first]
     assert expectation.left_s(timings, done) == pytest.approx(at_second * 7.0)
-    assert "took here before" in estimate(loaded.study, plan, timings).rests_on
+    assert "took here before" in estimate(loaded.study, plan, timings).basis
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_a_run_teaches_the_next_plan(tmp_path: Path) -> None:
     timings = read_timings(cache)
     plan = loaded.plan()
     guess = estimate(loaded.study, plan, timings)
-    assert guess.rests_on == "what such trials took here before"
+    assert guess.basis == "what such trials took here before"
     recorded = [
         json.loads(path.read_text())["duration_s"]
         for path in (tmp_path / "results").glob("trials/*/trial.json")
@@ -68,7 +68,7 @@ def test_a_run_teaches_the_next_plan(tmp_path: Path) -> None:
     assert len(recorded) == len(plan.trials)
     assert len(recorded) * min(recorded) <= guess.seconds <= len(recorded) * 10 * max(recorded)
     more = load_study(study_of(tmp_path, "[1, 2, 4]"))
-    assert "for 6 of 9" in estimate(more.study, more.plan(), timings).rests_on
+    assert "for 6 of 9" in estimate(more.study, more.plan(), timings).basis
 
 
 def test_the_time_left_is_told_and_comes_to_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What faults did, from series and jobs: stall, recovery, rate left.
 
-Lateness of emulated drives; order and shape of small studies.
+Completion delay of emulated drives; order and shape of small studies.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from headrace.analysis.faults import fault_effects
-from headrace.engine.measure.validity import lateness
+from headrace.engine.measure.validity import completion_delay
 from headrace.records.trial_record import FaultRecord
-from headrace.reproduce.beside import judged, spread
+from headrace.reproduce.small_study import judged, spread
 
 
 class Told:
@@ -77,7 +77,7 @@ def test_without_such_a_cell_the_time_before_is_what_it_is_set_against() -> None
     told: Any = Told([row("b", "stall", [fault()])], {"b": RATES}, ["ok"])
     (found,) = fault_effects(told, {"b": 7.0}, {"reads": "iops"}, 0.95)
     assert found.rate is not None and found.rate.value == pytest.approx(0.0)
-    assert found.against == "before it struck"
+    assert found.against == "before the fault"
 
 
 def test_what_a_fault_saw_itself_comes_first_and_one_that_never_fired_is_no_finding() -> None:
@@ -111,15 +111,19 @@ def report(mean_ns: int, service_ns: float, *, rotational: bool, **more: Any) ->
 
 def test_the_bound_of_lateness_is_4_per_cent_for_a_disk_and_20_for_an_ssd() -> None:
     assert (
-        lateness([report(300_000, 8e6, rotational=True), report(29_000, 1e5, rotational=False)])
+        completion_delay(
+            [report(300_000, 8e6, rotational=True), report(29_000, 1e5, rotational=False)]
+        )
         == []
     )
-    (late,) = lateness([report(400_000, 8e6, rotational=True)])
+    (late,) = completion_delay([report(400_000, 8e6, rotational=True)])
     assert late.code == "emulator-late" and "400 us of 8000 us" in late.text
-    assert lateness([report(40_000, 1e5, rotational=False)])[0].code == "emulator-late"
-    assert lateness([report(40_000, 1e6, rotational=False)]) == []
-    assert lateness([report(0, 1e6, rotational=True, full=2)])[0].code == "emulator-full"
-    assert lateness([{"device": "loop9", "error": "it has ended"}])[0].code == "emulator-gone"
+    assert completion_delay([report(40_000, 1e5, rotational=False)])[0].code == "emulator-late"
+    assert completion_delay([report(40_000, 1e6, rotational=False)]) == []
+    assert completion_delay([report(0, 1e6, rotational=True, full=2)])[0].code == "emulator-full"
+    assert (
+        completion_delay([{"device": "loop9", "error": "it has ended"}])[0].code == "emulator-gone"
+    )
 
 
 def test_a_claim_is_neither_true_nor_false_where_a_number_is_missing() -> None:

@@ -96,7 +96,7 @@ def test_the_factor_fault_chooses_what_affects_a_cell(tmp_path: Path) -> None:
     assert affects("mirror", None) == ["slow", "degraded"], "without the factor all affect it"
     with pytest.raises(StudyError) as caught:
         study(text.replace('"none", "slow"', '"none", "slw"'), tmp_path)
-    assert "slow" in caught.value.faults[0].problem and caught.value.faults[0].line > 0
+    assert "slow" in caught.value.problems[0].problem and caught.value.problems[0].line > 0
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_fault_that_cannot_be_is_named_with_its_line(
 ) -> None:
     with pytest.raises(StudyError) as caught:
         study(f"{HEAD}[[fault]]\n{words}\n", tmp_path)
-    found = caught.value.faults[0]
+    found = caught.value.problems[0]
     assert problem in str(found) and found.line >= 12
 
 
@@ -139,7 +139,7 @@ def test_an_unknown_drive_is_named_where_it_stands_and_a_near_one_suggested(tmp_
     ):
         with pytest.raises(StudyError) as caught:
             study(text, tmp_path)
-        found = caught.value.faults[0]
+        found = caught.value.problems[0]
         assert found.file.name == "study.toml" and found.line > 0
         assert 'did you mean "seagate-st3750640ns"' in found.problem
 
@@ -177,7 +177,7 @@ def test_a_drive_file_is_relative_to_the_study_wherever_it_is_run(
 def test_a_raid_that_cannot_be_is_refused(raid: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(StudyError) as caught:
         study(HEAD.replace("{ level = 1, drives = 2 }", raid), tmp_path)
-    assert problem in caught.value.faults[0].problem
+    assert problem in caught.value.problems[0].problem
 
 
 def test_a_fault_without_a_model_is_said_before_a_simulation(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""The house's own laws, checked by a program.
+"""The laws of the architecture, checked by a program.
 
-Imports run one way, units stand last and whole, files say what they are.
+Imports run in one direction, names end with their unit, every module has a docstring, and old terms
+of the glossary are not used.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PACKAGE = ROOT / "python" / "headrace"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 CRATES = sorted(path.parent for path in (ROOT / "crates").glob("*/Cargo.toml"))
 
-# A room may import itself and the rooms named here (law 2). `engine` stands beside the way:
+# A package may import itself and the packages named here (law 2). `engine` stands beside the way:
 # records, plan, study, parts, ground.
 BASE = {
     "system",
@@ -45,8 +46,8 @@ BASE = {
     "_core",
 }
 PLUGINS = {"targets", "workloads", "probes", "meters", "faults", "datasets", "readers"}
-# What jobs and drives were seen to do: used by parts (a probe that traces, a workload that replays)
-# and by the faces.
+# Captured behaviour of jobs and drives: used by plug-ins (a probe that traces, a workload that
+# replays) and by interfaces.
 CAPTURED = {"traces", "profiles"}
 ALLOWED: dict[str, set[str]] = {
     **{
@@ -108,16 +109,16 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     first = path.relative_to(PACKAGE).parts[0]
     return first.removesuffix(".py")
 
 
-ROOMS = sorted({room_of(path) for path in MODULES})
+PACKAGES = sorted({package_of(path) for path in MODULES})
 
 
-def modules_of(room: str) -> list[Path]:
-    return [path for path in MODULES if room_of(path) == room]
+def modules_of(package: str) -> list[Path]:
+    return [path for path in MODULES if package_of(path) == package]
 
 
 @cache
@@ -125,8 +126,8 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def imported_rooms(path: Path) -> set[str]:
-    rooms: set[str] = set()
+def imported_packages(path: Path) -> set[str]:
+    packages: set[str] = set()
     for node in ast.walk(tree_of(path)):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -137,16 +138,16 @@ def imported_rooms(path: Path) -> set[str]:
                 if node.module != "headrace"
                 else [f"headrace.{alias.name}" for alias in node.names]
             )
-        rooms |= {name.split(".")[1] for name in names if name.startswith("headrace.")}
-    return rooms
+        packages |= {name.split(".")[1] for name in names if name.startswith("headrace.")}
+    return packages
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_imports_run_one_way(room: str) -> None:
-    assert room in ALLOWED, f"{room} is no room of the house: add it to ARCHITECTURE.md and here"
-    for path in modules_of(room):
-        astray = imported_rooms(path) - ALLOWED[room] - {room}
-        assert not astray, f"{path}: {room} may not import {sorted(astray)}"
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_run_in_one_direction(package: str) -> None:
+    assert package in ALLOWED, f"unknown package {package}: add it to ARCHITECTURE.md and here"
+    for path in modules_of(package):
+        forbidden = imported_packages(path) - ALLOWED[package] - {package}
+        assert not forbidden, f"{path}: {package} may not import {sorted(forbidden)}"
 
 
 def module_name(path: Path) -> str:
@@ -168,7 +169,7 @@ def nodes_that_run(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def imports_of(text: str, known: set[str]) -> set[str]:
-    """Modules of the house that a module imports, at its top or in a function."""
+    """Modules of Headrace that a module imports, at its top or in a function."""
     found: set[str] = set()
     for node in nodes_that_run(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -201,7 +202,9 @@ def test_no_modules_import_each_other() -> None:
 
 def test_no_packages_may_import_each_other() -> None:
     """Outside the base layer, whose packages serve each other."""
-    above = {room: {*rooms} - BASE for room, rooms in ALLOWED.items() if room not in BASE}
+    above = {
+        package: {*packages} - BASE for package, packages in ALLOWED.items() if package not in BASE
+    }
     cycle = cycle_among(above)
     assert cycle is None, " may import ".join(reversed(cycle or []))
 
@@ -217,9 +220,9 @@ def test_cycles_are_seen_wherever_an_import_is() -> None:
     assert imports_of("from headrace import a, run", known) == {"headrace", "headrace.a"}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_file_says_what_it_is(room: str) -> None:
-    for path in modules_of(room):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_file_says_what_it_is(package: str) -> None:
+    for path in modules_of(package):
         assert ast.get_docstring(tree_of(path)), f"{path} has no docstring"
 
 
@@ -370,7 +373,7 @@ def names_with_units(path: Path) -> list[str]:
     return found
 
 
-# Spellings of units that the house does not use, and the one that it does (law 8).
+# Spellings of units that are not used, and the one that is (law 8).
 MISSPELT = {
     r"_(sec|secs|second|msec|millis)$": "_s, _ms, _us or _ns",
     r"(?<!_per)_(byte|mbytes|kb|mb|gb)$": "_bytes",
@@ -381,9 +384,9 @@ MISSPELT = {
 }
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_units_are_spelt_one_way(room: str) -> None:
-    for path in modules_of(room):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_units_are_spelt_one_way(package: str) -> None:
+    for path in modules_of(package):
         for name in names_with_units(path):
             for pattern, right in MISSPELT.items():
                 assert not re.search(pattern, name), f"{path}: {name}: write {right}"
@@ -508,6 +511,9 @@ def test_a_loop_that_waits_is_found(loop: str, seen: bool) -> None:
 
 
 def test_a_public_class_has_a_name_to_itself() -> None:
+
+
+def test_no_two_public_classes_have_one_name() -> None:
     """One name for one thing. A `kind` of a plug-in is named by the registry, not by its class."""
     places: dict[str, list[str]] = {}
     for path in MODULES:
@@ -518,10 +524,12 @@ def test_a_public_class_has_a_name_to_itself() -> None:
     assert not twice, f"classes with one name: {twice}"
 
 
-def test_every_room_stands_in_the_architecture() -> None:
+def test_every_package_is_in_the_architecture() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    for room in sorted({room_of(path) for path in MODULES} - {"__init__"}):
-        assert re.search(rf"\b{re.escape(room)}\b", text), f"ARCHITECTURE.md does not name {room}"
+    for package in sorted({package_of(path) for path in MODULES} - {"__init__"}):
+        assert re.search(rf"\b{re.escape(package)}\b", text), (
+            f"ARCHITECTURE.md does not name {package}"
+        )
     for crate in sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml")):
         assert f"{crate}/" in text, f"ARCHITECTURE.md does not name crate {crate}"
 
@@ -537,6 +545,39 @@ def test_the_published_schema_is_the_one_of_the_code() -> None:
 def test_no_import_cycle_in_a_crate(crate: Path) -> None:
     found = cycles(crate / "src")
     assert not found, f"these modules of {crate.name} use each other: {found}"
+
+
+# Old terms of docs/glossary.md that nothing may use again, as words or as parts of identifiers.
+OLD_TERMS = re.compile(
+    r"(?i)(?<![a-z])(look_again|look(ing)? again|lay_out|laid|own_drives?|nursery|crew"
+    r"|befalls?|struck|lateness|mistakes|the house|the faces|(the|base) ground|whoever|whom"
+    r"|rests on|rests_on|gone on with|comes to be|goes away|feeds no slot)"
+    r"(?![a-z])"
+)
+# Names of stored fields, which old records have (docs/glossary.md), and words in another meaning.
+STORED_OR_OTHER = re.compile(r"lateness_ns|struck_s|plan\.mistakes")
+
+
+def texts_with_terms() -> Iterator[Path]:
+    """The Python code, and the pages and study files that users read."""
+    yield from MODULES
+    yield from sorted(PACKAGE.rglob("*.j2"))
+    yield from sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "glossary.md")
+    yield from sorted((ROOT / "studies").rglob("*.toml"))
+    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"))
+
+
+@pytest.mark.parametrize("path", texts_with_terms(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_old_terms_of_the_glossary(path: Path) -> None:
+    text = STORED_OR_OTHER.sub("", path.read_text())
+    found = sorted({match[0] for match in OLD_TERMS.finditer(text)})
+    assert not found, f"write the new terms of docs/glossary.md instead of {found}"
+
+
+@pytest.mark.parametrize("text", ["def look_again()", "Whoever reads", "the lateness", "LATENESS"])
+def test_an_old_term_is_found(text: str) -> None:
+    assert OLD_TERMS.search(text)
+    assert not OLD_TERMS.search("plaid and screwdriver; a laidback crews' whomever")
 
 
 # How one module can use another.

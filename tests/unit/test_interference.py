@@ -239,7 +239,7 @@ def test_an_answer_that_rests_on_disturbed_trials_says_so(tmp_path: Path) -> Non
     ]
     assert findings.interference[0].lost_share == pytest.approx(0.05)
     for text in (said, page.replace("\u202f", " ")):
-        assert "Other programs (hogs) were at work in 3 of the trials that this rests on" in text
+        assert "Other programs (hogs) were at work in 3 of the trials of this evidence" in text
         assert "a limit of the CPUs may be theirs" in text
     assert "left out because other programs" not in said
 

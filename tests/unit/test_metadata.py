@@ -57,7 +57,7 @@ def test_too_few_inodes_are_counted_before_anything_runs(tmp_path: Path) -> None
 
 def test_more_clients_than_can_keep_in_step(tmp_path: Path) -> None:
     with pytest.raises(HeadraceError, match="at most 4096"):
-        Metadata("w", options(clients=4096)).lay_out(tmp_path, 2, 1)
+        Metadata("w", options(clients=4096)).prepare_files(tmp_path, 2, 1)
 
 
 def process(clients: list[tuple[int, int]], histogram: list[list[int]]) -> dict[str, Any]:

@@ -114,7 +114,9 @@ def test_times_alone_are_no_rates(tmp_path: Path) -> None:
         )
         with pytest.raises(StudyError) as caught:
             read_results(file)
-        assert f"{file}: file: mdtest printed times (-Z), not rates" in str(caught.value.faults[0])
+        assert f"{file}: file: mdtest printed times (-Z), not rates" in str(
+            caught.value.problems[0]
+        )
 
 
 def test_each_number_of_tasks_is_a_result(tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ def test_what_is_no_output_is_refused_with_its_name(tmp_path: Path, text: str, s
     file = written(tmp_path, text)
     with pytest.raises(StudyError) as caught:
         read_results(file)
-    (fault,) = caught.value.faults
+    (fault,) = caught.value.problems
     assert str(fault).startswith(str(file))
     assert said in str(fault)
     assert caught.value.exit_code == ExitCode.BAD_INPUT
@@ -298,7 +300,7 @@ def test_a_number_that_no_run_has_is_refused_with_its_line(
     file = written(tmp_path, re.sub(r"\b16\b", "9" * digits, text))
     with pytest.raises(StudyError) as caught:
         read_results(file)
-    said = str(caught.value.faults[0])
+    said = str(caught.value.problems[0])
     assert said.startswith(f"{file}:{line}: ") and f"too large a number of {what}" in said
     assert len(said) < 400
 
@@ -349,4 +351,4 @@ def test_a_damaged_record_of_a_trial_is_named(tmp_path: Path, results: str) -> N
     )
     with pytest.raises(StudyError) as caught:
         read_results(tmp_path / "results")
-    assert str(folder / "trial.json") in str(caught.value.faults[0])
+    assert str(folder / "trial.json") in str(caught.value.problems[0])

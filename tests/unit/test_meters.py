@@ -43,7 +43,7 @@ def faults_of(meter: str) -> list[str]:
     try:
         load_study_text(text, file=Path("study.toml"), base=Path("/tmp"))
     except StudyError as error:
-        return [str(fault) for fault in error.faults]
+        return [str(fault) for fault in error.problems]
     return []
 
 
@@ -60,7 +60,7 @@ WRONG = {
     "[meter.cpu]": "meter.cpu.kind: is missing",
     '[meter.cpu]\nkind = "rapl"\nidel = 5': "meter.cpu.idel: unknown field; did you mean",
     '[meter.cpu]\nkind = "rapl"\ncovers = "node"': 'covers = "node" is more than RAPL counts',
-    '[meter.cpu]\nkind = "rapl"\ncovers = "house"': "meter.cpu.covers",
+    '[meter.cpu]\nkind = "rapl"\ncovers = "workspace"': "meter.cpu.covers",
     '[meter.cpu]\nkind = "rapl"\naccuracy = 1.5': "meter.cpu.accuracy",
     '[meter.cpu]\nkind = "rapl"\nof = ["node-1"]': "names parts of what `covers` says",
     "meter = 3": "meter",

@@ -29,8 +29,8 @@ from headrace.report import write_report
 from headrace.report.comparison import print_comparison
 from headrace.report.latex import latex_text
 from headrace.report.terminal import print_report
-from house import ROOT
 from synthetic_records import Truth, plan_of, write_results
+from workspace import ROOT
 
 DEFINITION = """
 from headrace.metrics import Metric
@@ -44,7 +44,7 @@ REQUEST_BYTES = Metric(
     value=lambda trial: ratio(
         trial.device_bytes, trial.record.device.requests_read + trial.record.device.requests_write
     ) if trial.record.device else None,
-    beside=True,
+    secondary=True,
 )
 """
 CELLS = [

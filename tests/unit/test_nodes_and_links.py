@@ -180,7 +180,7 @@ def test_nodes_that_the_named_launcher_cannot_have_are_refused(
 def test_a_launcher_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(StudyError) as refused:
         resolved_run(ON_A_FOLDER, 'on = "namespace"')
-    (fault,) = refused.value.faults
+    (fault,) = refused.value.problems
     assert (fault.field, fault.given) == ("run.on", '"namespace"')
     assert fault.problem == 'not one of the allowed values; did you mean "namespaces"?'
     assert fault.allowed == '"local", "namespaces"'

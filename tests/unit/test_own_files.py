@@ -146,7 +146,7 @@ def test_what_is_wrong_with_files_is_one_message_with_file_line_and_field(
     with pytest.raises(StudyError) as caught:
         headrace.load_study(file)
     assert caught.value.exit_code == ExitCode.BAD_INPUT
-    [fault] = caught.value.faults
+    [fault] = caught.value.problems
     assert str(fault).startswith(f"{file}:{LINE_OF_DATA}: workload.mine.{field}: ")
     assert words in fault.problem
     assert "\n" not in str(fault)
@@ -165,7 +165,7 @@ def test_what_is_wrong_with_the_columns_is_named(
     write_user_file(tmp_path / "a.root")
     with pytest.raises(StudyError) as caught:
         headrace.load_study(study(tmp_path, '{ files = ["a.root"] }', more))
-    [fault] = caught.value.faults
+    [fault] = caught.value.problems
     assert fault.field == f"workload.mine.{field}".rstrip(".")
     assert words in str(fault)
 
@@ -175,7 +175,7 @@ def test_every_damaged_file_is_named_up_to_five(tmp_path: Path) -> None:
         (tmp_path / f"{number}.root").write_text("no ROOT file\n" * 100)
     with pytest.raises(StudyError) as caught:
         headrace.load_study(study(tmp_path, '{ files = "*.root" }'))
-    assert len(caught.value.faults) == 5
+    assert len(caught.value.problems) == 5
 
 
 def test_levels_of_a_factor_are_looked_at_too(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_an_exclude_that_leaves_nothing_is_named_with_its_line() -> None:
     )
     with pytest.raises(StudyError) as caught:
         make_plan(study, Everywhere())
-    (fault,) = caught.value.faults
+    (fault,) = caught.value.problems
     assert (fault.field, fault.line) == ("exclude[1]", 6)
     assert 'filesystem = ["ext4", "xfs"]' in fault.given
     assert "leaves nothing" in fault.problem
@@ -128,7 +128,7 @@ def test_excludes_that_leave_nothing_together_are_all_named() -> None:
     study = make_study({"slots": [1, 2]}, exclude=[{"slots": [1]}, {"slots": [2]}])
     with pytest.raises(StudyError) as caught:
         make_plan(study, Everywhere())
-    assert [fault.field for fault in caught.value.faults] == ["exclude[0]", "exclude[1]"]
+    assert [fault.field for fault in caught.value.problems] == ["exclude[0]", "exclude[1]"]
 
 
 def test_a_fraction_that_cannot_tell_factors_apart_is_refused() -> None:
@@ -138,7 +138,7 @@ def test_a_fraction_that_cannot_tell_factors_apart_is_refused() -> None:
     )
     with pytest.raises(StudyError) as caught:
         make_plan(study, Everywhere())
-    assert caught.value.faults[0].field == "plan.fraction"
+    assert caught.value.problems[0].field == "plan.fraction"
 
 
 def test_a_fraction_keeps_every_slot_count_of_what_it_tries() -> None:

@@ -49,7 +49,7 @@ def recording(rows: list[tuple[int, ...]] = ROWS) -> Recording:
 
 
 def faults_of(error: StudyError) -> str:
-    return "\n".join(str(fault) for fault in error.faults)
+    return "\n".join(str(problem) for problem in error.problems)
 
 
 def test_a_profile_is_read_as_it_was_written(tmp_path: Path) -> None:

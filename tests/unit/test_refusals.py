@@ -22,14 +22,14 @@ from headrace.site import Site
 from headrace.study.model import PlanOptions, ReportOptions, RunOptions
 from headrace.validation import Problems
 
-ROOMS: tuple[Any, ...] = (targets, workloads, faults)
+PACKAGES: tuple[Any, ...] = (targets, workloads, faults)
 MODELS: list[type[BaseModel]] = [
     PlanOptions,
     ReportOptions,
     RunOptions,
     Site,
     *TABLES.values(),
-    *(kind.Options for room in ROOMS for kind in room.kinds().values()),
+    *(kind.Options for package in PACKAGES for kind in package.kinds().values()),
 ]
 
 # What a schema is built of, and which types of errors that can bring. `nothing`: by itself none.
@@ -142,11 +142,9 @@ def test_no_word_of_pydantic_reaches_the_user(model: type[BaseModel]) -> None:
     for table in written(model):
         problems = Problems(Document(Path("s.toml"), table, {}))
         problems.validated((), table, model)
-        places = [fault.field for fault in problems.faults]
-        assert len(set(places)) == len(places), (
-            f"{table}: one place, one problem: {problems.faults}"
-        )
-        for fault in problems.faults:
+        places = [fault.field for fault in problems.found]
+        assert len(set(places)) == len(places), f"{table}: one place, one problem: {problems.found}"
+        for fault in problems.found:
             assert fault.problem != "is not valid", (table, fault)
             # What is allowed may be the names of fields, one of which is `input`.
             said = (
@@ -184,5 +182,5 @@ def test_no_word_of_pydantic_reaches_the_user(model: type[BaseModel]) -> None:
 def test_the_words(model: type[BaseModel], table: dict[str, Any], said: str) -> None:
     problems = Problems(Document(Path("s.toml"), table, {}))
     problems.validated((), table, model)
-    (fault,) = problems.faults
+    (fault,) = problems.found
     assert str(fault).startswith(said)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from house import ROOT
+from workspace import ROOT
 
 NEEDED = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
 PACKAGES = "these Debian packages are missing"

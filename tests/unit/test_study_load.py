@@ -42,10 +42,10 @@ def load(text: str) -> Study:
     return load_study_text(text, file=Path("study.toml"), base=Path("/base"))
 
 
-def faults(text: str) -> list[str]:
+def problems(text: str) -> list[str]:
     with pytest.raises(StudyError) as caught:
         load(text)
-    return [str(fault) for fault in caught.value.faults]
+    return [str(problem) for problem in caught.value.problems]
 
 
 def test_a_price_with_a_capacity_as_in_0_1_is_read() -> None:
@@ -126,7 +126,7 @@ def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
     ],
 )
 def test_each_mistake_is_named_with_its_line(old: str, new: str, line: int, words: str) -> None:
-    found = faults(GOOD.replace(old, new))
+    found = problems(GOOD.replace(old, new))
     assert any(text.startswith(f"study.toml:{line}:") and words in text for text in found), found
 
 
@@ -145,7 +145,7 @@ def test_levels_outside_factors_are_told_where_they_belong(old: str, new: str, h
     good = GOOD.replace('target = ["disk", "image"]\n', "")
     good = good.replace('filesystem = ["ext4", "xfs"]\n', "")
     assert old in good
-    (said,) = faults(good.replace(old, new))
+    (said,) = problems(good.replace(old, new))
     assert f"several levels go in [factors]: {hint} = […]" in said
     # What the hint says works.
     levels = new.partition(f"{hint.rpartition('.')[2]} = ")[2].partition("]")[0] or new.strip()[:-1]
@@ -167,7 +167,7 @@ def test_levels_outside_factors_are_told_where_they_belong(old: str, new: str, h
 )
 def test_other_arrays_are_not_taken_for_levels(old: str, new: str) -> None:
     assert old in GOOD
-    assert not any("several levels" in said for said in faults(GOOD.replace(old, new)))
+    assert not any("several levels" in said for said in problems(GOOD.replace(old, new)))
 
 
 def test_every_mistake_is_named_at_once() -> None:
@@ -176,14 +176,14 @@ def test_every_mistake_is_named_at_once() -> None:
         .replace('size = "1 GB"', "size = true")
         .replace("title", "titel")
     )
-    assert len(faults(text)) == 3
+    assert len(problems(text)) == 3
 
 
 def test_an_exclude_that_leaves_nothing_is_refused() -> None:
     text = GOOD + '[[exclude]]\ntarget = ["disk", "image"]\n'
     with pytest.raises(StudyError) as caught:
         make_plan(load(text))
-    assert "exclude" in str(caught.value.faults[0])
+    assert "exclude" in str(caught.value.problems[0])
 
 
 def test_equal_studies_have_equal_hashes() -> None:
@@ -230,7 +230,7 @@ def test_variables_in_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_path_that_means_nothing(written: str, words: str) -> None:
-    (text,) = faults(GOOD.replace('"somewhere"', f'"{written}"'))
+    (text,) = problems(GOOD.replace('"somewhere"', f'"{written}"'))
     assert text.startswith("study.toml:6: target.disk.path: ") and words in text
 
 

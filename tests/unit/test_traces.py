@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from headrace.cli import make_app
 from headrace.errors import StudyError
 from headrace.traces import convert, draw, lacking, open_trace, read_rows, summarise
-from headrace.traces.tiles import lay_out
+from headrace.traces.tiles import prepare_traces
 
 REAL = Path(__file__).parents[1] / "golden" / "traces" / "random"
 """2000 random reads and writes of fio, sixteen in flight, on a loop device."""
@@ -98,7 +98,7 @@ def test_a_journal_far_away_does_not_flatten_the_picture(tmp_path: Path) -> None
     (tmp_path / "trace.csv").write_text(
         "time_ns,op,sector,sectors\n" + "\n".join(near + far) + "\n"
     )
-    (run,) = lay_out([summarise(open_trace(tmp_path / "trace.csv"))], ["a"], 100, 50)
+    (run,) = prepare_traces([summarise(open_trace(tmp_path / "trace.csv"))], ["a"], 100, 50)
     reads, writes = run.offsets
     assert (
         511_900_000 < reads.low_bytes <= 512_000_000
@@ -112,7 +112,7 @@ def test_a_journal_far_away_does_not_flatten_the_picture(tmp_path: Path) -> None
     assert run.notes() == ["requests in flight are not known: no completions in the trace"]
     even = [f"{1000 * n},read,{80_000 * n},8" for n in range(1000)]
     (tmp_path / "even.csv").write_text("time_ns,op,sector,sectors\n" + "\n".join(even) + "\n")
-    (run,) = lay_out([summarise(open_trace(tmp_path / "even.csv"))], ["b"], 100, 50)
+    (run,) = prepare_traces([summarise(open_trace(tmp_path / "even.csv"))], ["b"], 100, 50)
     (panel,) = run.offsets
     assert (panel.shown, panel.elsewhere(), panel.low_bytes) == (1.0, "", 0)
 
@@ -149,7 +149,7 @@ def test_few_requests_that_move_much_have_a_panel(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(
         "\n".join(["time_ns,op,sector,sectors,response_ns", *reads, *writes])
     )
-    (run,) = lay_out([summarise(open_trace(tmp_path / "trace.csv"))], ["a"], 160, 50)
+    (run,) = prepare_traces([summarise(open_trace(tmp_path / "trace.csv"))], ["a"], 160, 50)
     assert [panel.word for panel in run.offsets] == ["reads", "writes"]
     assert (run.notes(), run.has(0), run.has(1)) == ([], True, True)
 
@@ -202,7 +202,7 @@ def test_a_text_in_which_requests_are_dispatched_twice(
     assert found.total.queue_depth_max == 1
     assert found.total.queue_depth_mean == pytest.approx(100 * 100e-6 / found.duration_s, rel=1e-3)
     assert sum(len(rows) for rows in read_rows(found.trace)) == 100
-    (run,) = lay_out([found], ["a"], 160, 50)
+    (run,) = prepare_traces([found], ["a"], 160, 50)
     assert int(run.cells.depth_max.max()) == 1
     assert run.cells.depth_mean.mean() == pytest.approx(found.total.queue_depth_mean, rel=1e-3)
 
@@ -244,7 +244,7 @@ def test_an_iolog_without_waits_has_no_rates_no_depth_and_little_memory(tmp_path
     assert "requests in flight: not known" in shown
     with pytest.raises(StudyError) as caught:
         draw([summarise(open_trace(tmp_path / "trace.iolog"))], tmp_path / "picture.png")
-    assert "trace.iolog: file: has no times" in str(caught.value.faults[0])
+    assert "trace.iolog: file: has no times" in str(caught.value.problems[0])
 
 
 def test_equal_traces_give_equal_pictures(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_equal_traces_give_equal_pictures(tmp_path: Path) -> None:
 def fault_of(path: Path, device: str | None = None) -> str:
     with pytest.raises(StudyError) as caught:
         summarise(open_trace(path, device))
-    return str(caught.value.faults[0])
+    return str(caught.value.problems[0])
 
 
 def captured(place: Path, **changes: object) -> Path:
@@ -317,8 +317,8 @@ def test_lost_events_are_in_the_statistics(tmp_path: Path) -> None:
 def test_a_way_to_capture_that_there_is_not() -> None:
     with pytest.raises(StudyError) as caught:
         lacking("strace")
-    assert "--with" in str(caught.value.faults[0]) and "tracefs, blktrace" in str(
-        caught.value.faults[0]
+    assert "--with" in str(caught.value.problems[0]) and "tracefs, blktrace" in str(
+        caught.value.problems[0]
     )
 
 
@@ -330,6 +330,6 @@ def test_pictures_that_cannot_be_made(tmp_path: Path) -> None:
     ):
         with pytest.raises(StudyError) as caught:
             draw([found], out)
-        assert words in str(caught.value.faults[0])
+        assert words in str(caught.value.problems[0])
     with pytest.raises(StudyError):
         convert(open_trace(REAL), tmp_path / "x.doc")

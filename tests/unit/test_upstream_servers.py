@@ -170,7 +170,7 @@ def test_faults_affect_the_server_that_stores_the_data() -> None:
 def test_upstreams_that_lead_nowhere_are_refused(old: str, new: str, said: str) -> None:
     with pytest.raises(StudyError) as caught:
         load(STUDY.replace(old, new, 1))
-    assert said in str(caught.value.faults[0])
+    assert said in str(caught.value.problems[0])
 
 
 def test_a_server_with_an_upstream_is_not_measured() -> None:

@@ -49,17 +49,17 @@ pub fn simulate_json(py: Python<'_>, scenario_json: &str) -> PyResult<String> {
 
 /// Run scenarios on `threads` threads (0: one per core). `finished(index, outcome, error)` is
 /// called in this thread when a scenario ends and returns whether to continue. `cancelled()` is
-/// called periodically and returns whether to stop; `watching(simulated_ns)` is called with the
+/// called periodically and returns whether to stop; `progress(simulated_ns)` is called with the
 /// total time simulated so far. Return how many scenarios ended.
 #[pyfunction]
-#[pyo3(signature = (scenarios, threads, finished, cancelled, watching=None))]
+#[pyo3(signature = (scenarios, threads, finished, cancelled, progress=None))]
 pub fn simulate_many(
     py: Python<'_>,
     scenarios: Vec<String>,
     threads: usize,
     finished: PyObject,
     cancelled: PyObject,
-    watching: Option<PyObject>,
+    progress: Option<PyObject>,
 ) -> PyResult<usize> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let threads = if threads == 0 { cores } else { threads }.min(scenarios.len().max(1));
@@ -75,10 +75,10 @@ pub fn simulate_many(
                 }
                 None => {
                     py.check_signals()?;
-                    if let Some(watching) = &watching {
+                    if let Some(progress) = &progress {
                         let all: u64 =
                             reached.iter().map(|each| each.load(Ordering::Relaxed)).sum();
-                        watching.call1(py, (all,))?;
+                        progress.call1(py, (all,))?;
                     }
                     Ok(!cancelled.call0(py)?.is_truthy(py)?)
                 }

@@ -14,7 +14,12 @@ from headrace.analysis.environment import values_by_name
 from headrace.analysis.find import FindOptions
 from headrace.analysis.findings import Comparison, Difference, EnvironmentDifference, Estimate
 from headrace.analysis.jointly import joint_confidence
-from headrace.analysis.metrics import beside_metrics, headline_metric, trial_metrics, valid_trials
+from headrace.analysis.metrics import (
+    headline_metric,
+    secondary_metrics,
+    trial_metrics,
+    valid_trials,
+)
 from headrace.analysis.ratio import ratio_of_means
 from headrace.analysis.read import Records
 from headrace.errors import RefusedError
@@ -145,9 +150,9 @@ def _pairs(cell: str, a: _Cells, b: _Cells, wanted: str | None) -> list[_Pair]:
     at: Any = a.cells[cell]
     mine: Any = a.metrics.iloc[at]
     headline = headline_metric(wanted, mine)
-    beside = beside_metrics(headline, mine) if headline else []
+    secondary = secondary_metrics(headline, mine) if headline else []
     found: list[_Pair] = []
-    for metric in [headline, *beside]:
+    for metric in [headline, *secondary]:
         if metric is not None and metric in b.metrics:
             one, other = a.side(metric, cell), b.side(metric, cell)
             if len(one.values) and len(other.values):

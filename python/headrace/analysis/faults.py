@@ -109,7 +109,7 @@ def _effect(
         rate = Estimate(
             fmean(before), None, None, len(before), "mean of the ratios, one a trial", ids
         )
-        against = "before it struck"
+        against = "before the fault"
     recovered = [each.recovered_s for each in seen if each.recovered_s is not None]
     stalls = [each.stall_s for each in seen if each.stall_s is not None]
     return FaultEffect(
@@ -177,22 +177,22 @@ def _from_series(
     records: Records, row: TrialRow, fault: FaultRecord
 ) -> tuple[float | None, float | None, float | None]:
     moved = _moved(records, row)
-    struck, lifted = fault.struck_s, fault.lifted_s
+    injected, lifted = fault.struck_s, fault.lifted_s
     last_done_s = row["last_done_s"]
-    if moved is None or struck is None or not last_done_s:
+    if moved is None or injected is None or not last_done_s:
         return None, None, None
     ends, rates = moved
     starts = np.concatenate([[0.0], ends[:-1]])
     # Only whole intervals count: the end of the jobs may have truncated the last one.
-    before = rates[ends <= struck]
-    running = (starts >= struck) & (ends <= last_done_s + 1e-9)
+    before = rates[ends <= injected]
+    running = (starts >= injected) & (ends <= last_done_s + 1e-9)
     if not len(before) or before.mean() <= 0 or not running.any():
         return None, None, None
     usual = float(before.mean())
     idle = rates < IDLE_SHARE * usual
     stall_s = _longest(starts[running], ends[running], idle[running])
     end = float(lifted) if lifted is not None else float("inf")
-    lasting = (starts >= struck) & (ends <= end)
+    lasting = (starts >= injected) & (ends <= end)
     during = float(rates[lasting].mean()) / usual if lasting.any() else None
     recovered_s: float | None = None
     again = (starts >= end - 1e-9) & (rates >= RECOVERED_SHARE * usual)

@@ -21,9 +21,9 @@ from headrace.analysis.findings import FaultEffect, Findings, LeftOut, Point
 from headrace.analysis.interference import disturbances
 from headrace.analysis.jointly import joint_confidence
 from headrace.analysis.metrics import (
-    beside_metrics,
     headline_metric,
     metric_provenance,
+    secondary_metrics,
     trial_metrics,
     valid_trials,
 )
@@ -83,7 +83,7 @@ class _Headlines:
     metric: dict[str, str]
     values: dict[str, dict[str, float]]
     """By workload and trial; only valid trials that have a value."""
-    beside: dict[str, list[str]]
+    secondary: dict[str, list[str]]
     """Further metrics whose factor effects are estimated, where they apply."""
 
     @property
@@ -171,7 +171,7 @@ def _headlines(trials: pd.DataFrame, metrics: pd.DataFrame, wanted: str | None) 
         ids: Any = trials["id"][mine]
         values = zip(ids, own[metric], strict=True)
         found.values[workload] = {trial: float(value) for trial, value in values if value == value}
-        found.beside[workload] = beside_metrics(metric, own)
+        found.secondary[workload] = secondary_metrics(metric, own)
     return found
 
 
@@ -184,7 +184,7 @@ def _measured(
     # A fault is not a choice; fault effects have their own table.
     spared = [point for point in points if point.levels.get(FACTOR) in (None, NONE)]
     for workload, metric in headlines.metric.items():
-        names = [metric, *headlines.beside[workload]]
+        names = [metric, *headlines.secondary[workload]]
         effects += measure_effects(trials, metrics, workload, names, (FACTOR,))
         combinations += measure_combinations(spared, headlines.values[workload], workload, metric)
     return effects, combinations

@@ -356,7 +356,7 @@ class FaultEffect:
     rate_metric: str
     """The metric of `rate`; empty for the bytes that the storage moved."""
     against: str
-    """The reference of `rate`: `the same without it` or `before it struck`."""
+    """The reference of `rate`: `the same without it` or `before the fault`."""
     acknowledged_writes: int | None
     """Writes acknowledged as being on stable storage, of those that were checked afterwards."""
     lost_writes: int | None

@@ -39,14 +39,14 @@ def trial_metrics(frame: pd.DataFrame, prices: dict[str, Price] | None = None) -
     return pd.DataFrame(rows, index=frame.index, columns=columns, dtype="float64")
 
 
-def beside_metrics(main: str, metrics: pd.DataFrame) -> list[str]:
+def secondary_metrics(main: str, metrics: pd.DataFrame) -> list[str]:
     """Return the metrics whose effects and differences are estimated in addition to the main
     one."""
     having = {name for name in metrics if bool(metrics[name].notna().any())}
     return [
         metric.name
         for metric in registered().values()
-        if metric.beside
+        if metric.secondary
         and metric.name != main
         and metric.name in having
         and (not metric.only_with or metric.only_with in having)

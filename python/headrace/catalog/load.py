@@ -17,7 +17,7 @@ from typing import Any
 from headrace import _core
 from headrace.catalog.tables import TABLES
 from headrace.document import Document, FieldPath, anchored_path, parse_document, read_bytes
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.registry import nearest
 from headrace.validation import Problems
 
@@ -69,14 +69,14 @@ def entry(shelf: str, name: str, *, base: Path | None = None) -> CatalogEntry:
             path = anchored_path(base or Path.cwd(), name)
             return _load(shelf, path, _state(path))
         except ValueError as error:
-            raise StudyError([Fault(Path(name), 0, "", "", str(error))]) from None
+            raise StudyError([FileProblem(Path(name), 0, "", "", str(error))]) from None
     if name not in names(shelf):
         near = nearest(name, list(names(shelf)))
         problem = f"there is no {_one(shelf)} of this name" + (
             f'; did you mean "{near}"?' if near else ""
         )
         raise StudyError(
-            [Fault(ROOT / shelf, 0, shelf, f'"{name}"', problem, ", ".join(names(shelf)))]
+            [FileProblem(ROOT / shelf, 0, shelf, f'"{name}"', problem, ", ".join(names(shelf)))]
         )
     return _load(shelf, ROOT / shelf / f"{name}.toml")
 
@@ -100,16 +100,16 @@ def _load(shelf: str, path: Path, state: tuple[int, ...] = ()) -> CatalogEntry:
         raw = _TRIED[path].encode() if path in _TRIED else read_bytes(path)
     except OSError as error:
         raise StudyError(
-            [Fault(path, 0, "", "", f"the {_one(shelf)} cannot be read: {error.strerror}")]
+            [FileProblem(path, 0, "", "", f"the {_one(shelf)} cannot be read: {error.strerror}")]
         ) from None
     document = parse_document(raw, path)
     name = document.values.get("name")
     if not isinstance(name, str):
-        raise StudyError([document.fault(("name",), "the name of the entry is missing")])
+        raise StudyError([document.problem(("name",), "the name of the entry is missing")])
     if path.parent == ROOT / shelf and name != path.stem:
         raise StudyError(
             [
-                document.fault(
+                document.problem(
                     ("name",), "differs from the file's name", given=name, allowed=path.stem
                 )
             ]
@@ -137,7 +137,7 @@ def _drive(document: Document) -> dict[str, Any]:
         if not str(field).startswith("("):
             path: FieldPath = tuple(str(field).split("."))
             raise StudyError(
-                [document.fault(path, "cannot be true", given=given, allowed=allowed)]
+                [document.problem(path, "cannot be true", given=given, allowed=allowed)]
             ) from None
         # The table's structure is wrong: the message names only the field, so find its place.
         named = re.search(r"field `([^`]+)`", str(given))
@@ -151,7 +151,7 @@ def _drive(document: Document) -> dict[str, Any]:
         problem = str(given).partition(", expected")[0]
         raise StudyError(
             [
-                document.fault(
+                document.problem(
                     places[0] if places else ("kind",),
                     problem,
                     allowed=allowed or _expected(str(given)),
@@ -176,8 +176,8 @@ def _expected(text: str) -> str:
 def _typed(shelf: str, document: Document) -> Any:
     problems = Problems(document)
     table = problems.validated((), document.values, TABLES[shelf])
-    if problems.faults:
-        raise StudyError(problems.faults)
+    if problems.found:
+        raise StudyError(problems.found)
     return table
 
 

@@ -57,8 +57,8 @@ err = _Progress(stderr=True, highlight=False, soft_wrap=True)
 def complain(error: HeadraceError) -> None:
     """Print an error as one message, with its hint."""
     if isinstance(error, StudyError):
-        for fault in error.faults:
-            err.print(escape(str(fault)), style="red")
+        for problem in error.problems:
+            err.print(escape(str(problem)), style="red")
     else:
         err.print(f"[red]headrace: {escape(error.message)}[/red]")
     if error.hint:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._console import out
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 
 
 def compare(
@@ -49,4 +49,4 @@ def compare(
 
 
 def _fault(option: str, problem: str) -> StudyError:
-    return StudyError([Fault(Path("command line"), 0, option, "", problem)])
+    return StudyError([FileProblem(Path("command line"), 0, option, "", problem)])

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from headrace.errors import ExitCode, Fault, StudyError
+from headrace.errors import ExitCode, FileProblem, StudyError
 
 
 def decide(
@@ -93,4 +93,4 @@ def _shares(text: str) -> dict[str, float] | None:
 
 def _bad_mix(given: str, problem: str) -> StudyError:
     allowed = '"scan=70, analysis=30"'
-    return StudyError([Fault(Path("command line"), 0, "--mix", given, problem, allowed)])
+    return StudyError([FileProblem(Path("command line"), 0, "--mix", given, problem, allowed)])

@@ -45,7 +45,7 @@ def plan(
     guess = estimate(loaded.study, made, read_timings(cache_dir or default_cache()))
     out.print(
         f"{len(made.trials)} trials at most, about {format_seconds(guess.seconds)} (an estimate: "
-        f"{guess.rests_on})"
+        f"{guess.basis})"
     )
     for text in _space(guess):
         out.print(f"  {text}")

@@ -79,7 +79,7 @@ def _files_table(files: Sequence[FileUse]) -> TextTable:
 
 @app.command("show")
 def show(
-    profile: Profile,
+    profile: ProfileArgument,
     picture: Annotated[
         Path | None,
         typer.Option(help="draw it, too: a .png or .svg; NAME.png beside the profile with --draw"),

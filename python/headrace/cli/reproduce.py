@@ -54,9 +54,7 @@ def reproduce(
     ] = False,
     records: Annotated[
         Path,
-        typer.Option(
-            help="with --emulate: folder of the records; what is there already is gone on with"
-        ),
+        typer.Option(help="with --emulate: folder of the records; existing runs are resumed"),
     ] = Path("results/emulated"),
 ) -> None:
     """Reproduce the four source studies: every number beside the published one, every finding

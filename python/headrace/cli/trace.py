@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from headrace.cli._console import err
 from headrace.cli._trace_show import show_statistics, warn
-from headrace.errors import ExitCode, Fault, HeadraceError, StudyError
+from headrace.errors import ExitCode, FileProblem, HeadraceError, StudyError
 
 app = typer.Typer(
     help="Block requests of a drive while jobs run: run, capture, show, plot, convert.",
@@ -61,7 +61,7 @@ def _devices(given: list[str] | None) -> list[str]:
     if not found:
         raise StudyError(
             [
-                Fault(
+                FileProblem(
                     Path("command line"),
                     0,
                     "--device",
@@ -222,7 +222,7 @@ def plot(
     if label and len(label) != len(traces):
         raise StudyError(
             [
-                Fault(
+                FileProblem(
                     Path("command line"),
                     0,
                     "--label",

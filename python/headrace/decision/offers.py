@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from headrace.catalog import entry, names
-from headrace.catalog.tables import Price
+from headrace.catalog.tables import CatalogPrice
 from headrace.document import Document, read_document
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.site import Section
 from headrace.units import Bytes
 from headrace.validation import Problems, refusals
@@ -161,7 +161,7 @@ def offers_of(document: Document) -> Offers:
     except ValidationError as error:
         for place, given, problem, allowed in refusals(error, document.values, Offers):
             problems.add(place, problem, given=given, allowed=allowed)
-    raise StudyError(problems.faults)
+    raise StudyError(problems.found)
 
 
 def catalog_offers() -> Offers:
@@ -172,7 +172,7 @@ def catalog_offers() -> Offers:
     drives: dict[str, dict[str, Any]] = {}
     currencies: list[str] = []
     for name in names("prices"):
-        table: Price = entry("prices", name).table
+        table: CatalogPrice = entry("prices", name).table
         if table.drive is None:
             continue
         currencies.append(table.currency)
@@ -190,4 +190,4 @@ def catalog_offers() -> Offers:
 
 def refuse(file: Path, field: str, given: object, problem: str, allowed: str = "") -> StudyError:
     """Return the error for one problem of a command line or file that has no line."""
-    return StudyError([Fault(file, 0, field, str(given), problem, allowed)])
+    return StudyError([FileProblem(file, 0, field, str(given), problem, allowed)])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.units import MOST_BYTES
 
 RW = ("read", "write", "randread", "randwrite", "rw", "readwrite", "randrw")
@@ -90,7 +90,9 @@ def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
         text = file.read_text()
         found = msgspec.convert(json.loads(text[text.index("{") :]), _Result)
     except OSError as error:
-        raise StudyError([Fault(file, 0, "", "", f"cannot be read: {error.strerror}")]) from None
+        raise StudyError(
+            [FileProblem(file, 0, "", "", f"cannot be read: {error.strerror}")]
+        ) from None
     except (ValueError, RecursionError) as error:
         place = (
             re.search(r"at `\$\.?(.*)`$", str(error))
@@ -98,7 +100,7 @@ def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
             else None
         )
         problem = "is no result of fio --output-format=json"
-        raise StudyError([Fault(file, 0, place[1] if place else "", "", problem)]) from None
+        raise StudyError([FileProblem(file, 0, place[1] if place else "", "", problem)]) from None
     return [_observed(file, job, {**found.common, **job.options}, runtime_s) for job in found.jobs]
 
 
@@ -144,7 +146,11 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
     rw = options.get("rw", options.get("readwrite", "read"))
     if rw not in RW:
         raise StudyError(
-            [Fault(file, 0, f"{name}.rw", f'"{rw}"', "this load is not modelled", ", ".join(RW))]
+            [
+                FileProblem(
+                    file, 0, f"{name}.rw", f'"{rw}"', "this load is not modelled", ", ".join(RW)
+                )
+            ]
         )
     try:
         load = Load(
@@ -162,7 +168,7 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
             fsync=_count(options, "fsync", "0"),
         )
     except ValueError as error:
-        raise StudyError([Fault(file, 0, name, "", str(error))]) from None
+        raise StudyError([FileProblem(file, 0, name, "", str(error))]) from None
     values: dict[str, float] = {}
     # With group_reporting, one entry covers all jobs of the group; otherwise each job has an entry.
     share = 1 if options.get("group_reporting") is not None else load.numjobs
@@ -174,5 +180,5 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
             if 0 < seen.mean < math.inf:
                 values[f"{direction}.latency_ns_mean"] = seen.mean
     if not values:
-        raise StudyError([Fault(file, 0, name, "", "holds no requests")])
+        raise StudyError([FileProblem(file, 0, name, "", "holds no requests")])
     return Observed(name, load, values)

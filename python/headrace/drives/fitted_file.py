@@ -13,7 +13,7 @@ import tomlkit
 
 from headrace.catalog import CatalogEntry
 from headrace.drives.fitting import Fit
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 
 
 def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: Path) -> None:
@@ -39,5 +39,5 @@ def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: P
         path.write_text(tomlkit.dumps(document))
     except OSError as error:
         raise StudyError(
-            [Fault(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
+            [FileProblem(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
         ) from None

@@ -24,7 +24,7 @@ from scipy.optimize import least_squares
 from headrace.catalog import CatalogEntry
 from headrace.drives.fio import Observed, read_fio_results
 from headrace.drives.running import Load, run_drive
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
 
 LEAST_EFFECT = 0.01
@@ -210,7 +210,7 @@ def fit_drive(
     ]
     if not free:
         raise StudyError(
-            [Fault(entry.file, 0, "kind", kind, "has no parameter that could be fitted")]
+            [FileProblem(entry.file, 0, "kind", kind, "has no parameter that could be fitted")]
         )
     observed = [_shrunk(job, int(entry.table["capacity_bytes"])) for job in observed]
     say = progress or _silent

@@ -18,7 +18,7 @@ from headrace import _core
 from headrace.catalog import CatalogEntry
 from headrace.drives.fio import Load
 from headrace.drives.traces import Trace
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
 
 
@@ -78,7 +78,7 @@ def replay_trace(
         first = int(past[0])
         raise StudyError(
             [
-                Fault(
+                FileProblem(
                     trace.file,
                     trace.line_naming(first),
                     "sector",
@@ -108,4 +108,6 @@ def placed(file: Path) -> Generator[None]:
         yield
     except _core.ModelError as error:
         field, given, allowed = error.args
-        raise StudyError([Fault(file, 0, field, str(given), "cannot be", str(allowed))]) from None
+        raise StudyError(
+            [FileProblem(file, 0, field, str(given), "cannot be", str(allowed))]
+        ) from None

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace._core import SECTOR_BYTES
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.traces import open_trace, read_rows
 from headrace.traces.files import empty
 from headrace.traces.rows import DISCARD, FLUSH, OP_WORDS, READ, WRITE, RequestRows
@@ -69,7 +69,9 @@ def read_trace(file: Path) -> Trace:
         if rows.damages:
             raise StudyError(
                 [
-                    Fault(each.file, each.line, each.field, each.given, each.problem, each.allowed)
+                    FileProblem(
+                        each.file, each.line, each.field, each.given, each.problem, each.allowed
+                    )
                     for each in rows.damages
                 ]
             )

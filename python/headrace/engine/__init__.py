@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from headrace import workloads as workload_room
+from headrace import workloads as workload_package
 from headrace.datasets.own_files import OwnFile
 from headrace.errors import Problem, UsageError
 from headrace.plan.trial import Plan, Trial
@@ -134,12 +134,12 @@ def kinds() -> dict[str, type[Engine]]:
 
 def workload_of(name: str, resolved: Resolved) -> Workload:
     """Return the workload of a trial, with its options."""
-    return workload_room.kinds()[resolved.workload_kind](name, resolved.workload_options)
+    return workload_package.kinds()[resolved.workload_kind](name, resolved.workload_options)
 
 
 def identity(study: Study, trial: Trial, resolved: Resolved) -> Identity:
     """Return the fields of a trial's record that every engine fills in the same way."""
-    workload = workload_room.kinds()[resolved.workload_kind]
+    workload = workload_package.kinds()[resolved.workload_kind]
     return Identity(
         id=trial.id,
         index=trial.index,

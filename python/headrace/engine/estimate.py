@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import cast
 
-from headrace import targets as target_room
+from headrace import targets as target_package
 from headrace.datasets import OwnFiles, data_files
 from headrace.datasets.own_check import described
 from headrace.plan.cells import key
@@ -40,7 +40,7 @@ class Guess:
 
     seconds: float
     """Time of all trials in the plan; less if some repeats turn out not to be needed."""
-    rests_on: str
+    basis: str
     """The assumptions, as one clause."""
     target_bytes: dict[str, int]
     """Target -> bytes that its largest workload occupies on it."""
@@ -121,7 +121,7 @@ def estimate(study: Study, plan: Plan, timings: Timings | None = None) -> Guess:
     data_s = expectation.data_s if timed < len(expectation.trials) else 0.0
     return Guess(
         seconds=expectation.left_s(timings) + data_s,
-        rests_on=_rests_on(timed, len(expectation.trials)),
+        basis=_basis(timed, len(expectation.trials)),
         target_bytes=target_bytes,
         memory_bytes=memory_bytes,
         cache_bytes=cache_bytes,
@@ -134,7 +134,7 @@ def estimate(study: Study, plan: Plan, timings: Timings | None = None) -> Guess:
     )
 
 
-def _rests_on(timed: int, trials: int) -> str:
+def _basis(timed: int, trials: int) -> str:
     rates = (
         f"{format_bytes_per_s(STORAGE_BYTES_PER_S)} from each storage, "
         f"{format_bytes_per_s(JOB_BYTES_PER_S)} into each job"
@@ -159,7 +159,7 @@ def _most_slots(study: Study, plan: Plan) -> dict[str, int]:
 
 def _memory_bytes(trial: Trial, resolved: Resolved) -> int:
     """Return the memory that the target's emulated drives occupy when the study is measured."""
-    target = target_room.kinds()[resolved.target_kind](trial.target, resolved.target_options)
+    target = target_package.kinds()[resolved.target_kind](trial.target, resolved.target_options)
     return on_nodes(target, resolved.run.nodes).memory_bytes()
 
 
@@ -177,7 +177,7 @@ def _jobs_s(resolved: Resolved, job_bytes: float, cores: int) -> float:
 def _needs_root(trial: Trial, resolved: Resolved) -> list[str]:
     """Return the steps of a trial that need root."""
     needs: list[str] = []
-    kind = target_room.kinds()[resolved.target_kind]
+    kind = target_package.kinds()[resolved.target_kind]
     written: dict[str, object] = resolved.target_options.model_dump(exclude_none=True)
     if {"device", "image", "drive"} & set(written):
         needs.append(f"making target {trial.target} (format, mount)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace import targets as target_room
+from headrace import targets as target_package
 from headrace.errors import HeadraceError
 from headrace.raid import drives_of_data
 from headrace.records.inventory import Inventory, InventoryItem
@@ -25,7 +25,7 @@ def modelled_inventory(target_name: str, resolved: Resolved, nodes: int) -> Inve
 
     `nodes`: number of nodes that run jobs.
     """
-    target = target_room.kinds()[resolved.target_kind](target_name, resolved.target_options)
+    target = target_package.kinds()[resolved.target_kind](target_name, resolved.target_options)
     try:
         stored = target.model(resolved.site)
     except HeadraceError:

@@ -59,9 +59,9 @@ class PowerLoss(DriveFault):
         if self._witness is None or location.directory is None:
             return
         self._witness.stop()
-        if location.look_again is not None:
+        if location.verify_after_crash is not None:
             try:
-                self.seen["file_system"] = location.look_again()
+                self.seen["file_system"] = location.verify_after_crash()
             except HeadraceError as error:
                 self.seen["file_system"] = error.message
         self.seen |= self._witness.verdict(location.directory)

@@ -40,7 +40,7 @@ class Metric:
     """Provenance of the value, if it differs from the provenance of the trial."""
     rank: int = 1000
     """Position among the columns of tables."""
-    beside: bool = False
+    secondary: bool = False
     """Whether effects of factors and differences between results are also reported for this metric,
     in addition to the main one.
     """

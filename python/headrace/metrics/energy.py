@@ -10,7 +10,7 @@ from headrace.records.trial_record import TrialRecord
 JOULES_PER_WH = 3600
 
 
-def _site_per_job_wh(trial: Trial) -> float | None:
+def _site_per_job_wh(trial: RecordedTrial) -> float | None:
     return _wh(ratio(trial.record.energy.total_j, trial.jobs))
 
 
@@ -18,7 +18,7 @@ def _wh(energy_j: float | None) -> float | None:
     return None if energy_j is None else energy_j / JOULES_PER_WH
 
 
-def _energy_delay(trial: Trial) -> float | None:
+def _energy_delay(trial: RecordedTrial) -> float | None:
     """Return the energy per job times its mean wall time (Gonzalez and Horowitz, 1996)."""
     per_job_j = ratio(trial.record.energy.total_j, trial.jobs)
     wall_s = ratio(trial.sum("wall_s"), trial.jobs)
@@ -30,12 +30,12 @@ def _provenance(record: TrialRecord) -> str:
     return record.energy.provenance
 
 
-def _metered_per_job_wh(trial: Trial) -> float | None:
+def _metered_per_job_wh(trial: RecordedTrial) -> float | None:
     per_job_j = ratio(trial.record.energy.metered_j, trial.jobs)
     return None if per_job_j is None else per_job_j / JOULES_PER_WH
 
 
-def _uncertainty_per_job_wh(trial: Trial) -> float | None:
+def _uncertainty_per_job_wh(trial: RecordedTrial) -> float | None:
     energy = trial.record.energy
     whole = energy.total_j is not None
     uncertainty_j = energy.uncertainty_j if whole else energy.metered_uncertainty_j
@@ -68,7 +68,7 @@ ENERGY_J_PER_JOB = Metric(
     needs="energy of the whole site",
     provenance=_provenance,
     rank=610,
-    beside=True,
+    secondary=True,
 )
 ENERGY_DRIVES_J_PER_JOB = Metric(
     name="energy_drives_j_per_job",

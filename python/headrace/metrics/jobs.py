@@ -24,7 +24,7 @@ EFFICIENCY = Metric(
     value=_efficiency,
     needs="jobs that compute",
     rank=40,
-    beside=True,
+    secondary=True,
     # For a load without events, the share of CPU time says little about the storage.
     only_with="events_per_s",
     highest=1.0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.profiles.software import is_software
 from headrace.profiles.steps import (
     MOST_THREADS,
@@ -98,9 +98,11 @@ def read_darshan(path: Path, name: str) -> Recording:
                 try:
                     listing.access(line.split())
                 except ValueError as error:
-                    raise StudyError([Fault(path, number, "line", line[:60], str(error))]) from None
+                    raise StudyError(
+                        [FileProblem(path, number, "line", line[:60], str(error))]
+                    ) from None
     if not listing.accesses:
-        raise StudyError([Fault(path, 0, "", "", f"has no access of the module {_MODULE}")])
+        raise StudyError([FileProblem(path, 0, "", "", f"has no access of the module {_MODULE}")])
     ends: dict[int, int] = {}
     rows: list[tuple[int, ...]] = []
     for start, end, rank, *rest in sorted(listing.accesses):

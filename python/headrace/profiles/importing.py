@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.errors import FileProblem, HeadraceError, StudyError
 from headrace.profiles.darshan import read_darshan
 from headrace.profiles.steps import Recording
 from headrace.profiles.strace import read_strace
@@ -37,12 +37,14 @@ def read(path: Path, name: str, format: str | None = None) -> Recording:
         with path.open(errors="replace") as file:
             head = file.read(16_384)
     except OSError as error:
-        raise StudyError([Fault(path, 0, "", "", f"cannot be read: {error.strerror}")]) from None
+        raise StudyError(
+            [FileProblem(path, 0, "", "", f"cannot be read: {error.strerror}")]
+        ) from None
     if format is None:
         format = next((each for each, sign in _SIGNS.items() if sign.search(head)), None)
         if format is None:
             problem = (
                 "is empty" if not head.strip() else "is of none of the formats that can be imported"
             )
-            raise StudyError([Fault(path, 0, "", "", problem, ", ".join(READERS))])
+            raise StudyError([FileProblem(path, 0, "", "", problem, ", ".join(READERS))])
     return READERS[format](path, name)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from headrace.catalog import entry
 from headrace.catalog.tables import PROFILE_VERSION, CatalogProfile
-from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.errors import FileProblem, HeadraceError, StudyError
 
 Ints = npt.NDArray[np.int64]
 MOST_NUMBER = 1 << 61
@@ -235,7 +235,11 @@ def profile_path(given: Path, option: str) -> Path:
     if given.suffix not in ("", ".toml"):
         problem = "a profile is a .toml file, and its steps lie beside it"
         raise StudyError(
-            [Fault(Path("command line"), 0, option, str(given), problem, f"{given.stem}.toml")]
+            [
+                FileProblem(
+                    Path("command line"), 0, option, str(given), problem, f"{given.stem}.toml"
+                )
+            ]
         )
     return given.with_suffix(".toml")
 
@@ -397,7 +401,9 @@ def load_steps(
         read = pq.ParquetFile(path).read()
     except (OSError, pa.ArrowException) as error:
         told = str(error).splitlines()[0][:200]
-        raise StudyError([Fault(path, 0, "steps_file", "", f"cannot be read: {told}")]) from None
+        raise StudyError(
+            [FileProblem(path, 0, "steps_file", "", f"cannot be read: {told}")]
+        ) from None
     metadata = read.schema.metadata or {}
     version = _version(metadata.get(b"headrace.profile.version", b"0"))
     missing = [name for name in COLUMNS if name not in read.column_names]
@@ -422,7 +428,7 @@ def load_steps(
 
 
 def _wrong(path: Path, field: str, problem: str, given: str = "") -> StudyError:
-    return StudyError([Fault(path, 0, field, given, problem)])
+    return StudyError([FileProblem(path, 0, field, given, problem)])
 
 
 def _version(text: bytes) -> int:

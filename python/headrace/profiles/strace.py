@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.profiles.software import is_software
 from headrace.profiles.steps import (
     Op,
@@ -326,10 +326,10 @@ def read_strace(path: Path, name: str) -> Recording:
                 lines.read(line.rstrip("\n"))
             except ValueError as error:
                 raise StudyError(
-                    [Fault(path, number, "line", line.strip()[:60], str(error))]
+                    [FileProblem(path, number, "line", line.strip()[:60], str(error))]
                 ) from None
     if not lines.count:
-        raise StudyError([Fault(path, 0, "", "", "is empty: no call was traced")])
+        raise StudyError([FileProblem(path, 0, "", "", "is empty: no call was traced")])
     reader, first = lines.reader, lines.first_ns
     steps = columns([(start - first, end - first, *rest) for start, end, *rest in reader.rows])
     return Recording(

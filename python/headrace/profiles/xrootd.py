@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.profiles.steps import Op, RecordedFile, Recording, columns, in_range, whole_number
 
 _LINE = re.compile(r"^(\d+),(\w+),(\d+\.\d+),(.*?),(\d+\.\d+),([^,]*),?(.*)$")
@@ -102,9 +102,13 @@ def read_xrootd(path: Path, name: str) -> Recording:
                 try:
                     actions.read(line)
                 except ValueError as error:
-                    raise StudyError([Fault(path, number, "line", line[:60], str(error))]) from None
+                    raise StudyError(
+                        [FileProblem(path, number, "line", line[:60], str(error))]
+                    ) from None
     if not actions.rows:
-        raise StudyError([Fault(path, 0, "", "", "no action of XRootD's recorder succeeded in it")])
+        raise StudyError(
+            [FileProblem(path, 0, "", "", "no action of XRootD's recorder succeeded in it")]
+        )
     steps = columns(actions.ordered())
     notes = ["imported from XRootD's client recorder: time between actions counts as work"]
     if actions.failed:

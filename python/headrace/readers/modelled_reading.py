@@ -37,14 +37,14 @@ def modelled_reading(
 
     `after_run` returns further steps after each run of events.
     """
-    laid = data.layout
+    layout = data.layout
     cost = costs.READING[options.reader, data.format]
     byte_ns = cost.byte_ns + (costs.DECOMPRESSION_NS[data.codec] if data.compressed else 0.0)
     access = "mapped" if options.reader == "uproot" and options.access == "mmap" else "buffered"
     page_by_page = options.reader == "uproot" and data.format == "rntuple"
     read = data.columns(columns, options.reader)
     runs = asked(
-        laid,
+        layout,
         options.reader,
         read,
         step_events=options.step_events,
@@ -52,13 +52,13 @@ def modelled_reading(
         cut=data.own is not None,
         besides=data.besides(read, options.reader),
     )
-    work_ns = cost.open_ns + cost.listed_ns * len(laid.pieces)
+    work_ns = cost.open_ns + cost.listed_ns * len(layout.pieces)
     steps: list[Step] = [
         {"do": "open", "file": FILE},
         {
             "do": "sequence",
             "file": FILE,
-            "ranges_bytes": list(opening(laid, options.reader)),
+            "ranges_bytes": list(opening(layout, options.reader)),
             "cpu_after_ns": work_ns,
             "access": access,
         },
@@ -80,7 +80,7 @@ def modelled_reading(
         files=[_input_file(data)],
         memory_bytes=JOB_MEMORY_BYTES,
         events=sum(run.events for run in runs),
-        packets=_packets(laid, runs),
+        packets=_packets(layout, runs),
         description={"layout": data.description},
     )
 

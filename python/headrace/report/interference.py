@@ -46,7 +46,7 @@ def note(findings: Findings, target: str, workload: str) -> str:
         if (each.target, each.workload) == (target, workload) and each.warned:
             return (
                 f"Other programs ({_named(each)}) were at work in {len(each.warned)} of the "
-                "trials that this rests on, and "
+                "trials of this evidence, and "
                 f"may have cost their jobs up to {percent(each.lost_share_counted)} of their "
                 "time: a limit of the CPUs "
                 "may be theirs."

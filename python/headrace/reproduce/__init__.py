@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, TypedDict
 
 from headrace.catalog import entry
-from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.errors import FileProblem, HeadraceError, StudyError
 from headrace.registry import nearest
 from headrace.reproduce import cluster_energy, proof_ssd, storage_options, worker_node_ssd
 from headrace.reproduce.cells import ObtainedCells, run_cells
@@ -34,7 +34,7 @@ def chosen(names: Sequence[str]) -> list[StudyModule]:
             problem = "there is no such study" + (f'; did you mean "{near}"?' if near else "")
             raise StudyError(
                 [
-                    Fault(
+                    FileProblem(
                         MODULES["proof-ssd"].paths[0].parents[1],
                         0,
                         "STUDY",

@@ -68,7 +68,7 @@ MISSING = {
     ),
 }
 
-RESTS_ON = {
+EVIDENCE = {
     "fs-matters-on-hdd": (
         "ext3 putting files of a full group at doubling distances over the disk, and on all "
         "files lying in one directory"
@@ -125,7 +125,7 @@ def _swept(cells: ObtainedCells) -> Swept:
 
 def findings(cells: ObtainedCells, published: Published) -> list[Finding]:
     """Return the nineteen claims, judged."""
-    judge = Judge(published, MISSING, RESTS_ON)
+    judge = Judge(published, MISSING, EVIDENCE)
     swept = _swept(cells)
     _judge_slots(judge, cells, swept)
     _judge_power(judge, swept)

@@ -32,13 +32,13 @@ def _row_numbers(table: PublishedTable, index: int, label: str, of: Any) -> list
         cell = of(slots)
         reading = f"{energy_wh(cell):.2f} Wh a job"
         found.append(
-            table.beside(
+            table.compared(
                 index, f"wh_slot{size}", label, "Wh", energy_as_published_wh(cell), reading=reading
             )
         )
         given = minutes(str(table.value(index, f"time_slot{size}")))
         found.append(
-            table.beside(
+            table.compared(
                 index,
                 f"time_slot{size}",
                 label,
@@ -52,7 +52,7 @@ def _row_numbers(table: PublishedTable, index: int, label: str, of: Any) -> list
 
 
 def _points(table: PublishedTable, index: int, column: str, label: str, obtained: float) -> Number:
-    return table.beside(index, column, label, "", obtained, points=True)
+    return table.compared(index, column, label, "", obtained, points=True)
 
 
 def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
@@ -101,7 +101,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
         state, drives, _ = table.rows[index]
         obtained = nas_over_idle_w(cells, str(drives).split()[1], str(state))
         found.append(
-            table.beside(index, "power_over_bare_idle_w", f"{state}, {drives}", "W", obtained)
+            table.compared(index, "power_over_bare_idle_w", f"{state}, {drives}", "W", obtained)
         )
     table = published.tables["slot-gain"]
     for index in range(len(table.rows)):

@@ -15,10 +15,10 @@ from typing import Any
 from headrace.analysis.metrics import trial_metrics, valid_trials
 from headrace.analysis.read import Records, read
 from headrace.analysis.trial_row import trial_rows
-from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.errors import FileProblem, HeadraceError, StudyError
 from headrace.reproduce import emulated_cluster_energy, emulated_proof_ssd
-from headrace.reproduce.beside import Judged, Row, SmallCells, SmallStudy
 from headrace.reproduce.published import published
+from headrace.reproduce.small_study import Judged, Row, SmallCells, SmallStudy
 from headrace.study.packaged import STUDIES
 
 SMALL: dict[str, SmallStudy] = {
@@ -46,7 +46,9 @@ def chosen_small(names: Sequence[str]) -> list[SmallStudy]:
     for name in names:
         if name not in SMALL:
             problem = "this study has no small form for emulated drives"
-            raise StudyError([Fault(STUDIES, 0, "STUDY", f'"{name}"', problem, ", ".join(SMALL))])
+            raise StudyError(
+                [FileProblem(STUDIES, 0, "STUDY", f'"{name}"', problem, ", ".join(SMALL))]
+            )
     return [SMALL[name] for name in names] if names else list(SMALL.values())
 
 

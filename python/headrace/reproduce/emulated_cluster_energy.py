@@ -5,8 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.reproduce.beside import Judged, Rates, Row, SmallCells, SmallStudy, judged, spread
 from headrace.reproduce.published import Published
+from headrace.reproduce.small_study import (
+    Judged,
+    Rates,
+    Row,
+    SmallCells,
+    SmallStudy,
+    judged,
+    spread,
+)
 
 SCHEMES, WINDOWS = "emulated-schemes", "emulated-read-ahead"
 DRIVES = ("wd-wd3200bekt", "corsair-f40")

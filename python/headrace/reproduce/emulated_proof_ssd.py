@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.reproduce.beside import Judged, Rates, Row, SmallCells, SmallStudy, best, judged
 from headrace.reproduce.published import Published
+from headrace.reproduce.small_study import Judged, Rates, Row, SmallCells, SmallStudy, best, judged
 
 FILE = "emulated-drives"
 DRIVES = ("hdd", "ssd", "hdd-raid0-3", "ssd-raid0-2")

@@ -119,13 +119,13 @@ Rates = dict[str, dict[int, float]]
 """MB/s by drive and workers."""
 
 
-def _rates(cells: Cells, workload: str) -> Rates:
+def _rates(cells: ObtainedCells, workload: str) -> Rates:
     return {
         drive: {slots: rate(cells, workload, drive, slots) for slots in SLOTS} for drive in DRIVES
     }
 
 
-def findings(cells: Cells, published: Published) -> list[Finding]:
+def findings(cells: ObtainedCells, published: Published) -> list[Finding]:
     """Return the thirteen claims, judged."""
     judge = Judge(published, MISSING)
     scan, full = _rates(cells, "scan"), _rates(cells, "analysis")
@@ -224,7 +224,7 @@ def _analysis_on_raid(judge: Judge, full: Rates) -> None:
     judge.says("ssd-raid-10-to-20", 0.08 <= gain <= 0.25, f"full analysis, 8 workers: {gain:+.1%}")
 
 
-def _farm(judge: Judge, cells: Cells) -> None:
+def _farm(judge: Judge, cells: ObtainedCells) -> None:
     worst = max(
         abs(
             _of_farm(cells, drive, nodes=8, slots=slots)

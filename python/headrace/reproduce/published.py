@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Role = Literal["calibrate", "predict"]
-ROOM = Path(__file__).parents[1] / "published"
+FOLDER = Path(__file__).parents[1] / "published"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PublishedTable:
         """Return a row by column name."""
         return dict(zip(self.columns, self.rows[row], strict=True))
 
-    def beside(
+    def compared(
         self,
         row: int,
         column: str,
@@ -90,7 +90,7 @@ class Published:
 @cache
 def published(study: str) -> Published:
     """Return the published results of a study, by its id."""
-    values = tomllib.loads((ROOM / f"{study}.toml").read_text())
+    values = tomllib.loads((FOLDER / f"{study}.toml").read_text())
     tables = {
         table["id"]: PublishedTable(
             table["id"],
@@ -128,7 +128,7 @@ class Number:
     points (0.03 is 3 points)."""
     error_in: Literal["relative", "points"]
     role: Role
-    beside: str = ""
+    other_reading: str = ""
     """Another reading of the same number (the corrected energy per job)."""
     aim: float | None = None
     """Value to fit to where the publication gives a bound (the most that its authors saw) or a

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from headrace.reproduce.cells import Cell, Cells
+from headrace.reproduce.cells import ObtainedCell, ObtainedCells
 from headrace.reproduce.published import (
     Finding,
     Number,
@@ -44,7 +44,7 @@ MISSING = {
     ),
 }
 """Assumptions that the study does not state, for numbers and findings that cannot be obtained."""
-RESTS_ON = {
+EVIDENCE = {
     "others-equal-skim": (
         "servers' caches that hold what repeated runs read, which no source states, and on "
         "their links of 10 GbE"
@@ -160,12 +160,12 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
     table = published.tables["root-21-clients"]
     for index in range(len(table.rows)):
         storage = table.value(index, "storage")
-        found.append(table.beside(index, "read_mb_s", storage, "MB/s", skim_rate(cells, storage)))
+        found.append(table.compared(index, "read_mb_s", storage, "MB/s", skim_rate(cells, storage)))
     table = published.tables["bytes-moved"]
     column = "fraction_of_file_transferred"
     for index in range(len(table.rows)):
         storage = table.value(index, "storage")
-        found.append(table.beside(index, column, storage, "", moved(cells, storage), points=True))
+        found.append(table.compared(index, column, storage, "", moved(cells, storage), points=True))
     vm = cells.find("virtual", target="lustre-vm", workload="write")
     found.append(
         Number(
@@ -184,7 +184,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
     return found
 
 
-def _skim_number(cells: Cells, table: PublishedTable, index: int) -> Number:
+def _skim_number(cells: ObtainedCells, table: PublishedTable, index: int) -> Number:
     row = table.row(index)
     given, obtained = row["read_mb_s_low"], skim_rate(cells, row["storage"])
     return Number(
@@ -201,7 +201,9 @@ def _skim_number(cells: Cells, table: PublishedTable, index: int) -> Number:
     )
 
 
-def _iozone_numbers(cells: Cells, table: PublishedTable, index: int, way: str) -> Iterator[Number]:
+def _iozone_numbers(
+    cells: ObtainedCells, table: PublishedTable, index: int, way: str
+) -> Iterator[Number]:
     """Return the rate that one row gives of reading or writing, or both ends of its range."""
     row = table.row(index)
     storage = row["storage"]
@@ -244,7 +246,7 @@ def _iozone_numbers(cells: Cells, table: PublishedTable, index: int, way: str) -
         )
 
 
-def ends(cells: Cells, storage: str, way: str) -> tuple[float, float]:
+def ends(cells: ObtainedCells, storage: str, way: str) -> tuple[float, float]:
     """Return the lowest and highest rate over what the study varied: replicas (Hadoop) or name
     nodes (OrangeFS), and clients."""
     file = {"hadoop": "replicas", "orangefs": "name-nodes"}[storage]
@@ -260,7 +262,7 @@ def ends(cells: Cells, storage: str, way: str) -> tuple[float, float]:
 
 def findings(cells: ObtainedCells, published: Published) -> list[Finding]:
     """Return the eight claims, judged."""
-    judge = Judge(published, MISSING, RESTS_ON)
+    judge = Judge(published, MISSING, EVIDENCE)
     _skims(judge, cells)
     _virtual_server(judge, cells)
     _writes(judge, cells)
@@ -268,7 +270,7 @@ def findings(cells: ObtainedCells, published: Published) -> list[Finding]:
     return judge.done()
 
 
-def _skims(judge: Judge, cells: Cells) -> None:
+def _skims(judge: Judge, cells: ObtainedCells) -> None:
     rates = {storage: skim_rate(cells, storage) for storage in STORAGES}
     said = ", ".join(f"{storage} {value:.2f} MB/s" for storage, value in rates.items())
     judge.says("lustre-best-skim", max(rates, key=lambda name: rates[name]) == "lustre", said)
@@ -283,7 +285,7 @@ def _skims(judge: Judge, cells: Cells) -> None:
     )
 
 
-def _virtual_server(judge: Judge, cells: Cells) -> None:
+def _virtual_server(judge: Judge, cells: ObtainedCells) -> None:
     vm = {
         (kind, way): _rate(cells.find("virtual", target=kind, workload=way))
         for kind in ("lustre-bare", "lustre-vm")
@@ -297,7 +299,7 @@ def _virtual_server(judge: Judge, cells: Cells) -> None:
     )
 
 
-def _writes(judge: Judge, cells: Cells) -> None:
+def _writes(judge: Judge, cells: ObtainedCells) -> None:
     added = {storage: time_of_writes(cells, storage) for storage in STORAGES}
     judge.says(
         "skim-write-cpu-bound",
@@ -325,7 +327,7 @@ def _writes(judge: Judge, cells: Cells) -> None:
     )
 
 
-def _metadata(judge: Judge, cells: Cells) -> None:
+def _metadata(judge: Judge, cells: ObtainedCells) -> None:
     names = {count: cells.find("metadata", target="orangefs", name_nodes=count) for count in (1, 4)}
     speed = {count: cell.metric("jobs_per_s") for count, cell in names.items()}
     judge.says(

@@ -90,11 +90,11 @@ class Judge:
         self,
         published: Published,
         missing: dict[str, str] | None = None,
-        rests_on: dict[str, str] | None = None,
+        evidence: dict[str, str] | None = None,
     ) -> None:
         self._published = published
         self._missing = missing or {}
-        self._rests_on = rests_on or {}
+        self._evidence = evidence or {}
         self.findings: list[Finding] = []
 
     def says(self, id: str, holds: bool, why: str) -> None:
@@ -105,8 +105,8 @@ class Judge:
         """
         if not holds and id in self._missing:
             why += f". {self._missing[id]}"
-        if holds and id in self._rests_on:
-            why += f". Rests on {self._rests_on[id]}"
+        if holds and id in self._evidence:
+            why += f". Evidence: {self._evidence[id]}"
         self.findings.append(Finding(id, self._published.findings[id], bool(holds), why))
 
     def done(self) -> list[Finding]:

@@ -115,13 +115,13 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
             label = f"{row['storage']}, {row['jobs']} jobs on {row['node']}"
             obtained = of(cells, row["storage"], row["node"], row["jobs"])
             found.append(
-                table.beside(index, "mean_job_efficiency", label, "", obtained, points=True)
+                table.compared(index, "mean_job_efficiency", label, "", obtained, points=True)
             )
             reading = (
                 f"jobs x published efficiency = {row['jobs'] * row['mean_job_efficiency']:.2f}"
             )
             found.append(
-                table.beside(
+                table.compared(
                     index, "mean_throughput", label, "jobs", obtained * row["jobs"], reading=reading
                 )
             )
@@ -130,7 +130,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
         storage = table.value(index, "storage")
         obtained = efficiency(cells.find("production", target=storage))
         found.append(
-            table.beside(index, "mean_job_efficiency", str(storage), "", obtained, points=True)
+            table.compared(index, "mean_job_efficiency", str(storage), "", obtained, points=True)
         )
     return found + _prices(cells, published)
 
@@ -151,10 +151,12 @@ def _prices(cells: ObtainedCells, published: Published) -> list[Number]:
     for index in range(len(table.rows)):
         storage = str(table.value(index, "storage"))
         _, a_throughput, a_gb = _price(cells, storage)
-        found.append(table.beside(index, "price_per_throughput_gbp", storage, "GBP", a_throughput))
+        found.append(
+            table.compared(index, "price_per_throughput_gbp", storage, "GBP", a_throughput)
+        )
         reading = f"{a_gb / 2:.2f} over both drives" if storage == "hdd-raid0-2" else ""
         found.append(
-            table.beside(index, "price_per_gb_gbp", storage, "GBP/GB", a_gb, reading=reading)
+            table.compared(index, "price_per_gb_gbp", storage, "GBP/GB", a_gb, reading=reading)
         )
     return found
 
@@ -169,7 +171,7 @@ class _Efficiencies:
     far24: dict[str, float]
 
     @classmethod
-    def of(cls, cells: Cells) -> _Efficiencies:
+    def of(cls, cells: ObtainedCells) -> _Efficiencies:
         at8 = {storage: staged(cells, storage, "node8", 8) for storage in ORDER_8}
         at24 = {
             storage: staged(cells, storage, "node24", 24)
@@ -187,7 +189,7 @@ class _Efficiencies:
         return cls(at8, at24, far, far24)
 
 
-def findings(cells: Cells, published: Published) -> list[Finding]:
+def findings(cells: ObtainedCells, published: Published) -> list[Finding]:
     """Return the nine claims, judged."""
     judge = Judge(published, MISSING)
     found = _Efficiencies.of(cells)
@@ -223,7 +225,7 @@ def _staged(judge: Judge, found: _Efficiencies) -> None:
     )
 
 
-def _mixed(judge: Judge, found: _Efficiencies, cells: Cells) -> None:
+def _mixed(judge: Judge, found: _Efficiencies, cells: ObtainedCells) -> None:
     at8 = found.at8
     alone = {
         storage: efficiency(cells.find("unstaged", target=storage))
@@ -243,7 +245,7 @@ def _mixed(judge: Judge, found: _Efficiencies, cells: Cells) -> None:
     )
 
 
-def _remote(judge: Judge, found: _Efficiencies, cells: Cells) -> None:
+def _remote(judge: Judge, found: _Efficiencies, cells: ObtainedCells) -> None:
     at8, at24, far, far24 = found.at8, found.at24, found.far, found.far24
     change = {
         storage: far[storage] - at8[storage]
@@ -267,7 +269,7 @@ def _remote(judge: Judge, found: _Efficiencies, cells: Cells) -> None:
     )
 
 
-def _order_of_reads(judge: Judge, cells: Cells) -> None:
+def _order_of_reads(judge: Judge, cells: ObtainedCells) -> None:
     ordered, unordered = (
         _seeks_per_s(cells, profile) for profile in ("atlas-local-ordered", "atlas-local-unordered")
     )
@@ -278,7 +280,7 @@ def _order_of_reads(judge: Judge, cells: Cells) -> None:
     )
 
 
-def _price_factors(judge: Judge, cells: Cells) -> None:
+def _price_factors(judge: Judge, cells: ObtainedCells) -> None:
     prices = {storage: _price(cells, storage) for storage in PRICES}
     factors = {
         ssd: (prices[ssd][1] / prices["hdd-raid0-2"][1], prices[ssd][2] / prices["hdd-raid0-2"][2])

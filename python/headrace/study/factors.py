@@ -69,10 +69,10 @@ class FactorsReader:
             problem += f'; did you mean "{near}"?' if near else ""
             self.problems.add(path, problem, given=name, allowed=", ".join(known))
             return
-        if len({address.room for address in addresses}) > 1:
+        if len({address.section for address in addresses}) > 1:
             both = ", ".join(
                 sorted(
-                    f"{a.room}.{a.part}.{a.field}" if a.part else f"{a.room}.{a.field}"
+                    f"{a.section}.{a.part}.{a.field}" if a.part else f"{a.section}.{a.field}"
                     for a in addresses
                 )
             )
@@ -86,7 +86,7 @@ class FactorsReader:
         self, addresses: list[Address], path: FieldPath, index: int, level: Any
     ) -> None:
         at: FieldPath = (*path, index)
-        before = len(self.problems.faults)
+        before = len(self.problems.found)
         for address in addresses:
             if self._faulty(address):
                 continue  # its own problems are reported already
@@ -95,9 +95,9 @@ class FactorsReader:
             self._parts.known_entries(path, with_level({}, field, level), at=at)
             table = self._parts.anchored(path, model, with_level(written, field, level), at=at)
             options = self.problems.validated(path, table, model, at=at)
-            if options is not None and len(self.problems.faults) == before:
+            if options is not None and len(self.problems.found) == before:
                 self._parts.check_own_files(path, options, at=at)
-            if len(self.problems.faults) > before:
+            if len(self.problems.found) > before:
                 return
 
     def _check_fault_levels(self, path: FieldPath, levels: list[Any]) -> None:
@@ -109,17 +109,19 @@ class FactorsReader:
             self.problems.choice((*path, index), level, [NO_FAULT, *labels], "no such fault")
 
     def _faulty(self, address: Address) -> bool:
-        parts = {"target": self._study.targets, "workload": self._study.workloads}.get(address.room)
+        parts = {"target": self._study.targets, "workload": self._study.workloads}.get(
+            address.section
+        )
         return parts is not None and parts[str(address.part)].options is None
 
     def _owner(self, address: Address) -> tuple[type[BaseModel], dict[str, Any]]:
         study = self._study
-        if address.room in ("target", "workload"):
-            part = (study.targets if address.room == "target" else study.workloads)[
+        if address.section in ("target", "workload"):
+            part = (study.targets if address.section == "target" else study.workloads)[
                 str(address.part)
             ]
-            return kinds_of(address.room)[part.kind].Options, part.written
-        if address.room == "run":
+            return kinds_of(address.section)[part.kind].Options, part.written
+        if address.section == "run":
             return RunOptions, study.run_options.model_dump(exclude_unset=True)
         return Site, (study.site or Site.model_validate({})).model_dump(exclude_unset=True)
 
@@ -188,15 +190,15 @@ def find_factor(study: Study, name: str) -> list[Address]:
     return found
 
 
-def _in_part(room: str, part: NamedPlugin, field: str) -> list[Address]:
-    options = kinds_of(room)[part.kind].Options
-    return [Address(room, part.name, ".".join(path)) for path in find_field(options, field)]
+def _in_part(section: str, part: NamedPlugin, field: str) -> list[Address]:
+    options = kinds_of(section)[part.kind].Options
+    return [Address(section, part.name, ".".join(path)) for path in find_field(options, field)]
 
 
 def factor_names(study: Study) -> list[str]:
     """Return the names that a factor of this study may have, without the qualified forms."""
     names: list[str] = ["target", "workload", *RunOptions.model_fields]
-    for room, parts in (("target", study.targets), ("workload", study.workloads)):
+    for section, parts in (("target", study.targets), ("workload", study.workloads)):
         for part in parts.values():
-            names.extend(path[-1] for path in field_paths(kinds_of(room)[part.kind].Options))
+            names.extend(path[-1] for path in field_paths(kinds_of(section)[part.kind].Options))
     return list(dict.fromkeys(names))

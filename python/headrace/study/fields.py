@@ -109,11 +109,11 @@ def anchor_drives(written: dict[str, Any], base: Path) -> dict[str, Any]:
 class Address:
     """A field that a factor varies.
 
-    `room` is `target`, `workload`, `run`, `site` or `fault`.
+    `section` is `target`, `workload`, `run`, `site` or `fault`.
     """
 
-    room: str
+    section: str
     part: str | None
     """The target or workload it applies to; None for every one that has the field."""
     field: str
-    """Name or dotted path within the room."""
+    """Name or dotted path within the section."""

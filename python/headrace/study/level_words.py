@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from headrace import targets as target_room
-from headrace import workloads as workload_room
+from headrace import targets as target_package
+from headrace import workloads as workload_package
 from headrace.labels import Label
 from headrace.site import Site
 from headrace.study.fields import find_field
@@ -28,7 +28,7 @@ from headrace.units import (
 )
 from headrace.validation import nested_models
 
-_ROOMS = ("run", "target", "workload", "site")
+_SECTIONS = ("run", "target", "workload", "site")
 _FORMATS: dict[Any, Callable[[float], str]] = {
     parse_bytes: format_bytes,
     parse_bytes_per_s: format_bytes_per_s,
@@ -70,7 +70,7 @@ def target_words(name: str, kind: str, kinds: frozenset[str] = frozenset()) -> s
 
     `kinds` are the kinds of the study's other targets: two targets of one kind keep their names.
     """
-    part = target_room.kinds().get(kind)
+    part = target_package.kinds().get(kind)
     label = "" if part is None else part.label
     return label if label and kind.startswith(name.lower()) and kind not in kinds else name
 
@@ -84,14 +84,14 @@ def _plain(level: Any) -> Any:
 @cache
 def _option(factor: str, target_kind: str, workload_kind: str) -> FieldInfo | None:
     """Return the field that a factor varies; None when no model has it."""
-    room, _, field = factor.partition(".")
-    if room in ("target", "workload"):
+    section, _, field = factor.partition(".")
+    if section in ("target", "workload"):
         field = field.partition(".")[2]
-    if room not in _ROOMS:
-        room, field = "", factor
+    if section not in _SECTIONS:
+        section, field = "", factor
     target, workload = (
-        target_room.kinds().get(target_kind),
-        workload_room.kinds().get(workload_kind),
+        target_package.kinds().get(target_kind),
+        workload_package.kinds().get(workload_kind),
     )
     models: dict[str, type[BaseModel] | None] = {
         "run": RunOptions,
@@ -100,7 +100,7 @@ def _option(factor: str, target_kind: str, workload_kind: str) -> FieldInfo | No
         "site": Site,
     }
     for name, model in models.items():
-        paths = find_field(model, field) if model is not None and room in ("", name) else ()
+        paths = find_field(model, field) if model is not None and section in ("", name) else ()
         if model is not None and paths:
             return _field(model, paths[0])
     return None

@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headrace import targets as target_room
-from headrace import workloads as workload_room
+from headrace import targets as target_package
+from headrace import workloads as workload_package
 from headrace.document import Document, parse_document, read_document
 from headrace.errors import StudyError
 from headrace.registry import nearest
@@ -100,8 +100,8 @@ def study_of(document: Document, base: Path) -> Study:
     for name in study.report_options.price:
         if study.targets and name not in study.targets:
             problems.unknown(("report", "price", name), name, list(study.targets))
-    if problems.faults:
-        raise StudyError(sorted(problems.faults, key=lambda fault: fault.line))
+    if problems.found:
+        raise StudyError(sorted(problems.found, key=lambda problem: problem.line))
     return study.model_copy(
         update={"factors": levels, "exclude": exclude, "hash": _hash(document.values)}
     )
@@ -113,8 +113,8 @@ def _parts_of(problems: Problems, reader: PartsReader, base: Path) -> Study:
     title = document.values.get("title", document.file.stem)
     if not isinstance(title, str) or not title.strip():
         problems.add(("title",), "must be text", given=title)
-    targets = reader.parts("target", dict(target_room.kinds()))
-    workloads = reader.parts("workload", dict(workload_room.kinds()))
+    targets = reader.parts("target", dict(target_package.kinds()))
+    workloads = reader.parts("workload", dict(workload_package.kinds()))
     plan = reader.section("plan", PlanOptions)
     run = reader.section("run", RunOptions)
     report = reader.section("report", ReportOptions)

@@ -253,7 +253,7 @@ class Study(BaseModel):
     report_options: ReportOptions
     site: Site | None
     faults: list[Any]
-    meters: dict[str, Part] = Field(default_factory=dict[str, Part])
+    meters: dict[str, NamedPlugin] = Field(default_factory=dict[str, NamedPlugin])
     """Power meters, read while jobs run in real time."""
     base: Path = Path()
     """Directory that relative paths refer to."""

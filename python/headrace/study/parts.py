@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headrace import faults as fault_room
+from headrace import faults as fault_package
 from headrace import meters as meter_room
-from headrace import targets as target_room
-from headrace import workloads as workload_room
+from headrace import targets as target_package
+from headrace import workloads as workload_package
 from headrace.catalog import entry
 from headrace.document import FieldPath
 from headrace.errors import StudyError
@@ -45,23 +45,23 @@ class PartsReader:
         several = _SEVERAL.get(name, "")
         return self.problems.validated((name,), table, model, several=several)
 
-    def parts(self, room: str, kinds: dict[str, Any]) -> dict[str, NamedPlugin]:
+    def parts(self, section: str, kinds: dict[str, Any]) -> dict[str, NamedPlugin]:
         """Return the targets or workloads by name, without those of unknown kind."""
-        values = self.problems.document.values.get(room)
+        values = self.problems.document.values.get(section)
         if values is None or values == {}:
-            self.problems.add((room,), f"a study needs at least one [{room}.NAME]")
+            self.problems.add((section,), f"a study needs at least one [{section}.NAME]")
             return {}
         found: dict[str, NamedPlugin] = {}
-        for name, written in (self.problems.table((room,), values) or {}).items():
-            part = self._part(room, name, written, kinds)
+        for name, written in (self.problems.table((section,), values) or {}).items():
+            part = self._part(section, name, written, kinds)
             if part is not None:
                 found[name] = part
         return found
 
     def _part(
-        self, room: str, name: str, written: object, kinds: dict[str, Any]
+        self, section: str, name: str, written: object, kinds: dict[str, Any]
     ) -> NamedPlugin | None:
-        path: FieldPath = (room, name)
+        path: FieldPath = (section, name)
         table = self.problems.table(path, written)
         if table is None:
             return None
@@ -70,19 +70,19 @@ class PartsReader:
             return None
         own = {key: value for key, value in table.items() if key != "kind"}
         self.known_entries(path, own)
-        before = len(self.problems.faults)
+        before = len(self.problems.found)
         own = self.anchored(path, kinds[kind].Options, own)
-        several = f"several levels go in [factors]: {room}.{name}.{{}} = […]"
+        several = f"several levels go in [factors]: {section}.{name}.{{}} = […]"
         options = self.problems.validated(path, own, kinds[kind].Options, several=several)
-        if options is not None and len(self.problems.faults) == before:
+        if options is not None and len(self.problems.found) == before:
             self.check_own_files(path, options)
-        if len(self.problems.faults) > before:
+        if len(self.problems.found) > before:
             options = None  # prevents reporting the same problem again for levels of factors
         return NamedPlugin(name=name, kind=kind, written=own, options=options)
 
     def injected_faults(self, targets: dict[str, NamedPlugin]) -> list[Any]:
         """Return the options of every `[[fault]]`; None for an invalid one."""
-        kinds = fault_room.kinds()
+        kinds = fault_package.kinds()
         found: list[Any] = []
         values = self.problems.document.values.get("fault", [])
         for path, table in self.problems.tables(("fault",), values):
@@ -98,10 +98,10 @@ class PartsReader:
             found.append(self.problems.validated(path, table, kinds[what].Options))
         return found
 
-    def meters(self, targets: dict[str, Part], site: Site | None) -> dict[str, Part]:
+    def meters(self, targets: dict[str, NamedPlugin], site: Site | None) -> dict[str, NamedPlugin]:
         """Return the power meters by name, without those of unknown kind."""
         values = self.problems.document.values.get("meter", {})
-        found: dict[str, Part] = {}
+        found: dict[str, NamedPlugin] = {}
         for name, written in (self.problems.table(("meter",), values) or {}).items():
             part = self._part("meter", name, written, dict(meter_room.kinds()))
             if part is not None:
@@ -114,7 +114,7 @@ class PartsReader:
         self,
         path: FieldPath,
         options: meter_room.MeterOptions,
-        targets: dict[str, Part],
+        targets: dict[str, NamedPlugin],
         site: Site | None,
     ) -> None:
         """Report names in `of` that are not of the boundary that the meter covers."""
@@ -180,13 +180,13 @@ class PartsReader:
             try:
                 entry(shelf, name, base=self.base)
             except StudyError as error:
-                if name.endswith(".toml") and all(fault.line for fault in error.faults):
-                    seen = self.problems.faults
-                    self.problems.faults += [fault for fault in error.faults if fault not in seen]
+                if name.endswith(".toml") and all(each.line for each in error.problems):
+                    seen = self.problems.found
+                    self.problems.found += [each for each in error.problems if each not in seen]
                     continue
-                for fault in error.faults:
+                for each in error.problems:
                     where = at or (*path, *place)
-                    self.problems.add(where, fault.problem, given=name, allowed=fault.allowed)
+                    self.problems.add(where, each.problem, given=name, allowed=each.allowed)
 
     def anchored(
         self,
@@ -218,6 +218,6 @@ def source_of(part: NamedPlugin) -> str | None:
     return getattr(part.options, "source", None)
 
 
-def kinds_of(room: str) -> dict[str, Any]:
-    """Return the kinds of a room, `target` or `workload`."""
-    return dict(target_room.kinds() if room == "target" else workload_room.kinds())
+def kinds_of(section: str) -> dict[str, Any]:
+    """Return the kinds of a section, `target` or `workload`."""
+    return dict(target_package.kinds() if section == "target" else workload_package.kinds())

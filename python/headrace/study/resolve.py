@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from headrace import targets as target_room
-from headrace import workloads as workload_room
+from headrace import targets as target_package
+from headrace import workloads as workload_package
 from headrace.document import dotted, shown
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.site import Site
 from headrace.study.factors import FAULT, find_factor
 from headrace.study.fields import anchor_drives, anchored_fields, with_level
@@ -41,7 +41,7 @@ def applies(study: Study, factor: str, target: str, workload: str) -> bool:
         return any(each.target in (None, target) for each in study.faults)
     wanted = {"target": target, "workload": workload}
     return any(
-        address.part is None or address.part == wanted.get(address.room)
+        address.part is None or address.part == wanted.get(address.section)
         for address in find_factor(study, factor)
     )
 
@@ -53,11 +53,11 @@ def hard_to_change(study: Study, factor: str, target: str) -> bool:
     """
     if factor == "target":
         return True
-    settings = target_room.kinds()[study.targets[target].kind].settings
+    settings = target_package.kinds()[study.targets[target].kind].settings
     for address in find_factor(study, factor):
-        if address.room == "site" or (address.room, address.field) == ("run", "on"):
+        if address.section == "site" or (address.section, address.field) == ("run", "on"):
             return True
-        if address.room == "target" and address.part == target and address.field not in settings:
+        if address.section == "target" and address.part == target and address.field not in settings:
             return True
     return False
 
@@ -89,14 +89,14 @@ def _checked(model: type[Model], table: dict[str, Any]) -> Model:
         raise _NotTogetherError(refusals(error, table, model)) from None
 
 
-def _not_together(study: Study, levels: Mapping[str, Any], refused: Refusal) -> Fault:
+def _not_together(study: Study, levels: Mapping[str, Any], refused: Refusal) -> FileProblem:
     cell = ", ".join(
         f"{factor} = {shown(level)}" for factor, level in levels.items() if level is not None
     )
     place, _, problem, allowed = refused
     problem += f" (allowed: {allowed})" if allowed else ""
     field = dotted(place)
-    return Fault(
+    return FileProblem(
         study.file,
         0,
         f"factors{f' ({field})' if field else ''}",
@@ -108,8 +108,8 @@ def _not_together(study: Study, levels: Mapping[str, Any], refused: Refusal) -> 
 
 def _resolved(study: Study, target: str, workload: str, levels: Mapping[str, Any]) -> Resolved:
     target_part, workload_part = study.targets[target], study.workloads[workload]
-    target_model = target_room.kinds()[target_part.kind].Options
-    workload_model = workload_room.kinds()[workload_part.kind].Options
+    target_model = target_package.kinds()[target_part.kind].Options
+    workload_model = workload_package.kinds()[workload_part.kind].Options
     tables: dict[str, dict[str, Any]] = {
         "target": target_part.written,
         "workload": workload_part.written,
@@ -122,10 +122,10 @@ def _resolved(study: Study, target: str, workload: str, levels: Mapping[str, Any
         if factor in ("target", "workload", FAULT) or level is None:
             continue
         for address in find_factor(study, factor):
-            if address.part is None or address.part == names.get(address.room):
+            if address.part is None or address.part == names.get(address.section):
                 field = tuple(address.field.split("."))
-                tables[address.room] = with_level(tables[address.room], field, level)
-                varied[address.room].add(field[0])
+                tables[address.section] = with_level(tables[address.section], field, level)
+                varied[address.section].add(field[0])
     for name, model in (("target", target_model), ("workload", workload_model)):
         # The other fields were made absolute when the study was read.
         levels_of = {field: tables[name][field] for field in varied[name]}

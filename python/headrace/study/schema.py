@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from headrace import faults as fault_room
+from headrace import faults as fault_package
 from headrace import meters as meter_room
-from headrace import targets as target_room
-from headrace import workloads as workload_room
+from headrace import targets as target_package
+from headrace import workloads as workload_package
 from headrace.site import Site
 from headrace.study.load import VERSION
 from headrace.study.model import PlanOptions, ReportOptions, RunOptions
@@ -28,9 +28,9 @@ def study_schema() -> dict[str, Any]:
         definitions[name] = schema
         return {"$ref": f"#/$defs/{name}"}
 
-    def kinds(room: dict[str, Any], prefix: str) -> dict[str, Any]:
+    def kinds(section: dict[str, Any], prefix: str) -> dict[str, Any]:
         choices: list[dict[str, Any]] = []
-        for kind, part in room.items():
+        for kind, part in section.items():
             name = f"{prefix}-{kind}"
             reference(part.Options, name)
             own = definitions[name]
@@ -42,8 +42,8 @@ def study_schema() -> dict[str, Any]:
     properties: dict[str, Any] = {
         "headrace": {"const": VERSION, "description": "version of the study file"},
         "title": {"type": "string"},
-        "target": kinds(dict(target_room.kinds()), "target"),
-        "workload": kinds(dict(workload_room.kinds()), "workload"),
+        "target": kinds(dict(target_package.kinds()), "target"),
+        "workload": kinds(dict(workload_package.kinds()), "workload"),
         "factors": {"type": "object", "description": "a field and the list of its levels"},
         "exclude": {"type": "array", "items": {"type": "object", "minProperties": 1}},
         "plan": reference(PlanOptions, "plan"),
@@ -56,11 +56,11 @@ def study_schema() -> dict[str, Any]:
             "items": {
                 "anyOf": [
                     reference(part.Options, f"fault-{kind}")
-                    for kind, part in fault_room.kinds().items()
+                    for kind, part in fault_package.kinds().items()
                 ]
             },
         }
-        if fault_room.kinds()
+        if fault_package.kinds()
         else {"type": "array"},
     }
     return {

@@ -75,7 +75,7 @@ class Location:
     emulated: tuple[EmulatedDevice, ...] = ()
     """Emulated drives that it is stored on, in the order of the drives of a RAID. Drive faults
     affect these."""
-    look_again: Callable[[], str] | None = None
+    verify_after_crash: Callable[[], str] | None = None
     """Unmount the file system as a crash would leave it, check it, mount it again, and return what
     the check found. Raises HeadraceError if it cannot be repaired."""
 

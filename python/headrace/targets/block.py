@@ -25,7 +25,7 @@ from headrace.labels import ITSELF
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.system import filesystems, loops, requirements, signatures
 from headrace.system.claims import Place
-from headrace.system.journal import Entry, Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.mounts import mount, mount_of
 from headrace.system.owned import make_directories, make_file
 from headrace.system.storage import free_bytes, storage_of
@@ -394,7 +394,7 @@ class BlockTarget(LocalTarget):
         self._queue = QueueSettings(context, storage.directory)
         emulated = () if self._emulated is None else self._emulated.devices
 
-        def look_again() -> str:
+        def verify_after_crash() -> str:
             result = journal.undo(self._entries.pop())
             if not result.done:
                 raise HeadraceError(f"target {self.name}: {result.text}")
@@ -411,7 +411,7 @@ class BlockTarget(LocalTarget):
             provenance="emulated" if emulated else "measured",
             description={**storage.as_dict(), **facts},
             emulated=emulated,
-            look_again=look_again,
+            verify_after_crash=verify_after_crash,
         )
 
     def _profiles(self) -> tuple[str, ...]:

@@ -79,7 +79,9 @@ class LocalDrives(Target):
                 "nodes": [dict(location.description) for location in made],
             },
             emulated=tuple(device for location in made for device in location.emulated),
-            look_again=_look_again([location.look_again for location in made]),
+            verify_after_crash=_verify_after_crash(
+                [location.verify_after_crash for location in made]
+            ),
         )
 
     @override
@@ -116,7 +118,7 @@ class LocalDrives(Target):
         )
 
 
-def _look_again(each: Sequence[Callable[[], str] | None]) -> Callable[[], str] | None:
+def _verify_after_crash(each: Sequence[Callable[[], str] | None]) -> Callable[[], str] | None:
     looks = [look for look in each if look is not None]
     if len(looks) < len(each):
         return None

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.traces.files import TraceFile, empty
 from headrace.traces.rows import OP_WORDS, UNSEEN_NS, RequestRows, read_rows
 
@@ -36,7 +36,7 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
     if kind not in writers:
         raise StudyError(
             [
-                Fault(
+                FileProblem(
                     out,
                     0,
                     "format",
@@ -54,7 +54,7 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
         unfinished.replace(out)
     except OSError as error:
         raise StudyError(
-            [Fault(out, 0, "", "", f"cannot be written: {error.strerror or error}")]
+            [FileProblem(out, 0, "", "", f"cannot be written: {error.strerror or error}")]
         ) from None
     finally:
         unfinished.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import _core
-from headrace.errors import Fault, HeadraceError, StudyError
+from headrace.errors import FileProblem, HeadraceError, StudyError
 from headrace.traces.capture import SCHEMA, TRACE_FILE
 
 
@@ -141,7 +141,7 @@ def _number(path: Path, device: str) -> int:
 
 
 def _fault(file: Path, field: str, problem: str, allowed: str = "", given: str = "") -> StudyError:
-    return StudyError([Fault(file, 0, field, given, problem, allowed)])
+    return StudyError([FileProblem(file, 0, field, given, problem, allowed)])
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def readable() -> Generator[None]:
         yield
     except _core.TraceError as error:
         file, line, field, given, problem, allowed = error.args
-        raise StudyError([Fault(Path(file), line, field, given, problem, allowed)]) from None
+        raise StudyError([FileProblem(Path(file), line, field, given, problem, allowed)]) from None
     except InterruptedError:
         raise KeyboardInterrupt from None
 
@@ -163,7 +163,7 @@ def empty(trace: TraceFile) -> HeadraceError:
     )
     return StudyError(
         [
-            Fault(
+            FileProblem(
                 trace.path,
                 0,
                 "file",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from headrace.errors import Fault, HeadraceError, MissingError, StudyError
+from headrace.errors import FileProblem, HeadraceError, MissingError, StudyError
 from headrace.system import blktrace, tracefs
 from headrace.system.journal import Journal
 from headrace.system.tracefs import TracedDevice
@@ -109,7 +109,11 @@ def lacking(by: str | None = None) -> tuple[str, str] | None:
     Raises StudyError for an unknown interface."""
     if by is not None and by not in MEANS:
         raise StudyError(
-            [Fault(Path("command line"), 0, "--with", by, "is no way to capture", ", ".join(MEANS))]
+            [
+                FileProblem(
+                    Path("command line"), 0, "--with", by, "is no way to capture", ", ".join(MEANS)
+                )
+            ]
         )
     found = {name: MEANS[name].lacking() for name in MEANS if by in (None, name)}
     missing = [each for each in found.values() if each is not None]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.traces.statistics import Statistics
-from headrace.traces.tiles import lay_out
+from headrace.traces.tiles import prepare_traces
 
 KINDS = ("png", "svg", "html")
 RUNS_AT_MOST = 6
@@ -25,7 +25,7 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
     if kind not in KINDS:
         raise StudyError(
             [
-                Fault(
+                FileProblem(
                     out,
                     0,
                     "--out",
@@ -39,7 +39,7 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
         given = str(len(all_statistics))
         raise StudyError(
             [
-                Fault(
+                FileProblem(
                     out,
                     0,
                     "traces",
@@ -51,7 +51,7 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
         )
     names = labels or [each.trace.name for each in all_statistics]
     finer = 2 if kind == "html" else 1  # users can zoom into a page
-    runs = lay_out(all_statistics, names, finer * COLUMNS, finer * ROWS)
+    runs = prepare_traces(all_statistics, names, finer * COLUMNS, finer * ROWS)
     unfinished = out.with_name(f".{out.name}.headrace-new.{kind}")
     try:
         if kind == "html":
@@ -65,7 +65,7 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
         unfinished.replace(out)
     except OSError as error:
         raise StudyError(
-            [Fault(out, 0, "--out", "", f"cannot be written: {error.strerror or error}")]
+            [FileProblem(out, 0, "--out", "", f"cannot be written: {error.strerror or error}")]
         ) from None
     finally:
         unfinished.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.palette import CURVE_COLOURS
 from headrace.traces.cells import (
     BINS_PER_DECADE,
@@ -41,7 +41,7 @@ __all__ = [
     "TraceCells",
     "coarser",
     "colour_cells",
-    "lay_out",
+    "prepare_traces",
 ]
 
 _OTHERS_COLOUR = "#C4C4C4"
@@ -131,7 +131,7 @@ class DrawableTrace:
         return found
 
 
-def lay_out(
+def prepare_traces(
     all_statistics: list[Statistics], labels: list[str], columns: int, rows: int
 ) -> list[DrawableTrace]:
     """Convert traces to cells on one time axis, and on one offset axis if their ranges are similar.
@@ -144,7 +144,7 @@ def lay_out(
                 "has no times: all its requests are at one moment, and a picture is drawn "
                 "against time"
             )
-            raise StudyError([Fault(each.trace.path, 0, "file", "", problem)])
+            raise StudyError([FileProblem(each.trace.path, 0, "file", "", problem)])
     begins = [_begin_ns(each) for each in all_statistics]
     span_ns = (
         max(each.last_ns - begin for each, begin in zip(all_statistics, begins, strict=True)) + 1

@@ -17,7 +17,7 @@ import msgspec
 
 from headrace import _core
 from headrace.analysis.read import Records, trials_frame
-from headrace.engine.simulate.trials import PreparedTrial, Refusal
+from headrace.engine.simulate.trials import PreparedTrial, ScenarioRefusal
 from headrace.errors import HeadraceError, UsageError
 from headrace.plan.trial import Trial
 from headrace.records.trial_record import TrialRecord
@@ -97,7 +97,7 @@ def _simulated(prepared: Sequence[PreparedTrial]) -> list[TrialRecord | None]:
     """Return a record with sums for each; None for one that fails."""
     found: list[TrialRecord | None] = [None] * len(prepared)
 
-    def finished(index: int, outcome: str | None, refusal: Refusal | None) -> bool:
+    def finished(index: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
         made = prepared[index].simulated(outcome, refusal)
         if made.record.validity.valid:
             found[index] = made.record.with_jobs(made.jobs)

@@ -79,7 +79,7 @@ class Workload(ABC):
     def dataset(self, slots_max: int) -> Data | None:
         """Return the data set that the jobs read, generated or the user's own files.
 
-        Return None when the workload needs none or makes its files in `lay_out`.
+        Return None when the workload needs none or makes its files in `prepare_files`.
         """
         return None
 
@@ -109,7 +109,7 @@ class Workload(ABC):
         """Return the bytes used on the target (data set and output): plan, free-space check."""
         return 0
 
-    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+    def prepare_files(self, directory: Path, slots: int, seed: int) -> list[str]:
         """Make the files that are not a data set (fio's) and return their paths. Idempotent.
 
         Called before caches are dropped. For a target that is reached by URL, the files are made in

@@ -163,7 +163,7 @@ class Command(Workload):
         """Return the size of the generated data set; the program's output is unknown."""
         return estimated_bytes(self.options.data) if self.options.data is not None else 0
 
-    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+    def prepare_files(self, directory: Path, slots: int, seed: int) -> list[str]:
         """Return the user's files that match the pattern. Raises HeadraceError when none does.
 
         `directory` is Headrace's own directory within the target's.

@@ -194,7 +194,7 @@ class Metadata(Workload):
         )
 
     @override
-    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+    def prepare_files(self, directory: Path, slots: int, seed: int) -> list[str]:
         """Make nothing. Raises HeadraceError when there are too many clients."""
         clients = slots * self.options.clients
         if clients > MOST_CLIENTS:

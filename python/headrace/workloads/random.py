@@ -101,9 +101,9 @@ class Random(Workload):
         """Return the size of one file per slot."""
         return slots_max * self.options.file_size
 
-    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+    def prepare_files(self, directory: Path, slots: int, seed: int) -> list[str]:
         """Make one file per slot, for writes too: they overwrite existing blocks."""
-        return client.lay_out_files(directory, self.options.file_size, slots, seed)
+        return client.prepare_files(directory, self.options.file_size, slots, seed)
 
     def warm(self) -> None:
         """Load fio into memory, so that the program is not read from a cold device."""

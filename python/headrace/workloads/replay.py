@@ -72,7 +72,7 @@ class ReplayOptions(WorkloadOptions):
     )
     place: Literal["own", "recorded"] = Field(
         "own",
-        description="own: each slot reads files of the recorded sizes, laid out on the target; "
+        description="own: each slot reads files of the recorded sizes, made on the target; "
         "recorded: the files themselves, where they were recorded (what the job wrote goes to "
         "the target all the same)",
     )
@@ -176,7 +176,7 @@ class Replay(Workload):
         return changed if changed is not None and each.on != "node" else each.bytes
 
     @override
-    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+    def prepare_files(self, directory: Path, slots: int, seed: int) -> list[str]:
         """Make a file of the recorded size for each set and slot, in that order."""
         if self.options.place == "recorded":
             return []
@@ -185,7 +185,7 @@ class Replay(Workload):
         for number, each in enumerate(self._inputs(table)):
             folder = directory / "replay" / f"{table.name}-{each.name}"
             copies = 1 if each.share == "shared" else slots
-            made = client.lay_out_files(folder, self._size(each), copies, seed + number)
+            made = client.prepare_files(folder, self._size(each), copies, seed + number)
             paths += made * (slots // copies)
         return paths
 
@@ -205,7 +205,7 @@ class Replay(Workload):
         recorded = self.options.place == "recorded"
         if not recorded and len(job.files) != len(inputs):
             raise HeadraceError(
-                f"workload {self.name}: {len(inputs)} input files were to be laid out, "
+                f"workload {self.name}: {len(inputs)} input files were to be made, "
                 f"{len(job.files)} are there"
             )
         places = {

@@ -111,11 +111,11 @@ class Sequential(Workload):
         """Return the size of one file per slot."""
         return slots_max * self.options.file_size
 
-    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+    def prepare_files(self, directory: Path, slots: int, seed: int) -> list[str]:
         """Make one file per slot, except for `write`, which creates its own."""
         if self.options.mode == "write":
             return []
-        return client.lay_out_files(directory, self.options.file_size, slots, seed)
+        return client.prepare_files(directory, self.options.file_size, slots, seed)
 
     def warm(self) -> None:
         """Load fio into memory, so that the program is not read from a cold device."""

@@ -246,7 +246,7 @@ class Stage(Replay):
         return 2 * slots_max * of_file + (options.pcache if options.cache_directory is None else 0)
 
     @override
-    def lay_out(self, directory: Path, slots: int, seed: int) -> list[str]:
+    def prepare_files(self, directory: Path, slots: int, seed: int) -> list[str]:
         """Make nothing: the input is a data set on the source."""
         return []
 

@@ -11,7 +11,7 @@ import typer
 
 from headrace.cli._console import err, out
 from headrace.cli.drive.modelled import Drive, Json
-from headrace.errors import Fault, HeadraceError, MissingError, StudyError
+from headrace.errors import FileProblem, HeadraceError, MissingError, StudyError
 from headrace.units import format_amount, format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _bytes(option: str, text: str | None) -> int | None:
 
 
 def _wrong(option: str, given: str, problem: str, allowed: str = "") -> StudyError:
-    return StudyError([Fault(Path("command line"), 0, option, given, problem, allowed)])
+    return StudyError([FileProblem(Path("command line"), 0, option, given, problem, allowed)])
 
 
 def _storage(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from headrace.cli._console import err, out
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _given(option: str, text: str, parse: Any) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        raise StudyError([Fault(Path("command line"), 0, option, "", str(error))]) from None
+        raise StudyError([FileProblem(Path("command line"), 0, option, "", str(error))]) from None
 
 
 @app.command("list")
@@ -145,7 +145,7 @@ def run(
 
     if rw not in RW:
         raise StudyError(
-            [Fault(Path("command line"), 0, "--rw", f'"{rw}"', "not a load", ", ".join(RW))]
+            [FileProblem(Path("command line"), 0, "--rw", f'"{rw}"', "not a load", ", ".join(RW))]
         )
     found = entry("drives", drive)
     load = Load(
@@ -226,7 +226,7 @@ def replay(
         given.write(output, response_ns)
     except OSError as error:
         raise StudyError(
-            [Fault(output, 0, "--out", "", f"cannot be written: {error.strerror}")]
+            [FileProblem(output, 0, "--out", "", f"cannot be written: {error.strerror}")]
         ) from None
     mean_ns = float(np.mean(response_ns))
     p50_ns, p90_ns, p99_ns = (float(np.percentile(response_ns, at)) for at in (50, 90, 99))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from headrace import faults as fault_room
-from headrace import probes as probe_room
-from headrace import targets as target_room
-from headrace import workloads as workload_room
+from headrace import faults as fault_package
+from headrace import probes as probe_package
+from headrace import targets as target_package
+from headrace import workloads as workload_package
 from headrace.engine import Engine, Run
 from headrace.engine.measure import sources
 from headrace.engine.measure.metering import meter_problems
@@ -52,7 +52,7 @@ class Measure(Engine):
                 problems += make_target(trial.target, resolved, nodes).check(forced_devices)
             if (key := f"{trial.workload} {resolved.workload_options!r}") not in seen_workloads:
                 seen_workloads.add(key)
-                workload = workload_room.kinds()[resolved.workload_kind](
+                workload = workload_package.kinds()[resolved.workload_kind](
                     trial.workload, resolved.workload_options
                 )
                 problems += workload.check()
@@ -71,8 +71,8 @@ class Measure(Engine):
             wanted = nodes_wanted(target, resolved, nodes, source_targets)
             problems += launcher_problems(resolved.run, wanted)
             if resolved.run.trace:
-                problems += probe_room.kinds()["trace"]().check()
-            kind = target_room.kinds()[resolved.target_kind]
+                problems += probe_package.kinds()["trace"]().check()
+            kind = target_package.kinds()[resolved.target_kind]
             if kind.url_prefix and (
                 why_not := _why_not_by_url(trial.workload, resolved, kind.url_prefix)
             ):
@@ -83,12 +83,12 @@ class Measure(Engine):
                 )
                 problems.append(Problem(what, f"workload {trial.workload}", remedy))
             for options in resolved.faults:
-                problems += fault_room.kinds()[options.what](options).check_on(
+                problems += fault_package.kinds()[options.what](options).check_on(
                     trial.target, resolved.target_options
                 )
         problems += sources.problems_of(study, plan.trials, forced_devices)
         for options in study.faults:
-            problems += fault_room.kinds()[options.what](options).check()
+            problems += fault_package.kinds()[options.what](options).check()
         problems += meter_problems(study)
         return list(dict.fromkeys(problems))
 
@@ -104,7 +104,7 @@ class Measure(Engine):
         places = [place for target in found.values() for place in target.claims()]
         for trial in plan.trials:
             resolved = resolve(study, trial.target, trial.workload, trial.levels)
-            kind = target_room.kinds()[resolved.target_kind]
+            kind = target_package.kinds()[resolved.target_kind]
             places += kind(trial.target, resolved.target_options).claims()
         return list(dict.fromkeys(places))
 
@@ -141,7 +141,7 @@ class Measure(Engine):
 
 
 def _why_not_by_url(name: str, resolved: Resolved, url_prefix: str) -> str | None:
-    kind = workload_room.kinds()[resolved.workload_kind]
+    kind = workload_package.kinds()[resolved.workload_kind]
     if not kind.reads_urls:
         return f"a workload of kind {resolved.workload_kind} cannot read URLs"
     return kind(name, resolved.workload_options).why_not_by_url(url_prefix)

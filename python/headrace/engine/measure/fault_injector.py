@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import faults as fault_room
+from headrace import faults as fault_package
 from headrace.errors import HeadraceError, describe
 from headrace.faults import InjectedFault
 from headrace.records.trial_record import FaultRecord
@@ -26,7 +26,7 @@ class FaultInjector:
     """
 
     def __init__(self, options: Sequence[Any], location: Location, journal: Journal) -> None:
-        kinds = fault_room.kinds()
+        kinds = fault_package.kinds()
         self._faults = [kinds[each.what](each) for each in options]
         self._location = location
         self._journal = journal

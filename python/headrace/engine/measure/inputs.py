@@ -59,7 +59,7 @@ def prepare_files(
     run = resolved.run
     slots = run.slots * run.nodes
     if spec is None:
-        placing.say(f"laying out files for {trial.workload}")
+        placing.say(f"preparing files for {trial.workload}")
     try:
         if directory is None:
             return _by_url(prepared, placing, workload, spec, run, trial.seed)
@@ -70,7 +70,7 @@ def prepare_files(
                 paths, events = _placed(prepared, placing, run, spec, directory)
                 return DatasetLayout([str(path) for path in paths], events)
             workload.check_room(directory / OURS, slots)
-            return DatasetLayout(workload.lay_out(directory / OURS, slots, trial.seed), [])
+            return DatasetLayout(workload.prepare_files(directory / OURS, slots, trial.seed), [])
     finally:
         if resolved.faults:
             # A fault may have damaged data: verify everything before the next trial.
@@ -120,9 +120,10 @@ def _by_url(
     else:
         slots = run.slots * run.nodes
         made = [
-            Path(file) for file in workload.lay_out(prepared.work_dir / "laid-out", slots, seed)
+            Path(file)
+            for file in workload.prepare_files(prepared.work_dir / "prepared-files", slots, seed)
         ]
-        events, folder = [], "laid-out"
+        events, folder = [], "prepared-files"
     held = prepared.put.get(key := (target.name, folder, *map(str, made)), [])
     if made and (not held or run.verify):
         with prepared.nodes.links_open():
@@ -146,7 +147,7 @@ def _on_local_drives(
         of_node: list[tuple[str, ...]] = []
         for here in directories:
             workload.check_room(here / OURS, run.slots)
-            of_node.append(tuple(workload.lay_out(here / OURS, run.slots, seed)))
+            of_node.append(tuple(workload.prepare_files(here / OURS, run.slots, seed)))
         return DatasetLayout(list(of_node[0]), [], tuple(of_node))
     shares = [(0, 1) if run.feed == "packets" else (node, run.nodes) for node in range(run.nodes)]
     put = [

@@ -21,11 +21,11 @@ from headrace.errors import Problem
 from headrace.meters import Meter, Window
 from headrace.meters.sampling import ChannelResult, MeterSampler, PowerRow
 from headrace.records.energy import ChannelEnergy, Energy, EnergyProvenance
-from headrace.study.model import Part, Study
+from headrace.study.model import NamedPlugin, Study
 from headrace.study.resolve import Resolved
 
 
-def meter_of(part: Part) -> Meter:
+def meter_of(part: NamedPlugin) -> Meter:
     """Return a meter of a study; nothing is opened."""
     return meter_room.kinds()[part.kind](part.name, part.options)
 
@@ -39,7 +39,7 @@ def meter_problems(study: Study) -> list[Problem]:
 class Metering:
     """The meters of one trial, read from just before the release to the end of its jobs."""
 
-    parts: Mapping[str, Part]
+    parts: Mapping[str, NamedPlugin]
     rows: list[PowerRow] = field(default_factory=list[PowerRow])
     """The series of watts, after `finish`."""
     _sampler: MeterSampler = field(init=False)

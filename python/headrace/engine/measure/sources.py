@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace import targets as target_room
-from headrace import workloads as workload_room
+from headrace import targets as target_package
+from headrace import workloads as workload_package
 from headrace.errors import HeadraceError, Problem
 from headrace.plan.trial import Trial
 from headrace.study.model import Study
@@ -34,14 +34,14 @@ def sources_of(study: Study, trials: Iterable[Trial]) -> dict[str, Target]:
     found: dict[str, Target] = {}
     for trial in trials:
         resolved = resolve(study, trial.target, trial.workload, trial.levels)
-        workload = workload_room.kinds()[resolved.workload_kind](
+        workload = workload_package.kinds()[resolved.workload_kind](
             trial.workload, resolved.workload_options
         )
         name = workload.source()
         if name is None or name == trial.target or name in found or name not in study.targets:
             continue
         part = resolve(study, name, trial.workload, {})
-        found[name] = target_room.kinds()[part.target_kind](name, part.target_options)
+        found[name] = target_package.kinds()[part.target_kind](name, part.target_options)
     return found
 
 
@@ -53,7 +53,7 @@ def problems_of(
     problems: list[Problem] = []
     for trial in trials:
         resolved = resolve(study, trial.target, trial.workload, trial.levels)
-        workload = workload_room.kinds()[resolved.workload_kind](
+        workload = workload_package.kinds()[resolved.workload_kind](
             trial.workload, resolved.workload_options
         )
         name = workload.source()

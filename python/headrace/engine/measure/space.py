@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace import targets as target_room
+from headrace import targets as target_package
 from headrace.datasets import Data, OwnFiles, data_bytes, data_files
 from headrace.engine.measure.placing import OURS, share_of
 from headrace.errors import Problem
@@ -73,7 +73,7 @@ def needs_of(study: Study, plan: Plan, cache_dir: Path) -> Needs:
     for trial, resolved, workload in resolved_trials(study, plan):
         place = (trial.target, trial.whole_plot)
         if place not in targets:
-            kind = target_room.kinds()[resolved.target_kind]
+            kind = target_package.kinds()[resolved.target_kind]
             target = on_nodes(kind(trial.target, resolved.target_options), resolved.run.nodes)
             targets[place] = target, target.free_bytes()
         _add(found, trial, resolved, workload, slots_max, *targets[place], cache_dir)

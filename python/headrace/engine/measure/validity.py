@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace import probes as probe_room
+from headrace import probes as probe_package
 from headrace.engine.measure.job_pool import JobEnd
 from headrace.probes.sampler import Samples
 from headrace.records.interference import ForeignProgram, Interference
@@ -272,7 +272,7 @@ def faults(injected: Sequence[FaultRecord]) -> list[Reason]:
 
 def probes(samples: Samples) -> list[Reason]:
     """Return reasons reported by probes, and reasons for essential probes that failed."""
-    kinds = probe_room.kinds()
+    kinds = probe_package.kinds()
     found = [
         reason("probe-failed", f"probe {kind} failed {how}")
         for kind, how in samples.failed.items()
@@ -283,7 +283,7 @@ def probes(samples: Samples) -> list[Reason]:
     return found
 
 
-def lateness(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
+def completion_delay(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
     """Return reasons for emulated drives that answered too late or ran out of memory."""
     found: list[Reason] = []
     for report in emulators:

@@ -53,7 +53,7 @@ def verdict_on(
     reasons += validity.too_short(run, pool.last_done_s)
     reasons += validity.steady(run, pool.jobs, pool.last_done_s)
     reasons += validity.faults(outcome.injected)
-    reasons += validity.lateness(with_service(outcome.emulators, values.get("block")))
+    reasons += validity.completion_delay(with_service(outcome.emulators, values.get("block")))
     reasons += validity.probes(samples)
     reasons += _over_network(prepared, resolved, pool, values.get("network"))
     if (

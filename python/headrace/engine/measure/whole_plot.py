@@ -9,8 +9,8 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace import faults as fault_room
-from headrace import targets as target_room
+from headrace import faults as fault_package
+from headrace import targets as target_package
 from headrace.engine import Run
 from headrace.engine.measure import sources
 from headrace.engine.measure.nodes import launcher_of, nodes_wanted
@@ -60,7 +60,9 @@ class Session:
 
 def make_target(name: str, resolved: Resolved, nodes: int) -> Target:
     """Return the target of a trial with this number of nodes; nothing is set up."""
-    return on_nodes(target_room.kinds()[resolved.target_kind](name, resolved.target_options), nodes)
+    return on_nodes(
+        target_package.kinds()[resolved.target_kind](name, resolved.target_options), nodes
+    )
 
 
 def run_whole_plot(session: Session, trials: Sequence[Trial]) -> None:
@@ -230,7 +232,7 @@ def _spoils(resolved: Resolved, outcome: Outcome) -> bool:
 
     Causes are a fault, or a failure other than that of a job.
     """
-    if any(fault_room.kinds()[each.what].spoils for each in resolved.faults):
+    if any(fault_package.kinds()[each.what].spoils for each in resolved.faults):
         return True
     if outcome.failure is not None and outcome.failure.status == "failed":
         return True

@@ -93,7 +93,7 @@ def _batch(run: Run, trials: list[Trial], repeating: Repeating, before_s: float)
     for trial in trials[:1]:
         run.observer.trial_started(trial, 0)
 
-    def watching(simulated_ns: int) -> None:
+    def progress(simulated_ns: int) -> None:
         nonlocal virtual_s
         virtual_s = simulated_ns * 1e-9
         run.observer.simulated(before_s + virtual_s)
@@ -102,7 +102,7 @@ def _batch(run: Run, trials: list[Trial], repeating: Repeating, before_s: float)
         _record(run, prepared[index], outcome, refusal, repeating)
         return not run.stop.is_set()
 
-    _core.simulate_many(scenarios, 0, finished, run.stop.is_set, watching)
+    _core.simulate_many(scenarios, 0, finished, run.stop.is_set, progress)
     if run.stop.is_set():
         raise InterruptedRunError("stopped")
     return virtual_s

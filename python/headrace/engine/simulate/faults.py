@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace import faults as fault_room
+from headrace import faults as fault_package
 from headrace.engine.simulate.outcome import Outcome
 from headrace.errors import HeadraceError
 from headrace.records.trial_record import FaultRecord
@@ -23,7 +23,7 @@ def inject(scenario: Scenario, resolved: Resolved, place: dict[str, str]) -> Non
         return
     scenario["run"]["fail_on_error"] = True
     for number, options in enumerate(resolved.faults):
-        fault = fault_room.kinds()[options.what](options)
+        fault = fault_package.kinds()[options.what](options)
         modelled = fault.model()
         if modelled is None:
             raise HeadraceError(
@@ -103,7 +103,7 @@ def fired(resolved: Resolved, outcome: Outcome, end_s: float) -> list[FaultRecor
     found: list[FaultRecord] = []
     of_drives = 0
     for options in resolved.faults:
-        modelled = fault_room.kinds()[options.what](options).model()
+        modelled = fault_package.kinds()[options.what](options).model()
         seen: dict[str, float] = {}
         if modelled is not None and modelled.drive is not None:
             times = sum(drive["faults_fired"][of_drives] for drive in drives)

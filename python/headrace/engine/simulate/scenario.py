@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from headrace import targets as target_room
-from headrace import workloads as workload_room
+from headrace import targets as target_package
+from headrace import workloads as workload_package
 from headrace.engine.simulate.faults import inject
 from headrace.errors import HeadraceError
 from headrace.scenario import (
@@ -39,8 +39,8 @@ def scenario_of(
     series_interval_ns: int = 0,
 ) -> Scenario:
     """Return the scenario of a cell. Raises HeadraceError or StudyError if a part has no model."""
-    target = target_room.kinds()[resolved.target_kind](target_name, resolved.target_options)
-    workload = workload_room.kinds()[resolved.workload_kind](
+    target = target_package.kinds()[resolved.target_kind](target_name, resolved.target_options)
+    workload = workload_package.kinds()[resolved.workload_kind](
         workload_name, resolved.workload_options
     )
     stored = target.model(resolved.site)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 
-from headrace import workloads as workload_room
+from headrace import workloads as workload_package
 from headrace.engine.simulate.outcome import Outcome
 from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
 from headrace.engine.simulate.scenario import scenario_of
@@ -80,7 +80,7 @@ class PreparedTrial:
             return SimulatedTrial(failed, [], [])
         values: Outcome = json.loads(outcome)
         rows = job_rows(self.trial, values, local=not values["services"])
-        workload = workload_room.kinds()[self.resolved.workload_kind]
+        workload = workload_package.kinds()[self.resolved.workload_kind]
         not_modelled = workload(self.trial.workload, self.resolved.workload_options).not_modelled()
         record = record_of(
             self.study, self.trial, self.resolved, values, rows, _environment(), not_modelled

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from headrace.errors import HeadraceError, UnsupportedLevelError
-from headrace.system.cluster.netlink import Network, Queue, in_network, in_new_network
+from headrace.system.cluster.netlink import LinkQueue, Network, in_network, in_new_network
 from headrace.system.network_namespaces import call_inside
 
 _BURST_S = 2e-3
@@ -40,9 +40,9 @@ class LinkSettings:
         return asdict(self)
 
 
-def queues_of(link: LinkSettings) -> list[Queue]:
+def queues_of(link: LinkSettings) -> list[LinkQueue]:
     """Return the queues that set rate and delay of one end of a cable, the outermost first."""
-    queues: list[Queue] = []
+    queues: list[LinkQueue] = []
     if link.delay_s > 0:
         packets = (
             1000
@@ -51,15 +51,15 @@ def queues_of(link: LinkSettings) -> list[Queue]:
         )
         limit = max(link.txqueuelen, 2 * packets)
         options = {"delay": round(link.delay_s * 1e6), "limit": limit}
-        queues.append(Queue("netem", "1:", None, options))
+        queues.append(LinkQueue("netem", "1:", None, options))
     if link.rate_bytes_per_s is not None:
         burst = round(
             min(max(link.rate_bytes_per_s * _BURST_S, _BURST_BYTES_MIN), _BURST_BYTES_MAX)
         )
         limit = burst + link.txqueuelen * link.mtu
         options = {"rate": round(link.rate_bytes_per_s), "burst": burst, "limit": limit}
-        queues.append(Queue("tbf", "2:", "1:1" if queues else None, options))
-        queues.append(Queue("pfifo", "3:", "2:1", {"limit": link.txqueuelen}))
+        queues.append(LinkQueue("tbf", "2:", "1:1" if queues else None, options))
+        queues.append(LinkQueue("pfifo", "3:", "2:1", {"limit": link.txqueuelen}))
     return queues
 
 
@@ -113,7 +113,7 @@ def read_link(namespace: str) -> dict[str, object]:
 @cache
 def has_netem() -> bool:
     """Return whether this kernel can delay packets (tested once in a new namespace; needs root)."""
-    delay = Queue("netem", "1:", None, {"delay": 1000, "limit": 1000})
+    delay = LinkQueue("netem", "1:", None, {"delay": 1000, "limit": 1000})
     try:
         in_new_network(lambda network: network.set_queues("lo", [delay]))
     except HeadraceError:

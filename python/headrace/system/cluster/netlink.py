@@ -25,7 +25,7 @@ _ROOT = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Queue:
+class LinkQueue:
     """A queue of an interface (tc(8): qdisc)."""
 
     kind: str
@@ -99,7 +99,7 @@ class Network:
             (found,) = self._connection.link("get", index=self._index(name))
         return {setting: found.get(setting) for setting in ("mtu", "txqlen")}
 
-    def set_queues(self, name: str, queues: list[Queue]) -> None:
+    def set_queues(self, name: str, queues: list[LinkQueue]) -> None:
         """Replace the queues of an interface."""
         index = self._index(name)
         for queue in self._queues(index):

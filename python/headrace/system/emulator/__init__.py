@@ -13,15 +13,15 @@ from headrace.system.emulator.attaching import attach, cannot_emulate
 from headrace.system.emulator.device import EmulatedDevice
 from headrace.system.emulator.limits import Limits, limits, refusal
 from headrace.system.emulator.queue_shape import QueueShape, queue_shape
-from headrace.system.emulator.report import Floor, KernelWake, Lateness, Report
+from headrace.system.emulator.report import CompletionDelay, Floor, KernelWake, Report
 from headrace.system.emulator.running import Running, behind, running
 from headrace.system.emulator.yielding import yield_to_kernel
 
 __all__ = [
+    "CompletionDelay",
     "EmulatedDevice",
     "Floor",
     "KernelWake",
-    "Lateness",
     "Limits",
     "QueueShape",
     "Report",

@@ -100,7 +100,7 @@ def attach(
     )
     label = LABEL + os.urandom(8).hex()
     mount, control = directory / "file", directory / CONTROL
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     mount.mkdir(mode=0o700)
     config = {
         "source": label,
@@ -144,7 +144,7 @@ def _check(storage: Storage) -> None:
 
 
 @contextmanager
-def _all_or_nothing(journal: Journal, entries: list[Entry]) -> Generator[None]:
+def _all_or_nothing(journal: Journal, entries: list[JournalEntry]) -> Generator[None]:
     """Withdraw what was set up if anything fails; an OSError becomes a HeadraceError."""
     try:
         yield
@@ -170,7 +170,11 @@ def _start(journal: Journal, config: Path, text: str) -> processes.Started:
 
 
 def _connect(
-    journal: Journal, started: processes.Started, mount: Path, label: str, entries: list[Entry]
+    journal: Journal,
+    started: processes.Started,
+    mount: Path,
+    label: str,
+    entries: list[JournalEntry],
 ) -> str:
     """Make the started emulator's file a loop device, and return its name; what was set up is
     added to `entries`."""

@@ -42,7 +42,7 @@ class Floor:
 
 
 @dataclass(frozen=True)
-class Lateness:
+class CompletionDelay:
     """Completion delay relative to the model, in nanoseconds."""
 
     timed: int
@@ -85,7 +85,7 @@ class Report:
     """Requests that ended with an error, including injected ones."""
     full: int
     """Writes that failed because the data limit in memory was reached."""
-    lateness_ns: Lateness
+    lateness_ns: CompletionDelay
     kernel_wake_ns: KernelWake
     service_ns_mean: float
     """Mean time of a request in the drive, including queueing."""
@@ -159,7 +159,7 @@ class Report:
         fields: dict[str, Any] = {
             **said,
             "kernel_wake_ns": KernelWake(**said["kernel_wake_ns"]),
-            "lateness_ns": Lateness(**said["lateness_ns"]),
+            "lateness_ns": CompletionDelay(**said["lateness_ns"]),
             "floor_ns": None
             if floor is None
             else Floor(

@@ -233,9 +233,9 @@ class Server(ABC):
 
         Its journal entries stay until `restart` or `stop`.
         """
-        struck = self._signal(signal.SIGKILL)
+        signalled = self._signal(signal.SIGKILL)
         wait_until(lambda: not self.pids, 5.0, 0.005)
-        return struck
+        return signalled
 
     def pause(self) -> list[int]:
         """Suspend it (SIGSTOP): connections stay open, requests get no response."""
@@ -270,11 +270,11 @@ class Server(ABC):
         """Start refilling an emptied drive, when the other servers do not start that themselves."""
 
     def _signal(self, number: int) -> list[int]:
-        struck: list[int] = []
+        signalled: list[int] = []
         for pid in self.pids:
             ticks = start_ticks(pid)
             if ticks is not None and is_alive(pid, ticks):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
-                    struck.append(pid)
-        return struck
+                    signalled.append(pid)
+        return signalled

@@ -151,7 +151,7 @@ def job_output(
     )
 
 
-def lay_out_files(directory: Path, size: int, count: int, seed: int) -> list[str]:
+def prepare_files(directory: Path, size: int, count: int, seed: int) -> list[str]:
     """Make `count` files of `size` incompressible bytes, synced to storage; keep existing ones.
 
     Raises HeadraceError when they do not fit.

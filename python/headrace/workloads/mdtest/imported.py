@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import Fault, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.workloads.mdtest.ior import is_ior, read_ior
 from headrace.workloads.mdtest.output import is_mdtest, read_mdtest
 from headrace.workloads.mdtest.phases import TITLES, rate_name
@@ -58,7 +58,7 @@ def _read_output(text: str) -> list[Imported]:
 def _fault(
     path: Path, problem: str, *, line: int = 0, given: str = "", allowed: str = ""
 ) -> StudyError:
-    return StudyError([Fault(path, line, "file", given, problem, allowed)])
+    return StudyError([FileProblem(path, line, "file", given, problem, allowed)])
 
 
 def _read_folder(folder: Path) -> list[Imported]:

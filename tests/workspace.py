@@ -1,4 +1,4 @@
-"""A place in which end-to-end tests run the installed command as a user does."""
+"""A folder in which end-to-end tests run the installed command as a user does."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def small_study(
 
 
 @dataclass
-class House:
-    """A place to run studies in."""
+class Workspace:
+    """A folder for studies, their results and a cache."""
 
     place: Path
     cache: Path
