@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from headrace.scenario import FileSet, Host, Packets, RunSettings, Service, Step
+from headrace.scenario import FileSet, HostSpec, Packets, RunSettings, ServiceSpec, Step
 
 JobResults = dict[str, Any]
 """A job's own results (peak mass, IOPS): JSON that only its workload and the record's readers know;
@@ -135,8 +135,8 @@ class ModelledJob:
     """How a master process distributes packets, when the study feeds packets."""
     run: RunSettings = field(default_factory=RunSettings)
     """Settings of a run: spread and variation of CPU work, staggered starts, pCache."""
-    servers: tuple[Host, ...] = ()
-    services: tuple[Service, ...] = ()
+    servers: tuple[HostSpec, ...] = ()
+    services: tuple[ServiceSpec, ...] = ()
     source: str | None = None
     """Name of the service that stores the files on `"source"`."""
     description: Mapping[str, object] = field(default_factory=dict[str, object])

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from headrace.analysis.findings import Comparison, Findings
     from headrace.analysis.model_error import ModelErrors
-    from headrace.decision.answer import Answer
+    from headrace.decision.answer import DecisionAnswer
 
 
 class Silent:
@@ -415,7 +415,7 @@ def decide(
     html: Path | None = None,
     pdf: Path | None = None,
     console: Console | None = None,
-) -> tuple[Answer, list[Path]]:
+) -> tuple[DecisionAnswer, list[Path]]:
     """Recommend a configuration from result sets; return the answer and the files written.
 
     `offers`: a file of prices (docs/decide.md); the catalog's prices when None. `nodes`: scale
@@ -426,7 +426,7 @@ def decide(
     from headrace.decision.answer import answer as make_answer
     from headrace.decision.answer import objectives_of
     from headrace.decision.offers import catalog_offers, load_offers
-    from headrace.decision.sensitivity import Inputs
+    from headrace.decision.sensitivity import DecisionInputs
     from headrace.decision.wishes import metric_quantity, parse_wishes
     from headrace.report.decision import print_answer
     from headrace.report.decision_page import check_pdf, write_page
@@ -445,7 +445,7 @@ def decide(
     known = {name for each in sets for values in each.trials["metrics"] for name in values}
     wishes = parse_wishes(want, within, priced.currency, known)
     objectives = objectives_of(wishes.want, metric_quantity("efficiency"))
-    made = make_answer(Inputs(sets, priced, wishes, mix, model_error, objectives))
+    made = make_answer(DecisionInputs(sets, priced, wishes, mix, model_error, objectives))
     if console is not None:
         print_answer(made, console)
     return made, write_page(made, html, pdf)

@@ -17,7 +17,7 @@ Table = dict[str, object]
 """A table of the catalog that only the core reads: a filesystem's state, a tuning."""
 
 
-class Raid(TypedDict):
+class RaidSpec(TypedDict):
     """A RAID of equal drives (crates/model, `RaidSpec`)."""
 
     level: int
@@ -37,7 +37,7 @@ class DriveBuffer(TypedDict):
     write_cache_bytes: NotRequired[int]
 
 
-class Drive(TypedDict):
+class DriveSpec(TypedDict):
     """A drive of the catalog (crates/model, `DriveSpec`): the fields that are read in Python."""
 
     name: NotRequired[str]
@@ -51,7 +51,7 @@ class Drive(TypedDict):
     write_buffer_bytes: NotRequired[int]
 
 
-class DriveFault(TypedDict):
+class DriveFaultSpec(TypedDict):
     """A fault of the drives of a volume (crates/model, `FaultSpec`)."""
 
     fault: Mapping[str, object]
@@ -65,20 +65,20 @@ class DriveFault(TypedDict):
     at_most: NotRequired[int]
 
 
-class Storage(TypedDict):
+class StorageSpec(TypedDict):
     """A drive, or a RAID of drives (crates/model, `StorageSpec`)."""
 
-    drives: list[Drive]
-    raid: NotRequired[Raid]
-    faults: NotRequired[list[DriveFault]]
+    drives: list[DriveSpec]
+    raid: NotRequired[RaidSpec]
+    faults: NotRequired[list[DriveFaultSpec]]
 
 
-class Volume(TypedDict):
+class VolumeSpec(TypedDict):
     """A volume of a host: exactly one of `storage` and `ideal`."""
 
     name: str
     filesystem: Table
-    storage: NotRequired[Storage]
+    storage: NotRequired[StorageSpec]
     ideal: NotRequired[Mapping[str, object]]
     scheduler: NotRequired[str]
     read_ahead_bytes: NotRequired[int]
@@ -112,13 +112,13 @@ class Machine(TypedDict):
     power: NotRequired[Mapping[str, object]]
 
 
-class Host(Machine):
+class HostSpec(Machine):
     """A machine, or `count` equal ones."""
 
     name: str
     count: int
     network: Port
-    volumes: NotRequired[list[Volume]]
+    volumes: NotRequired[list[VolumeSpec]]
     virtualisation: NotRequired[Mapping[str, object]]
 
 
@@ -144,7 +144,7 @@ class DataServer(TypedDict):
     cache: NotRequired[Cache]
 
 
-class Service(TypedDict):
+class ServiceSpec(TypedDict):
     """A file service."""
 
     name: str
@@ -437,9 +437,9 @@ class Scenario(TypedDict):
     name: str
     seed: int
     cache: Literal["warm", "cold"]
-    nodes: list[Host]
-    servers: list[Host]
-    services: list[Service]
+    nodes: list[HostSpec]
+    servers: list[HostSpec]
+    services: list[ServiceSpec]
     files: list[PlacedFileSet]
     profiles: list[Profile]
     run: RunSpec

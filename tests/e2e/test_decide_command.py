@@ -1,4 +1,4 @@
-"""`headrace decide` as a user has it: from a study and offers to a page for whoever pays."""
+"""`headrace decide` as a user has it: from a study and offers to a page."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_terminal_s_table_fits_80_columns_through_a_pipe(workspace: Workspac
     ended = workspace.run("decide", "results", "--offers", "offers.toml", "--want", "cost")
     assert ended.returncode == 0
     assert max(len(line) for line in ended.stdout.splitlines()) <= 80
-    assert "It rests on 12 valid trials of 6 configurations (6 simulated)." in ended.stdout
+    assert "It is based on 12 valid trials of 6 configurations (6 simulated)." in ended.stdout
 
 
 def test_more_nodes_are_simulated_not_multiplied(workspace: Workspace) -> None:

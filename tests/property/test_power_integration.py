@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.meters import Channel, Reading
+from headrace.meters import MeterChannel, Reading
 from headrace.meters.integration import integrate
 
-POWER = Channel("wall", "node", 1.0, 0.0, "exact", resolution_w=0.1)
-COUNTER = Channel(
+POWER = MeterChannel("wall", "node", 1.0, 0.0, "exact", resolution_w=0.1)
+COUNTER = MeterChannel(
     "package", "socket", 1.0, 0.0, "exact", counter=True, resolution_j=1e-4, power_max_w=2000.0
 )
 
@@ -51,7 +51,7 @@ def loads(draw: st.DrawFn) -> Load:
 
 
 def readings(
-    load: Load, channel: Channel, jitter: list[float], noise: bool = True, start_j: float = 0.0
+    load: Load, channel: MeterChannel, jitter: list[float], noise: bool = True, start_j: float = 0.0
 ) -> list[Reading]:
     """What a meter with this channel reads: late by some of the jitter, in whole steps."""
     found: list[Reading] = []
@@ -122,7 +122,7 @@ def test_a_long_gap_makes_power_unusable_and_a_counter_not(load: Load, share: fl
     begin_s, end_s = 2.0, load.times_s[-1] - 3
     gap = (begin_s + 5, begin_s + 5 + share * (end_s - begin_s))
 
-    def without_gap(channel: Channel) -> list[Reading]:
+    def without_gap(channel: MeterChannel) -> list[Reading]:
         return [
             each for each in readings(load, channel, [0.1]) if not gap[0] < each.time_s < gap[1]
         ]

@@ -154,7 +154,9 @@ def run(workspace: Workspace, text: str, observer: Injecting) -> None:
     loaded = load_study(workspace.study(text))
     plan = loaded.plan()
     header = ResultsHeader(loaded.study.hash, "lifecycle", "measure", str(workspace.place), "", "0")
-    store = ResultStore.create(workspace.place / "results", loaded.text, header, plan, environment())
+    store = ResultStore.create(
+        workspace.place / "results", loaded.text, header, plan, environment()
+    )
     threading.settrace(observer.trace)
     sys.settrace(observer.trace)
     try:

@@ -11,10 +11,10 @@ import pytest
 
 from headrace import decide
 from headrace.analysis.read import Records, read
-from headrace.decision.answer import Answer, answer, objectives_of
+from headrace.decision.answer import DecisionAnswer, answer, objectives_of
 from headrace.decision.costs import Activity, costs_of
 from headrace.decision.offers import Offers, catalog_offers, load_offers
-from headrace.decision.sensitivity import Inputs
+from headrace.decision.sensitivity import DecisionInputs
 from headrace.decision.wishes import metric_quantity, parse_wishes
 from headrace.errors import RefusedError, StudyError
 from headrace.records.inventory import InventoryItem
@@ -204,12 +204,12 @@ def _results(
 def _answer(
     sets: list[Records], within: str = "", offers: Offers | None = None, want: str = "events/s",
     shares: dict[str, float] | None = None,
-) -> Answer:  # fmt: skip
+) -> DecisionAnswer:  # fmt: skip
     priced = offers or _priced(100, 100)
     known = {name for each in sets for values in each.trials["metrics"] for name in values}
     wishes = parse_wishes(want, within, priced.currency, known)
     objectives = objectives_of(wishes.want, metric_quantity("efficiency"))
-    return answer(Inputs(sets, priced, wishes, shares, None, objectives))
+    return answer(DecisionInputs(sets, priced, wishes, shares, None, objectives))
 
 
 def _priced(a: float, b: float) -> Offers:

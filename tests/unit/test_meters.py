@@ -12,7 +12,7 @@ import pytest
 
 from headrace import meters
 from headrace.errors import StudyError
-from headrace.meters import Channel, Meter, MeterError, Reading, Window, factor_of
+from headrace.meters import Meter, MeterChannel, MeterError, MeterWindow, Reading, factor_of
 from headrace.meters.sampling import MeterSampler
 from headrace.study.load import load_study_text
 from power_simulators import (
@@ -304,7 +304,7 @@ class _Scripted(Meter):
         super().__init__("scripted", meters.MeterOptions())
         self._answer, self._interval_s = answer, interval_s
 
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[MeterChannel, ...]:
         return (self.channel("wall", "node", self._interval_s, (0.0, "exact")),)
 
     def read(self) -> list[Reading]:
@@ -320,7 +320,7 @@ def test_a_slow_meter_delays_no_other() -> None:
     time.sleep(1.5)
     end_s = time.monotonic()
     sampler.stop()
-    results, rows = sampler.results(Window(begin_s, end_s))
+    results, rows = sampler.results(MeterWindow(begin_s, end_s))
     samples = {result.meter: result.integral.samples for result in results}
     assert samples["fast"] >= 15 > samples["slow"]
     assert {row["meter"] for row in rows} == {"slow", "fast"}
@@ -342,7 +342,7 @@ def test_a_meter_that_disappears_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -
     time.sleep(0.5)
     end_s = time.monotonic()
     sampler.stop()
-    (result,), _ = sampler.results(Window(begin_s, end_s))
+    (result,), _ = sampler.results(MeterWindow(begin_s, end_s))
     made = result.integral
     assert not made.usable and made.lost > 3 and "nothing is known" in made.reasons[0]
     assert made.energy_j == pytest.approx(100 * (end_s - begin_s), rel=0.1)
@@ -350,7 +350,7 @@ def test_a_meter_that_disappears_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -
     never = MeterSampler({"wall": _Scripted(answer)})
     never.start()
     never.stop()
-    (result,), _ = never.results(Window(begin_s, end_s))
+    (result,), _ = never.results(MeterWindow(begin_s, end_s))
     assert result.integral.energy_j is None and not result.integral.usable
 
 

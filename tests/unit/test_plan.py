@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from headrace.document import Document, parse_document
@@ -201,7 +200,7 @@ def test_the_plan_survives_its_file(tmp_path: Path, levels: dict[str, Any]) -> N
         study_hash="h",
         seed=7,
     )
-    pq.write_table(plan_to_table(plan), tmp_path / "plan.parquet")
+    write_plan(plan, tmp_path / "plan.parquet")
     again = read_plan(tmp_path / "plan.parquet")
     assert again == plan
     assert [trial.id for trial in again.trials] == [trial.id for trial in plan.trials]
@@ -209,7 +208,7 @@ def test_the_plan_survives_its_file(tmp_path: Path, levels: dict[str, Any]) -> N
 
 def test_a_damaged_plan_is_one_message(tmp_path: Path) -> None:
     path = tmp_path / "plan.parquet"
-    pq.write_table(plan_to_table(Plan(trials=(), study_hash="h", seed=1)), path)
+    write_plan(Plan(trials=(), study_hash="h", seed=1), path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(HeadraceError, match="cannot read the plan"):
         read_plan(path)

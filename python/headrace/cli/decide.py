@@ -42,7 +42,7 @@ def decide(
             "simulated when not given",
         ),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="also write the page for whoever pays")] = None,
+    html: Annotated[Path | None, typer.Option(help="also write a page that sums it up")] = None,
     pdf: Annotated[Path | None, typer.Option(help="the same page as PDF")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
 ) -> None:

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from headrace.decision.choose import Choice
 from headrace.decision.offers import Offers
-from headrace.decision.sensitivity import Change, Inputs, Measurement, changes, next_measurement
+from headrace.decision.sensitivity import (
+    Change,
+    DecisionInputs,
+    Measurement,
+    changes,
+    next_measurement,
+)
 from headrace.decision.wishes import Quantity, own_quantity
 
 OBJECTIVES = ("price", "usable", "power")
@@ -14,7 +20,7 @@ OBJECTIVES = ("price", "usable", "power")
 
 
 @dataclass(frozen=True)
-class Answer:
+class DecisionAnswer:
     """What to buy, how sure that is, and what would change it."""
 
     choice: Choice
@@ -30,7 +36,7 @@ def objectives_of(wanted: Quantity, efficiency: Quantity) -> tuple[Quantity, ...
     return tuple(dict.fromkeys(every))
 
 
-def answer(inputs: Inputs) -> Answer:
+def answer(inputs: DecisionInputs) -> DecisionAnswer:
     """Return the answer. Raises RefusedError when no trial can be used."""
     choice = inputs.decide()
-    return Answer(choice, inputs.offers, changes(inputs, choice), next_measurement(choice))
+    return DecisionAnswer(choice, inputs.offers, changes(inputs, choice), next_measurement(choice))

@@ -91,7 +91,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Basis:
-    """What a decision rests on."""
+    """The trials and assumptions that a decision is based on."""
 
     candidates: tuple[Candidate, ...]
     shares: dict[str, float]

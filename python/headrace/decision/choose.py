@@ -9,20 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.decision.candidates import Basis, Candidate, Draws
-from headrace.decision.wishes import Limit, Quantity, Wishes
+from headrace.decision.wishes import Quantity, Wishes, WishLimit
 
 SHOWN_BETTER = 0.95
 """A configuration is better than another where this share of the draws says so."""
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedConfiguration:
     """A configuration, judged by the wishes."""
 
     candidate: Candidate
     feasible: float
     """Share of the draws in which it is within all limits."""
-    broken: tuple[Limit, ...]
+    broken: tuple[WishLimit, ...]
     """Limits that its values break."""
     unknown: tuple[tuple[Quantity, str], ...]
     """Quantities of the wishes without a value, with the reason."""
@@ -45,21 +45,21 @@ class Choice:
 
     wishes: Wishes
     basis: Basis
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedConfiguration, ...]
     """All configurations, the best first; those outside the limits last."""
-    recommended: Judged | None
+    recommended: JudgedConfiguration | None
     """None where no configuration keeps the limits, or the data show no difference between
     several."""
-    leading: Judged | None
+    leading: JudgedConfiguration | None
     """The best value within the limits, also where others are not shown worse."""
-    runner_up: Judged | None
+    runner_up: JudgedConfiguration | None
     """The best of those that are a different storage or different levels, not only other slots."""
     excluding: str
     """What excludes everything; empty when something is feasible."""
     objectives: tuple[Quantity, ...]
 
     @property
-    def alike(self) -> tuple[Judged, ...]:
+    def alike(self) -> tuple[JudgedConfiguration, ...]:
         """Return the other storages that are not shown worse than the leading one."""
         return tuple(
             each for each in self.judged if each.alike and not _same_storage(each, self.leading)
@@ -86,7 +86,7 @@ def choose(basis: Basis, wishes: Wishes, objectives: Sequence[Quantity] = ()) ->
     known = [each for each in every if all(each.name in one.points for one in candidates)]
     front = _front([one if ok else None for one, ok in zip(candidates, within, strict=True)], known)
     judged = [
-        Judged(
+        JudgedConfiguration(
             candidate=one,
             feasible=float(feasible[index].mean()),
             broken=_broken(one, wishes),
@@ -154,7 +154,7 @@ def _best_shares(feasible: npt.NDArray[np.bool_], score: Draws) -> Draws:
     return np.bincount(winner[any_feasible], minlength=len(score)) / score.shape[1]
 
 
-def _broken(candidate: Candidate, wishes: Wishes) -> tuple[Limit, ...]:
+def _broken(candidate: Candidate, wishes: Wishes) -> tuple[WishLimit, ...]:
     return tuple(
         limit
         for limit in wishes.limits
@@ -187,12 +187,14 @@ def _front(candidates: Sequence[Candidate | None], objectives: Sequence[Quantity
     return {index for index, mine in values.items() if not dominated(mine)}
 
 
-def _with_alike(judged: list[Judged], leading: Judged | None, wanted: Quantity) -> list[Judged]:
+def _with_alike(
+    judged: list[JudgedConfiguration], leading: JudgedConfiguration | None, wanted: Quantity
+) -> list[JudgedConfiguration]:
     """Mark the configurations within the limits that are not shown worse than the leading one."""
     if leading is None:
         return judged
     lead = _score_draws(leading.candidate, wanted)
-    marked: list[Judged] = []
+    marked: list[JudgedConfiguration] = []
     for each in judged:
         alike = False
         if each is not leading and each.within:
@@ -200,7 +202,7 @@ def _with_alike(judged: list[Judged], leading: Judged | None, wanted: Quantity) 
             worse = (mine < lead).mean()
             alike = bool(worse < SHOWN_BETTER)
         marked.append(
-            Judged(
+            JudgedConfiguration(
                 each.candidate, each.feasible, each.broken, each.unknown, each.best, each.pareto,
                 alike,
             )
@@ -208,13 +210,15 @@ def _with_alike(judged: list[Judged], leading: Judged | None, wanted: Quantity) 
     return marked
 
 
-def _runner_up(leading: Judged | None, others: Sequence[Judged]) -> Judged | None:
+def _runner_up(
+    leading: JudgedConfiguration | None, others: Sequence[JudgedConfiguration]
+) -> JudgedConfiguration | None:
     if leading is None or not others:
         return None
     return next((each for each in others if not _same_storage(each, leading)), others[0])
 
 
-def _same_storage(a: Judged, b: Judged | None) -> bool:
+def _same_storage(a: JudgedConfiguration, b: JudgedConfiguration | None) -> bool:
     """Return whether two configurations differ in slots only."""
     return b is not None and a.candidate.storage == b.candidate.storage
 

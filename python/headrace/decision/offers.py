@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
@@ -83,7 +83,7 @@ class Electricity(Section):
     co2: float | None = Field(None, ge=0, description="grams of CO2 per kWh")
 
 
-class Rate(Section):
+class ExchangeRate(Section):
     """`[rates]`: what one unit of another currency costs in the file's currency."""
 
     rate: float = Field(gt=0)
@@ -115,7 +115,7 @@ class Offers(Section):
         0.05, ge=0, lt=1, description="share of the capacity that filesystems keep for themselves"
     )
     electricity: Electricity | None = None
-    rates: dict[str, Rate] = Field(default_factory=dict[str, Rate])
+    rates: dict[str, ExchangeRate] = Field(default_factory=dict[str, ExchangeRate])
     drive: dict[str, DriveOffer] = Field(default_factory=dict[str, DriveOffer])
     node: dict[str, MachineOffer] = Field(default_factory=dict[str, MachineOffer])
     server: dict[str, MachineOffer] = Field(default_factory=dict[str, MachineOffer])
@@ -124,7 +124,7 @@ class Offers(Section):
 
     @field_validator("rates")
     @classmethod
-    def _codes(cls, rates: dict[str, Rate]) -> dict[str, Rate]:
+    def _codes(cls, rates: dict[str, ExchangeRate]) -> dict[str, ExchangeRate]:
         for code in rates:
             _currency(code)
         return rates
@@ -169,7 +169,7 @@ def catalog_offers() -> Offers:
 
     They are in their own currencies, so those of the commonest one are returned.
     """
-    drives: dict[str, dict[str, Any]] = {}
+    drives: dict[str, dict[str, object]] = {}
     currencies: list[str] = []
     for name in names("prices"):
         table: CatalogPrice = entry("prices", name).table

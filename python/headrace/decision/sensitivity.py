@@ -9,9 +9,9 @@ import numpy as np
 
 from headrace.analysis.read import Records
 from headrace.decision.candidates import DRAWS, Basis, basis_of
-from headrace.decision.choose import Choice, Judged, choose
+from headrace.decision.choose import Choice, JudgedConfiguration, choose
 from headrace.decision.offers import Offers
-from headrace.decision.wishes import Limit, Quantity, Wishes
+from headrace.decision.wishes import Quantity, Wishes, WishLimit
 
 FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0)
 """By how much an input is changed, both ways, to see whether another configuration leads."""
@@ -41,7 +41,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class DecisionInputs:
     """Everything that a decision is computed from."""
 
     sets: Sequence[Records]
@@ -60,7 +60,7 @@ class Inputs:
         return choose(basis, self.wishes, self.objectives)
 
 
-def changes(inputs: Inputs, choice: Choice) -> tuple[Change, ...]:
+def changes(inputs: DecisionInputs, choice: Choice) -> tuple[Change, ...]:
     """Return the smallest change of each input, up to a factor of 4, that changes the leading
     configuration."""
     if choice.leading is None:
@@ -125,7 +125,7 @@ def _offer(offers: Offers, what: str, name: str, factor: float) -> Offers:
     return offers.model_copy(update={what: shelf})
 
 
-def _limit(lead: str, limit: Limit, choice: Choice, inputs: Inputs) -> Change | None:
+def _limit(lead: str, limit: WishLimit, choice: Choice, inputs: DecisionInputs) -> Change | None:
     """Return the nearest amount of a limit that lets a better configuration in, or the leading one
     out."""
     wanted = inputs.wishes.want
@@ -153,7 +153,7 @@ def _limit(lead: str, limit: Limit, choice: Choice, inputs: Inputs) -> Change | 
                   first.candidate.key)  # fmt: skip
 
 
-def _mixes(lead: str, inputs: Inputs, basis: Basis) -> list[Change | None]:
+def _mixes(lead: str, inputs: DecisionInputs, basis: Basis) -> list[Change | None]:
     """Return for each workload whether more or less of it changes the leading configuration."""
     if len(basis.shares) < 2:
         return []
@@ -188,7 +188,7 @@ def next_measurement(choice: Choice) -> Measurement | None:
     sign = -1.0 if wanted.less_is_better else 1.0
     means = [sign * float(each.candidate.draws[wanted.name].mean()) for each in within]
     best = max(means)
-    gains: list[tuple[float, Judged]] = []
+    gains: list[tuple[float, JudgedConfiguration]] = []
     for index, each in enumerate(within):
         other = max(value for place, value in enumerate(means) if place != index)
         drawn = sign * each.candidate.draws[wanted.name]
@@ -200,7 +200,7 @@ def next_measurement(choice: Choice) -> Measurement | None:
     return Measurement(first.candidate.key, _how(first), share)
 
 
-def _how(judged: Judged) -> str:
+def _how(judged: JudgedConfiguration) -> str:
     candidate = judged.candidate
     if candidate.provenance == "simulated":
         return "measure it, on an emulated drive if you have none (headrace run)"

@@ -63,7 +63,7 @@ _ALIASES = {
 
 
 @dataclass(frozen=True)
-class Limit:
+class WishLimit:
     """One limit of `--within`."""
 
     quantity: Quantity
@@ -85,7 +85,7 @@ class Wishes:
     """What is wanted most, and all limits."""
 
     want: Quantity
-    limits: tuple[Limit, ...]
+    limits: tuple[WishLimit, ...]
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -152,7 +152,7 @@ def _quantity(option: str, text: str, known: Collection[str]) -> Quantity:
     return metric_quantity(name)
 
 
-def _limit(text: str, currency: str, known: Collection[str]) -> Limit:
+def _limit(text: str, currency: str, known: Collection[str]) -> WishLimit:
     found = _LIMIT.match(text)
     if found is None:
         raise refuse(Path("command line"), "--within", text.strip(), "not a limit", WITHIN)
@@ -174,8 +174,8 @@ def _limit(text: str, currency: str, known: Collection[str]) -> Limit:
                 if unit else f"the currency of {quantity.title} is missing",
                 currency,
             )  # fmt: skip
-        return Limit(quantity, sense, number, shown, currency)
-    return Limit(quantity, sense, number * _factor(quantity, unit, shown), shown)
+        return WishLimit(quantity, sense, number, shown, currency)
+    return WishLimit(quantity, sense, number * _factor(quantity, unit, shown), shown)
 
 
 def _factor(quantity: Quantity, unit: str, text: str) -> float:
@@ -207,7 +207,7 @@ def _factor(quantity: Quantity, unit: str, text: str) -> float:
     )  # fmt: skip
 
 
-def _refuse_contradictions(limits: Collection[Limit]) -> None:
+def _refuse_contradictions(limits: Collection[WishLimit]) -> None:
     for low in limits:
         for high in limits:
             if (

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.errors import Problem
 from headrace.registry import parts
-from headrace.scenario import DriveFault
+from headrace.scenario import DriveFaultSpec
 from headrace.system.journal import Journal
 from headrace.targets import Location
 from headrace.units import Seconds
@@ -43,7 +43,7 @@ class FaultOptions(BaseModel):
 class ModelledFault:
     """A fault as input of a scenario (crates/simulator); exactly one of the two fields is set."""
 
-    drive: DriveFault | None = None
+    drive: DriveFaultSpec | None = None
     """For every volume of the target (`storage.faults`, the model's `FaultSpec`)."""
     host: Mapping[str, object] | None = None
     """For the hosts of the target's servers (`what` of the scenario's `FaultSpec`)."""

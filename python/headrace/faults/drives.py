@@ -13,7 +13,7 @@ from pydantic import Field
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, InjectedFault, ModelledFault
-from headrace.scenario import DriveFault as DriveFaultSpec
+from headrace.scenario import DriveFaultSpec
 from headrace.system.journal import Journal
 from headrace.targets import Location
 from headrace.units import Bytes

@@ -64,7 +64,7 @@ class MeterOptions(Section):
 
 
 @dataclass(frozen=True)
-class Channel:
+class MeterChannel:
     """One quantity that a meter reads."""
 
     name: str
@@ -109,7 +109,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Window:
+class MeterWindow:
     """The time of a trial's jobs, for a meter whose readings are fetched afterwards."""
 
     begin_s: float
@@ -171,14 +171,14 @@ class Meter(ABC):
         return []
 
     @abstractmethod
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[MeterChannel, ...]:
         """Return what it reads; opens it if necessary. Raises MeterError."""
 
     def read(self) -> list[Reading]:
         """Return one reading per channel, in a bounded time. Raises MeterError."""
         raise MeterError(f"meter {self.name} has no present power")
 
-    def history(self, window: Window) -> History:
+    def history(self, window: MeterWindow) -> History:
         """Return the readings of a past window, for a meter that is not live. Raises MeterError."""
         return History(())
 
@@ -196,11 +196,11 @@ class Meter(ABC):
         interval_s: float,
         accuracy: tuple[float, str],
         **fields: Any,
-    ) -> Channel:
+    ) -> MeterChannel:
         """Return a channel in which the options given by the user replace those of the kind."""
         options = self.options
         given = options.accuracy is not None
-        return Channel(
+        return MeterChannel(
             name,
             options.covers or boundary,
             options.interval if options.interval is not None else interval_s,

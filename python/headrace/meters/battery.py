@@ -13,9 +13,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from headrace.meters import (
-    Channel,
     Found,
     Meter,
+    MeterChannel,
     MeterError,
     MeterOptions,
     Reading,
@@ -45,7 +45,7 @@ class Battery(Meter):
         """Return the batteries."""
         return [found_here(cls("battery", BatteryOptions.model_validate({})), "batteries")]
 
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[MeterChannel, ...]:
         """Find the batteries."""
         return tuple(
             self.channel(folder.name, "node", 1.0, _ACCURACY, resolution_w=0.01)

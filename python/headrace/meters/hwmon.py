@@ -14,9 +14,9 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from headrace.meters import (
-    Channel,
     Found,
     Meter,
+    MeterChannel,
     MeterError,
     MeterOptions,
     Reading,
@@ -62,7 +62,7 @@ class Hwmon(Meter):
         options = HwmonOptions.model_validate({"covers": "node"})
         return [found_here(cls("board", options), "power sensors (hwmon)")]
 
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[MeterChannel, ...]:
         """Find the sensors."""
         sensors = self._found()
         return tuple(

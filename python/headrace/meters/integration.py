@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from headrace.meters import Channel, Reading
+from headrace.meters import MeterChannel, Reading
 
 GAP_INTERVALS = 2.5
 """A distance of more intervals than this between readings is a gap."""
@@ -114,7 +114,7 @@ class _Counted(TypedDict):
 
 
 def integrate(
-    channel: Channel,
+    channel: MeterChannel,
     readings: Iterable[Reading],
     begin_s: float,
     end_s: float,
@@ -174,7 +174,7 @@ def integrate(
     )
 
 
-def powers(channel: Channel, readings: Iterable[Reading]) -> list[tuple[float, float]]:
+def powers(channel: MeterChannel, readings: Iterable[Reading]) -> list[tuple[float, float]]:
     """Return time and watts of each good reading; for a counter the mean since the last reading."""
     counts = _Counts()
     values = [
@@ -209,7 +209,7 @@ def _advancing(
 
 
 def _of_power(
-    channel: Channel, values: Sequence[tuple[float, float]], counts: _Counts
+    channel: MeterChannel, values: Sequence[tuple[float, float]], counts: _Counts
 ) -> list[_Segment]:
     good: list[tuple[float, float]] = []
     for time_s, value in values:
@@ -226,7 +226,9 @@ def _of_power(
     ]
 
 
-def _stuck(channel: Channel, values: Sequence[tuple[float, float]], counts: _Counts) -> set[int]:
+def _stuck(
+    channel: MeterChannel, values: Sequence[tuple[float, float]], counts: _Counts
+) -> set[int]:
     """Return the numbers of the segments within runs of equal values that are too long."""
     found: set[int] = set()
     first = 0
@@ -245,7 +247,7 @@ def _stuck(channel: Channel, values: Sequence[tuple[float, float]], counts: _Cou
 
 
 def _of_counter(
-    channel: Channel, values: Sequence[tuple[float, float]], counts: _Counts
+    channel: MeterChannel, values: Sequence[tuple[float, float]], counts: _Counts
 ) -> list[_Segment]:
     """Return the mean power between readings that differ.
 
@@ -288,7 +290,7 @@ def _of_counter(
 
 
 def _gaps(
-    channel: Channel, segments: Sequence[_Segment], begin_s: float, end_s: float
+    channel: MeterChannel, segments: Sequence[_Segment], begin_s: float, end_s: float
 ) -> tuple[int, float]:
     """Return the number of gaps between readings in the window, and the time lost in them."""
     gap_s, gaps, longest_s = 0.0, 0, GAP_INTERVALS * channel.interval_s
@@ -303,7 +305,7 @@ def _gaps(
 
 
 def _uncertainty_j(
-    channel: Channel,
+    channel: MeterChannel,
     segments: Sequence[_Segment],
     known: Sequence[_Segment],
     energy_j: float,
@@ -318,17 +320,22 @@ def _uncertainty_j(
     distance. Unmeasured time may have any power that was seen.
     """
     window_s = window[1] - window[0]
-    squares = (channel.accuracy * energy_j) ** 2 / 3
+    squares = _square(channel.accuracy * energy_j) / 3
     if channel.counter:
         squares += 2 * channel.resolution_j**2 / 12
         for edge_s in window:
-            squares += _edge_j(segments, edge_s) ** 2
+            squares += _square(_edge_j(segments, edge_s))
     else:
-        squares += (channel.resolution_w * window_s) ** 2 / 12
-        squares += sum(((each.to_w - each.from_w) * each.length_s) ** 2 / 12 for each in known)
+        squares += _square(channel.resolution_w * window_s) / 12
+        squares += sum(_square((each.to_w - each.from_w) * each.length_s) / 12 for each in known)
     powers_w = [power for each in known for power in (each.from_w, each.to_w)]
     spread_w = max(max(powers_w) - min(powers_w), 0.1 * mean_w)
-    return math.sqrt(squares + (spread_w * unmeasured_s) ** 2 / 12)
+    return math.sqrt(squares + _square(spread_w * unmeasured_s) / 12)
+
+
+def _square(value: float) -> float:
+    """Return the square, infinite where `**` would raise."""
+    return value * value
 
 
 def _edge_j(segments: Sequence[_Segment], edge_s: float) -> float:
@@ -342,7 +349,7 @@ def _edge_j(segments: Sequence[_Segment], edge_s: float) -> float:
 
 
 def _reasons(
-    channel: Channel,
+    channel: MeterChannel,
     counts: _Counts,
     taken: int,
     window_s: float,

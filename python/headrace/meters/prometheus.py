@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from headrace.meters import Channel, Meter, MeterError, MeterOptions, Reading, factor_of, number_of
+from headrace.meters import (
+    Meter,
+    MeterChannel,
+    MeterError,
+    MeterOptions,
+    Reading,
+    factor_of,
+    number_of,
+)
 from headrace.meters.http_client import HttpConnection, HttpOptions
 from headrace.units import Seconds
 
@@ -51,7 +59,7 @@ class Prometheus(Meter):
     options: PrometheusOptions
     _connection: HttpConnection | None = None
 
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[MeterChannel, ...]:
         """Return the series."""
         energy, _ = factor_of(self.options.unit, self.options.power_factor)
         return (

@@ -18,9 +18,9 @@ from pydantic import Field, model_validator
 from headrace.errors import Problem
 from headrace.meters import (
     Boundary,
-    Channel,
     Found,
     Meter,
+    MeterChannel,
     MeterError,
     MeterOptions,
     Reading,
@@ -59,7 +59,7 @@ class _Zone:
     """One folder of the tree."""
 
     folder: Path
-    channel: Channel
+    channel: MeterChannel
 
 
 class Rapl(Meter):
@@ -89,7 +89,7 @@ class Rapl(Meter):
             ]
         return super().check()
 
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[MeterChannel, ...]:
         """Open the counters."""
         if not self._files:
             self._zones = self._found()
@@ -153,7 +153,7 @@ class Rapl(Meter):
             for each in zones
         )
 
-    def _channel(self, name: str, zone: str, parent: str | None, range_j: float) -> Channel:
+    def _channel(self, name: str, zone: str, parent: str | None, range_j: float) -> MeterChannel:
         boundary: Boundary = "node" if zone == "psys" else "socket"
         made = self.channel(
             name,

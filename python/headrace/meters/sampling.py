@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from headrace.errors import HeadraceError
-from headrace.meters import Channel, History, Meter, Reading, Window
+from headrace.meters import History, Meter, MeterChannel, MeterWindow, Reading
 from headrace.meters.integration import Integral, integrate, powers
 
 _FIRST_READING_S = 15.0
@@ -28,7 +28,7 @@ class ChannelResult:
 
     meter: str
     kind: str
-    channel: Channel
+    channel: MeterChannel
     integral: Integral
     idle: Integral | None = None
     """Of the time before the jobs, if it was measured."""
@@ -83,7 +83,7 @@ class MeterSampler:
             if thread.is_alive():
                 thread.join(max(0.0, until_s - time.monotonic()))
 
-    def readings(self, name: str) -> tuple[list[Channel], list[Reading]]:
+    def readings(self, name: str) -> tuple[list[MeterChannel], list[Reading]]:
         """Return what a live meter has read so far, and its channels."""
         thread = self._threads[name]
         return list(thread.channels), list(thread.readings)
@@ -92,7 +92,7 @@ class MeterSampler:
         """Return the last error of a live meter; None when its last reading was good."""
         return self._threads[name].error
 
-    def results(self, window: Window) -> tuple[list[ChannelResult], list[PowerRow]]:
+    def results(self, window: MeterWindow) -> tuple[list[ChannelResult], list[PowerRow]]:
         """Return the energy of every channel in a window, and the rows of the power series.
 
         Meters without channels are in `failed`.
@@ -131,9 +131,9 @@ class MeterSampler:
         self,
         name: str,
         meter: Meter,
-        channel: Channel,
+        channel: MeterChannel,
         history: History,
-        window: Window,
+        window: MeterWindow,
         lost: int,
     ) -> ChannelResult:
         made = integrate(channel, history.readings, window.begin_s, window.end_s, lost=lost)
@@ -156,7 +156,7 @@ class _MeterThread(threading.Thread):
         self.first = threading.Event()
         """Set after the first reading or error."""
         self.stop = threading.Event()
-        self.channels: tuple[Channel, ...] = ()
+        self.channels: tuple[MeterChannel, ...] = ()
         self.readings: list[Reading] = []
         self.error: str | None = None
         self._lost_s: list[float] = []

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from headrace.meters import Channel, Meter, MeterError, MeterOptions, Reading, number_of
+from headrace.meters import Meter, MeterChannel, MeterError, MeterOptions, Reading, number_of
 from headrace.meters.http_client import HttpConnection, HttpOptions
 
 _ACCURACY = (0.02, "assumption: 2 %; the maker states 1 % for some models")
@@ -34,7 +34,7 @@ class Shelly(Meter):
     _path: str = ""
     """Where power is read; empty until the device has told its generation."""
 
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[MeterChannel, ...]:
         """Return the output."""
         return (self.channel("power", "node", 1.0, _ACCURACY, resolution_w=0.1),)
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from headrace.meters import Channel, Meter, MeterError, MeterOptions, Reading, number_of
+from headrace.meters import Meter, MeterChannel, MeterError, MeterOptions, Reading, number_of
 from headrace.meters.http_client import HttpConnection, HttpOptions, password_of
 
 _ACCURACY = (0.03, "assumption: 3 % for a plug that was not calibrated")
@@ -31,7 +31,7 @@ class Tasmota(Meter):
     options: TasmotaOptions
     _connection: HttpConnection | None = None
 
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[MeterChannel, ...]:
         """Return the output. Power is in whole watts unless `PowerRes` was set."""
         return (self.channel("power", "node", 1.0, _ACCURACY, resolution_w=1.0),)
 

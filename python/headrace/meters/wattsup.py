@@ -13,7 +13,7 @@ from typing import ClassVar
 import serial
 from pydantic import Field
 
-from headrace.meters import Channel, Meter, MeterError, MeterOptions, Reading
+from headrace.meters import Meter, MeterChannel, MeterError, MeterOptions, Reading
 from headrace.system.waiting import remaining
 
 _ACCURACY = (0.015, "Watts Up? Pro manual: 1.5 % plus 3 counts of the displayed value")
@@ -35,7 +35,7 @@ class WattsUp(Meter):
     options: WattsUpOptions
     _line: serial.Serial | None = None
 
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[MeterChannel, ...]:
         """Return the outlet. 3 counts are as a resolution of 0.6 W."""
         return (self.channel("power", "node", 1.0, _ACCURACY, resolution_w=0.6),)
 

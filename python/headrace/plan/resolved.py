@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace import workloads as workload_room
+from headrace import workloads as workload_package
 from headrace.plan.cells import key
 from headrace.plan.trial import Plan, Trial
 from headrace.study import resolve
@@ -20,6 +20,6 @@ def resolved_trials(study: Study, plan: Plan) -> Iterator[tuple[Trial, Resolved,
         name = key(trial.levels)
         if name not in known:
             options = resolve.resolve(study, trial.target, trial.workload, trial.levels)
-            kind = workload_room.kinds()[options.workload_kind]
+            kind = workload_package.kinds()[options.workload_kind]
             known[name] = (options, kind(trial.workload, options.workload_options))
         yield trial, *known[name]

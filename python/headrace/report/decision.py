@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from headrace.decision.answer import Answer
+from headrace.decision.answer import DecisionAnswer
 from headrace.decision.candidates import Candidate
-from headrace.decision.choose import Judged
+from headrace.decision.choose import JudgedConfiguration
 from headrace.decision.wishes import Quantity, metric_quantity, own_quantity
 from headrace.report.numbers import NARROW_SPACE, number, percent
 from headrace.report.text_table import TextTable, WholeText
@@ -52,14 +51,14 @@ def interval(candidate: Candidate, quantity: Quantity, currency: str) -> str:
 
 
 @dataclass(frozen=True)
-class Column:
+class DecisionColumn:
     """One quantity of the table of configurations."""
 
     quantity: Quantity
     heading: str
 
 
-def columns_of(answer: Answer) -> list[Column]:
+def columns_of(answer: DecisionAnswer) -> list[DecisionColumn]:
     """Return the quantities of the table: those of the wishes, then what is known of the usual."""
     choice = answer.choice
     usual = [
@@ -69,13 +68,13 @@ def columns_of(answer: Answer) -> list[Column]:
     ]
     every = dict.fromkeys([*choice.wishes.quantities, *usual])
     return [
-        Column(quantity, quantity.title)
+        DecisionColumn(quantity, quantity.title)
         for quantity in every
         if any(quantity.name in each.candidate.points for each in choice.judged)
     ]
 
 
-def headline(answer: Answer) -> str:
+def headline(answer: DecisionAnswer) -> str:
     """Return the answer in one sentence."""
     choice, currency = answer.choice, answer.offers.currency
     if choice.leading is None:
@@ -95,7 +94,7 @@ def headline(answer: Answer) -> str:
     )
 
 
-def reasons(answer: Answer) -> list[str]:
+def reasons(answer: DecisionAnswer) -> list[str]:
     """Return the sentences below the answer: interval, alternatives, what would change it."""
     choice, currency = answer.choice, answer.offers.currency
     wanted = choice.wishes.want
@@ -134,11 +133,11 @@ def reasons(answer: Answer) -> list[str]:
     return found
 
 
-def _of_money(answer: Answer) -> bool:
+def _of_money(answer: DecisionAnswer) -> bool:
     return any(each.unit == "currency" for each in answer.choice.wishes.quantities)
 
 
-def _cheapest(answer: Answer) -> list[str]:
+def _cheapest(answer: DecisionAnswer) -> list[str]:
     """Return which of the configurations that are not told apart has the lowest price."""
     choice, price = answer.choice, own_quantity("price")
     if choice.leading is None:
@@ -156,15 +155,15 @@ def _cheapest(answer: Answer) -> list[str]:
     ]
 
 
-def basis_sentences(answer: Answer) -> list[str]:
-    """Return what the answer rests on."""
+def basis_sentences(answer: DecisionAnswer) -> list[str]:
+    """Return the trials and assumptions that the answer is based on."""
     basis = answer.choice.basis
     kinds = dict.fromkeys(each.provenance for each in basis.candidates)
     counts = [
         f"{sum(1 for c in basis.candidates if c.provenance == kind)} {kind}" for kind in kinds
     ]
     found = [
-        f"It rests on {plural(basis.trials, 'valid trial')} of "
+        f"It is based on {plural(basis.trials, 'valid trial')} of "
         f"{plural(len(basis.candidates), 'configuration')} ({', '.join(counts)})"
         + (
             f"; {plural(basis.left_out, 'invalid or failed trial')} left out."
@@ -201,7 +200,7 @@ def basis_sentences(answer: Answer) -> list[str]:
     return found
 
 
-def status_of(each: Judged) -> str:
+def status_of(each: JudgedConfiguration) -> str:
     """Return how a configuration stands to the wishes, in a few words."""
     if each.unknown:
         return f"unknown: {each.unknown[0][0].title}"
@@ -212,8 +211,8 @@ def status_of(each: Judged) -> str:
     return "within the limits"
 
 
-def print_answer(answer: Answer, console: Console) -> None:
-    """Print the answer: the recommendation, its reasons, the table, what it rests on."""
+def print_answer(answer: DecisionAnswer, console: Console) -> None:
+    """Print the answer: the recommendation, its reasons, the table, its basis."""
 
     def say(text: str, style: str | None = None) -> None:
         console.print(WholeText(escape(text)), style=style, highlight=False)
@@ -234,7 +233,7 @@ def print_answer(answer: Answer, console: Console) -> None:
         say(sentence)
 
 
-def _table(answer: Answer) -> TextTable:
+def _table(answer: DecisionAnswer) -> TextTable:
     table = TextTable(title="Configurations, the best first")
     table.add_column("configuration", fold=True)
     columns = columns_of(answer)[:COLUMNS_AT_MOST]
@@ -264,7 +263,7 @@ def _short(quantity: Quantity) -> str:
     )
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: DecisionAnswer) -> dict[str, object]:
     """Return the answer for programs: every configuration with its values and trials."""
     choice = answer.choice
     return {
@@ -275,12 +274,12 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "excluding": choice.excluding or None,
         "currency": answer.offers.currency,
         "changes": [{"with": each.what, "leads": each.leads or None} for each in answer.changes],
-        "rests_on": basis_sentences(answer),
+        "basis": basis_sentences(answer),
         "configurations": [_as_json(each) for each in choice.judged],
     }
 
 
-def _as_json(each: Judged) -> dict[str, Any]:
+def _as_json(each: JudgedConfiguration) -> dict[str, object]:
     candidate = each.candidate
     return {
         "configuration": candidate.key,

@@ -1,4 +1,4 @@
-"""The page of `headrace decide`: one page for whoever pays, as HTML and PDF. It needs no script."""
+"""The page of `headrace decide`: a summary for those who pay, as HTML and PDF, without scripts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from headrace.decision.answer import Answer
+from headrace.decision.answer import DecisionAnswer
 from headrace.decision.candidates import Candidate
-from headrace.decision.choose import Judged
+from headrace.decision.choose import JudgedConfiguration
 from headrace.decision.wishes import Quantity, own_quantity
 from headrace.errors import HeadraceError, MissingError
 from headrace.palette import CURVE_COLOURS, GREY
@@ -31,7 +31,7 @@ IN_THE_TABLE_OF_YEARS = 8
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
-def write_page(answer: Answer, html: Path | None, pdf: Path | None) -> list[Path]:
+def write_page(answer: DecisionAnswer, html: Path | None, pdf: Path | None) -> list[Path]:
     """Write the page; its links to trials are relative. Return the files.
 
     Raises MissingError when the library that draws PDF files lacks its own libraries, and
@@ -69,7 +69,7 @@ def _pdf(page: str, base: Path) -> bytes:
     return made.write_pdf()
 
 
-def render(answer: Answer, folder: Path) -> str:
+def render(answer: DecisionAnswer, folder: Path) -> str:
     """Return the whole page, for a file in this folder."""
     choice, currency = answer.choice, answer.offers.currency
     columns = columns_of(answer)
@@ -99,7 +99,7 @@ def render(answer: Answer, folder: Path) -> str:
     )
 
 
-def _row(each: Judged, answer: Answer, folder: Path) -> dict[str, Any]:
+def _row(each: JudgedConfiguration, answer: DecisionAnswer, folder: Path) -> dict[str, object]:
     candidate, currency = each.candidate, answer.offers.currency
     cells = [
         {
@@ -128,7 +128,7 @@ def _row(each: Judged, answer: Answer, folder: Path) -> dict[str, Any]:
     }
 
 
-def _year_columns(answer: Answer) -> list[tuple[str, Quantity]]:
+def _year_columns(answer: DecisionAnswer) -> list[tuple[str, Quantity]]:
     wanted = [
         ("Price", own_quantity("price")),
         ("Energy per year", own_quantity("energy")),
@@ -149,7 +149,7 @@ def _year_columns(answer: Answer) -> list[tuple[str, Quantity]]:
     ]
 
 
-def _years(answer: Answer) -> list[dict[str, Any]]:
+def _years(answer: DecisionAnswer) -> list[dict[str, object]]:
     columns = _year_columns(answer)
     if not columns:
         return []
@@ -163,7 +163,7 @@ def _years(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
-def _years_caption(answer: Answer) -> str:
+def _years_caption(answer: DecisionAnswer) -> str:
     offers = answer.offers
     parts = [f"Jobs run {offers.busy * 100:g}\u202f% of the time"]
     if offers.electricity is not None:
@@ -175,7 +175,7 @@ def _years_caption(answer: Answer) -> str:
     return ", ".join(parts) + "."
 
 
-def _parts(candidate: Candidate, currency: str) -> list[dict[str, Any]]:
+def _parts(candidate: Candidate, currency: str) -> list[dict[str, object]]:
     price = own_quantity("price")
     return [
         {
@@ -190,7 +190,7 @@ def _parts(candidate: Candidate, currency: str) -> list[dict[str, Any]]:
     ]
 
 
-def _unknown(answer: Answer) -> list[str]:
+def _unknown(answer: DecisionAnswer) -> list[str]:
     """Return what is unknown of every configuration, with the reason."""
     judged = answer.choice.judged
     if not judged:
@@ -214,7 +214,7 @@ def _title(name: str) -> str:
 # -- plot --
 
 
-def _against(answer: Answer) -> Quantity | None:
+def _against(answer: DecisionAnswer) -> Quantity | None:
     """Return the quantity of the horizontal axis: price, else power, else slots."""
     having = [each.candidate.points for each in answer.choice.judged]
     for word in ("price", "power", "slots"):
@@ -224,13 +224,13 @@ def _against(answer: Answer) -> Quantity | None:
     return None
 
 
-def _plot_title(answer: Answer) -> str:
+def _plot_title(answer: DecisionAnswer) -> str:
     against = _against(answer)
     title = answer.choice.wishes.want.title
     return f"{title[:1].upper()}{title[1:]} against {against.title if against else 'price'}"
 
 
-def _plot(answer: Answer) -> str:
+def _plot(answer: DecisionAnswer) -> str:
     """Return a figure as SVG: what is wanted against the price; empty with one value only."""
     against, wanted = _against(answer), answer.choice.wishes.want
     drawn = [each for each in answer.choice.judged if wanted.name in each.candidate.points]
@@ -251,7 +251,9 @@ def _plot(answer: Answer) -> str:
     return text[text.index("<svg") :]
 
 
-def _draw(axes: Any, drawn: Sequence[Judged], answer: Answer, against: Quantity) -> None:
+def _draw(
+    axes: Any, drawn: Sequence[JudgedConfiguration], answer: DecisionAnswer, against: Quantity
+) -> None:
     wanted = answer.choice.wishes.want
     storages = list(dict.fromkeys(_storage(each.candidate) for each in drawn))
     labelled: set[str] = set()
@@ -285,7 +287,7 @@ def _draw(axes: Any, drawn: Sequence[Judged], answer: Answer, against: Quantity)
 
 
 def _staircase(
-    drawn: Sequence[Judged], against: Quantity, wanted: Quantity
+    drawn: Sequence[JudgedConfiguration], against: Quantity, wanted: Quantity
 ) -> list[tuple[float, float]]:
     """Return the points of the Pareto front of these two quantities alone, by the first."""
     sign = -1 if wanted.less_is_better else 1

@@ -13,7 +13,7 @@ from headrace.units import format_amount, format_seconds
 COLUMNS = ("target", "fault", "failed jobs", "stall", "rate left", "recovery", "lost")
 
 
-class Row(TypedDict):
+class FaultRow(TypedDict):
     """One fault and cell, as text."""
 
     target: str
@@ -32,7 +32,7 @@ class Row(TypedDict):
     trials: tuple[str, ...]
 
 
-def rows(findings: Findings) -> list[Row]:
+def rows(findings: Findings) -> list[FaultRow]:
     """Return one row per fault and cell, all as text; also `provenance` and `trials`."""
     varied = _varied(findings.faults)
     return [

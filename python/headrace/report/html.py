@@ -96,7 +96,7 @@ def _figures(
     return items
 
 
-class SeriesFigure(TypedDict):
+class EmbeddedSeriesFigure(TypedDict):
     """One figure of the series of trials."""
 
     element: str
@@ -110,10 +110,10 @@ class SeriesFigure(TypedDict):
     item: dict[str, object]
 
 
-def _series_figures(series: dict[str, TrialSeries]) -> list[SeriesFigure]:
+def _series_figures(series: dict[str, TrialSeries]) -> list[EmbeddedSeriesFigure]:
     """Return one figure for each quantity that is not 0 throughout in at least one embedded
     trial."""
-    found: list[SeriesFigure] = []
+    found: list[EmbeddedSeriesFigure] = []
     for position, wanted in enumerate(figures.SERIES_FIGURES):
         samples = [trial.get(wanted.probe, {}) for trial in series.values()]
         present = [

@@ -11,7 +11,7 @@ from headrace.report.numbers import number, percent
 COLUMNS = ("storage", "invalid", "warned", "CPUs of others", "may have cost", "programs")
 
 
-class Row(TypedDict):
+class InterferenceRow(TypedDict):
     """One storage and workload, as text."""
 
     storage: str
@@ -23,7 +23,7 @@ class Row(TypedDict):
     trials: tuple[str, ...]
 
 
-def rows(findings: Findings) -> list[Row]:
+def rows(findings: Findings) -> list[InterferenceRow]:
     """Return one row per storage and workload, all as text; also `trials`."""
     return [
         {

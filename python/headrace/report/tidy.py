@@ -70,7 +70,7 @@ _ORDER = (
 
 
 @dataclass(frozen=True)
-class Row:
+class TidyRow:
     """One row of the table; what is None is null."""
 
     about: str = ""
@@ -101,8 +101,8 @@ class Row:
             **{f"level_{name}": level for name, level in self.levels.items()},
         }
 
-    def with_estimate(self, estimate: Estimate, provenance: str) -> Row:
-        """Return the row with an estimate and what it rests on."""
+    def with_estimate(self, estimate: Estimate, provenance: str) -> TidyRow:
+        """Return the row with an estimate and its evidence."""
         return replace(
             self,
             value=estimate.value,
@@ -123,8 +123,8 @@ def _levels(levels: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def _point_rows(point: Point) -> list[Row]:
-    shared = Row(
+def _point_rows(point: Point) -> list[TidyRow]:
+    shared = TidyRow(
         workload=point.workload,
         target=point.target,
         slots=point.slots,
@@ -159,9 +159,9 @@ def _point_rows(point: Point) -> list[Row]:
     return rows
 
 
-def _curve_rows(curve: Curve) -> list[Row]:
+def _curve_rows(curve: Curve) -> list[TidyRow]:
     trials = [trial for point in curve.points for trial in point.trials]
-    shared = Row(
+    shared = TidyRow(
         workload=curve.workload,
         target=curve.target,
         n=len(trials),
@@ -205,7 +205,7 @@ def _curve_rows(curve: Curve) -> list[Row]:
     return rows
 
 
-def _knee_row(shared: Row, knee: Knee) -> Row:
+def _knee_row(shared: TidyRow, knee: Knee) -> TidyRow:
     note = f"of {knee.metric}, there {knee.value:.6g}; beyond it {knee.beyond}"
     if knee.difference_seen is False:
         note = f"of {knee.metric}; no difference seen between any two numbers of slots"
@@ -229,7 +229,7 @@ def _bounds(found: Knee | Growth) -> tuple[float | None, float | None]:
     )
 
 
-def _fed_rows(shared: Row, fed: SlotsFed) -> list[Row]:
+def _fed_rows(shared: TidyRow, fed: SlotsFed) -> list[TidyRow]:
     note = f"at {fed.efficiency:g} job efficiency; " + (
         "at least; more were not tried" if fed.censored else fed.why
     )
@@ -260,11 +260,11 @@ def _fed_rows(shared: Row, fed: SlotsFed) -> list[Row]:
     return rows
 
 
-def _choice_rows(findings: Findings) -> list[Row]:
-    rows: list[Row] = []
+def _choice_rows(findings: Findings) -> list[TidyRow]:
+    rows: list[TidyRow] = []
     for effect in findings.effects:
         provenance = effect.provenance or provenance_of_metric(findings, effect.metric)
-        shared = Row(workload=effect.workload, factor=effect.factor, metric=effect.metric)
+        shared = TidyRow(workload=effect.workload, factor=effect.factor, metric=effect.metric)
         rows += [
             replace(
                 shared, about="level effect", level=wording.level_text(each.level)
@@ -284,7 +284,7 @@ def _choice_rows(findings: Findings) -> list[Row]:
             )
         )
     for each in findings.combined:
-        row = Row(
+        row = TidyRow(
             about="combined cost",
             workload=each.workload,
             target=each.target,
@@ -298,10 +298,10 @@ def _choice_rows(findings: Findings) -> list[Row]:
     return rows
 
 
-def _fault_rows(findings: Findings) -> list[Row]:
-    rows: list[Row] = []
+def _fault_rows(findings: Findings) -> list[TidyRow]:
+    rows: list[TidyRow] = []
     for effect in findings.faults:
-        shared = Row(
+        shared = TidyRow(
             about="fault",
             workload=effect.workload,
             target=effect.target,
@@ -334,9 +334,9 @@ def _fault_rows(findings: Findings) -> list[Row]:
     return rows
 
 
-def _interference_rows(findings: Findings) -> list[Row]:
+def _interference_rows(findings: Findings) -> list[TidyRow]:
     return [
-        Row(
+        TidyRow(
             about="interference",
             workload=each.workload,
             target=each.target,
@@ -351,9 +351,9 @@ def _interference_rows(findings: Findings) -> list[Row]:
     ]
 
 
-def _left_out_rows(findings: Findings) -> list[Row]:
+def _left_out_rows(findings: Findings) -> list[TidyRow]:
     return [
-        Row(
+        TidyRow(
             about="left out",
             workload=_text(left.levels.get("workload")),
             target=_text(left.levels.get("target")),
@@ -370,9 +370,9 @@ def _text(level: object) -> str | None:
     return None if level is None else str(level)
 
 
-def _unanswered_rows(findings: Findings) -> list[Row]:
+def _unanswered_rows(findings: Findings) -> list[TidyRow]:
     return [
-        Row(
+        TidyRow(
             about="no valid trial",
             workload=each.workload,
             target=each.target,

@@ -18,7 +18,7 @@ from headrace.analysis.trial_row import trial_rows
 from headrace.errors import FileProblem, HeadraceError, StudyError
 from headrace.reproduce import emulated_cluster_energy, emulated_proof_ssd
 from headrace.reproduce.published import published
-from headrace.reproduce.small_study import Judged, Row, SmallCells, SmallStudy
+from headrace.reproduce.small_study import JudgedClaim, SmallCells, SmallStudy, SmallStudyRow
 from headrace.study.packaged import STUDIES
 
 SMALL: dict[str, SmallStudy] = {
@@ -32,8 +32,8 @@ class Emulated:
 
     id: str
     title: str
-    rows: tuple[Row, ...]
-    findings: tuple[Judged, ...]
+    rows: tuple[SmallStudyRow, ...]
+    findings: tuple[JudgedClaim, ...]
     left_out: tuple[str, ...]
     """Measured trials that no number uses, and why."""
     notes: tuple[str, ...]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from headrace.reproduce.published import Published
 from headrace.reproduce.small_study import (
-    Judged,
+    JudgedClaim,
     Rates,
-    Row,
     SmallCells,
     SmallStudy,
+    SmallStudyRow,
     judged,
     spread,
 )
@@ -46,19 +46,19 @@ def _window(cells: SmallCells, drive: str, read_ahead: str, slots: int) -> float
     )
 
 
-def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Row]:
+def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[SmallStudyRow]:
     """Return the events per second of every cell.
 
     Published values are empty: the study reports other measures (minutes, Wh per job).
     """
-    found: list[Row] = []
+    found: list[SmallStudyRow] = []
     for drive in DRIVES:
         for filesystem in FILESYSTEMS:
             for scheduler in SCHEDULERS:
                 for window in READ_AHEAD:
                     label = f"{drive}, {filesystem}, {scheduler}, read-ahead {window}, 4 slots"
                     found.append(
-                        Row(
+                        SmallStudyRow(
                             "schemes",
                             label,
                             "events/s",
@@ -71,7 +71,7 @@ def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> l
             for slots in SLOTS:
                 label = f"{drive}, ext4, mq-deadline, read-ahead {window}, {slots} slots"
                 found.append(
-                    Row(
+                    SmallStudyRow(
                         "read-ahead",
                         label,
                         "events/s",
@@ -130,7 +130,9 @@ def _ahead(rates: Rates, slots: int) -> float:
     return spread([rates[DISK, window, slots] for window in WINDOW_SIZES])
 
 
-def findings(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Judged]:
+def findings(
+    simulated: SmallCells, emulated: SmallCells, published: Published
+) -> list[JudgedClaim]:
     """Return the findings on factors that matter on a disk and hardly on an SSD."""
 
     def both(make: Callable[[SmallCells], Rates]) -> tuple[Rates, Rates]:

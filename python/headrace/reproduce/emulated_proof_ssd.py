@@ -6,7 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.reproduce.published import Published
-from headrace.reproduce.small_study import Judged, Rates, Row, SmallCells, SmallStudy, best, judged
+from headrace.reproduce.small_study import (
+    JudgedClaim,
+    Rates,
+    SmallCells,
+    SmallStudy,
+    SmallStudyRow,
+    best,
+    judged,
+)
 
 FILE = "emulated-drives"
 DRIVES = ("hdd", "ssd", "hdd-raid0-3", "ssd-raid0-2")
@@ -23,16 +31,16 @@ def _rates(cells: SmallCells, workload: str, drive: str) -> Rates:
     return found
 
 
-def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Row]:
+def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[SmallStudyRow]:
     """Return every rate, with the published one of the same drive and number of workers where
     there is one."""
-    found: list[Row] = []
+    found: list[SmallStudyRow] = []
     for id, workload in (("scan-rate", "scan"), ("analysis-rate", "analysis")):
         given = {(row[0], row[1]): f"{row[3]} {row[2]:g}" for row in published.tables[id].rows}
         for drive in DRIVES:
             s, e = _rates(simulated, workload, drive), _rates(emulated, workload, drive)
             found += [
-                Row(
+                SmallStudyRow(
                     id,
                     f"{drive}, {slots} workers",
                     "MB/s",
@@ -75,13 +83,15 @@ class _Pairs:
         return made[0], made[1]
 
 
-def findings(simulated: SmallCells, emulated: SmallCells, published: Published) -> list[Judged]:
+def findings(
+    simulated: SmallCells, emulated: SmallCells, published: Published
+) -> list[JudgedClaim]:
     """Return the findings on order and shape."""
     pairs = _Pairs(simulated, emulated)
     return [*_on_one_drive(pairs), *_on_raid(pairs)]
 
 
-def _on_one_drive(pairs: _Pairs) -> list[Judged]:
+def _on_one_drive(pairs: _Pairs) -> list[JudgedClaim]:
     return [
         judged(
             "scan-ssd-order-of-magnitude",
@@ -109,7 +119,7 @@ def _on_one_drive(pairs: _Pairs) -> list[Judged]:
     ]
 
 
-def _on_raid(pairs: _Pairs) -> list[Judged]:
+def _on_raid(pairs: _Pairs) -> list[JudgedClaim]:
     return [
         judged(
             "hdd-raid-helps-few-workers",

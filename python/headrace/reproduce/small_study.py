@@ -11,7 +11,7 @@ from headrace.reproduce.published import Published
 
 
 @dataclass(frozen=True)
-class Row:
+class SmallStudyRow:
     """One number: published, simulated and emulated."""
 
     table: str
@@ -24,7 +24,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedClaim:
     """A published claim about order or shape, judged on simulated and on emulated values.
 
     None: a number is missing.
@@ -77,9 +77,9 @@ class SmallStudy:
     id: str
     files: tuple[str, ...]
     """Study files below `studies/`."""
-    rows: Callable[[SmallCells, SmallCells, Published], list[Row]]
+    rows: Callable[[SmallCells, SmallCells, Published], list[SmallStudyRow]]
     """Makes the rows from simulated cells, emulated cells and published results."""
-    findings: Callable[[SmallCells, SmallCells, Published], list[Judged]]
+    findings: Callable[[SmallCells, SmallCells, Published], list[JudgedClaim]]
     notes: tuple[str, ...] = ()
 
 
@@ -93,7 +93,7 @@ def judged(
     say: Callable[[Rates], str],
     simulated: Rates,
     emulated: Rates,
-) -> Judged:
+) -> JudgedClaim:
     """Test a claim on both; without a number the result for that side is None."""
     whole = {
         way: all(rate is not None for rate in rates.values())
@@ -103,7 +103,7 @@ def judged(
         f"{name} {say(rates) if whole[way] else 'lacks a valid trial'}"
         for name, way, rates in (("simulated", "s", simulated), ("emulated", "e", emulated))
     ]
-    return Judged(
+    return JudgedClaim(
         id,
         claim,
         bool(test(simulated)) if whole["s"] else None,

@@ -10,7 +10,7 @@ from pydantic_core import PydanticKnownError
 
 from headrace import launchers
 from headrace.document import Document, FieldPath, dotted
-from headrace.errors import Fault
+from headrace.errors import FileProblem
 from headrace.labels import Label
 from headrace.site import Section, Site
 from headrace.units import (
@@ -264,7 +264,7 @@ class Study(BaseModel):
     written.
     """
 
-    def fault(self, path: FieldPath, given: str, problem: str, allowed: str) -> Fault:
+    def fault(self, path: FieldPath, given: str, problem: str, allowed: str) -> FileProblem:
         """Return a problem at a field of the study file, found after it was loaded."""
         line = 0 if self.document is None else self.document.line(path)
-        return Fault(self.file, line, dotted(path), given, problem, allowed)
+        return FileProblem(self.file, line, dotted(path), given, problem, allowed)

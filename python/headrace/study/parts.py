@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from headrace import faults as fault_package
-from headrace import meters as meter_room
+from headrace import meters as meter_package
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.catalog import entry
@@ -103,7 +103,7 @@ class PartsReader:
         values = self.problems.document.values.get("meter", {})
         found: dict[str, NamedPlugin] = {}
         for name, written in (self.problems.table(("meter",), values) or {}).items():
-            part = self._part("meter", name, written, dict(meter_room.kinds()))
+            part = self._part("meter", name, written, dict(meter_package.kinds()))
             if part is not None:
                 found[name] = part
                 if part.options is not None:
@@ -113,7 +113,7 @@ class PartsReader:
     def _check_covered(
         self,
         path: FieldPath,
-        options: meter_room.MeterOptions,
+        options: meter_package.MeterOptions,
         targets: dict[str, NamedPlugin],
         site: Site | None,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from headrace import faults as fault_package
-from headrace import meters as meter_room
+from headrace import meters as meter_package
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.site import Site
@@ -50,7 +50,7 @@ def study_schema() -> dict[str, Any]:
         "run": reference(RunOptions, "run"),
         "report": reference(ReportOptions, "report"),
         "site": reference(Site, "site"),
-        "meter": {**kinds(dict(meter_room.kinds()), "meter"), "minProperties": 0},
+        "meter": {**kinds(dict(meter_package.kinds()), "meter"), "minProperties": 0},
         "fault": {
             "type": "array",
             "items": {

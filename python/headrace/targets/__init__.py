@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from headrace.errors import HeadraceError, Problem
 from headrace.provenance import Provenance
 from headrace.registry import parts
-from headrace.scenario import Host, Service, Volume
+from headrace.scenario import HostSpec, ServiceSpec, VolumeSpec
 from headrace.site import Site
 from headrace.system.claims import Place
 from headrace.system.cluster import Cluster, Interface, NodeSettings
@@ -158,11 +158,11 @@ class ModelledStorage:
 
     place: Mapping[str, str]
     """Location of the jobs' files: `{"volume": NAME}` on each node, or `{"service": NAME}`."""
-    node_volumes: tuple[Volume, ...] = ()
+    node_volumes: tuple[VolumeSpec, ...] = ()
     """Volumes that every node has for it."""
-    servers: tuple[Host, ...] = ()
+    servers: tuple[HostSpec, ...] = ()
     """Hosts without job slots."""
-    services: tuple[Service, ...] = ()
+    services: tuple[ServiceSpec, ...] = ()
     description: Mapping[str, Any] = field(default_factory=dict[str, object])
     """For the record: the catalog entries that it consists of."""
 

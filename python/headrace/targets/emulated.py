@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.catalog import entry
 from headrace.errors import HeadraceError, Problem
-from headrace.scenario import Storage
+from headrace.scenario import StorageSpec
 from headrace.system.emulator import EmulatedDevice, attach, cannot_emulate, limits, refusal
 from headrace.system.emulator.limits import memory_bytes
 from headrace.system.journal import JournalEntry
@@ -46,7 +46,7 @@ class EmulatedMedium:
         """Total size, as the study requests it."""
         return self._options.size or SIZE_BYTES
 
-    def storages(self) -> list[Storage]:
+    def storages(self) -> list[StorageSpec]:
         """Return the timing model of each device (crates/model, `StorageSpec`). Raises StudyError
         for an unknown drive."""
         drive = entry("drives", self._options.drive).table
@@ -161,7 +161,7 @@ class EmulatedMedium:
         }
 
 
-def _capacity(storage: Storage) -> int:
+def _capacity(storage: StorageSpec) -> int:
     one = int(storage["drives"][0]["capacity_bytes"])
     raid = storage.get("raid")
     if raid is None:

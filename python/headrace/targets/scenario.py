@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from headrace.catalog import entry
-from headrace.scenario import Drive, Host, Machine, Port, Storage, Table, Volume
+from headrace.scenario import DriveSpec, HostSpec, Machine, Port, StorageSpec, Table, VolumeSpec
 from headrace.site import SiteDrive
 from headrace.targets.exports import FRESH
 from headrace.units import parse_bytes_per_s
@@ -25,11 +25,11 @@ class RaidOptions(Protocol):
     def chunk(self) -> int: ...
 
 
-def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) -> Volume:
+def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) -> VolumeSpec:
     """Return a volume of a scenario from options with `drive`, `raid`, `filesystem`, `scheduler`,
     `read_ahead`, `queue_depth`."""
     drive = entry("drives", export.drive).table
-    made: Volume = {
+    made: VolumeSpec = {
         "name": name,
         "filesystem": filesystem(export.filesystem or "ext4", export.mount),
     }
@@ -48,9 +48,9 @@ def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) ->
     return made
 
 
-def storage(drive: Drive, raid: RaidOptions | None = None) -> Storage:
+def storage(drive: DriveSpec, raid: RaidOptions | None = None) -> StorageSpec:
     """Return a drive, or a RAID of equal drives."""
-    made: Storage = {"drives": [drive]}
+    made: StorageSpec = {"drives": [drive]}
     if raid is not None:
         made["raid"] = {"level": raid.level, "drives": raid.drives, "chunk_bytes": raid.chunk}
     return made
@@ -80,7 +80,7 @@ def filesystem(name: str, mount: Sequence[str] = ()) -> Table:
     return made
 
 
-def site_volume(name: str, drive: str | SiteDrive) -> Volume:
+def site_volume(name: str, drive: str | SiteDrive) -> VolumeSpec:
     """Return the volume of a drive (or of a RAID) that `[site]` gives a node or server."""
     if isinstance(drive, str):
         stored = storage(entry("drives", drive).table)
@@ -134,7 +134,7 @@ def _nearest_link(rate_bytes_per_s: float) -> str:
     return "1-gbe"
 
 
-def host(name: str, machine: str | None, link: Any, count: int = 1) -> Host:
+def host(name: str, machine: str | None, link: Any, count: int = 1) -> HostSpec:
     """Return a host of a scenario from a machine of the catalog and a link."""
     table: Machine = entry("nodes", machine or "generic-server").table.part()
     return {"name": name, "count": count, **table, "network": network_port(link)}

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from headrace.catalog import entry
 from headrace.errors import HeadraceError
-from headrace.scenario import CacheTuning, DataServer, Host, Service, Table, Volume
+from headrace.scenario import CacheTuning, DataServer, HostSpec, ServiceSpec, Table, VolumeSpec
 from headrace.site import Site, SiteServer
 from headrace.targets import ModelledStorage, Target
 from headrace.targets.exports import Bricks, Export
@@ -93,22 +93,22 @@ class ServiceTarget(Target):
         """Return what the options say of a cache on a front server's drive."""
         return {}
 
-    def put_before(self, stored: ModelledStorage, front: Host) -> ModelledStorage:
+    def put_before(self, stored: ModelledStorage, front: HostSpec) -> ModelledStorage:
         """Put a server before a modelled storage. It passes the data on, and keeps them on its
         first volume if it has one."""
         service = next(each for each in stored.services if each["name"] == self.name)
-        behind: Service = {**service, "name": f"{front['name']}-upstream"}
+        behind: ServiceSpec = {**service, "name": f"{front['name']}-upstream"}
         target: DataServer = {"host": front["name"], "upstream": behind["name"]}
         if volumes := front.get("volumes"):
             target["cache"] = {"volume": volumes[0]["name"], **self.cache_tuning()}
         tuning = {key: value for key, value in service["tuning"].items() if key != "replicas"}
-        before: Service = {**service, "targets": [target], "tuning": tuning}
+        before: ServiceSpec = {**service, "targets": [target], "tuning": tuning}
         others = tuple(each for each in stored.services if each["name"] != self.name)
         return dataclasses.replace(
             stored, servers=(front, *stored.servers), services=(before, behind, *others)
         )
 
-    def _volume(self, export: Export, storage: Table | None) -> Volume:
+    def _volume(self, export: Export, storage: Table | None) -> VolumeSpec:
         if export.drive is not None:
             return volume("data", export)
         if storage is None:
@@ -116,7 +116,7 @@ class ServiceTarget(Target):
                 f"target {self.name}: what does it store on? give export = {{ drive = … }}, or "
                 "software with storage of its own"
             )
-        made: Volume = {
+        made: VolumeSpec = {
             "name": "data",
             "ideal": storage,
             "filesystem": filesystem(export.filesystem),
@@ -143,12 +143,12 @@ class ServiceTarget(Target):
         kind: str,
         tuning: Table,
         host_name: str,
-        servers: tuple[Host, ...],
-        node_volumes: tuple[Volume, ...],
+        servers: tuple[HostSpec, ...],
+        node_volumes: tuple[VolumeSpec, ...],
     ) -> ModelledStorage:
         """Return a file service on top of volumes."""
         held = [*(servers[0].get("volumes", []) if servers else node_volumes)]
-        service: Service = {
+        service: ServiceSpec = {
             "name": self.name,
             "kind": kind,
             "targets": [{"host": host_name, "volume": held[0]["name"]}],

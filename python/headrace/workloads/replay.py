@@ -20,7 +20,7 @@ from headrace.profiles.replaying import Replayer
 from headrace.profiles.scenario import scenario_steps
 from headrace.profiles.steps import Op, load, profile_table
 from headrace.profiles.summary import sizes_given
-from headrace.scenario import Host, Service, Step
+from headrace.scenario import HostSpec, ServiceSpec, Step
 from headrace.site import Site
 from headrace.targets.xrootd import Xrootd, XrootdOptions
 from headrace.units import MOST_FILES, Bytes
@@ -289,8 +289,8 @@ class Replay(Workload):
         packets = table.job_packets
         if packets is not None and options.data.events is not None:
             packets["events"] = options.data.events
-        servers: tuple[Host, ...] = ()
-        services: tuple[Service, ...] = ()
+        servers: tuple[HostSpec, ...] = ()
+        services: tuple[ServiceSpec, ...] = ()
         if any(each["on"] == "source" for each in files):
             if options.source is None:
                 raise HeadraceError(

@@ -15,7 +15,7 @@ from headrace.errors import FileProblem, HeadraceError, MissingError, StudyError
 from headrace.units import format_amount, format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
-    from headrace.scenario import Raid, Storage
+    from headrace.scenario import RaidSpec, StorageSpec
     from headrace.system.emulator import QueueShape
 
 app = typer.Typer()
@@ -36,7 +36,7 @@ def _wrong(option: str, given: str, problem: str, allowed: str = "") -> StudyErr
 
 def _storage(
     drive: str, level: int | None, drives: int | None, chunk: int | None
-) -> tuple[Storage, int]:
+) -> tuple[StorageSpec, int]:
     """Return the storage and its capacity in bytes."""
     from headrace.catalog import entry
 
@@ -60,12 +60,12 @@ def _storage(
             f"{least[level]} or more" + (", an even number" if level == 10 else ""),
         )
     data = {0: count, 1: 1, 5: count - 1, 6: count - 2, 10: count // 2}[level]
-    raid: Raid = {"level": level, "drives": count, "chunk_bytes": chunk or 64 << 10}
+    raid: RaidSpec = {"level": level, "drives": count, "chunk_bytes": chunk or 64 << 10}
     return {"drives": [table], "raid": raid}, capacity * data
 
 
 def _shape(
-    storage: Storage, scheduler: str | None, depth: int | None, read_ahead: int | None
+    storage: StorageSpec, scheduler: str | None, depth: int | None, read_ahead: int | None
 ) -> QueueShape:
     """Return the queue of the drive, with what the user requested."""
     from headrace.system import block_queue

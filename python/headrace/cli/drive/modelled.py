@@ -13,7 +13,7 @@ from headrace.errors import FileProblem, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
-    from headrace.catalog import Entry
+    from headrace.catalog import CatalogEntry
     from headrace.drives.fitting import Fit
     from headrace.report.text_table import TextTable
 
@@ -60,7 +60,7 @@ class _Facts(TypedDict):
     sources: dict[str, str]
 
 
-def _facts(found: Entry) -> _Facts:
+def _facts(found: CatalogEntry) -> _Facts:
     table = found.table
     return {
         "name": found.name,

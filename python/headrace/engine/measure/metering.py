@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace import meters as meter_room
+from headrace import meters as meter_package
 from headrace.catalog import entry
 from headrace.catalog.tables import MachinePower
 from headrace.errors import Problem
-from headrace.meters import Meter, Window
+from headrace.meters import Meter, MeterWindow
 from headrace.meters.sampling import ChannelResult, MeterSampler, PowerRow
 from headrace.records.energy import ChannelEnergy, Energy, EnergyProvenance
 from headrace.study.model import NamedPlugin, Study
@@ -27,7 +27,7 @@ from headrace.study.resolve import Resolved
 
 def meter_of(part: NamedPlugin) -> Meter:
     """Return a meter of a study; nothing is opened."""
-    return meter_room.kinds()[part.kind](part.name, part.options)
+    return meter_package.kinds()[part.kind](part.name, part.options)
 
 
 def meter_problems(study: Study) -> list[Problem]:
@@ -75,7 +75,7 @@ class Metering:
             (release_s + float(row["time_s"]), 1.0 - float(row["idle"]) - float(row["iowait"]))
             for row in load_rows
         ]
-        window = Window(release_s, release_s + duration_s, load)
+        window = MeterWindow(release_s, release_s + duration_s, load)
         results, self.rows = self._sampler.results(window)
         return [channel_energy(result) for result in results], dict(self._sampler.failed)
 
@@ -368,7 +368,7 @@ def _metered(outer: Sequence[ChannelEnergy]) -> dict[str, object]:
     Meters of smaller boundaries are in it, unless they are of other things.
     """
     counted: list[ChannelEnergy] = []
-    for boundary in reversed(meter_room.BOUNDARIES):
+    for boundary in reversed(meter_package.BOUNDARIES):
         here = [each for each in outer if each.boundary == boundary]
         if any(each.boundary in ("rack", "facility") for each in counted):
             break

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace import probes as probe_room
+from headrace import probes as probe_package
 from headrace.errors import UnsupportedLevelError, describe
 from headrace.launchers import Agent, Job
 from headrace.probes import Totals, Watch
-from headrace.probes.sampler import Rows, Samples, Sampling
+from headrace.probes.sampler import SampleRows, Samples, Sampling
 from headrace.study.model import RunOptions
 from headrace.system.identity import boot_id
 from headrace.system.storage_settings import one_per_kernel
@@ -44,7 +44,7 @@ class NodeProbes:
         self._samples: TrialSamples | None = None
         asked = {"trace"} if run.trace else set[str]()
         wanted = [
-            kind for kind, part in probe_room.kinds().items() if part.default or kind in asked
+            kind for kind, part in probe_package.kinds().items() if part.default or kind in asked
         ]
         for agent in one_per_kernel(agents):
             lacking = agent.lacking_probes(wanted)
@@ -142,7 +142,7 @@ def combined(each: Sequence[tuple[Agent, Samples]]) -> TrialSamples:
         for kind, total in samples.totals.items():
             totals.setdefault(kind, {})[agent.name] = total
         found.by_node[agent.name] = {kind: each.values for kind, each in samples.totals.items()}
-    known = probe_room.kinds()
+    known = probe_package.kinds()
     for kind, of_nodes in totals.items():
         if kind not in found.failed:  # a sum without one node is no sum
             found.totals[kind] = _combined_totals(known[kind], of_nodes)
@@ -153,11 +153,11 @@ def _started_s(agent: Agent, samples: Samples) -> float:
     return agent.clock.engine_s(samples.started_s)
 
 
-def _rows(node: str, later_s: float, rows: Rows) -> Rows:
+def _rows(node: str, later_s: float, rows: SampleRows) -> SampleRows:
     return [{**row, "node": node, "time_s": row["time_s"] + later_s} for row in rows]
 
 
-def _combined_totals(part: type[probe_room.Probe], of_nodes: Mapping[str, Totals]) -> Totals:
+def _combined_totals(part: type[probe_package.Probe], of_nodes: Mapping[str, Totals]) -> Totals:
     return Totals(
         part.combine({node: totals.values for node, totals in of_nodes.items()}),
         [

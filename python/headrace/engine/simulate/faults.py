@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace import faults as fault_package
-from headrace.engine.simulate.outcome import Outcome
+from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.errors import HeadraceError
 from headrace.records.trial_record import FaultRecord
-from headrace.scenario import DataServer, DriveFault, Scenario, Volume
+from headrace.scenario import DataServer, DriveFaultSpec, Scenario, VolumeSpec
 from headrace.study.resolve import Resolved
 
 
@@ -48,7 +48,7 @@ def _targets(scenario: Scenario, place: dict[str, str]) -> list[DataServer]:
     return found
 
 
-def _volumes(scenario: Scenario, place: dict[str, str]) -> list[Volume]:
+def _volumes(scenario: Scenario, place: dict[str, str]) -> list[VolumeSpec]:
     """Return the volumes that hold the target's files."""
     hosts = [*scenario["nodes"], *scenario["servers"]]
     if "volume" in place:
@@ -67,7 +67,9 @@ def _volumes(scenario: Scenario, place: dict[str, str]) -> list[Volume]:
     ]
 
 
-def _into_drives(scenario: Scenario, place: dict[str, str], fault: DriveFault, label: str) -> None:
+def _into_drives(
+    scenario: Scenario, place: dict[str, str], fault: DriveFaultSpec, label: str
+) -> None:
     volumes = _volumes(scenario, place)
     storages = [volume["storage"] for volume in volumes if "storage" in volume]
     if not volumes or len(storages) < len(volumes):
@@ -97,7 +99,7 @@ def _into_hosts(
     )
 
 
-def fired(resolved: Resolved, outcome: Outcome, end_s: float) -> list[FaultRecord]:
+def fired(resolved: Resolved, outcome: SimulatedOutcome, end_s: float) -> list[FaultRecord]:
     """Return the records of the cell's faults and their effects (docs/records.md)."""
     drives = [drive for drive in outcome["drives"] if drive["faults_fired"]]
     found: list[FaultRecord] = []

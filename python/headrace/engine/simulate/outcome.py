@@ -1,4 +1,4 @@
-"""Engine `simulate`: what the core returns of a scenario (crates/simulator, `Outcome`)."""
+"""Engine `simulate`: what the core returns of a scenario (crates/simulator, `SimulatedOutcome`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Phases(TypedDict):
     metadata_ns: int
 
 
-class Job(TypedDict):
+class SimulatedJob(TypedDict):
     """One job."""
 
     number: int
@@ -55,7 +55,7 @@ class Job(TypedDict):
     unfinished: bool
 
 
-class Host(TypedDict):
+class SimulatedHost(TypedDict):
     """One machine."""
 
     name: str
@@ -69,7 +69,7 @@ class Host(TypedDict):
     drives_j: float
 
 
-class Latency(TypedDict):
+class SimulatedLatency(TypedDict):
     """Latencies of requests in one direction."""
 
     requests: int
@@ -93,7 +93,7 @@ class DriveSeries(TypedDict):
     write_latency_ns: list[float]
 
 
-class Drive(TypedDict):
+class SimulatedDrive(TypedDict):
     """One volume's drive or RAID, measured at its block queue."""
 
     host: str
@@ -106,8 +106,8 @@ class Drive(TypedDict):
     failed: int
     busy_ns: int
     inside_ns: int
-    read_latency: Latency
-    write_latency: Latency
+    read_latency: SimulatedLatency
+    write_latency: SimulatedLatency
     energy_j: float
     faults_fired: list[int]
     lost_bytes: int
@@ -115,7 +115,7 @@ class Drive(TypedDict):
     series: DriveSeries
 
 
-class Service(TypedDict):
+class SimulatedService(TypedDict):
     """One file service."""
 
     name: str
@@ -140,7 +140,7 @@ class EnergyParts(TypedDict):
     total_j: float
 
 
-class Counters(TypedDict):
+class SimulatedCounters(TypedDict):
     """Size of the simulation."""
 
     events: int
@@ -151,14 +151,14 @@ class Counters(TypedDict):
     out_of_space: int
 
 
-class Outcome(TypedDict):
+class SimulatedOutcome(TypedDict):
     """All results of a simulation."""
 
-    jobs: list[Job]
-    hosts: list[Host]
-    drives: list[Drive]
-    services: list[Service]
+    jobs: list[SimulatedJob]
+    hosts: list[SimulatedHost]
+    drives: list[SimulatedDrive]
+    services: list[SimulatedService]
     energy: EnergyParts
-    counters: Counters
+    counters: SimulatedCounters
     end_ns: int
     broken_off: str | None

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from headrace.engine import identity
 from headrace.engine.inventory import modelled_inventory
 from headrace.engine.simulate.faults import fired
-from headrace.engine.simulate.outcome import Drive, Host, Job, Latency, Outcome
+from headrace.engine.simulate.outcome import (
+    SimulatedDrive,
+    SimulatedHost,
+    SimulatedJob,
+    SimulatedLatency,
+    SimulatedOutcome,
+)
 from headrace.plan.trial import Trial
 from headrace.records.energy import Energy
 from headrace.records.rows import BlockRow, JobRow, PhaseRow
@@ -28,7 +34,7 @@ from headrace.study.resolve import Resolved
 LEDGER_SOURCE = "simulated"
 
 
-def job_rows(trial: Trial, outcome: Outcome, local: bool) -> list[JobRow]:
+def job_rows(trial: Trial, outcome: SimulatedOutcome, local: bool) -> list[JobRow]:
     """Return the rows of jobs.parquet.
 
     `local`: the target is a volume of the node, so device bytes belong to the job.
@@ -71,7 +77,7 @@ def job_rows(trial: Trial, outcome: Outcome, local: bool) -> list[JobRow]:
     return rows
 
 
-def _cause(job: Job) -> str | None:
+def _cause(job: SimulatedJob) -> str | None:
     if job["unfinished"]:
         return "the sustained load was over"
     return "a read or write of it failed" if job["failed"] else None
@@ -83,7 +89,7 @@ def _number(host: str) -> int:
     return int(index.removesuffix("]")) if index else 0
 
 
-def _phases(job: Job) -> list[PhaseRow]:
+def _phases(job: SimulatedJob) -> list[PhaseRow]:
     """Return the phases, one after another: the simulator keeps only the time in each."""
     found: list[PhaseRow] = []
     at_s = job["start_ns"] * 1e-9
@@ -100,7 +106,7 @@ def _phases(job: Job) -> list[PhaseRow]:
     return found
 
 
-def block_series(outcome: Outcome) -> list[BlockRow]:
+def block_series(outcome: SimulatedOutcome) -> list[BlockRow]:
     """Return the rows of series/block.parquet."""
     rows: list[BlockRow] = []
     for drive in outcome["drives"]:
@@ -129,7 +135,7 @@ def record_of(
     study: Study,
     trial: Trial,
     resolved: Resolved,
-    outcome: Outcome,
+    outcome: SimulatedOutcome,
     rows: list[JobRow],
     environment: JsonObject,
     not_modelled: str | None = None,
@@ -191,13 +197,13 @@ def failed_record(
     )
 
 
-def _cpu(nodes: list[Host], end_s: float) -> CpuTotals:
+def _cpu(nodes: list[SimulatedHost], end_s: float) -> CpuTotals:
     busy_s = sum(host["busy_core_ns"] for host in nodes) * 1e-9
     cores = sum(host["cores"] for host in nodes)
     return CpuTotals(cores=cores, busy_s=busy_s, idle_s=cores * end_s - busy_s, iowait_s=0.0)
 
 
-def _network(nodes: list[Host]) -> dict[str, dict[str, int]]:
+def _network(nodes: list[SimulatedHost]) -> dict[str, dict[str, int]]:
     """Return the bytes sent and received by the nodes that run jobs.
 
     Nodes have the same names as in a measured study.
@@ -211,7 +217,7 @@ def _network(nodes: list[Host]) -> dict[str, dict[str, int]]:
     }
 
 
-def _drive(drive: Drive) -> DriveTotals:
+def _drive(drive: SimulatedDrive) -> DriveTotals:
     return DriveTotals(
         host=drive["host"],
         volume=drive["volume"],
@@ -238,12 +244,12 @@ def _device(drives: Sequence[DriveTotals]) -> DeviceTotals:
     )
 
 
-def _latency_s(latency: Latency) -> float:
+def _latency_s(latency: SimulatedLatency) -> float:
     """Return the sum of the requests' latencies."""
     return latency["mean_ns"] * latency["requests"] * 1e-9
 
 
-def _reasons(outcome: Outcome, injected: Sequence[FaultRecord]) -> list[Reason]:
+def _reasons(outcome: SimulatedOutcome, injected: Sequence[FaultRecord]) -> list[Reason]:
     """Return why a simulated trial is invalid.
 
     Rules against clock noise, such as `[run] shortest`, do not apply: virtual time has no noise.

@@ -12,11 +12,11 @@ from headrace.scenario import (
     Batch,
     Feed,
     FileSet,
-    Host,
+    HostSpec,
     PlacedFileSet,
     RunSpec,
     Scenario,
-    Service,
+    ServiceSpec,
     Sustained,
 )
 from headrace.study.resolve import Resolved
@@ -64,7 +64,7 @@ def scenario_of(
     return made
 
 
-_Part = TypeVar("_Part", Host, Service)
+_Part = TypeVar("_Part", HostSpec, ServiceSpec)
 
 
 def _new(parts: tuple[_Part, ...], there: tuple[_Part, ...]) -> list[_Part]:
@@ -73,7 +73,7 @@ def _new(parts: tuple[_Part, ...], there: tuple[_Part, ...]) -> list[_Part]:
     return [part for part in parts if part["name"] not in names]
 
 
-def _node(resolved: Resolved, stored: ModelledStorage) -> Host:
+def _node(resolved: Resolved, stored: ModelledStorage) -> HostSpec:
     site = resolved.site
     count = resolved.run.nodes
     if site is None:
@@ -105,7 +105,7 @@ def _file_set(
     files: FileSet,
     stored: ModelledStorage,
     job: ModelledJob,
-    node: Host,
+    node: HostSpec,
     slots: int,
 ) -> PlacedFileSet:
     count = files.get("count")

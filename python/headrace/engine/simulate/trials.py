@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import version
 
 from headrace import workloads as workload_package
-from headrace.engine.simulate.outcome import Outcome
+from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.plan.trial import Trial
@@ -78,7 +78,7 @@ class PreparedTrial:
             cause = f"{field}: given {given}" + (f", allowed: {allowed}" if allowed else "")
             failed = failed_record(self.study, self.trial, self.resolved, cause, _environment())
             return SimulatedTrial(failed, [], [])
-        values: Outcome = json.loads(outcome)
+        values: SimulatedOutcome = json.loads(outcome)
         rows = job_rows(self.trial, values, local=not values["services"])
         workload = workload_package.kinds()[self.resolved.workload_kind]
         not_modelled = workload(self.trial.workload, self.resolved.workload_options).not_modelled()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.errors import HeadraceError, MissingError, Problem
-from headrace.scenario import Storage
+from headrace.scenario import StorageSpec
 from headrace.system import loops, mounts, processes
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.device import EmulatedDevice
@@ -74,7 +74,7 @@ def _is_character_device(path: str) -> bool:
 
 def attach(
     journal: Journal,
-    storage: Storage,
+    storage: StorageSpec,
     size_bytes: int,
     directory: Path,
     *,
@@ -133,7 +133,7 @@ def attach(
         )
 
 
-def _check(storage: Storage) -> None:
+def _check(storage: StorageSpec) -> None:
     """Raise for what the machine lacks, and for a drive that is too fast."""
     if problems := cannot_emulate("emulated drive"):
         raise MissingError(
@@ -203,7 +203,7 @@ def _attach_loop(mount: Path, label: str) -> str:
     return name
 
 
-def _calibrate(control: Path, name: str, storage: Storage) -> int:
+def _calibrate(control: Path, name: str, storage: StorageSpec) -> int:
     """Measure the floor; retry when it is too high for the drive.
 
     The machine may just have been busy.

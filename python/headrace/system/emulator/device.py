@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import HeadraceError, RefusedError
-from headrace.scenario import DriveFault
+from headrace.scenario import DriveFaultSpec
 from headrace.system import signatures
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.report import Report
@@ -48,7 +48,7 @@ class EmulatedDevice:
         """Reset the statistics at the start of a trial, except those of faults."""
         ask(self.control, "reset")
 
-    def inject(self, fault: DriveFault) -> int:
+    def inject(self, fault: DriveFaultSpec) -> int:
         """Inject a fault (`FaultSpec` of crates/model) and return its number.
 
         `from_s` and `until_s` count from now; the number is the index in `Report.faults_fired`. A
@@ -68,7 +68,7 @@ class EmulatedDevice:
         sector boundary, and every request fails until the power returns, after `off_s` seconds or
         by `lift`.
         """
-        fault: DriveFault = {"fault": {"kind": "power_loss"}, "from_s": 0.0}
+        fault: DriveFaultSpec = {"fault": {"kind": "power_loss"}, "from_s": 0.0}
         if off_s is not None:
             fault["until_s"] = off_s
         return self.inject(fault)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.errors import HeadraceError, RefusedError
-from headrace.scenario import Storage
+from headrace.scenario import StorageSpec
 from headrace.system import journal as journals
 from headrace.system import loops, signatures
 from headrace.system.emulator.attaching import attach
@@ -26,7 +26,7 @@ _JOURNAL = "journal"
 
 
 def attach_lasting(
-    storage: Storage,
+    storage: StorageSpec,
     size_bytes: int,
     *,
     seed: int,

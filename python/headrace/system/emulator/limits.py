@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace import _core
 from headrace.errors import HeadraceError
-from headrace.scenario import Storage
+from headrace.scenario import StorageSpec
 from headrace.units import format_bytes
 
 FLOOR_NS = 25_000
@@ -43,7 +43,7 @@ def limits() -> Limits:
     )
 
 
-def fastest_ns(storage: Storage) -> int:
+def fastest_ns(storage: StorageSpec) -> int:
     """Return the drives' shortest modelled response time to a 4 KiB request at queue depth 1.
 
     The read is of an address without data, which needs no flash access.
@@ -64,7 +64,7 @@ def fastest_ns(storage: Storage) -> int:
     return min(fastest)
 
 
-def refusal(storage: Storage, *, floor_ns: int = FLOOR_NS) -> str | None:
+def refusal(storage: StorageSpec, *, floor_ns: int = FLOOR_NS) -> str | None:
     """Return why a drive is too fast to be emulated here; None when it is not."""
     name = storage["drives"][0].get("name", "the drive")
     needs = fastest_ns(storage)
@@ -77,7 +77,7 @@ def refusal(storage: Storage, *, floor_ns: int = FLOOR_NS) -> str | None:
     )
 
 
-def write_cache_bytes(storage: Storage) -> int:
+def write_cache_bytes(storage: StorageSpec) -> int:
     """Return the bytes of acknowledged writes that the drives' caches hold together."""
     raid = storage.get("raid")
     count = raid["drives"] if raid else 1
@@ -90,7 +90,7 @@ def write_cache_bytes(storage: Storage) -> int:
     return total * count // len(storage["drives"])
 
 
-def memory_bytes(storage: Storage, data_limit_bytes: int) -> int:
+def memory_bytes(storage: StorageSpec, data_limit_bytes: int) -> int:
     """Return an emulated drive's maximum memory.
 
     It holds the data, the old data that a power loss restores, and the process itself.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from headrace.scenario import Drive, Storage
+from headrace.scenario import DriveSpec, StorageSpec
 from headrace.system import block_queue
 from headrace.system.journal import Journal, JournalEntry
 from headrace.system.shared_settings import set_file
@@ -34,13 +34,13 @@ class QueueShape:
     """Limit on the device's dirty pages in the page cache; 5 % of the memory when None."""
 
 
-def _depth_of(drive: Drive) -> int:
+def _depth_of(drive: DriveSpec) -> int:
     if drive["kind"] == "ssd":
         return int(drive.get("queue_depth", 32))
     return int(drive.get("queue", {}).get("depth", 32))
 
 
-def queue_shape(storage: Storage) -> QueueShape:
+def queue_shape(storage: StorageSpec) -> QueueShape:
     """Return Linux's queue settings for a `StorageSpec`, by its queue and rotational flag.
 
     A drive with one queue gets mq-deadline (`elevator_get_default`); one with deeper queues (NVMe)

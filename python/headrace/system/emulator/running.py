@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from headrace.errors import HeadraceError
-from headrace.scenario import Storage
+from headrace.scenario import StorageSpec
 from headrace.system import loops
 from headrace.system.emulator.attaching import PROGRAM
 from headrace.system.emulator.control import ask
@@ -83,7 +83,7 @@ class _Config(TypedDict):
     control: str
     size_bytes: int
     data_limit_bytes: int
-    storage: Storage | None
+    storage: StorageSpec | None
 
 
 def _running(pid: int, config: _Config, by_label: dict[str | None, str]) -> Running:
