@@ -88,8 +88,9 @@ def headline(answer: DecisionAnswer) -> str:
             f"The data show no difference in {wanted.title} between {lead.key} ({value}) and "
             f"{plural(len(others), 'other configuration')}: {named}."
         )
+    within = " within the limits" if choice.wishes.limits else ""
     return (
-        f"{lead.key}: {value}, the best {wanted.title} within the limits. It is the best with a "
+        f"{lead.key}: {value}, the best {wanted.title}{within}. It is the best with a "
         f"probability of {percent(choice.leading.best, 3)}."
     )
 
@@ -164,7 +165,8 @@ def basis_sentences(answer: DecisionAnswer) -> list[str]:
     ]
     found = [
         f"It is based on {plural(basis.trials, 'valid trial')} of "
-        f"{plural(len(basis.candidates), 'configuration')} ({', '.join(counts)})"
+        f"{plural(len(basis.candidates), 'configuration')}"
+        + (f" ({', '.join(counts)})" if counts else "")
         + (
             f"; {plural(basis.left_out, 'invalid or failed trial')} left out."
             if basis.left_out
