@@ -19,6 +19,7 @@ from headrace.decision.wishes import metric_quantity, parse_wishes
 from headrace.errors import RefusedError, StudyError
 from headrace.records.inventory import InventoryItem
 from headrace.report.decision import headline, reasons
+from headrace.whatif.scaling import scaled
 from synthetic_records import Truth, plan_of, write_results
 
 KNOWN = ("events_per_s", "efficiency", "energy_wh_per_job", "mean_power_w")
@@ -153,6 +154,24 @@ def test_costs_follow_from_parts_and_offers() -> None:
     # RAID 5 of 4 writes a third more than the data; each drive takes a quarter of it.
     per_drive = 1e6 * 4 / 3 / 4 * 8766 * 3600
     assert found["wear_years"] == pytest.approx(100e12 / per_drive)
+
+
+def test_mirrors_of_several_nodes_write_twice_and_not_once_for_each_node() -> None:
+    """Three nodes with a RAID 1 of two drives each: every drive takes a third of the writes."""
+    mirrors = (
+        InventoryItem(part="node", name="generic-node", host="node", count=3),
+        InventoryItem(
+            part="drive",
+            name="sata-7200-500gb",
+            host="node",
+            count=6,
+            usable_bytes=3 * 500e9,
+            size_bytes=500 * 10**9,
+            raid_level=1,
+        ),
+    )
+    costs = costs_of(mirrors, "t", Activity(500.0, 3e6), _offers())
+    assert costs.values["wear_years"] == pytest.approx(100e12 / (1e6 * 8766 * 3600))
 
 
 def test_jobs_that_run_half_the_time_leave_idle_power_for_the_other_half() -> None:
@@ -324,6 +343,57 @@ def test_a_measured_cell_counts_more_than_its_simulation_and_gives_the_model_s_e
     assert simulated_only.model_error_source == "assumed"
     both = _answer([measured, simulated]).choice.basis
     assert both.notes
+
+
+SCALED = """
+headrace = 1
+title = "scaled"
+[target.a]
+kind = "block"
+drive = "wd-wd3200bekt"
+[target.b]
+kind = "block"
+drive = "samsung-870-evo-1tb"
+[target.c]
+kind = "path"
+path = "."
+[workload.scan]
+kind = "scan"
+data = { events = 2000, files = 4 }
+[factors]
+target = ["a", "b", "c"]
+slots = [1, 4]
+"""
+
+
+def test_measured_cells_are_scaled_each_by_its_own_simulation(tmp_path: Path) -> None:
+    """Repeats lie between one another in the plan. A target without a model is left out by name."""
+    cells = [
+        {"target": name, "workload": "scan", "slots": slots}
+        for name in ("a", "b", "c")
+        for slots in (1, 4)
+    ]
+    truth = Truth(effects={"target": {"a": 0.0, "b": 1.0}}, trial_sigma=0.05)
+    root = write_results(
+        tmp_path / "r", plan_of(cells, 2, ()), truth, study_text=SCALED, series=False
+    )
+    records = read(root)
+    both = scaled(records, 3)
+    assert any("target c" in warning for warning in both.warnings)
+    measured = {row["id"]: row for row in records.trials.to_dict("records")}
+    assert set(both.trials["target"]) == {"a", "b"} and len(both.trials) == 8
+    ratios: dict[tuple[str, int], set[float]] = {}
+    for row in both.trials.to_dict("records"):
+        own = measured[row["id"]]
+        assert (own["target"], own["slots"], own["repeat"]) == (
+            row["target"],
+            row["slots"],
+            row["repeat"],
+        )
+        ratio = row["metrics"]["events_per_s"] / own["metrics"]["events_per_s"]
+        ratios.setdefault((row["target"], row["slots"]), set()).add(round(ratio, 6))
+    assert all(len(each) == 1 for each in ratios.values()), ratios
+    assert len({min(each) for each in ratios.values()}) > 1, "cells differ"
 
 
 def test_a_single_trial_has_the_spread_of_the_others(tmp_path: Path) -> None:

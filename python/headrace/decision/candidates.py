@@ -166,7 +166,7 @@ def basis_of(
         candidates=tuple(made),
         shares=mix,
         incomplete=incomplete,
-        notes=notes,
+        notes=(*notes, *(warning for records in sets for warning in records.warnings)),
         model_error=error,
         model_error_source=source,
         trials=sum(len(each.trials) for one in made for each in one.evidence),

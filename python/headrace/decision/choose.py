@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -194,20 +194,15 @@ def _with_alike(
     if leading is None:
         return judged
     lead = _score_draws(leading.candidate, wanted)
-    marked: list[JudgedConfiguration] = []
-    for each in judged:
-        alike = False
-        if each is not leading and each.within:
-            mine = _score_draws(each.candidate, wanted)
-            worse = (mine < lead).mean()
-            alike = bool(worse < SHOWN_BETTER)
-        marked.append(
-            JudgedConfiguration(
-                each.candidate, each.feasible, each.broken, each.unknown, each.best, each.pareto,
-                alike,
-            )
-        )  # fmt: skip
-    return marked
+    return [
+        replace(
+            each,
+            alike=each is not leading
+            and each.within
+            and bool((_score_draws(each.candidate, wanted) < lead).mean() < SHOWN_BETTER),
+        )
+        for each in judged
+    ]
 
 
 def _runner_up(

@@ -27,8 +27,6 @@ class PricedPart:
     """Price of one in the offers' currency; None when no offer names it."""
     date: str = ""
     """Of the offer."""
-    source: str = ""
-    """`offers` or `catalog`."""
 
     @property
     def total(self) -> float | None:
@@ -126,7 +124,7 @@ def _bill(items: Inventory, offers: Offers) -> tuple[PricedPart, ...]:
         offer = _offer(item, offers)
         each = None if offer is None else offers.amount(offer)
         date = "" if offer is None else offer.date.isoformat()
-        parts.append(PricedPart(item.part, item.name, item.count, each, date, "offers"))
+        parts.append(PricedPart(item.part, item.name, item.count, each, date))
     ports = sum(item.count for item in items if item.part in ("node", "server"))
     if offers.switch and ports > 1:
         name, offer = min(
@@ -135,9 +133,7 @@ def _bill(items: Inventory, offers: Offers) -> tuple[PricedPart, ...]:
         )
         count = math.ceil(ports / offer.ports)
         parts.append(
-            PricedPart(
-                "switch", name, count, offers.amount(offer), offer.date.isoformat(), "offers"
-            )
+            PricedPart("switch", name, count, offers.amount(offer), offer.date.isoformat())
         )
     return _together(parts)
 
@@ -149,7 +145,7 @@ def _together(parts: Sequence[PricedPart]) -> tuple[PricedPart, ...]:
         counts[part.what, part.name] = counts.get((part.what, part.name), 0) + part.count
     first = {(part.what, part.name): part for part in reversed(parts)}
     return tuple(
-        PricedPart(what, name, count, one.each, one.date, one.source)
+        PricedPart(what, name, count, one.each, one.date)
         for (what, name), count in counts.items()
         for one in (first[what, name],)
     )
@@ -253,21 +249,17 @@ def _wear(items: Inventory, activity: Activity, offers: Offers, put: Put) -> Non
         put("wear_years", math.inf, "")
         return
     years = math.inf
+    machines = {each.host: each.count for each in items if each.part != "drive"}
     total = sum(item.count for item in holding)
     for item, offer in zip(holding, offered, strict=True):
         if offer is None or offer.endurance is None:
             continue
-        one = _group_size(item)
+        one = max(1, item.count // machines.get(item.host, 1))
         spread = one / drives_of_data(item.raid_level, one) if item.raid_level != 0 else 1.0
         per_drive = rate * spread * (offer.write_amplification or 1.0) / total
         written_per_year = per_drive * offers.busy * HOURS_PER_YEAR * 3600
         years = min(years, offer.endurance / written_per_year)
     put("wear_years", years, "")
-
-
-def _group_size(item: InventoryItem) -> int:
-    """Return the drives of one RAID: all equal drives of the item, as records count them."""
-    return max(1, item.count)
 
 
 def _failures(items: Inventory, offers: Offers, put: Put) -> None:

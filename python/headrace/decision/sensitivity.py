@@ -126,8 +126,7 @@ def _offer(offers: Offers, what: str, name: str, factor: float) -> Offers:
 
 
 def _limit(lead: str, limit: WishLimit, choice: Choice, inputs: DecisionInputs) -> Change | None:
-    """Return the nearest amount of a limit that lets a better configuration in, or the leading one
-    out."""
+    """Return the nearest amount of a limit that lets in a better configuration."""
     wanted = inputs.wishes.want
     leading = choice.judged[0].candidate.points[wanted.name]
     better = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace import targets as target_package
 from headrace.errors import HeadraceError
@@ -12,8 +12,11 @@ from headrace.records.inventory import Inventory, InventoryItem
 from headrace.site import Site, SiteDrive, SiteServer
 from headrace.study.resolve import Resolved
 from headrace.system import devices
-from headrace.targets import Location, ModelledStorage, Target
+from headrace.targets import ModelledStorage, Target
 from headrace.targets.service import ServiceTarget
+
+if TYPE_CHECKING:
+    from headrace.engine.measure.prepared_target import PreparedTarget
 
 NODE = "node"
 DEFAULT_NODE = "generic-node"
@@ -59,25 +62,22 @@ def _site_servers(
     return fronts, site.server[site.upstreams(names[0])[-1]] if names else described
 
 
-def measured_inventory(
-    target_name: str, resolved: Resolved, location: Location, environment: Mapping[str, Any]
-) -> Inventory:
+def measured_inventory(target_name: str, resolved: Resolved, prepared: PreparedTarget) -> Inventory:
     """Return the hardware of a measured cell; a node is named by its processor if by nothing else.
 
     Emulated drives are the drives that they stand for; others are named by what the device reports.
     """
-    nodes = resolved.run.nodes
+    nodes, location = len(prepared.nodes.agents), prepared.location
     if location.provenance == "emulated":
         found = modelled_inventory(target_name, resolved, nodes)
         if found:
             return found
     named = None if resolved.site is None else resolved.site.node.machine
-    count = nodes if location.cluster is not None or nodes > 1 else 1
     node = InventoryItem(
         part="node",
-        name=named or str(environment.get("cpu_model") or ""),
+        name=named or str(prepared.environment.get("cpu_model") or ""),
         host=NODE,
-        count=count,
+        count=nodes,
         source="study" if named else "device",
     )
     return (node, *_devices(location.device_names))
@@ -105,7 +105,11 @@ def _server(
 
 def _serves(stored: ModelledStorage, volume: str) -> bool:
     """Return whether a service stores on this volume of the nodes."""
-    return any(volume in str(service) for service in stored.services)
+    return any(
+        target.get("host") == NODE and target.get("volume") == volume
+        for service in stored.services
+        for target in service["targets"]
+    )
 
 
 def _drives(

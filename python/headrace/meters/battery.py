@@ -60,7 +60,7 @@ class Battery(Meter):
             if status != "Discharging":
                 raise MeterError(
                     f"battery {folder.name} is not discharging ({status or 'status unknown'})",
-                    hint="take the machine off mains power: only then the battery's power is its",
+                    hint="unplug it: a battery tells the machine's power without mains only",
                 )
             power_uw = _text(folder / "power_now")
             if power_uw:

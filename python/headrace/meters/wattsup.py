@@ -16,7 +16,7 @@ from pydantic import Field
 from headrace.meters import Meter, MeterChannel, MeterError, MeterOptions, Reading
 from headrace.system.waiting import remaining
 
-_ACCURACY = (0.015, "Watts Up? Pro manual: 1.5 % plus 3 counts of the displayed value")
+_ACCURACY = (0.015, "Watts Up? data sheet: 1.5 % plus 3 counts of 0.1 W")
 _BAUD = 115_200
 _LONGEST_PACKET_BYTES = 512
 

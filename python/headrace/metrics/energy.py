@@ -31,16 +31,14 @@ def _provenance(record: TrialRecord) -> str:
 
 
 def _metered_per_job_wh(trial: RecordedTrial) -> float | None:
-    per_job_j = ratio(trial.record.energy.metered_j, trial.jobs)
-    return None if per_job_j is None else per_job_j / JOULES_PER_WH
+    return _wh(ratio(trial.record.energy.metered_j, trial.jobs))
 
 
 def _uncertainty_per_job_wh(trial: RecordedTrial) -> float | None:
     energy = trial.record.energy
     whole = energy.total_j is not None
     uncertainty_j = energy.uncertainty_j if whole else energy.metered_uncertainty_j
-    per_job_j = ratio(uncertainty_j, trial.jobs)
-    return None if per_job_j is None else per_job_j / JOULES_PER_WH
+    return _wh(ratio(uncertainty_j, trial.jobs))
 
 
 def _drives_provenance(record: TrialRecord) -> str:

@@ -183,7 +183,7 @@ def basis_sentences(answer: DecisionAnswer) -> list[str]:
             "assumed": "an assumption, as no measurement of the same study is given",
         }[basis.model_error_source or "assumed"]
         found.append(f"Simulated rates are taken to be off by {percent(basis.model_error)}, {how}.")
-    found += list(basis.notes)
+    found += [note[:1].upper() + note[1:] + "." for note in basis.notes]
     for key, why in basis.incomplete.items():
         found.append(f"Left out: {key}: {why}.")
     found += list(

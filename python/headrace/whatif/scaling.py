@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from headrace import _core
 from headrace.analysis.read import Records, trials_frame
 from headrace.engine.simulate.trials import PreparedTrial, ScenarioRefusal
 from headrace.errors import HeadraceError, UsageError
+from headrace.metrics import values_of
 from headrace.plan.trial import Trial
 from headrace.records.trial_record import TrialRecord
 from headrace.study.load import load_study_text
@@ -36,39 +37,61 @@ def scaled(records: Records, nodes: int) -> Records:
     cells: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         cells.setdefault(str(row["cell"]), []).append(row)
-    made: list[TrialRecord] = []
-    origin: list[dict[str, Any]] = []
-    metrics: list[dict[str, float] | None] = []
     warnings = list(records.warnings)
-    wanted: list[tuple[dict[str, Any], PreparedTrial, PreparedTrial | None]] = []
+    wanted: list[tuple[dict[str, Any], _Simulation, _Simulation | None]] = []
     for repeats in cells.values():
         for row in repeats if repeats[0]["provenance"] == "simulated" else repeats[:1]:
             try:
-                own = None if row["provenance"] == "simulated" else _prepared(study, row, None)
-                wanted.append((row, _prepared(study, row, nodes), own))
+                own = None if row["provenance"] == "simulated" else _Simulation.of(study, row, None)
+                wanted.append((row, _Simulation.of(study, row, nodes), own))
             except HeadraceError as error:
-                warnings.append(f"{row['target']}: left out of {nodes} nodes: {error.message}")
+                warnings.append(f"left out of {nodes} nodes: {error.message}")
     at_nodes = _simulated([there for _, there, _ in wanted])
-    alone = [own for _, _, own in wanted if own is not None]
-    at_own = iter(_simulated(alone))
+    at_own = iter(_simulated([own for _, _, own in wanted if own is not None]))
+    found: list[tuple[dict[str, Any], TrialRecord, TrialRecord | None]] = []
     for (row, _, own), there in zip(wanted, at_nodes, strict=True):
         here = None if own is None else next(at_own)
         if there is None or (own is not None and here is None):
-            warnings.append(f"{row['target']}: left out of {nodes} nodes: it cannot be simulated")
+            warnings.append(f"left out of {nodes} nodes: {row['target']} cannot be simulated")
             continue
         for repeat in [row] if here is None else cells[str(row["cell"])]:
-            made.append(_renamed(there, repeat, nodes))
-            origin.append(repeat)
-            metrics.append(None if here is None else _ratios(there, here, repeat))
-    if not made:
-        raise UsageError(f"{records.root}: no cell can be simulated with {nodes} nodes: "
-                         + "; ".join(warnings))  # fmt: skip
-    frame: Any = trials_frame(made)
-    for index, values in enumerate(metrics):
-        if values is not None:
-            frame.at[index, "metrics"] = values
-    frame["id"] = [str(row["id"]) for row in origin]
+            found.append((repeat, _renamed(there, repeat, nodes), here))
+    if not found:
+        raise UsageError(f"{records.root}: " + "; ".join(dict.fromkeys(warnings)))
+    # In the order of the plan, as rows of a frame of trials are.
+    found.sort(key=lambda each: int(each[0]["index"]))
+    frame: Any = trials_frame([there for _, there, _ in found])
+    frame["id"] = [str(row["id"]) for row, _, _ in found]
+    for place, (row, there, here) in enumerate(found):
+        if here is not None:
+            frame.at[place, "metrics"] = _ratios(there, here, row)
     return replace(records, trials=frame, warnings=tuple(dict.fromkeys(warnings)))
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """A trial to simulate, and its scenario."""
+
+    prepared: PreparedTrial
+    scenario: str
+
+    @classmethod
+    def of(cls, study: Study, row: dict[str, Any], nodes: int | None) -> _Simulation:
+        """Return the trial of a row, with its own number of nodes if `nodes` is None.
+
+        Raises HeadraceError if it has no model.
+        """
+        levels = {name: level for name, level in row["levels"].items() if level is not None}
+        if nodes is not None:
+            levels.pop("nodes", None)
+            options = study.run_options.model_copy(update={"nodes": nodes})
+            study = study.model_copy(update={"run_options": options})
+        trial = Trial(
+            int(row["index"]), row["target"], row["workload"], levels, int(row["repeat"]),
+            int(row["seed"]), int(row["whole_plot"]),
+        )  # fmt: skip
+        prepared = PreparedTrial.of(study, trial)
+        return cls(prepared, prepared.scenario(series=False))
 
 
 def _study(records: Records) -> Study:
@@ -80,30 +103,17 @@ def _study(records: Records) -> Study:
     return load_study_text(text, file=file, base=Path(records.header.base))
 
 
-def _prepared(study: Study, row: dict[str, Any], nodes: int | None) -> PreparedTrial:
-    levels = {name: level for name, level in row["levels"].items() if level is not None}
-    if nodes is not None:
-        levels.pop("nodes", None)
-        options = study.run_options.model_copy(update={"nodes": nodes})
-        study = study.model_copy(update={"run_options": options})
-    trial = Trial(
-        int(row["index"]), row["target"], row["workload"], levels, int(row["repeat"]),
-        int(row["seed"]), int(row["whole_plot"]),
-    )  # fmt: skip
-    return PreparedTrial.of(study, trial)
-
-
-def _simulated(prepared: Sequence[PreparedTrial]) -> list[TrialRecord | None]:
+def _simulated(wanted: Sequence[_Simulation]) -> list[TrialRecord | None]:
     """Return a record with sums for each; None for one that fails."""
-    found: list[TrialRecord | None] = [None] * len(prepared)
+    found: list[TrialRecord | None] = [None] * len(wanted)
 
     def finished(index: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
-        made = prepared[index].simulated(outcome, refusal)
+        made = wanted[index].prepared.simulated(outcome, refusal)
         if made.record.validity.valid:
             found[index] = made.record.with_jobs(made.jobs)
         return True
 
-    scenarios = [each.scenario(series=False) for each in prepared]
+    scenarios = [each.scenario for each in wanted]
     _core.simulate_many(scenarios, 0, finished, lambda: False, lambda _: None)
     return found
 
@@ -122,8 +132,7 @@ def _renamed(record: TrialRecord, row: dict[str, Any], nodes: int) -> TrialRecor
 
 def _ratios(there: TrialRecord, here: TrialRecord, row: dict[str, Any]) -> dict[str, float]:
     """Return the metrics of a measured trial, times what more nodes do to the simulated ones."""
-    values: Any = trials_frame([there, here])["metrics"]
-    at_nodes, at_own = values[0], values[1]
+    at_nodes, at_own = values_of(there), values_of(here)
     found: dict[str, float] = {}
     for name, value in row["metrics"].items():
         before, after = at_own.get(name), at_nodes.get(name)

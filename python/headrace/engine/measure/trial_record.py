@@ -140,9 +140,7 @@ def _ran(
         device=None if not device else msgspec.convert(device, DeviceTotals),
         cpu=None if cpu is None else msgspec.convert(cpu, CpuTotals),
         energy=outcome.energy,
-        inventory=measured_inventory(
-            trial.target, resolved, prepared.location, prepared.environment
-        ),
+        inventory=measured_inventory(trial.target, resolved, prepared),
         probes=values,
         probes_failed=samples.failed,
         full_links=tuple(full_links),
