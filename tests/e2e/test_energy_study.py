@@ -6,6 +6,7 @@ Each meter answers by its real protocol, with power that the test knows.
 from __future__ import annotations
 
 import csv
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -99,11 +100,9 @@ def test_processors_by_rapl(workspace: Workspace, memory: Path) -> None:
     series = pq.read_table(next(workspace.place.glob("results/trials/*/series/power.parquet")))
     rows = series.to_pylist()
     assert {row["channel"] for row in rows} == set(found)
-    assert all(
-        row["power_w"] == pytest.approx(40, rel=0.1)
-        for row in rows
-        if row["channel"] == "package-0"
-    )
+    # The median: the thread that advances the counter may itself be late for one sample.
+    watts = [row["power_w"] for row in rows if row["channel"] == "package-0"]
+    assert statistics.median(watts) == pytest.approx(40, rel=0.05)
     metrics = reported(workspace)
     wh_per_job = energy["metered_j"] / 2 / 3600
     assert metrics["energy_metered_wh_per_job"] == (pytest.approx(wh_per_job), "measured")
