@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ import pytest
 from headrace.system import emulator, loops
 from headrace.system.journal import Journal
 from headrace.system.mounts import mount
+from headrace.system.waiting import wait_until
+from machine import mounts_below
 
 pytestmark = pytest.mark.usefixtures("needs_root", "journal_place")
 
@@ -99,6 +102,41 @@ def test_undo_after_the_emulator_was_killed(journal_place: Path) -> None:
     assert "FAILED" not in said
     assert loops.labelled(label) == []
     assert all(one.pid != made["pid"] for one in emulator.running())
+    assert list(journal_place.iterdir()) == []
+
+
+def of_another_attach(seen: str, temporary: Path) -> bool:
+    """Whether the emulator of a command that attaches is there, or what it mounts."""
+    if seen == "mount":
+        return mounts_below(temporary) != []
+    programs = (entry / "cmdline" for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    for program in programs:
+        with contextlib.suppress(OSError):
+            words = program.read_bytes().split(b"\0")
+            if words[0].endswith(b"headrace-emulator") and str(temporary).encode() in words[1]:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("seen", ["process", "mount"])
+def test_a_stop_while_it_attaches_leaves_nothing(
+    seen: str, tmp_path: Path, journal_place: Path
+) -> None:
+    temporary = tmp_path / "temporary files"
+    temporary.mkdir()
+    command = subprocess.Popen(
+        [*COMMAND, "drive", "attach", DISK, "--size", "64MiB"],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert wait_until(lambda: of_another_attach(seen, temporary), 30, 0.001)
+    command.send_signal(signal.SIGTERM)
+    said, _ = command.communicate(timeout=60)
+    assert command.returncode == 128 + signal.SIGTERM, said
+    assert not of_another_attach("process", temporary)
+    assert mounts_below(temporary) == [] and list(temporary.iterdir()) == []
     assert list(journal_place.iterdir()) == []
 
 

@@ -68,7 +68,7 @@ def whole_run(folder: Path, place: Path, filesystem: str, answer: int) -> None:
             "daemon": device.pid,
             "jobs": jobs.pid,
             "name": device.name,
-            "label": device.entries[1].args["source"],
+            "label": loops.label_of(device.name),
         }
         os.write(answer, json.dumps(said).encode())
         time.sleep(600)

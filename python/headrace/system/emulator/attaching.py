@@ -7,7 +7,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,10 +98,10 @@ def attach(
     shape = queue or (
         queue_shape(storage) if storage else QueueShape(128, "none", 128 << 10, rotational=False)
     )
-    label = LABEL + os.urandom(8).hex()
     mount, control = directory / "file", directory / CONTROL
     entries: list[JournalEntry] = []
     mount.mkdir(mode=0o700)
+    label = LABEL + os.urandom(8).hex()
     config = {
         "source": label,
         "mount": str(mount),
@@ -113,9 +113,8 @@ def attach(
         "request_timeout_s": REQUEST_TIMEOUT_S,
     }
     with _all_or_nothing(journal, entries):
-        started = _start(journal, directory / "config.json", json.dumps(config))
-        entries.append(started.entry)
-        name = _connect(journal, started, mount, label, entries)
+        started = _start_mounted(journal, mount, label, config, entries)
+        name = _connect(journal, mount, label, entries)
         entries.extend(apply_shape(journal, name, shape))
         entries.extend(keep_awake(journal))
         return EmulatedDevice(
@@ -156,36 +155,42 @@ def _all_or_nothing(journal: Journal, entries: list[JournalEntry]) -> Generator[
         raise
 
 
-def _start(journal: Journal, config: Path, text: str) -> processes.Started:
-    """Write the emulator's configuration and start it; its log is beside the configuration."""
-    config.write_text(text)
-    with config.with_name("emulator.log").open("wb") as log:
-        return processes.start_process(
+def _start_mounted(
+    journal: Journal,
+    mount: Path,
+    label: str,
+    config: Mapping[str, object],
+    entries: list[JournalEntry],
+) -> processes.Started:
+    """Write the emulator's configuration, start it and wait until it has mounted its file; its log
+    is beside the configuration."""
+    # Before the process: undone in reverse order, so that no emulator lives that could still mount.
+    entries.append(journal.begin("unmount", directory=str(mount), source=label, lazy=True))
+    file = mount.with_name("config.json")
+    file.write_text(json.dumps(config))
+    with file.with_name("emulator.log").open("wb") as log:
+        started = processes.start_process(
             journal,
-            [str(own_program(PROGRAM)), str(config)],
+            [str(own_program(PROGRAM)), str(file)],
             output=-1,
             errors=log,
             outlives_us=True,
         )
-
-
-def _connect(
-    journal: Journal,
-    started: processes.Started,
-    mount: Path,
-    label: str,
-    entries: list[JournalEntry],
-) -> str:
-    """Make the started emulator's file a loop device, and return its name; what was set up is
-    added to `entries`."""
-    mounted = journal.begin("unmount", directory=str(mount), source=label, lazy=True)
-    entries.append(mounted)
+    entries.append(started.entry)
     _await_ready(started)
+    return started
+
+
+def _connect(journal: Journal, mount: Path, label: str, entries: list[JournalEntry]) -> str:
+    """Make the mounted file a loop device and unmount it; return the device's name.
+
+    `entries` begins with the mount's entry, and gets the device's.
+    """
     entries.append(journal.begin("detach_emulated", label=label))
     name = _attach_loop(mount, label)
     # From here on no process can open the file system: only the loop device holds it.
     mounts.unmount(mount, label, lazy=True, patience_s=0.0)
-    journal.undo(mounted)
+    journal.undo(entries[0])
     return name
 
 
@@ -221,9 +226,7 @@ def _calibrate(control: Path, name: str, storage: StorageSpec) -> int:
 
 
 def _withdraw(journal: Journal, entries: list[JournalEntry]) -> None:
-    left = [entry for entry in reversed(entries) if not journal.undo(entry).done]
-    # A file system whose emulator does not answer yet can be unmounted once the emulator has ended.
-    for entry in left:
+    for entry in reversed(entries):
         journal.undo(entry)
 
 
