@@ -57,6 +57,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         Requirement("glusterfs", "glusterfs-client", "mounting a GlusterFS volume"),
         Requirement("java", "default-jre-headless", "HDFS servers that the study starts"),
         Requirement("mvn", "maven", "fetching Hadoop's Java archives"),
+        Requirement("ipmitool", "ipmitool", "the meter `ipmi`"),
     )
 }
 """Every program by its name."""
