@@ -22,12 +22,21 @@ import headrace.engine
 import headrace.study.load
 from headrace.engine import Engine, Observer, Run, default_cache
 from headrace.engine.timing import TimedObserver
-from headrace.errors import HeadraceError, MissingError, Problem, RefusedError, UsageError
+from headrace.errors import (
+    HeadraceError,
+    MissingError,
+    Problem,
+    RefusedError,
+    StudyError,
+    UsageError,
+)
+from headrace.metrics import is_of_money, names_for
 from headrace.plan.order import make_plan
 from headrace.plan.trial import Plan, Trial
 from headrace.records.place import check_place
 from headrace.records.plan_file import read_plan
 from headrace.records.store import ResultsHeader, ResultStore, read_header
+from headrace.refusals import meant
 from headrace.study.model import Study
 from headrace.system.claims import Place, claimed
 
@@ -176,7 +185,24 @@ def load_study(file: str | Path, *, forced_devices: Sequence[str] = ()) -> Loade
     path = Path(file)
     base = path.resolve().parent
     study = headrace.study.load.load_study(path, base=base)
+    _check_metric(study)
     return LoadedStudy(study, path.read_text(), base, _media(forced_devices))
+
+
+def _check_metric(study: Study) -> None:
+    """Raise StudyError for a `[report] metric` that does not exist.
+
+    The package `study` cannot ask the registry of metrics, which imports it.
+    """
+    wanted, prices = study.report_options.metric, study.report_options.price
+    known = names_for(prices.values())
+    if wanted is None or wanted in known:
+        return
+    problem = meant("unknown metric", wanted, known)
+    if is_of_money(wanted) and not prices:
+        problem = "a metric of money needs the price of each target: [report] price"
+    field = ("report", "metric")
+    raise StudyError([study.fault(field, wanted, problem, ", ".join(known))])
 
 
 def _media(forced_devices: Sequence[str]) -> frozenset[str]:

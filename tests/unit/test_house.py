@@ -89,7 +89,7 @@ ALLOWED: dict[str, set[str]] = {
     "library": BASE
     | PLUGINS
     | CAPTURED
-    | {"study", "plan", "records", "engine", "analysis", "decision", "whatif", "report"},
+    | {"study", "plan", "records", "metrics", "engine", "analysis", "decision", "whatif", "report"},
     "cli": BASE
     | PLUGINS
     | CAPTURED

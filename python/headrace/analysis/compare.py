@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from headrace.analysis.findings import Comparison, Difference, EnvironmentDiffer
 from headrace.analysis.jointly import joint_confidence
 from headrace.analysis.metrics import (
     headline_metric,
+    metric_provenance,
+    missing_text,
     secondary_metrics,
     trial_metrics,
     valid_trials,
@@ -24,6 +26,7 @@ from headrace.analysis.ratio import ratio_of_means
 from headrace.analysis.read import Records
 from headrace.errors import RefusedError
 from headrace.metrics import less_is_better
+from headrace.metrics.headline import candidates
 
 NAMED_AT_MOST = 3
 """The largest number of environment differences that a warning names; with more it gives their
@@ -41,7 +44,9 @@ def compare(
     warning.
     """
     options = options or FindOptions.of_records(a)
-    side_a, side_b = _Cells.of(a, options), _Cells.of(b, options)
+    # Each result set has its own prices, which its study states.
+    prices_b = {**options.price, **FindOptions.of_records(b).price}
+    side_a, side_b = _Cells.of(a, options), _Cells.of(b, replace(options, price=prices_b))
     if side_a.provenance != side_b.provenance and not force:
         raise RefusedError(
             f"{a.root} is {side_a.provenance_text}, {b.root} is "
@@ -70,10 +75,22 @@ def compare(
         only_a=tuple(name for name in side_a.cells if name not in side_b.cells),
         only_b=tuple(name for name in side_b.cells if name not in side_a.cells),
         environment=tuple(environment),
-        warnings=tuple(_warnings(side_a, side_b, environment)),
+        warnings=(
+            *_missing_metric(options.metric, side_a, side_b),
+            *_warnings(side_a, side_b, environment),
+        ),
         confidence=options.confidence,
         joint_confidence=joint,
     )
+
+
+def _missing_metric(wanted: str | None, a: _Cells, b: _Cells) -> list[str]:
+    """Return a warning for each side that lacks the metric that the study wants."""
+    return [
+        f"{side} has no {missing_text(wanted)}"
+        for side, cells in (("A", a), ("B", b))
+        if wanted is not None and not any(name in cells.metrics for name in candidates(wanted))
+    ]
 
 
 def _warnings(a: _Cells, b: _Cells, environment: list[EnvironmentDifference]) -> list[str]:
@@ -127,6 +144,8 @@ class _Cells:
     cells: dict[str, np.ndarray]
     """Cell as text -> positions of its trials."""
     provenance: list[str]
+    of_metric: dict[str, str]
+    """Provenance of metrics where it differs from that of the trials."""
 
     @classmethod
     def of(cls, records: Records, options: FindOptions) -> _Cells:
@@ -135,14 +154,17 @@ class _Cells:
         if not len(rows):
             raise RefusedError(f"{records.root} has no valid trial to compare")
         metrics = trial_metrics(rows, options.price)
-        return cls(records, rows, metrics, cells_of(rows), sorted(set(rows["provenance"])))
+        provenance = sorted(set(rows["provenance"]))
+        of_metric = metric_provenance(rows, options.price)
+        return cls(records, rows, metrics, cells_of(rows), provenance, of_metric)
 
     @property
     def provenance_text(self) -> str:
         return " and ".join(self.provenance)
 
     def side(self, metric: str, cell: str) -> _Side:
-        return _side(self.rows, self.metrics, metric, self.cells[cell])
+        found = _side(self.rows, self.metrics, metric, self.cells[cell])
+        return replace(found, provenance=self.of_metric.get(metric, ""))
 
 
 def _pairs(cell: str, a: _Cells, b: _Cells, wanted: str | None) -> list[_Pair]:
@@ -166,6 +188,8 @@ class _Side:
 
     values: np.ndarray
     trials: tuple[str, ...]
+    provenance: str = ""
+    """Provenance of the values; empty: that of the trials."""
 
 
 @dataclass(frozen=True)
@@ -212,8 +236,8 @@ def _difference(pair: _Pair, confidence: float, joint: float) -> Difference:
         levels={**levels, "slots": int(first["slots"])},
         slots=int(first["slots"]),
         metric=pair.metric,
-        a=mean_of(a.values, a.trials, confidence),
-        b=mean_of(b.values, b.trials, confidence),
+        a=replace(mean_of(a.values, a.trials, confidence), provenance=a.provenance),
+        b=replace(mean_of(b.values, b.trials, confidence), provenance=b.provenance),
         ratio=ratio,
         effect_size=hedges_g(a.values, b.values, trials, confidence),
         p_value=p_value,

@@ -23,6 +23,7 @@ from headrace.analysis.jointly import joint_confidence
 from headrace.analysis.metrics import (
     headline_metric,
     metric_provenance,
+    missing_text,
     secondary_metrics,
     trial_metrics,
     valid_trials,
@@ -32,6 +33,9 @@ from headrace.analysis.points import Left, PointOptions, make_points
 from headrace.analysis.ranking import best_first
 from headrace.analysis.ranking import p_values as ranking_p
 from headrace.analysis.read import Records
+from headrace.metrics import less_is_better
+from headrace.metrics.headline import candidates
+from headrace.metrics.shown import show
 from headrace.plan.coverage import least_coverage
 from headrace.plan.intervals import Statistic
 from headrace.records.trial_record import NOT_MODELLED
@@ -122,7 +126,8 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
     joint = joint_confidence(p_values, options.confidence)
     kinds = _kinds(records)
     curves = best_first(with_names(curves, kinds), headlines.metric, headlines.values, joint)
-    faults = fault_effects(records, headlines.by_trial, headlines.metric, options.confidence)
+    rates = _rates(trials, metrics, headlines)
+    faults = fault_effects(records, rates.by_trial, rates.metric, options.confidence)
     # Trials that failed because of an injected fault are evidence of a fault effect, so they are
     # not listed as left out.
     told = {trial for effect in faults for trial in effect.trials}
@@ -136,7 +141,7 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
         trials_planned=len(records if records.plan is None else records.plan.trials),
         trials_done=len(records),
         environment=shared_environment(records.environments),
-        warnings=(*records.warnings, *_warnings(records, trials), *_of_stopping(trials, options)),
+        warnings=_all_warnings(records, trials, options, headlines),
         extra_tables=_result_tables(trials),
         headline=headline,
         confidence=options.confidence,
@@ -173,6 +178,23 @@ def _headlines(trials: pd.DataFrame, metrics: pd.DataFrame, wanted: str | None) 
         found.values[workload] = {trial: float(value) for trial, value in values if value == value}
         found.secondary[workload] = secondary_metrics(metric, own)
     return found
+
+
+def _rates(trials: pd.DataFrame, metrics: pd.DataFrame, headlines: _Headlines) -> _Headlines:
+    """Return the headline metrics, or the usual ones where less of the headline is better: a fault
+    leaves a share of a rate."""
+    if not any(less_is_better(metric) for metric in headlines.metric.values()):
+        return headlines
+    return _headlines(trials, metrics, None)
+
+
+def _of_metric(wanted: str | None, found: dict[str, str]) -> list[str]:
+    """Return a warning for each workload whose trials lack the metric that the study wants."""
+    return [
+        f"{workload} has no {missing_text(wanted)}; best is by {show(metric).within}"
+        for workload, metric in found.items()
+        if wanted is not None and metric not in candidates(wanted)
+    ]
 
 
 def _measured(
@@ -263,6 +285,17 @@ def _left_by_cell(records: Records) -> dict[str, Left]:
     invalid = Counter(cell for cell, status, valid in rows if status == "done" and not valid)
     failed = Counter(cell for cell, status, _ in rows if status == "failed")
     return {cell: Left(invalid[cell], failed[cell]) for cell in {*invalid, *failed}}
+
+
+def _all_warnings(
+    records: Records, trials: pd.DataFrame, options: FindOptions, headlines: _Headlines
+) -> tuple[str, ...]:
+    return (
+        *records.warnings,
+        *_warnings(records, trials),
+        *_of_metric(options.metric, headlines.metric),
+        *_of_stopping(trials, options),
+    )
 
 
 def _warnings(records: Records, valid: pd.DataFrame) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from headrace.analysis.findings import Growth, Knee, Point, SlotsFed
 from headrace.analysis.log_means import LogMeans, seen_above
+from headrace.metrics import less_is_better
 
 KNEE_SHARE = 0.95
 """The knee is the smallest load that reaches this share of the highest rate."""
@@ -38,8 +39,16 @@ class _Plateau:
 
 
 def _plateau(
-    rates: Sequence[float], values: Sequence[Sequence[float]], confidence: float
+    rates: Sequence[float],
+    values: Sequence[Sequence[float]],
+    confidence: float,
+    less: bool = False,
 ) -> _Plateau:
+    """Return where rates stop growing; with `less`, where values for which less is better stop
+    falling: their reciprocals are such rates."""
+    if less:
+        rates = [1 / rate if rate > 0 else 0.0 for rate in rates]
+        values = [[1 / value for value in each if value > 0] for each in values]
     at = next(index for index, rate in enumerate(rates) if rate >= KNEE_SHARE * max(rates))
     means = LogMeans.of(values)
     if not means.repeated:
@@ -70,7 +79,8 @@ def find_knee(
     """Return the smallest load with a rate within 5 % of the highest, if larger ones were tried.
 
     None when the rate still grows at the largest load, or with fewer than two points. `values` is
-    the metric by trial; without it the knee has no interval.
+    the metric by trial; without it the knee has no interval. Of a metric for which less is better,
+    it is the smallest load within 5 % of the lowest.
     """
     if metric is None:
         return None
@@ -78,7 +88,8 @@ def find_knee(
     rates = [point.metrics[metric].value for point in having]
     if len(having) < 2 or max(rates) <= 0:
         return None
-    found = _plateau(rates, _values_of(having, metric, values), confidence)
+    less = less_is_better(metric)
+    found = _plateau(rates, _values_of(having, metric, values), confidence, less)
     if found.at == len(having) - 1:
         return None
     at = having[found.at]
@@ -86,11 +97,15 @@ def find_knee(
         slots=at.load,
         metric=metric,
         value=at.metrics[metric].value,
-        beyond="falls" if found.falls else "level",
+        beyond=_beyond(found, less),
         low=None if found.low is None else having[found.low].load,
         high=None if found.high is None else having[found.high].load,
         difference_seen=found.difference_seen,
     )
+
+
+def _beyond(found: _Plateau, less: bool) -> str:
+    return ("rises" if less else "falls") if found.falls else "level"
 
 
 def find_growth(
@@ -103,26 +118,29 @@ def find_growth(
 
     `values` is the metric by trial.
     """
+    if metric is None:
+        return None
+    sign = -1 if (less := less_is_better(metric)) else 1
     best: dict[int, Point] = {}
     for point in points:
-        if metric is None or metric not in point.metrics:
+        if metric not in point.metrics:
             continue
         other = best.get(point.load)
-        if other is None or point.metrics[metric].value > other.metrics[metric].value:
+        if other is None or sign * point.metrics[metric].value > sign * other.metrics[metric].value:
             best[point.load] = point
-    if metric is None or not best:
+    if not best:
         return None
     clients = tuple(sorted(best))
     having = [best[number] for number in clients]
     rates = tuple(point.metrics[metric].value for point in having)
-    found = _plateau(rates, _values_of(having, metric, values), confidence)
+    found = _plateau(rates, _values_of(having, metric, values), confidence, less)
     last = found.at == len(clients) - 1
     return Growth(
         metric=metric,
         clients=clients,
         rates=rates,
         enough=clients[found.at],
-        beyond="untried" if last else "falls" if found.falls else "level",
+        beyond="untried" if last else _beyond(found, less),
         why=having[found.at].limit.kind,
         low=None if found.low is None else clients[found.low],
         high=None if found.high is None else clients[found.high],

@@ -8,7 +8,7 @@ import pandas as pd
 
 from headrace.analysis.read import Records
 from headrace.metrics import metric_of, priced_name, priced_values, registered
-from headrace.metrics.headline import headline
+from headrace.metrics.headline import WANTED, headline
 from headrace.study.model import Price
 
 LEDGER = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "other")
@@ -48,6 +48,8 @@ def secondary_metrics(main: str, metrics: pd.DataFrame) -> list[str]:
         for metric in registered().values()
         if metric.secondary
         and metric.name != main
+        # The main metric in another unit says the same.
+        and metric.title != metric_of(main).title
         and metric.name in having
         and (not metric.only_with or metric.only_with in having)
     ]
@@ -78,6 +80,12 @@ def ledger_shares(frame: pd.DataFrame) -> pd.DataFrame:
     parts.columns = list(LEDGER)
     total = parts.sum(axis="columns")
     return parts.div(total.where(total > 0), axis="index").fillna({"other": 1.0}).fillna(0.0)
+
+
+def missing_text(wanted: str) -> str:
+    """Return a wanted metric that trials lack, with what it needs."""
+    needs = "" if wanted in WANTED else f", which needs {metric_of(wanted).needs}"
+    return f"{wanted} ([report] metric){needs}"
 
 
 def headline_metric(wanted: str | None, metrics: pd.DataFrame) -> str | None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 
 from headrace.metrics.definition import Better as Better
 from headrace.metrics.definition import Metric as Metric
 from headrace.metrics.definition import Scale as Scale
+from headrace.metrics.headline import WANTED
 from headrace.metrics.naming import named
 from headrace.metrics.trial import RecordedTrial
 from headrace.records.trial_record import TrialRecord
@@ -94,6 +95,27 @@ def priced_name(name: str, price: Price) -> str:
     `…_per_currency`.
     """
     return f"{name.removesuffix('currency')}{price.currency.lower()}"
+
+
+def is_of_money(name: str) -> bool:
+    """Return whether a name is that of a metric of money, in some currency."""
+    return any(
+        name.startswith(metric.name.removesuffix("currency"))
+        for metric in registered().values()
+        if metric.value_for_price is not None
+    )
+
+
+def names_for(prices: Iterable[Price]) -> list[str]:
+    """Return the names that `[report] metric` may have in a study with these prices."""
+    of_money = [
+        priced_name(metric.name, price)
+        for metric in registered().values()
+        if metric.value_for_price is not None
+        for price in prices
+    ]
+    plain = [name for name, metric in registered().items() if metric.value_for_price is None]
+    return list(dict.fromkeys([*(name for name in WANTED if name), *plain, *of_money]))
 
 
 def provenances_of(record: TrialRecord) -> dict[str, str]:

@@ -27,4 +27,9 @@ def headline(wanted: str | None, having: Container[str]) -> str | None:
     first to last request; bytes requested per second; bytes moved by the device per second; jobs
     per second; job efficiency.
     """
-    return next((name for name in (*WANTED.get(wanted, ()), *USUAL) if name in having), None)
+    return next((name for name in (*candidates(wanted), *USUAL) if name in having), None)
+
+
+def candidates(wanted: str | None) -> tuple[str, ...]:
+    """Return the metrics that `[report] metric` may mean, the preferred one first."""
+    return WANTED.get(wanted, () if wanted is None else (wanted,))

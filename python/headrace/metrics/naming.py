@@ -34,7 +34,11 @@ def named(name: str, defined: Mapping[str, Metric]) -> Metric:
     priced = _PRICED.match(name)
     if priced is not None and (of := defined.get(f"{priced[1]}currency")) is not None:
         return Metric(
-            name, of.title, of.unit.replace("currency", priced[2].upper()), better=of.better
+            name,
+            of.title,
+            of.unit.replace("currency", priced[2].upper()),
+            better=of.better,
+            needs=of.needs,
         )
     counted = _COUNTED.match(name)
     if counted is not None and counted[1] not in _BASE and counted[1] not in _SECONDS:

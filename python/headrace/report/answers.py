@@ -17,6 +17,7 @@ from headrace.analysis.findings import (
     Unanswered,
 )
 from headrace.analysis.ranking import peak
+from headrace.metrics import less_is_better
 from headrace.metrics.shown import show
 from headrace.report import interference
 from headrace.report.numbers import interval_text, number, percent, value_text
@@ -122,6 +123,8 @@ def _answer(curves: list[Curve], rate: str | None, confidence: str) -> Answer:
     elif best.slots_fed is not None:
         family = [curve for curve in curves if _combination(curve) == _combination(best)]
         sentence = _fed_sentence(family, best.slots_fed, with_note, confidence)
+        if rate is not None and less_is_better(rate):
+            sentence += _lowest_sentence(best, rate, confidence)
     else:
         sentence = _rate_sentence(best, rate, with_note, confidence)
     return Answer(
@@ -194,6 +197,17 @@ def _fed_sentence(family: list[Curve], fed: SlotsFed, with_note: str, confidence
     return f"{where} fewer than {plural(fed.smallest, noun)} {what}{interval}: {reached}{beyond}."
 
 
+def _lowest_sentence(curve: Curve, name: str, confidence: str) -> str:
+    """Return a sentence with the lowest value of a metric for which less is better."""
+    best = peak(curve, name)
+    if best is None:
+        return ""
+    figure = _rate_figure(name, best.metrics[name])
+    interval = f" ({confidence} interval: {figure.interval})" if figure.interval else ""
+    at = plural(best.load, axis_noun(curve))
+    return f" Its lowest {show(name).within} is {figure.text} {figure.unit} at {at}{interval}."
+
+
 def _worth_saying(fed: SlotsFed) -> bool:
     """Return whether the interval is known and adds information to the number itself."""
     return bool(fed_interval(fed)) and not fed.low == fed.slots == fed.high
@@ -214,6 +228,8 @@ def _reached(family: list[Curve], fed: SlotsFed, noun: str) -> str:
 def _rate_sentence(curve: Curve, rate: str | None, with_note: str, confidence: str) -> str:
     best = peak(curve, rate)
     gives = f"{storage_of(curve)} gives {curve.workload}"
+    if rate is not None and less_is_better(rate):
+        gives = f"{storage_of(curve)} runs {curve.workload} with"
     if best is None or rate is None:
         return f"{storage_of(curve)} runs {curve.workload}; no rate is known."
     figure = _rate_figure(rate, best.metrics[rate])
@@ -234,25 +250,26 @@ def _rate_sentence(curve: Curve, rate: str | None, with_note: str, confidence: s
 
 
 def _growth_sentence(curve: Curve, growth: Growth, with_note: str, confidence: str) -> str:
-    highest, last = max(growth.rates), growth.clients[-1]
+    less, last = less_is_better(growth.metric), growth.clients[-1]
+    highest = min(growth.rates) if less else max(growth.rates)
     shown = show(growth.metric, highest)
 
     def rate(value: float) -> str:
         return f"{number(value / shown.divisor)} {shown.unit}".strip()
 
-    clients = plural(growth.enough, "client")
+    clients, most = plural(growth.enough, "client"), "least" if less else "most"
     gives = f"{storage_of(curve)} gives {curve.workload} {rate(highest)}"
     if len(growth.clients) == 1:
         said = f"{gives}{with_note} at {clients}; no other number of clients was tried."
     elif growth.difference_seen is False:
         said = (
-            f"{gives} at most{with_note}: no difference is seen between {growth.clients[0]} "
+            f"{gives} at {most}{with_note}: no difference is seen between {growth.clients[0]} "
             f"and {last} clients."
         )
     elif growth.beyond == "untried":
         said = (
-            f"{gives}{with_note} at {clients}, the most that were tried: the rate still "
-            "grows with them."
+            f"{gives}{with_note} at {clients}, the most that were tried: the "
+            f"{shown.within if less else 'rate'} still {'falls' if less else 'grows'} with them."
         )
     else:
         reach = "reaches" if growth.enough == 1 else "reach"
@@ -263,11 +280,11 @@ def _growth_sentence(curve: Curve, growth: Growth, with_note: str, confidence: s
             else f" ({confidence} interval: {interval})"
         )
         then = (
-            f"with {last} it falls to {rate(growth.rates[-1])}"
-            if growth.beyond == "falls"
+            f"with {last} it {growth.beyond} to {rate(growth.rates[-1])}"
+            if growth.beyond in ("falls", "rises")
             else f"more add nothing (up to {last} were tried)"
         )
-        said = f"{gives} at most{with_note}: {clients} {reach} it{unsure}, {then}."
+        said = f"{gives} at {most}{with_note}: {clients} {reach} it{unsure}, {then}."
     if growth.why in ("unknown", "idle"):
         return said
     theirs = (

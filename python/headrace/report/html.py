@@ -264,6 +264,7 @@ def _curves_of(
         "any_distrusted": any(curve.distrusted for curve in curves),
         "any_alike": any(curve.alike for curve in curves),
         "any_fed": any(curve.slots_fed is not None for curve in curves),
+        "best_heading": wording.best_heading(mains.values()),
         "rank_words": wording.RANK.capitalize(),
         "summaries": [
             tables.summary_row(i, curve, metrics.get(mains[curve.workload] or ""))

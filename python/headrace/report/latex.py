@@ -115,12 +115,17 @@ def _curve_table(findings: Findings) -> str:
             ]
         )
     noun = "clients" if any(curve.axis == "clients" for curve in curves) else "slots"
+    best_of = wording.best_heading(wording.main_metric(findings, c.workload) for c in curves)
     columns = [
-        ("Rank", "r"), ("Storage", "l"), ("Best rate", "r"), (f"at {noun}", "r"), ("Beyond", "l"),
-    ]  # fmt: skip
+        ("Rank", "r"),
+        ("Storage", "l"),
+        (best_of.capitalize(), "r"),
+        (f"at {noun}", "r"),
+        ("Beyond", "l"),
+    ]
     if fed:
         columns.insert(2, (f"{noun.capitalize()} fed", "r"))
-    caption = "Slots fed and best rate of each storage." if fed else "Best rate of each storage."
+    caption = f"{f'Slots fed and {best_of}' if fed else best_of.capitalize()} of each storage."
     return tabular(columns, rows, caption, "tab:slots")
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from headrace.analysis.findings import Curve, Findings, Point
 from headrace.analysis.metrics import LEDGER
 from headrace.analysis.ranking import peak
+from headrace.metrics import less_is_better
 from headrace.metrics.shown import ShownMetric, lowered, show
 from headrace.report import answers, faults, interference, tables, wording
 from headrace.report.choices import AT_MOST, choice_sentences
@@ -168,7 +169,8 @@ def _summary(findings: Findings, curves: list[Curve], workload: str) -> TextTabl
     noun = "clients" if any(curve.axis == "clients" for curve in curves) else "slots"
     if fed:
         table.add_column(f"{noun} fed", justify="right")
-    table.add_column("best rate", justify="right")
+    mains = [wording.main_metric(findings, curve.workload) for curve in curves]
+    table.add_column(wording.best_heading(mains), justify="right")
     table.add_column(f"at {noun}", justify="right")
     for curve in curves:
         main = wording.main_metric(findings, curve.workload)
@@ -193,7 +195,8 @@ def _summary(findings: Findings, curves: list[Curve], workload: str) -> TextTabl
 
 def _best_distrusted(curve: Curve, main: str | None) -> Point | None:
     having = [point for point in curve.distrusted if main is not None and main in point.metrics]
-    return max(having, key=lambda point: point.metrics[main or ""].value, default=None)
+    best = min if less_is_better(main or "") else max
+    return best(having, key=lambda point: point.metrics[main or ""].value, default=None)
 
 
 def _print_points(

@@ -19,6 +19,7 @@ from headrace.analysis.findings import (
     Point,
     SlotsFed,
 )
+from headrace.metrics import less_is_better
 from headrace.metrics.shown import ShownMetric
 from headrace.report.numbers import interval_text, percent
 
@@ -151,6 +152,11 @@ def main_metric(findings: Findings, workload: str) -> str | None:
         for name in point.metrics
     }
     return next((name for name in _USUAL if name in present), min(present, default=None))
+
+
+def best_heading(mains: Iterable[str | None]) -> str:
+    """Return the heading of a column with the best value of the main metrics."""
+    return "best value" if any(name and less_is_better(name) for name in mains) else "best rate"
 
 
 def provenances(text: str) -> list[str]:

@@ -208,12 +208,12 @@ class Price(Section):
 class ReportOptions(Section):
     """`[report]`: what is compared."""
 
-    metric: Literal["events_per_s", "bytes_per_s", "efficiency", "throughput", "iops"] | None = (
-        Field(
-            None,
-            description="what 'best' means; events/s, or bytes/s for a workload without events, "
-            "when not given",
-        )
+    metric: str | None = Field(
+        None,
+        pattern="^[a-z][a-z0-9_]*$",
+        description="what 'best' means: any metric, such as events_per_s, efficiency, "
+        "energy_wh_per_job or events_per_s_per_eur, or bytes_per_s, throughput, iops; events/s, or "
+        "bytes/s for a workload without events, when not given",
     )
     efficiency: float = Field(
         0.9, gt=0, le=1, description="job efficiency down to which a slot counts as fed"
