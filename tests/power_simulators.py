@@ -13,6 +13,7 @@ import threading
 import time
 import tty
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -221,3 +222,81 @@ def watts_up(power: Callable[[], float], every_s: float = 0.2) -> Iterator[str]:
         thread.join()
         os.close(ours)
         os.close(theirs)
+
+
+# -- a log --
+
+
+class PowerLogger:
+    """A meter that logs the power of a profile (of monotonic time) by a clock that is ahead."""
+
+    def __init__(
+        self, file: Path, profile: Profile, ahead_s: float, interval_s: float = 0.2
+    ) -> None:
+        self._file, self._profile = file, profile
+        self._ahead_s, self._interval_s = ahead_s, interval_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        with self._file.open("w", buffering=1) as log:
+            log.write("Date;Time;Power (W)\n")
+            while True:
+                watts = self._profile(time.monotonic())
+                moment = datetime.fromtimestamp(time.time() + self._ahead_s, UTC)
+                log.write(f"{moment:%d.%m.%Y;%H:%M:%S.%f};{watts:.3f}\n")
+                if self._stop.wait(self._interval_s):
+                    return
+
+    def __enter__(self) -> PowerLogger:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class KnownLoad:
+    """A file like /proc/stat of a machine with two CPUs, whose load a thread advances."""
+
+    def __init__(self, file: Path, share: Profile) -> None:
+        self.file = file
+        self._share = share
+        """Monotonic time -> share of the CPUs that is busy."""
+        self._stop = threading.Event()
+        self._busy = self._idle = 0.0
+        self._write()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _write(self) -> None:
+        with self.file.open("r+b" if self.file.exists() else "wb", buffering=0) as file:
+            file.write(b"cpu  %012d 0 0 %012d 0 0 0 0 0 0\n" % (self._busy, self._idle))
+
+    def _run(self) -> None:
+        last_s = time.monotonic()
+        while not self._stop.wait(0.01):
+            now_s = time.monotonic()
+            share = self._share((last_s + now_s) / 2)
+            self._busy += 200 * share * (now_s - last_s)
+            self._idle += 200 * (1 - share) * (now_s - last_s)
+            last_s = now_s
+            self._write()
+
+    def __enter__(self) -> KnownLoad:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from power_simulators import PowercapTree, http_meter, shelly_plug, steady, watts_up
+from power_simulators import PowercapTree, PowerLogger, http_meter, shelly_plug, steady, watts_up
 from workspace import Workspace
 
 # Alone: they measure energy over time, in trials that must be valid.
@@ -38,7 +38,6 @@ repeats = {{ min = 1 }}
 slots = 2
 cache = "as-is"
 foreign_load = "warning"
-{more}
 """
 
 
@@ -50,9 +49,9 @@ def memory() -> Iterator[Path]:
         yield Path(folder)
 
 
-def run(workspace: Workspace, memory: Path, meters: str, more: str = "") -> dict[str, Any]:
+def run(workspace: Workspace, memory: Path, meters: str) -> dict[str, Any]:
     """Run a study with these meters and return its only trial."""
-    text = STUDY.format(memory=memory / "storage", meters=meters, more=more)
+    text = STUDY.format(memory=memory / "storage", meters=meters)
     ended = workspace.run("run", workspace.study(text), "--results", "results")
     assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}"
     (trial,) = workspace.trials()
@@ -166,8 +165,44 @@ def test_a_meter_that_is_not_there_is_named_before_anything_starts(
     workspace: Workspace, memory: Path
 ) -> None:
     meters = '[meter.plug]\nkind = "shelly"\naddress = "127.0.0.1:9"\ntimeout = "1 s"'
-    text = STUDY.format(memory=memory / "storage", meters=meters, more="")
+    text = STUDY.format(memory=memory / "storage", meters=meters)
     ended = workspace.run("run", workspace.study(text), "--results", "results")
     assert ended.returncode == 3 and not workspace.trials()
     said = " ".join((ended.stdout + ended.stderr).split())
     assert "127.0.0.1:9 is not reachable" in said and "meter plug" in said, said
+
+
+def test_the_log_of_a_meter_whose_clock_is_ahead(workspace: Workspace, memory: Path) -> None:
+    """By a stated offset: other programs may load this machine all the time, so that no log could
+    be aligned with it. tests/unit/test_power_logs.py finds offsets, by a load that it knows."""
+    log = memory / "watts.csv"
+    meters = (
+        f'[meter.wall]\nkind = "csv"\nfile = "{log}"\ncolumns = {{ "Power (W)" = "W" }}\n'
+        'time = ["Date", "Time"]\ntime_format = "%d.%m.%Y %H:%M:%S.%f"\nzone = "UTC"\n'
+        'offset = 8.2\nidle = "2 s"\nwait = "12 s"\naccuracy = 0.01'
+    )
+    begin_s = time.monotonic()
+
+    def profile(time_s: float) -> float:
+        return 80.0 + 2.0 * (time_s - begin_s)
+
+    with PowerLogger(log, profile, ahead_s=8.2):
+        trial = run(workspace, memory, meters)
+    (channel,) = trial["energy"]["channels"]
+    assert channel["usable"], channel["reasons"]
+    assert channel["notes"] == [
+        "the clock of the log is 8.20 s ahead of this machine's (as stated)"
+    ]
+    assert channel["interval_s"] == pytest.approx(0.2, rel=0.2) and channel["samples"] > 10
+    energy_j, seconds = trial["energy"]["total_j"], trial["last_done_s"]
+    assert energy_j / seconds == pytest.approx(channel["mean_power_w"])
+    # Power rises by 2 W/s: idle time lies before the jobs, and the series is on the trial's clock.
+    assert channel["mean_power_w"] - channel["idle_power_w"] == pytest.approx(
+        2 * (seconds + 2) / 2, abs=0.7
+    )
+    series = pq.read_table(next(workspace.place.glob("results/trials/*/series/power.parquet")))
+    inside = [row for row in series.to_pylist() if 0 <= row["time_s"] <= seconds]
+    assert statistics.fmean(row["power_w"] for row in inside) == pytest.approx(
+        channel["mean_power_w"], rel=0.01
+    )
+    assert reported(workspace)["energy_wh_per_job"][0] == pytest.approx(energy_j / 2 / 3600)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -116,7 +116,10 @@ class MeterWindow:
     """On the monotonic clock, as `end_s`."""
     end_s: float
     load: Sequence[tuple[float, float]] = ()
-    """Time on the monotonic clock, share of the CPUs that were busy."""
+    """Ends of periods on the monotonic clock, and the share of the CPUs that was busy in each.
+
+    The first entry only begins the first period.
+    """
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,10 @@ class History:
     """How they were aligned with the trial, one sentence each."""
     refused: tuple[str, ...] = ()
     """Why they cannot be used for this trial."""
+    lost: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By channel: rows without a value while the jobs ran."""
+    time_error_s: float = 0.0
+    """Standard uncertainty of their times."""
 
 
 @dataclass(frozen=True)

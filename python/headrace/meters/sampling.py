@@ -5,6 +5,7 @@ A meter that does not answer loses readings, which are counted; it never ends a 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -100,12 +101,14 @@ class MeterSampler:
         found: list[ChannelResult] = []
         rows: list[PowerRow] = []
         for name, meter in self.meters.items():
-            lost, history = 0, History(())
             try:
                 if meter.live:
                     thread = self._threads[name]
-                    channels, history = list(thread.channels), History(tuple(thread.readings))
+                    channels = list(thread.channels)
                     lost = thread.lost_within(window.begin_s, window.end_s)
+                    history = History(
+                        tuple(thread.readings), lost={each.name: lost for each in channels}
+                    )
                     if not channels:
                         self.failed[name] = thread.error or "it did not answer"
                 else:
@@ -114,7 +117,7 @@ class MeterSampler:
                 self.failed[name] = error.message
                 continue
             for channel in channels:
-                found.append(self._result(name, meter, channel, history, window, lost))
+                found.append(self._result(name, meter, channel, history, window))
                 own: list[PowerRow] = [
                     {
                         "time_s": time_s - window.begin_s,
@@ -134,9 +137,11 @@ class MeterSampler:
         channel: MeterChannel,
         history: History,
         window: MeterWindow,
-        lost: int,
     ) -> ChannelResult:
+        lost = history.lost.get(channel.name, 0)
         made = integrate(channel, history.readings, window.begin_s, window.end_s, lost=lost)
+        if history.time_error_s:
+            made = _with_time_error(made, channel, history, window)
         if history.refused:
             made = refused(made, history.refused)
         idle = None if self._idle is None else integrate(channel, history.readings, *self._idle)
@@ -144,8 +149,26 @@ class MeterSampler:
 
 
 def refused(integral: Integral, reasons: tuple[str, ...]) -> Integral:
-    """Return an integral that is not usable for further reasons."""
-    return replace(integral, usable=False, reasons=(*integral.reasons, *reasons))
+    """Return an integral that is not usable for these reasons, and for its own if it has energy."""
+    own = () if integral.energy_j is None else integral.reasons
+    return replace(integral, usable=False, reasons=(*own, *reasons))
+
+
+def _with_time_error(
+    integral: Integral, channel: MeterChannel, history: History, window: MeterWindow
+) -> Integral:
+    """Return an integral whose uncertainty includes that of the readings' times."""
+    if integral.energy_j is None or integral.uncertainty_j is None:
+        return integral
+    shifts = (-history.time_error_s, history.time_error_s)
+    moved = [
+        integrate(channel, history.readings, window.begin_s + each, window.end_s + each).energy_j
+        for each in shifts
+    ]
+    error_j = max(
+        (abs(each - integral.energy_j) for each in moved if each is not None), default=0.0
+    )
+    return replace(integral, uncertainty_j=math.hypot(integral.uncertainty_j, error_j))
 
 
 class _MeterThread(threading.Thread):

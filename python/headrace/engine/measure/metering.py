@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from headrace import meters as meter_package
 from headrace.catalog import entry
 from headrace.catalog.tables import MachinePower
+from headrace.engine.measure.cpu_load import CpuLoad
 from headrace.errors import Problem
 from headrace.meters import Meter, MeterWindow
 from headrace.meters.sampling import ChannelResult, MeterSampler, PowerRow
@@ -43,16 +43,22 @@ class Metering:
     rows: list[PowerRow] = field(default_factory=list[PowerRow])
     """The series of watts, after `finish`."""
     _sampler: MeterSampler = field(init=False)
+    _load: CpuLoad | None = None
+    """For meters whose readings are aligned with the trial afterwards."""
     _running: bool = False
 
     def __post_init__(self) -> None:
         made = {name: meter_of(part) for name, part in self.parts.items()}
         self._sampler = MeterSampler(made)
+        if not all(meter.live for meter in made.values()):
+            self._load = CpuLoad()
 
     def start(self) -> None:
         """Start to read, and measure idle power if a meter asks for it."""
         if self.parts:
             self._running = True
+            if self._load is not None:
+                self._load.start()
             self._sampler.start()
             self._sampler.baseline()
 
@@ -60,21 +66,17 @@ class Metering:
         """Take the last readings and end the threads. Can be called twice."""
         if self._running:
             self._running = False
+            if self._load is not None:
+                self._load.stop()
             self._sampler.stop()
 
     def finish(
-        self, release_s: float, duration_s: float, load_rows: Sequence[Mapping[str, Any]]
+        self, release_s: float, duration_s: float
     ) -> tuple[list[ChannelEnergy], dict[str, str]]:
-        """Return the energy of each channel, and the meters that failed.
-
-        `load_rows` is the series of the probe `cpu`; a log of another clock is aligned with it.
-        """
+        """Return the energy of each channel, and the meters that failed."""
         if not self.parts:
             return [], {}
-        load = [
-            (release_s + float(row["time_s"]), 1.0 - float(row["idle"]) - float(row["iowait"]))
-            for row in load_rows
-        ]
+        load = () if self._load is None else self._load.periods
         window = MeterWindow(release_s, release_s + duration_s, load)
         results, self.rows = self._sampler.results(window)
         return [channel_energy(result) for result in results], dict(self._sampler.failed)

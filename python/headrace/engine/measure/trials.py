@@ -299,9 +299,7 @@ class _TrialRun:
         if pool is None or samples is None:
             return drives
         series, cpu = samples.series, samples.totals.get("cpu")
-        channels, failed = metering.finish(
-            pool.release_monotonic_s, pool.last_done_s, series.get("cpu", [])
-        )
+        channels, failed = metering.finish(pool.release_monotonic_s, pool.last_done_s)
         if metering.rows:
             series["power"] = [{**row} for row in metering.rows]
         location = prepared.location
