@@ -419,9 +419,10 @@ class HostFault(TypedDict):
 
 
 class Power(TypedDict):
-    """The site's power usage effectiveness."""
+    """Power that the site adds to that of its machines."""
 
     pue: float
+    switch_w: float
 
 
 class Observe(TypedDict):

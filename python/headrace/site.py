@@ -79,6 +79,22 @@ class SiteNodes(Section):
     link: str | SiteLink | None = None
 
 
+class SiteSwitch(Section):
+    """`[site] switch`: the switches of a cluster, of which only power is modelled."""
+
+    switch: str | None = Field(None, description="a switch of the catalog")
+    power: float | None = Field(
+        None, ge=0, description="mean power of one in W, if not by `switch`"
+    )
+    count: int = Field(1, ge=1, le=MOST_HOSTS)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SiteSwitch:
+        if (self.switch is None) == (self.power is None):
+            raise ValueError("give either switch, a name of the catalog, or power in W")
+        return self
+
+
 class SiteServer(Section):
     """`[site.server.NAME]`: a file server."""
 
@@ -109,7 +125,16 @@ class Site(Section):
 
     node: SiteNodes = Field(default_factory=lambda: SiteNodes.model_validate({}))
     server: dict[str, SiteServer] = Field(default_factory=dict[str, SiteServer])
+    switch: str | SiteSwitch | None = Field(
+        None, description="switches: a name of the catalog, or a table with `power`, `count`"
+    )
     pue: float = Field(1.0, ge=1, description="power usage effectiveness: all power over IT power")
+    co2: float | None = Field(None, ge=0, description="grams of CO2 per kWh of electricity")
+
+    @property
+    def stated_pue(self) -> float | None:
+        """The power usage effectiveness if the study states one."""
+        return self.pue if "pue" in self.model_fields_set else None
 
     @model_validator(mode="after")
     def _upstreams_end(self) -> Site:

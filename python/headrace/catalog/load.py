@@ -22,7 +22,7 @@ from headrace.registry import nearest
 from headrace.validation import Problems
 
 ROOT = Path(__file__).parent
-SHELVES = ("drives", "nodes", "links", "servers", "filesystems", "profiles", "prices")
+SHELVES = ("drives", "nodes", "links", "switches", "servers", "filesystems", "profiles", "prices")
 """Folders of the catalog."""
 
 _WITHOUT_SOURCE = frozenset({"name", "kind", "about", "source"})

@@ -88,6 +88,13 @@ class CatalogLink(CatalogTable):
     transmit_queue_packets: int = Field(0, ge=0)
 
 
+class CatalogSwitch(CatalogTable):
+    """`switches/`: a network switch, whose power hardly depends on its traffic."""
+
+    ports: int = Field(ge=1)
+    power_w: float = Field(ge=0)
+
+
 class CatalogServer(CatalogTable):
     """`servers/`: a file service's software, and its storage if only the storage's rates are
     known."""
@@ -243,6 +250,7 @@ class CatalogPrice(CatalogTable):
 TABLES: dict[str, type[CatalogTable]] = {
     "nodes": CatalogNode,
     "links": CatalogLink,
+    "switches": CatalogSwitch,
     "servers": CatalogServer,
     "filesystems": CatalogFilesystem,
     "profiles": CatalogProfile,

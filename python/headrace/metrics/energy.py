@@ -3,6 +3,8 @@
 Meters rarely cover the whole site: what they do cover is a metric of its own.
 """
 
+from collections.abc import Callable
+
 from headrace.metrics import Metric
 from headrace.metrics.trial import RecordedTrial, ratio
 from headrace.records.trial_record import TrialRecord
@@ -41,8 +43,61 @@ def _uncertainty_per_job_wh(trial: RecordedTrial) -> float | None:
     return _wh(ratio(uncertainty_j, trial.jobs))
 
 
-def _drives_provenance(record: TrialRecord) -> str:
-    return record.energy.part_provenance.get("drives", record.energy.provenance)
+def _part(part: str) -> Callable[[RecordedTrial], float | None]:
+    """Return the energy per job of one kind of part, None for 0 J."""
+
+    def value(trial: RecordedTrial) -> float | None:
+        # A simulated site without servers or switches has 0 J of them.
+        return ratio(getattr(trial.record.energy, f"{part}_j") or None, trial.jobs)
+
+    return value
+
+
+def _part_provenance(part: str) -> Callable[[TrialRecord], str]:
+    def provenance(record: TrialRecord) -> str:
+        return record.energy.part_provenance.get(part, record.energy.provenance)
+
+    return provenance
+
+
+def _power_of_one(part: str) -> Callable[[RecordedTrial], float | None]:
+    """Return the mean power of one node, server or drive."""
+
+    def value(trial: RecordedTrial) -> float | None:
+        record = trial.record
+        count = sum(item.count for item in record.inventory if f"{item.part}s" == part)
+        energy_j = getattr(record.energy, f"{part}_j") or None
+        return ratio(ratio(energy_j, count), _span_s(trial))
+
+    return value
+
+
+def _span_s(trial: RecordedTrial) -> float | None:
+    """Return the time that the energy is of: a simulation counts until its last event."""
+    record = trial.record
+    return record.duration_s if record.engine == "simulate" else trial.last_done_s
+
+
+def _facility_wh(trial: RecordedTrial) -> float | None:
+    energy = trial.record.energy
+    metered = "facility" in energy.contained.values()
+    return _site_per_job_wh(trial) if metered or energy.pue is not None else None
+
+
+def _facility_provenance(record: TrialRecord) -> str:
+    stated = record.energy.pue is not None and "facility" not in record.energy.contained.values()
+    return f"{record.energy.provenance}+stated" if stated else record.energy.provenance
+
+
+def _co2_g(trial: RecordedTrial) -> float | None:
+    energy, per_job_wh = trial.record.energy, _site_per_job_wh(trial)
+    if energy.co2_g_per_kwh is None or per_job_wh is None:
+        return None
+    return energy.co2_g_per_kwh * per_job_wh / 1000
+
+
+def _co2_provenance(record: TrialRecord) -> str:
+    return f"{record.energy.provenance}+stated"
 
 
 ENERGY_WH_PER_JOB = Metric(
@@ -74,9 +129,9 @@ ENERGY_DRIVES_J_PER_JOB = Metric(
     unit="J/job",
     scale="prefixed",
     better="less",
-    value=lambda trial: ratio(trial.record.energy.drives_j, trial.jobs),
+    value=_part("drives"),
     needs="energy of the drives",
-    provenance=_drives_provenance,
+    provenance=_part_provenance("drives"),
     rank=620,
 )
 ENERGY_J_PER_EVENT = Metric(
@@ -139,7 +194,7 @@ MEAN_POWER_W = Metric(
     unit="W",
     scale="prefixed",
     better="less",
-    value=lambda trial: ratio(trial.record.energy.total_j, trial.last_done_s),
+    value=lambda trial: ratio(trial.record.energy.total_j, _span_s(trial)),
     needs="energy of the whole site",
     provenance=_provenance,
     rank=660,
@@ -154,4 +209,114 @@ ENERGY_DELAY_J_S_PER_JOB = Metric(
     needs="energy of the whole site",
     provenance=_provenance,
     rank=670,
+)
+ENERGY_FACILITY_WH_PER_JOB = Metric(
+    name="energy_facility_wh_per_job",
+    title="Facility energy per job",
+    unit="Wh/job",
+    scale="prefixed",
+    better="less",
+    value=_facility_wh,
+    needs="energy of the whole site, and `pue` of [site] or a meter of the facility",
+    provenance=_facility_provenance,
+    rank=602,
+)
+CO2_G_PER_JOB = Metric(
+    name="co2_g_per_job",
+    title="CO2 per job",
+    unit="g/job",
+    scale="prefixed",
+    better="less",
+    value=_co2_g,
+    needs="energy of the whole site, and `co2` of [site]",
+    provenance=_co2_provenance,
+    rank=605,
+)
+ENERGY_NODES_J_PER_JOB = Metric(
+    name="energy_nodes_j_per_job",
+    title="Energy of nodes per job",
+    unit="J/job",
+    scale="prefixed",
+    better="less",
+    value=_part("nodes"),
+    needs="energy of the nodes",
+    provenance=_part_provenance("nodes"),
+    rank=615,
+)
+ENERGY_SERVERS_J_PER_JOB = Metric(
+    name="energy_servers_j_per_job",
+    title="Energy of servers per job",
+    unit="J/job",
+    scale="prefixed",
+    better="less",
+    value=_part("servers"),
+    needs="energy of the servers",
+    provenance=_part_provenance("servers"),
+    rank=617,
+)
+ENERGY_SWITCH_J_PER_JOB = Metric(
+    name="energy_switch_j_per_job",
+    title="Energy of switches per job",
+    unit="J/job",
+    scale="prefixed",
+    better="less",
+    value=_part("switch"),
+    needs="energy of the switches",
+    provenance=_part_provenance("switch"),
+    rank=622,
+)
+IDLE_POWER_W = Metric(
+    name="idle_power_w",
+    title="Idle power",
+    unit="W",
+    scale="prefixed",
+    better="less",
+    value=lambda trial: ratio(trial.record.energy.idle_j, _span_s(trial)),
+    needs="idle power of the whole site",
+    provenance=_provenance,
+    rank=661,
+)
+IDLE_ENERGY_SHARE = Metric(
+    name="idle_energy_share",
+    title="Share of energy drawn idle",
+    unit="",
+    scale="share",
+    better="less",
+    value=lambda trial: ratio(trial.record.energy.idle_j, trial.record.energy.total_j),
+    needs="idle power of the whole site",
+    provenance=_provenance,
+    rank=662,
+)
+NODE_POWER_W = Metric(
+    name="node_power_w",
+    title="Mean power of a node",
+    unit="W",
+    scale="prefixed",
+    better="less",
+    value=_power_of_one("nodes"),
+    needs="energy of the nodes",
+    provenance=_part_provenance("nodes"),
+    rank=664,
+)
+SERVER_POWER_W = Metric(
+    name="server_power_w",
+    title="Mean power of a server",
+    unit="W",
+    scale="prefixed",
+    better="less",
+    value=_power_of_one("servers"),
+    needs="energy of the servers",
+    provenance=_part_provenance("servers"),
+    rank=665,
+)
+DRIVE_POWER_W = Metric(
+    name="drive_power_w",
+    title="Mean power of a drive",
+    unit="W",
+    scale="prefixed",
+    better="less",
+    value=_power_of_one("drives"),
+    needs="energy of the drives",
+    provenance=_part_provenance("drives"),
+    rank=666,
 )

@@ -51,6 +51,20 @@ class ChannelEnergy:
 
 
 @dataclass(frozen=True)
+class PartEnergy:
+    """Energy of one node, server, drive or switch; of several where only their sum is known."""
+
+    part: Literal["node", "server", "drive", "switch"]
+    name: str
+    energy_j: float
+    provenance: EnergyProvenance = "modelled"
+    count: int = 1
+    """How many of them the energy is of."""
+    uncertainty_j: float | None = None
+    """Standard uncertainty, if it was measured."""
+
+
+@dataclass(frozen=True)
 class Energy:
     """Energy of one trial from the release of its jobs to the end of the last one, in joules.
 
@@ -91,6 +105,19 @@ class Energy:
     channels: tuple[ChannelEnergy, ...] = ()
     meters_failed: dict[str, str] = field(default_factory=dict[str, str])
     """Meters that gave nothing in this trial, with the error."""
+    idle_j: float | None = None
+    """What the same parts would draw in the same time without jobs, with the same PUE."""
+    pue: float | None = None
+    """Power usage effectiveness that the study states, which `total_j` includes. None: none is
+    stated, and the total is that of the equipment alone."""
+    co2_g_per_kwh: float | None = None
+    """Intensity of the electricity that the study states."""
+    parts: tuple[PartEnergy, ...] = ()
+    """The same joules by node, server, drive and switch, without the PUE."""
+    not_covered: tuple[str, ...] = ()
+    """Parts in use that no meter covers and no model: they are not in `total_j`."""
+    assumed: tuple[str, ...] = ()
+    """Machines whose power is that of a default, since the study names none."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the value of `energy` in trial.json."""

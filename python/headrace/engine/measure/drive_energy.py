@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.records.energy import Energy
+from headrace.records.energy import Energy, PartEnergy
 from headrace.targets import Location
 
 
@@ -24,6 +24,6 @@ def energy_of(before_j: Mapping[str, float], reports: Sequence[Mapping[str, Any]
     """
     if not before_j or any("error" in report for report in reports):
         return Energy()
-    return Energy(
-        drives_j=sum(report["energy_j"] - before_j[report["device"]] for report in reports)
-    )
+    used_j = {str(each["device"]): each["energy_j"] - before_j[each["device"]] for each in reports}
+    parts = tuple(PartEnergy("drive", name, joules) for name, joules in used_j.items())
+    return Energy(drives_j=sum(used_j.values()), parts=parts)

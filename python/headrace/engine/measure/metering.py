@@ -12,15 +12,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from headrace import meters as meter_package
 from headrace.catalog import entry
 from headrace.catalog.tables import MachinePower
 from headrace.engine.measure.cpu_load import CpuLoad
+from headrace.engine.site_energy import switch_power_w
 from headrace.errors import Problem
 from headrace.meters import Meter, MeterWindow
 from headrace.meters.sampling import ChannelResult, MeterSampler, PowerRow
-from headrace.records.energy import ChannelEnergy, Energy, EnergyProvenance
+from headrace.records.energy import ChannelEnergy, Energy, EnergyProvenance, PartEnergy
 from headrace.study.model import NamedPlugin, Study
 from headrace.study.resolve import Resolved
 
@@ -131,6 +133,13 @@ class SiteOfTrial:
     server_power: Mapping[str, MachinePower] = field(default_factory=dict[str, MachinePower])
     busy_core_s: float | None = None
     """CPU time that the nodes used, together."""
+    switch_w: float | None = None
+    """Power of the switches that the study names."""
+
+    @property
+    def modelled(self) -> bool:
+        """Whether the study names a machine or switch whose power the catalog has."""
+        return self.node_power is not None or bool(self.server_power) or self.switch_w is not None
 
 
 def site_of(
@@ -160,6 +169,7 @@ def site_of(
             if name in described and (power := _power(described[name].machine, base)) is not None
         },
         busy_core_s,
+        switch_power_w(site),
     )
 
 
@@ -187,7 +197,7 @@ def energy_of_site(
 
     `drives` has the modelled energy of emulated drives, if there are any.
     """
-    if not channels and not failed:
+    if not channels and not failed and not site.modelled:
         return drives
     outer = [each for each in channels if each.usable and not _inside(each, channels)]
     parts = _Parts(drives, outer, site)
@@ -315,8 +325,9 @@ class _Parts:
         put("drives", _measured(self.channels, "device", ("drives",)), self.drives.drives_j)
         if "drives" not in found and sources.get(host) == "measured":
             contained["drives"] = host
-        if site.network:
-            put("switch", _measured(self.channels, "device", ("switch",)), None)
+        if site.network or site.switch_w is not None:
+            modelled_j = None if site.switch_w is None else site.switch_w * site.duration_s
+            put("switch", _measured(self.channels, "device", ("switch",)), modelled_j)
         needed = {"nodes", "drives"} | ({"servers"} if served else set[str]())
         needed |= {"switch"} if site.network else set[str]()
         # A drive with a meter of its own is also in the meter of its machine.
@@ -342,7 +353,54 @@ class _Parts:
             uncertainty_j=math.sqrt(squares) if complete and kinds == {"measured"} else None,
             part_provenance=sources,
             contained=contained,
+            parts=self._by_part(found, sources, servers),
+            not_covered=tuple(sorted(needed - {*found, *contained})),
         )
+
+    def _by_part(
+        self,
+        found: Mapping[str, float],
+        sources: Mapping[str, EnergyProvenance],
+        servers: Sequence[str],
+    ) -> tuple[PartEnergy, ...]:
+        """Return the energy of each node, server, drive and switch, as far as it is told apart."""
+        parts: list[PartEnergy] = []
+        names: tuple[tuple[Literal["node", "server", "switch"], tuple[str, ...]], ...] = (
+            ("node", self.site.nodes),
+            ("server", tuple(servers)),
+            ("switch", ("switch",)),
+        )
+        for part, of in names:
+            group = part if part == "switch" else f"{part}s"
+            if group not in found:
+                continue
+            each = self._measured_each(part, of) if sources[group] == "measured" else []
+            parts += each or [
+                PartEnergy(part, " ".join(of), found[group], sources[group], max(1, len(of)))
+            ]
+        if sources.get("drives") == "measured":
+            parts.append(PartEnergy("drive", "drives", found["drives"], "measured"))
+        elif "drives" in found:
+            parts += self.drives.parts
+        return tuple(parts)
+
+    def _measured_each(
+        self, boundary: Literal["node", "server", "switch"], names: Sequence[str]
+    ) -> list[PartEnergy]:
+        """Return what the meters that count say of each; one entry for several behind one meter."""
+        covering = _best(self.channels, "device" if boundary == "switch" else boundary, names) or {}
+        sums = [(each[0].of, made) for each in covering.values() if (made := _added(each))]
+        return [
+            PartEnergy(
+                boundary,
+                " ".join(of or names),
+                made.energy_j,
+                "measured",
+                max(1, len(of or names)),
+                made.uncertainty_j,
+            )
+            for of, made in sums
+        ]
 
     def _modelled_nodes_j(self) -> float | None:
         """Return idle power for the duration, and power per core for the CPU time used."""

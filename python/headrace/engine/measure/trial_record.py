@@ -15,6 +15,7 @@ from headrace.engine.measure.node_probes import TrialSamples
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Failure, Outcome, failure_of
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.verdict import verdict_on
+from headrace.engine.site_energy import completed
 from headrace.plan.trial import Trial
 from headrace.records.store import PartialRecord
 from headrace.records.trial_record import (
@@ -121,6 +122,7 @@ def _ran(
         prepared, resolved, workload, outcome, pool, samples, full_links, interference
     )
     device, cpu = values.pop("block", None), values.pop("cpu", None)
+    inventory = measured_inventory(trial.target, resolved, prepared)
     if samples.by_node:
         values["nodes"] = samples.by_node
     return TrialRecord(
@@ -139,8 +141,8 @@ def _ran(
         location={**prepared.location.description, "devices": list(prepared.location.device_names)},
         device=None if not device else msgspec.convert(device, DeviceTotals),
         cpu=None if cpu is None else msgspec.convert(cpu, CpuTotals),
-        energy=outcome.energy,
-        inventory=measured_inventory(trial.target, resolved, prepared),
+        energy=completed(outcome.energy, resolved.site, inventory, pool.last_done_s),
+        inventory=inventory,
         probes=values,
         probes_failed=samples.failed,
         full_links=tuple(full_links),

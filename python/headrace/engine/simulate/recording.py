@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.engine import identity
-from headrace.engine.inventory import modelled_inventory
+from headrace.engine.inventory import NODE, modelled_inventory
 from headrace.engine.simulate.faults import fired
 from headrace.engine.simulate.outcome import (
     SimulatedDrive,
@@ -14,8 +14,9 @@ from headrace.engine.simulate.outcome import (
     SimulatedLatency,
     SimulatedOutcome,
 )
+from headrace.engine.site_energy import completed, switch_power_w
 from headrace.plan.trial import Trial
-from headrace.records.energy import Energy
+from headrace.records.energy import Energy, PartEnergy
 from headrace.records.rows import BlockRow, JobRow, PhaseRow
 from headrace.records.trial_record import (
     NOT_MODELLED,
@@ -153,6 +154,7 @@ def record_of(
     which = identity(study, trial, resolved)
     which["run"]["nodes"] = len(nodes)
     drives = tuple(_drive(drive) for drive in outcome["drives"])
+    inventory = modelled_inventory(trial.target, resolved, len(nodes))
     return TrialRecord(
         **which,
         engine="simulate",
@@ -167,8 +169,8 @@ def record_of(
         device=_device(drives),
         drives=drives,
         cpu=_cpu(nodes, end_s),
-        energy=Energy(**outcome["energy"]),
-        inventory=modelled_inventory(trial.target, resolved, len(nodes)),
+        energy=completed(_energy(outcome, drives, resolved), resolved.site, inventory, end_s),
+        inventory=inventory,
         probes={
             "network": _network(nodes) if outcome["services"] else {},
             "services": outcome["services"],
@@ -179,6 +181,26 @@ def record_of(
         ),
         faults=tuple(injected),
     )
+
+
+def _energy(outcome: SimulatedOutcome, drives: Sequence[DriveTotals], resolved: Resolved) -> Energy:
+    """Return the modelled energy, whole and by part."""
+    parts = [
+        PartEnergy(
+            "node" if host["name"].partition("[")[0] == NODE else "server",
+            host["name"],
+            host["machine_j"],
+        )
+        for host in outcome["hosts"]
+    ]
+    parts += [
+        PartEnergy("drive", f"{drive.host}/{drive.volume}", drive.energy_j) for drive in drives
+    ]
+    energy = outcome["energy"]
+    unknown = bool(outcome["services"]) and switch_power_w(resolved.site) is None
+    if energy["switch_j"]:
+        parts.append(PartEnergy("switch", "switch", energy["switch_j"]))
+    return Energy(**energy, parts=tuple(parts), not_covered=("switch",) if unknown else ())
 
 
 def failed_record(

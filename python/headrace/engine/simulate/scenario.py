@@ -7,6 +7,7 @@ from typing import TypeVar
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.engine.simulate.faults import inject
+from headrace.engine.site_energy import switch_power_w
 from headrace.errors import HeadraceError
 from headrace.scenario import (
     Batch,
@@ -57,7 +58,10 @@ def scenario_of(
         "files": [_file_set(each, stored, job, node, resolved.run.slots) for each in job.files],
         "profiles": [{"name": "job", "memory_bytes": job.memory_bytes, "steps": job.steps}],
         "run": run,
-        "power": {"pue": resolved.site.pue if resolved.site is not None else 1.0},
+        "power": {
+            "pue": resolved.site.pue if resolved.site is not None else 1.0,
+            "switch_w": switch_power_w(resolved.site) or 0.0,
+        },
         "observe": {"series_interval_ns": series_interval_ns, "histograms": False},
     }
     inject(made, resolved, dict(stored.place))
