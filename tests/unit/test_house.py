@@ -245,6 +245,7 @@ UNTYPED_TABLES = {
     "catalog/tables.py": "parts of entries that the core checks, in pydantic models",
     "document.py": "a parsed TOML file",
     "jobs.py": "a job's own results, which only its workload knows",
+    "meters/redfish.py": "JSON of a BMC",
     "plan/cells.py": "the levels of a cell, before they are checked",
     "records/energy.py": "trial.json before its fields are checked",
     "records/trial_record.py": "parts of trial.json that only one kind of plug-in knows",

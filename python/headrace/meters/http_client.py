@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -44,50 +45,73 @@ def password_of(file: str | None) -> str:
 class HttpConnection:
     """A connection to one meter that is kept open between readings."""
 
-    def __init__(self, options: HttpOptions, *, digest: bool = False) -> None:
+    def __init__(
+        self,
+        options: HttpOptions,
+        *,
+        digest: bool = False,
+        auth: httpx.Auth | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`auth` replaces that of user and password; `tls` says which certificates are trusted."""
         self._options = options
-        self._digest = digest
+        self._digest, self._auth, self._tls = digest, auth, tls
         self._client: httpx.Client | None = None
 
     def get(self, path: str, **parameters: str) -> Any:
         """Return the JSON value of an answer. Raises MeterError."""
         options = self._options
-        try:
-            answer = self._opened().get(path, params=parameters)
-        except httpx.TimeoutException:
-            raise MeterError(
-                f"{options.address} gave no answer within {options.timeout:g} s",
-                hint="check its address and the network",
-            ) from None
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise MeterError(
-                f"{options.address} is not reachable: {error}",
-                hint="check its address and the network",
-            ) from None
+        answer = self.request("GET", path, **parameters)
         if answer.status_code in (401, 403):
             raise MeterError(
                 f"{options.address} refuses user and password",
                 hint="state user and password_file in the study",
             )
-        if answer.status_code != 200:
+        if not answer.is_success:
             raise MeterError(f"{options.address}{path} answers {answer.status_code}")
         try:
             return answer.json()
         except ValueError:
             raise MeterError(f"{options.address}{path} does not answer in JSON") from None
 
+    def request(self, method: str, path: str, **parameters: str) -> httpx.Response:
+        """Return the answer, whatever its status. Raises MeterError without one."""
+        options = self._options
+        try:
+            return self._opened().request(method, path, params=parameters or None)
+        except httpx.TimeoutException:
+            raise MeterError(
+                f"{options.address} gave no answer within {options.timeout:g} s",
+                hint="check its address and the network",
+            ) from None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                why = str(error).rpartition("verify failed: ")[2].partition(" (_ssl")[0]
+                raise MeterError(
+                    f"the certificate of {options.address} is not trusted: {why}",
+                    hint="see docs/energy.md: state the file of its certificate, or of its CA",
+                ) from None
+            raise MeterError(
+                f"{options.address} is not reachable: {error}",
+                hint="check its address and the network",
+            ) from None
+
     def _opened(self) -> httpx.Client:
         if self._client is None:
             options = self._options
             address = options.address if "://" in options.address else f"http://{options.address}"
-            auth: httpx.Auth | None = None
-            if options.user is not None:
+            auth = self._auth
+            if auth is None and options.user is not None:
                 password = password_of(options.password_file)
                 kind = httpx.DigestAuth if self._digest else httpx.BasicAuth
                 auth = kind(options.user, password)
             # Proxies of the environment are for the internet, not for a meter on the local network.
             self._client = httpx.Client(
-                base_url=address, timeout=options.timeout, auth=auth, trust_env=False
+                base_url=address,
+                timeout=options.timeout,
+                auth=auth,
+                verify=True if self._tls is None else self._tls,
+                trust_env=False,
             )
         return self._client
 
