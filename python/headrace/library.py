@@ -34,7 +34,6 @@ from headrace.metrics import is_of_money, names_for
 from headrace.plan.order import make_plan
 from headrace.plan.trial import Plan, Trial
 from headrace.records.place import check_place
-from headrace.records.plan_file import read_plan
 from headrace.records.store import ResultsHeader, ResultStore, read_header
 from headrace.refusals import meant
 from headrace.study.model import Study
@@ -274,6 +273,8 @@ def _set_invalid_aside(store: ResultStore) -> None:
 
 
 def _read_plan(root: Path) -> Plan:
+    from headrace.records.plan_file import read_plan
+
     try:
         return read_plan(root / "plan.parquet")
     except HeadraceError as error:

@@ -7,20 +7,13 @@ Each of pydantic's error types for values of a TOML file has one entry here; pyd
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 
 from headrace.registry import nearest
-from headrace.units import (
-    format_bytes,
-    format_bytes_per_s,
-    format_seconds,
-    parse_bytes,
-    parse_bytes_per_s,
-    parse_seconds,
-)
+from headrace.units import QuantityField
 
 MUST_BE: dict[str, str] = {
     **dict.fromkeys(("string_type", "string_unicode", "string_not_ascii"), "text"),
@@ -71,12 +64,6 @@ OTHERS = (
     "invalid_key",
 )
 """Error types that `refusal` handles individually."""
-
-_FORMATS: dict[Any, Callable[[float], str]] = {
-    parse_bytes: format_bytes,
-    parse_bytes_per_s: format_bytes_per_s,
-    parse_seconds: format_seconds,
-}
 
 
 def refusal(
@@ -138,20 +125,17 @@ def meant(problem: str, word: str, allowed: list[str]) -> str:
 
 def _bound(value: Any, annotation: Any) -> str:
     """Return a bound as the user writes it: with the unit of a size, rate or time."""
-    for parse, form in _FORMATS.items():
-        if parse in _parsers(annotation):
-            return form(value)
+    for quantity in _quantities(annotation):
+        return quantity.form(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _parsers(annotation: Any) -> list[Any]:
-    """Return the functions that parse a field's value, of every member of a union."""
+def _quantities(annotation: Any) -> list[QuantityField]:
+    """Return the quantities that a field's value may be, of every member of a union."""
     found = [
-        each.func
-        for each in getattr(annotation, "__metadata__", ())
-        if isinstance(each, BeforeValidator)
+        each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, QuantityField)
     ]
-    return found + [parse for inner in typing.get_args(annotation) for parse in _parsers(inner)]
+    return found + [each for inner in typing.get_args(annotation) for each in _quantities(inner)]
 
 
 def annotation_of(model: type[BaseModel], names: list[str]) -> Any:

@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core.core_schema import CoreSchema
 
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -119,36 +123,6 @@ def parse_seconds(value: object) -> float:
     return _bounded(number * _TIME_S.get(unit, 1.0), MOST_SECONDS, "time", "10 000 000 000 s")
 
 
-def _quantity(parse: Callable[[object], Any], kind: str, examples: list[Any]) -> list[Any]:
-    return [
-        BeforeValidator(parse),
-        PlainSerializer(lambda value: value),
-        WithJsonSchema(
-            {
-                "anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}],
-                "description": kind,
-                "examples": examples,
-            }
-        ),
-    ]
-
-
-Bytes = Annotated[
-    int,
-    *_quantity(
-        parse_bytes, "a size: a number of bytes or text with a unit", ["64 KiB", "1 GB", 65536]
-    ),
-]
-BytesPerS = Annotated[
-    float,
-    *_quantity(parse_bytes_per_s, "a rate: bytes/s or text with a unit", ["120 MB/s", "1 Gb/s"]),
-]
-Seconds = Annotated[
-    float,
-    *_quantity(parse_seconds, "a time: seconds or text with a unit", ["8.5 ms", "30 s", "2 min"]),
-]
-
-
 def _scaled(value: float, units: list[str], step: float) -> str:
     index = 0
     while abs(value) >= step and index < len(units) - 1:
@@ -204,3 +178,66 @@ def format_seconds(value: float) -> str:
         if value >= factor:
             return f"{value / factor:.3g} {unit}"
     return "0 s" if value == 0 else f"{value / 1e-9:.3g} ns"
+
+
+@dataclass(frozen=True)
+class QuantityField:
+    """A field of a model that is written as a quantity. pydantic calls these methods: modules that
+    only parse and format quantities do not import it."""
+
+    parse: Callable[[object], Any]
+    form: Callable[[float], str]
+    """Writes a value as text."""
+    kind: str
+    examples: tuple[Any, ...]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Parse what is written; a model's dump has the number as it is."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(
+            self.parse,
+            handler(source),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return what a study file may have: a number, or text with a unit."""
+        return {
+            "anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}],
+            "description": self.kind,
+            "examples": list(self.examples),
+        }
+
+
+Bytes = Annotated[
+    int,
+    QuantityField(
+        parse_bytes,
+        format_bytes,
+        "a size: a number of bytes or text with a unit",
+        ("64 KiB", "1 GB", 65536),
+    ),
+]
+BytesPerS = Annotated[
+    float,
+    QuantityField(
+        parse_bytes_per_s,
+        format_bytes_per_s,
+        "a rate: bytes/s or text with a unit",
+        ("120 MB/s", "1 Gb/s"),
+    ),
+]
+Seconds = Annotated[
+    float,
+    QuantityField(
+        parse_seconds,
+        format_seconds,
+        "a time: seconds or text with a unit",
+        ("8.5 ms", "30 s", "2 min"),
+    ),
+]

@@ -7,6 +7,7 @@ field.
 from __future__ import annotations
 
 import typing
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -74,16 +75,16 @@ class Problems:
         return [(place, table) for place, table in found if table is not None]
 
     def choice(
-        self, path: FieldPath, value: object, allowed: list[str], problem: str
+        self, path: FieldPath, value: object, allowed: Collection[str], problem: str
     ) -> str | None:
         """Return the value when it is one of the allowed words, else add a problem."""
         if isinstance(value, str) and value in allowed:
             return value
-        words = ", ".join(allowed)
+        words = ", ".join(allowed)  # all kinds of plug-ins are imported only here
         if value is None:
             self.add(path, "is missing", allowed=words)
         elif isinstance(value, str):
-            self.add(path, meant(problem, value, allowed), given=value, allowed=words)
+            self.add(path, meant(problem, value, list(allowed)), given=value, allowed=words)
         else:
             self.add(path, "must be text", given=value, allowed=words)
         return None

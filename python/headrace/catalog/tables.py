@@ -17,7 +17,7 @@ from headrace.units import MOST_BYTES, MOST_FILES
 class CatalogTable(BaseModel):
     """Base of every entry. Unknown fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(min_length=1)
     about: str = ""
@@ -31,7 +31,7 @@ class CatalogTable(BaseModel):
 class Sharing(BaseModel):
     """Cost of sharing a core."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     timeslice_ns: int = Field(6_000_000, ge=1000)
     switch_ns: int = Field(5_000, ge=0)
     busy_core_slowdown: float = Field(0.0, ge=0, lt=1)
@@ -40,7 +40,7 @@ class Sharing(BaseModel):
 class MachinePower(BaseModel):
     """Power of a machine without its drives."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     idle_w: float = Field(ge=0)
     awake_w: float = Field(0.0, ge=0)
     core_w: float = Field(ge=0)
@@ -50,7 +50,7 @@ class MachinePower(BaseModel):
 class Writeback(BaseModel):
     """When the kernel writes dirty pages to the drive (Linux: /proc/sys/vm/dirty_*)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     dirty_background_ratio: float = Field(0.10, gt=0, lt=1)
     dirty_ratio: float = Field(0.20, gt=0, lt=1)
     dirty_expire_ns: int = Field(30_000_000_000, ge=0)
@@ -123,7 +123,7 @@ class CatalogFilesystem(CatalogTable):
 class ProfileFiles(BaseModel):
     """A set of files of a job profile."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     name: str
     on: Literal["target", "source", "node"] = "target"
     bytes: int = Field(0, ge=0, le=MOST_BYTES)
@@ -144,7 +144,7 @@ class ProfileFiles(BaseModel):
 class UnseenBytes(BaseModel):
     """Bytes that the kernel counted for a recorded job, and how many of them were not seen."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     read_bytes: int = Field(ge=0)
     written_bytes: int = Field(ge=0)
     kernel_read_bytes: int = Field(ge=0)
@@ -158,7 +158,7 @@ MOST_RECORDED_S = 2.4e9
 class RecordingOrigin(BaseModel):
     """Origin of a recorded profile."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     by: str
     """`headrace record`, `strace`, `darshan-dxt`, `xrootd`."""
     command: list[str] = Field(default_factory=list[str])

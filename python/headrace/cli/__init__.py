@@ -33,8 +33,8 @@ _EPILOG = (
 )
 
 
-def make_app() -> typer.Typer:
-    """Return the application with every command."""
+def make_app(named: str | None = None) -> typer.Typer:
+    """Return the application with every command, or only the command `named` if there is one."""
     app = typer.Typer(
         name="headrace",
         help=_HELP,
@@ -48,6 +48,8 @@ def make_app() -> typer.Typer:
     names = [
         found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")
     ]
+    if named in names:
+        names = [named]
     for name in sorted(
         names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
     ):
@@ -103,7 +105,8 @@ def main() -> None:
     """
     with interrupting():
         try:
-            make_app()(standalone_mode=True)
+            # A command's start needs no other command's modules and options.
+            make_app(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=True)
         except HeadraceError as error:
             complain(error)
             sys.exit(

@@ -61,7 +61,7 @@ _Files = Annotated[
 class OwnFiles(BaseModel):
     """ROOT files of the user's own, instead of a generated data set."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     files: _Files = Field(
         description="ROOT files of your own: paths, patterns with * and **, or directories, of "

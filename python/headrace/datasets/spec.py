@@ -28,7 +28,7 @@ GENERATOR_VERSION = 2
 class DatasetSpec(BaseModel):
     """One data set. Equal specs yield equal bytes and share one copy."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     shape: Shape = Field(
         "bench", description="bench: few branches as PROOF Bench; nano: hundreds; aod: thousands"

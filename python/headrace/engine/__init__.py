@@ -22,7 +22,7 @@ from headrace.records.trial_record import (
     TargetReference,
     WorkloadReference,
 )
-from headrace.registry import parts
+from headrace.registry import Plugins, parts
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved
 from headrace.system.claims import Place
@@ -127,7 +127,7 @@ class Engine(ABC):
         """
 
 
-def kinds() -> dict[str, type[Engine]]:
+def kinds() -> Plugins[Engine]:
     """Return every registered engine by kind."""
     return parts("headrace.engine", Engine)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.errors import Problem
-from headrace.registry import parts
+from headrace.registry import Plugins, parts
 from headrace.scenario import DriveFaultSpec
 from headrace.system.journal import Journal
 from headrace.targets import Location
@@ -20,7 +20,7 @@ from headrace.units import Seconds
 class FaultOptions(BaseModel):
     """Base of every fault's options: the fields of a `[[fault]]`. `what` names the kind."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     what: str = Field(description="the kind of fault")
     name: str | None = Field(
@@ -102,6 +102,6 @@ class InjectedFault(ABC):
         """End the fault. Safe to call twice."""
 
 
-def kinds() -> dict[str, type[InjectedFault]]:
+def kinds() -> Plugins[InjectedFault]:
     """Return every registered fault class by kind."""
     return parts("headrace.faults", InjectedFault)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 from headrace.errors import HeadraceError
 from headrace.jobs import JobInput, JobOutput, Packet
 from headrace.probes.sampler import Samples, Sampling
-from headrace.registry import parts
+from headrace.registry import Plugins, parts
 from headrace.system.cluster import Cluster, NodeSettings
 from headrace.system.journal import Journal
 from headrace.system.storage_settings import AppliedSetting, SettingValue, one_per_kernel
@@ -428,6 +428,6 @@ class Launchers:
         self._open.clear()
 
 
-def kinds() -> dict[str, type[Launcher]]:
+def kinds() -> Plugins[Launcher]:
     """Return every registered launcher class by kind."""
     return parts("headrace.launchers", Launcher)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

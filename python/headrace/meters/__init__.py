@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from headrace.errors import HeadraceError, Problem
-from headrace.registry import parts
+from headrace.registry import Plugins, parts
 from headrace.site import Section
 from headrace.units import Seconds
 
@@ -268,6 +268,6 @@ def found_here(meter: Meter, what: str) -> Found:
     return Found(what, f'{names} ([meter.NAME] kind = "{meter.kind}")')
 
 
-def kinds() -> dict[str, type[Meter]]:
+def kinds() -> Plugins[Meter]:
     """Return every registered meter class by kind."""
     return parts("headrace.meters", Meter)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import StudyError
 from headrace.plan.cells import Cell, all_cells, group_factors, groups
 from headrace.plan.rules import Rules
 from headrace.study.model import Study
 from headrace.units import parse_bytes, parse_bytes_per_s, parse_seconds
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def chosen_cells(study: Study, rules: Rules) -> list[Cell]:
@@ -77,6 +78,8 @@ def _fraction(
     levels of `slots` are kept if the fraction of the other factors alone is separable, because a
     study is read by its rate against slots.
     """
+    import numpy as np
+
     ways: list[set[str]] = [set(factors)]
     if "slots" in factors:
         ways.insert(0, set(factors) - {"slots"})
@@ -96,6 +99,8 @@ def _fraction(
 
 def _separates(counts: list[int], points: NDArray[np.int64]) -> bool:
     """Return whether these points separate the main effects of factors with `counts` levels."""
+    import numpy as np
+
     columns = [np.ones(len(points))]
     for factor, count in enumerate(counts):
         columns += [(points[:, factor] == level).astype(np.float64) for level in range(1, count)]

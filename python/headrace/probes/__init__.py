@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from headrace.errors import Problem
-from headrace.registry import parts
+from headrace.registry import Plugins, parts
 from headrace.system.cluster import Interface
 
 
@@ -81,6 +81,6 @@ class Probe(ABC):
         return dict(values)
 
 
-def kinds() -> dict[str, type[Probe]]:
+def kinds() -> Plugins[Probe]:
     """Return every registered probe class by kind."""
     return parts("headrace.probes", Probe)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

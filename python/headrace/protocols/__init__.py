@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from headrace.errors import HeadraceError
 from headrace.protocols.storage import RangeFile, RemoteStorage
-from headrace.registry import parts
+from headrace.registry import Plugins, parts
 
 PATIENCE = "HEADRACE_URL_PATIENCE_S"
 """Environment variable: timeout of a request, in seconds."""
@@ -59,7 +59,7 @@ class _AnyScheme(UrlProtocol):
     """A scheme that no protocol is registered for."""
 
 
-def kinds() -> dict[str, type[UrlProtocol]]:
+def kinds() -> Plugins[UrlProtocol]:
     """Return every registered protocol by scheme."""
     return parts("headrace.protocols", UrlProtocol)
 

@@ -19,59 +19,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.errors import CannotRecordError, RefusedError, UsageError, as_word
 from headrace.plan.trial import Plan
-from headrace.records.plan_file import write_plan
 from headrace.records.sums import job_sums
 from headrace.records.trial_record import RECORD_SCHEMA, SCHEMAS_READ, TrialRecord, encode
 from headrace.system.claims import in_use
-
-JOB_COLUMNS = pa.schema(
-    [
-        ("trial", pa.string()),
-        ("job", pa.int32()),
-        ("slot", pa.int32()),
-        ("node", pa.int32()),
-        ("file", pa.string()),
-        ("exit", pa.string()),
-        ("cause", pa.string()),
-        ("start_s", pa.float64()),
-        ("end_s", pa.float64()),
-        ("wall_s", pa.float64()),
-        ("user_s", pa.float64()),
-        ("system_s", pa.float64()),
-        ("on_cpu_s", pa.float64()),
-        ("wait_cpu_s", pa.float64()),
-        ("wait_block_s", pa.float64()),
-        ("wait_network_s", pa.float64()),
-        ("other_s", pa.float64()),
-        ("residue_s", pa.float64()),
-        ("ledger_source", pa.string()),
-        ("events", pa.int64()),
-        ("bytes_uncompressed", pa.int64()),
-        ("bytes_asked", pa.int64()),
-        ("bytes_served", pa.int64()),
-        ("bytes_device", pa.int64()),
-        ("bytes_unique", pa.int64()),
-        ("bytes_written", pa.int64()),
-        ("read_calls", pa.int64()),
-        ("peak_rss_bytes", pa.int64()),
-        (
-            "phases",
-            pa.list_(
-                pa.struct(
-                    [("name", pa.string()), ("start_s", pa.float64()), ("end_s", pa.float64())]
-                )
-            ),
-        ),
-        ("results", pa.string()),
-    ]
-)
-"""Columns of jobs.parquet (docs/records.md)."""
-
 
 RETRIED = "retried"
 """Subfolder of a results folder with the records of trials that were run again."""
@@ -113,22 +66,21 @@ class PartialRecord:
     def series(self, kind: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Write `series/KIND.parquet`."""
         if rows:
+            from headrace.records.tables import write_series
+
             with recording(self._root):
-                pq.write_table(
-                    pa.Table.from_pylist(rows),
-                    self.directory / "series" / f"{kind}.parquet",
-                    compression="zstd",
-                )
+                write_series(rows, self.directory / "series" / f"{kind}.parquet")
 
     def jobs(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Write `jobs.parquet` and keep the sums over the jobs for `trial.json`.
 
         Columns missing from a row are null.
         """
+        from headrace.records.tables import write_jobs
+
         self.sums = job_sums(rows)
-        table = pa.Table.from_pylist(rows, schema=JOB_COLUMNS)
         with recording(self._root):
-            pq.write_table(table, self.directory / "jobs.parquet", compression="zstd")
+            write_jobs(rows, self.directory / "jobs.parquet")
 
     def text(self, name: str, text: str) -> None:
         """Write a text file into the record."""
@@ -189,6 +141,8 @@ class ResultStore:
         with recording(root):
             (root / "trials").mkdir(parents=True, exist_ok=True)
             (root / "study.toml").write_text(study_text)
+            from headrace.records.plan_file import write_plan
+
             write_plan(plan, root / "plan.parquet")
             _write_json(root / "environment.json", environment)
             # Last: a folder with this file is complete.

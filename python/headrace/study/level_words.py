@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from headrace import targets as target_package
@@ -18,22 +18,10 @@ from headrace.labels import Label
 from headrace.site import Site
 from headrace.study.fields import find_field
 from headrace.study.model import RunOptions
-from headrace.units import (
-    format_bytes,
-    format_bytes_per_s,
-    format_seconds,
-    parse_bytes,
-    parse_bytes_per_s,
-    parse_seconds,
-)
+from headrace.units import QuantityField
 from headrace.validation import nested_models
 
 _SECTIONS = ("run", "target", "workload", "site")
-_FORMATS: dict[Any, Callable[[float], str]] = {
-    parse_bytes: format_bytes,
-    parse_bytes_per_s: format_bytes_per_s,
-    parse_seconds: format_seconds,
-}
 
 
 def level_words(factor: str, level: Any, target_kind: str, workload_kind: str) -> str:
@@ -59,8 +47,8 @@ def level_words(factor: str, level: Any, target_kind: str, workload_kind: str) -
         return name if level else f"no {name}"
     if isinstance(level, (int, float)):
         for each in metadata:
-            if isinstance(each, BeforeValidator) and each.func in _FORMATS:
-                return f"{name} {_FORMATS[each.func](level)}"
+            if isinstance(each, QuantityField):
+                return f"{name} {each.form(level)}"
     return f"{name} {_plain(level)}"
 
 

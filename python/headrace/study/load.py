@@ -113,8 +113,8 @@ def _parts_of(problems: Problems, reader: PartsReader, base: Path) -> Study:
     title = document.values.get("title", document.file.stem)
     if not isinstance(title, str) or not title.strip():
         problems.add(("title",), "must be text", given=title)
-    targets = reader.parts("target", dict(target_package.kinds()))
-    workloads = reader.parts("workload", dict(workload_package.kinds()))
+    targets = reader.parts("target", target_package.kinds())
+    workloads = reader.parts("workload", workload_package.kinds())
     plan = reader.section("plan", PlanOptions)
     run = reader.section("run", RunOptions)
     report = reader.section("report", ReportOptions)

@@ -147,9 +147,8 @@ class RunOptions(Section):
     @field_validator("on")
     @classmethod
     def _known_launcher(cls, value: str | None) -> str | None:
-        kinds = list(launchers.kinds())
-        if value is not None and value not in kinds:
-            expected = ", ".join(f"'{kind}'" for kind in kinds)
+        if value is not None and value not in launchers.kinds():
+            expected = ", ".join(f"'{kind}'" for kind in launchers.kinds())
             raise PydanticKnownError("literal_error", {"expected": expected})
         return value
 

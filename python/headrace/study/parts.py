@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class PartsReader:
         several = _SEVERAL.get(name, "")
         return self.problems.validated((name,), table, model, several=several)
 
-    def parts(self, section: str, kinds: dict[str, Any]) -> dict[str, NamedPlugin]:
+    def parts(self, section: str, kinds: Mapping[str, Any]) -> dict[str, NamedPlugin]:
         """Return the targets or workloads by name, without those of unknown kind."""
         values = self.problems.document.values.get(section)
         if values is None or values == {}:
@@ -59,13 +60,13 @@ class PartsReader:
         return found
 
     def _part(
-        self, section: str, name: str, written: object, kinds: dict[str, Any]
+        self, section: str, name: str, written: object, kinds: Mapping[str, Any]
     ) -> NamedPlugin | None:
         path: FieldPath = (section, name)
         table = self.problems.table(path, written)
         if table is None:
             return None
-        kind = self.problems.choice((*path, "kind"), table.get("kind"), list(kinds), "unknown kind")
+        kind = self.problems.choice((*path, "kind"), table.get("kind"), kinds, "unknown kind")
         if kind is None:
             return None
         own = {key: value for key, value in table.items() if key != "kind"}
@@ -86,9 +87,7 @@ class PartsReader:
         found: list[Any] = []
         values = self.problems.document.values.get("fault", [])
         for path, table in self.problems.tables(("fault",), values):
-            what = self.problems.choice(
-                (*path, "what"), table.get("what"), list(kinds), "unknown fault"
-            )
+            what = self.problems.choice((*path, "what"), table.get("what"), kinds, "unknown fault")
             if what is None:
                 continue
             if table.get("target") is not None:
@@ -103,7 +102,7 @@ class PartsReader:
         values = self.problems.document.values.get("meter", {})
         found: dict[str, NamedPlugin] = {}
         for name, written in (self.problems.table(("meter",), values) or {}).items():
-            part = self._part("meter", name, written, dict(meter_package.kinds()))
+            part = self._part("meter", name, written, meter_package.kinds())
             if part is not None:
                 found[name] = part
                 if part.options is not None:
@@ -218,6 +217,6 @@ def source_of(part: NamedPlugin) -> str | None:
     return getattr(part.options, "source", None)
 
 
-def kinds_of(section: str) -> dict[str, Any]:
+def kinds_of(section: str) -> Mapping[str, Any]:
     """Return the kinds of a section, `target` or `workload`."""
-    return dict(target_package.kinds() if section == "target" else workload_package.kinds())
+    return target_package.kinds() if section == "target" else workload_package.kinds()

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError, Problem
 from headrace.provenance import Provenance
-from headrace.registry import parts
+from headrace.registry import Plugins, parts
 from headrace.scenario import HostSpec, ServiceSpec, VolumeSpec
 from headrace.site import Site
 from headrace.system.claims import Place
@@ -31,7 +31,7 @@ from headrace.system.storage_settings import KernelSettings, StorageSettings, on
 class TargetOptions(BaseModel):
     """Base of every target's options: the fields of `[target.NAME]`. Unknown fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that hold a path. A relative path is relative to the study file."""
 
@@ -284,6 +284,6 @@ class Target(ABC):
         )
 
 
-def kinds() -> dict[str, type[Target]]:
+def kinds() -> Plugins[Target]:
     """Return every registered target class by kind."""
     return parts("headrace.targets", Target)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

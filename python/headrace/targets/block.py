@@ -51,7 +51,7 @@ def _commas(value: object) -> object:
 class Raid(BaseModel):
     """Several drives as one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     level: RaidLevel = Field(description="RAID level")
     drives: int = Field(2, ge=2, le=MOST_DRIVES, description="how many drives of the one kind")

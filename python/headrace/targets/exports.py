@@ -31,7 +31,7 @@ def _commas(given: Any) -> Any:
 class ModelledRaid(BaseModel):
     """`raid = { level = 5, drives = 4 }`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     level: RaidLevel = Field(description="RAID level")
     drives: int = Field(ge=2, le=MOST_DRIVES, description="drives in it")
     chunk: Bytes = Field(
@@ -49,7 +49,7 @@ class ModelledRaid(BaseModel):
 class Export(BaseModel):
     """What a server stores on: `{ drive, raid, filesystem, scheduler, read_ahead }`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     drive: Annotated[str | None, ITSELF] = Field(
         None,
         description=(

@@ -37,7 +37,7 @@ _READY_S = 90.0
 class Disperse(BaseModel):
     """`disperse = { data = 2, redundancy = 1 }`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     data: int = Field(ge=2, le=16, description="bricks that hold as much as the file has")
     redundancy: int = Field(1, ge=1, le=15, description="bricks more, as many as may be lost")
 

@@ -41,7 +41,7 @@ from headrace.units import Bytes
 class XCache(BaseModel):
     """`cache = { … }`: an XCache between clients and data servers, on a node of its own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     memory: Bytes = Field(
         1 << 30, ge=1 << 30, description="memory for blocks on their way (whole GiB)"
     )

@@ -20,7 +20,7 @@ from headrace.jobs import JobOutput as JobOutput
 from headrace.jobs import JobResults as JobResults
 from headrace.jobs import ModelledJob as ModelledJob
 from headrace.jobs import Packet as Packet
-from headrace.registry import parts
+from headrace.registry import Plugins, parts
 from headrace.site import Site
 
 SET_FOR_JOBS = "HEADRACE_SET_FOR_JOBS"
@@ -33,7 +33,7 @@ class WorkloadOptions(BaseModel):
     Unknown fields are errors.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Workload(ABC):
@@ -150,6 +150,6 @@ class Workload(ABC):
         return {}
 
 
-def kinds() -> dict[str, type[Workload]]:
+def kinds() -> Plugins[Workload]:
     """Return every registered workload by kind."""
     return parts("headrace.workloads", Workload)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]

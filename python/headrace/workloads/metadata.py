@@ -245,7 +245,7 @@ class Metadata(Workload):
     def warm(self) -> None:
         """Load the program into memory, so that it is not read from a cold device."""
         hold_program(str(own_program(PROGRAM)))
-        protocols.kinds()  # a job's first URL needs no search for them
+        tuple(protocols.kinds())  # a job's first URL needs no search for them
 
     @override
     def run(self, job: JobInput) -> JobOutput:

@@ -33,7 +33,7 @@ _SIMULATED_ONLY = frozenset({"stage", "take"})
 class ReplayData(BaseModel):
     """`data = { files = 72, file_size = "656 MB" }`: overrides the profile's input."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     files: int | None = Field(None, ge=1, le=MOST_FILES, description="input files in all")
     file_size: Bytes | None = Field(None, ge=1, description="bytes of each")
     events: int | None = Field(

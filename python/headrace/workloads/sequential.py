@@ -120,7 +120,7 @@ class Sequential(Workload):
     def warm(self) -> None:
         """Load fio into memory, so that the program is not read from a cold device."""
         hold_program("fio")
-        protocols.kinds()  # a job's first URL needs no search for them
+        tuple(protocols.kinds())  # a job's first URL needs no search for them
 
     def run(self, job: JobInput) -> JobOutput:
         """Read or write the whole file once; `reread` reads it twice."""

@@ -30,7 +30,7 @@ def warm_by_running(
     from headrace.datasets.file_of_events import write_file
     from headrace.workloads import JobInput
 
-    protocols.kinds()  # a job's first URL needs no search for them
+    tuple(protocols.kinds())  # a job's first URL needs no search for them
 
     few = {"events": _EVENTS, "files": 1, "cluster_events": _EVENTS, "signal_fraction": 0.5}
     memory = Path("/dev/shm")

@@ -1,0 +1,66 @@
+"""Write the tables of a record: `jobs.parquet` and `series/*.parquet` (docs/records.md).
+
+Imported when the first table is written: pyarrow takes long to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+JOB_COLUMNS = pa.schema(
+    [
+        ("trial", pa.string()),
+        ("job", pa.int32()),
+        ("slot", pa.int32()),
+        ("node", pa.int32()),
+        ("file", pa.string()),
+        ("exit", pa.string()),
+        ("cause", pa.string()),
+        ("start_s", pa.float64()),
+        ("end_s", pa.float64()),
+        ("wall_s", pa.float64()),
+        ("user_s", pa.float64()),
+        ("system_s", pa.float64()),
+        ("on_cpu_s", pa.float64()),
+        ("wait_cpu_s", pa.float64()),
+        ("wait_block_s", pa.float64()),
+        ("wait_network_s", pa.float64()),
+        ("other_s", pa.float64()),
+        ("residue_s", pa.float64()),
+        ("ledger_source", pa.string()),
+        ("events", pa.int64()),
+        ("bytes_uncompressed", pa.int64()),
+        ("bytes_asked", pa.int64()),
+        ("bytes_served", pa.int64()),
+        ("bytes_device", pa.int64()),
+        ("bytes_unique", pa.int64()),
+        ("bytes_written", pa.int64()),
+        ("read_calls", pa.int64()),
+        ("peak_rss_bytes", pa.int64()),
+        (
+            "phases",
+            pa.list_(
+                pa.struct(
+                    [("name", pa.string()), ("start_s", pa.float64()), ("end_s", pa.float64())]
+                )
+            ),
+        ),
+        ("results", pa.string()),
+    ]
+)
+"""Columns of jobs.parquet (docs/records.md)."""
+
+
+def write_jobs(rows: Sequence[Mapping[str, object]], path: Path) -> None:
+    """Write one row per job. Columns missing from a row are null."""
+    table = pa.Table.from_pylist(rows, schema=JOB_COLUMNS)
+    pq.write_table(table, path, compression="zstd")
+
+
+def write_series(rows: Sequence[Mapping[str, object]], path: Path) -> None:
+    """Write the rows of a probe; the first ones decide the columns."""
+    pq.write_table(pa.Table.from_pylist(rows), path, compression="zstd")

@@ -1,0 +1,94 @@
+"""What a command imports: packages that take long to import are left to the commands that use them.
+
+Times are in docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace import engine, faults, launchers, meters, probes, targets, workloads
+from headrace.registry import Plugins
+
+STUDY = """
+headrace = 1
+[target.here]
+kind = "path"
+path = "."
+[workload.scan]
+kind = "scan"
+data = { files = 2, events = 1000 }
+[[fault]]
+what = "disk-full"
+at = "1 s"
+"""
+
+HEAVY = {
+    *("awkward", "bokeh", "boost_histogram", "coffea", "duckdb", "fsspec", "hist", "jinja2"),
+    *("matplotlib", "numba", "numpy", "pandas", "pyarrow", "pyroute2", "scipy", "uproot", "zarr"),
+}
+
+LISTED = """
+import sys
+from headrace.cli import main
+try:
+    main()
+finally:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+
+def imported(folder: Path, *arguments: str) -> set[str]:
+    (folder / "study.toml").write_text(STUDY)
+    command = [sys.executable, "-c", LISTED, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    modules = imported(tmp_path, "--help")
+    assert not modules & (HEAVY | {"headrace.library", "headrace.study", "headrace._core"})
+    assert "headrace.cli.report" in modules
+
+
+def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
+    modules = imported(tmp_path, "validate", "study.toml")
+    assert not modules & HEAVY
+    assert not modules & {"headrace.cli.report", "headrace.analysis", "headrace.report"}
+    used = {
+        "targets": {"exports", "local", "path", "queue_settings", "releasing", "scenario"},
+        "workloads": {"analysis", "scan"},
+        "faults": {"disk_full"},
+        "meters": set[str](),
+        "launchers": set[str](),
+    }
+    for name, allowed in used.items():
+        package = f"headrace.{name}"
+        every = {each.name for each in pkgutil.iter_modules(sys.modules[package].__path__)}
+        assert {each for each in every if f"{package}.{each}" in modules} <= allowed, package
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [part.kinds() for part in (engine, faults, launchers, meters, probes, targets, workloads)],
+    ids=str,
+)
+def test_a_kind_is_the_same_class_looked_up_and_listed(kinds: Plugins[object]) -> None:
+    assert len(kinds) == len(list(kinds)) > 1
+    assert list(kinds) == sorted(kinds)
+    for kind, part in kinds.items():
+        alone = Plugins(kinds.package, kinds.base)
+        assert alone[kind] is part
+    assert "no such kind" not in kinds
+
+
+def test_a_module_that_has_no_kind_is_none() -> None:
+    alone = Plugins("headrace.targets", targets.Target)
+    assert "queue-settings" not in alone
+    assert alone["path"] is targets.kinds()["path"]
