@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from bmc_simulator import PASSWORD, USER, bmc
+from pdu_simulator import pdu
 from power_simulators import PowercapTree, PowerLogger, http_meter, shelly_plug, steady, watts_up
 from workspace import Workspace
 
@@ -141,6 +144,45 @@ def test_wh_per_job_of_the_whole_site_by_a_plug(workspace: Workspace, memory: Pa
     uncertainty = metrics["energy_uncertainty_wh_per_job"][0]
     assert uncertainty == pytest.approx(energy["uncertainty_j"] / 2 / 3600)
     assert "Energy per job" in (workspace.place / "results" / "report.html").read_text()
+
+
+def test_a_node_by_its_bmc_and_by_an_outlet_of_its_pdu(workspace: Workspace, memory: Path) -> None:
+    """Two meters of the same node by IPMI and SNMP: both are recorded, one counts."""
+    stop = threading.Event()
+    for name in ("bmc", "pdu"):
+        (memory / name).mkdir()
+    (workspace.place / "bmc.secret").write_text(f"{PASSWORD}\n")
+    with bmc(memory / "bmc") as host, pdu(memory / "pdu") as outlets:
+
+        def vary() -> None:
+            while not stop.wait(0.1):
+                host.set_dcmi(89 if time.monotonic() % 0.4 < 0.2 else 91)
+
+        thread = threading.Thread(target=vary)
+        thread.start()
+        meters = (
+            f'[meter.bmc]\nkind = "ipmi"\nhost = "127.0.0.1"\nport = {host.port}\n'
+            f'user = "{USER}"\npassword_file = "bmc.secret"\ncipher_suite = 3\n'
+            'privilege = "ADMINISTRATOR"\ninterval = "150 ms"\naccuracy = 0.01\n'
+            f'[meter.pdu]\nkind = "snmp"\nhost = "127.0.0.1"\nport = {outlets.port}\n'
+            'preset = "apc-rpdu2"\noutlets = [1]\ninterval = "150 ms"'
+        )
+        try:
+            trial = run(workspace, memory, meters)
+        finally:
+            stop.set()
+            thread.join()
+    energy, seconds = trial["energy"], trial["last_done_s"]
+    found = channels(trial)
+    assert set(found) == {"power", "outlet 1"}
+    for channel in found.values():
+        assert channel["usable"], channel["reasons"]
+        assert channel["energy_j"] == pytest.approx(90 * seconds, rel=0.015)
+    assert energy["total_j"] == found["power"]["energy_j"], "the smaller uncertainty counts"
+    assert energy["provenance"] == "measured"
+    assert reported(workspace)["energy_wh_per_job"][0] == pytest.approx(
+        90 * seconds / 7200, rel=0.015
+    )
 
 
 def test_a_plug_that_disappears_leaves_the_trial_valid(workspace: Workspace, memory: Path) -> None:

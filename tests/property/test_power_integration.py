@@ -160,6 +160,10 @@ def test_a_value_that_repeats_is_not_believed_for_long() -> None:
     # A meter of whole watts can show the same for a while.
     coarse = replace(POWER, resolution_w=1.0)
     assert integrate(coarse, walls([*[101.0] * 40, *[104.0] * 61]), 0, 100).usable
+    # One in steps of 10 W shows the same for as long as a machine keeps its load.
+    steps = replace(POWER, resolution_w=10.0, power_max_w=1e4)
+    assert integrate(steps, walls([520.0] * 301), 0, 300).usable
+    assert not integrate(steps, walls([520.0] * 701), 0, 700).usable
     still = [Reading("package", float(second), energy_j=7.0) for second in range(101)]
     assert not integrate(COUNTER, still, 0, 100).usable
 

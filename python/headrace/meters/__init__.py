@@ -91,10 +91,12 @@ class MeterChannel:
     def stuck_after_s(self, value_w: float) -> float:
         """Return how long equal values are believed.
 
-        Noise changes a finely resolved value at once; a value of few digits can stay for minutes.
+        Noise changes a finely resolved value at once; a value of few digits can stay for minutes,
+        one in steps of 10 W (many PDUs) for longer.
         """
-        fine = self.counter or self.resolution_w <= 1e-3 * abs(value_w)
-        return max(10 * self.interval_s, 15.0 if fine else 120.0)
+        step = 0.0 if self.counter else self.resolution_w / max(abs(value_w), 1e-9)
+        believed_s = 15.0 if step <= 1e-3 else 120.0 if step <= 1e-2 else 600.0
+        return max(10 * self.interval_s, believed_s)
 
 
 @dataclass(frozen=True, slots=True)
