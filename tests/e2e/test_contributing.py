@@ -14,7 +14,7 @@ import pytest
 
 from workspace import ROOT
 
-WANTED = ("metric", "probe", "workload", "target", "launcher", "fault")
+WANTED = ("metric", "probe", "meter", "workload", "target", "launcher", "fault")
 STUDY = """
 headrace = 1
 title = "Parts of another package"
@@ -27,6 +27,10 @@ folder = "{folder}"
 kind = "checksum"
 data = {{ events = 2000, files = 2 }}
 piece = "64 KiB"
+
+[meter.wall]
+kind = "file"
+file = "power of the wall"
 
 [[fault]]
 what = "files-uncached"
@@ -68,7 +72,7 @@ def package(tmp_path: Path) -> Path:
     for name, code in examples("python").items():
         (place / f"example_{name}.py").write_text(code)
         kind = re.findall(
-            r"^class (\w+)\((?:Probe|Workload|Target|InjectedFault|Local)\):", code, re.M
+            r"^class (\w+)\((?:Probe|Meter|Workload|Target|InjectedFault|Local)\):", code, re.M
         )
         added = kind or re.findall(r"^(\w+) = Metric\(", code, re.M)
         lines.append(f"[headrace.{name}s]\n{name} = example_{name}:{added[0]}\n")
@@ -80,6 +84,7 @@ def test_the_examples_work_together(package: Path, tmp_path: Path) -> None:
     assert set(examples("python")) >= set(WANTED)
     folder = tmp_path / "in memory"
     folder.mkdir()
+    (tmp_path / "power of the wall").write_text("90.5\n")
     (tmp_path / "study.toml").write_text(STUDY.format(folder=folder))
     ended = subprocess.run(
         [sys.executable, "-m", "headrace", "run", "study.toml", "--results", "results"],
@@ -102,6 +107,9 @@ def test_the_examples_work_together(package: Path, tmp_path: Path) -> None:
         assert record["run"]["on"] == "background"
         assert record["probes"]["load"]["runnable_max"] >= 1
         assert pq.read_table(trial / "series" / "load.parquet")["runnable"].to_pylist()
+        (channel,) = record["energy"]["channels"]
+        assert (channel["meter"], channel["kind"], channel["usable"]) == ("wall", "file", True)
+        assert channel["mean_power_w"] == pytest.approx(90.5)
         jobs = pq.read_table(trial / "jobs.parquet").to_pylist()
         assert len(jobs) == record["levels"]["slots"]
         assert all(job["bytes_asked"] > 100_000 for job in jobs)
