@@ -38,6 +38,7 @@ def doctor(
         table.add_row(mark, escape(found.what), escape(found.gives) + remedy)
     out.print(table)
     _print_meters()
+    _print_nvme_states()
     if study is None:
         return
     from headrace.engine.estimate import estimate
@@ -77,6 +78,22 @@ def _print_meters() -> None:
             mark = "[yellow]no[/yellow]" if found.lacks else "[green]yes[/green]"
             lacks = f"\n[yellow]{escape(found.lacks)}[/yellow]" if found.lacks else ""
             table.add_row(mark, escape(found.what), escape(found.gives) + lacks)
+    out.print(table)
+
+
+def _print_nvme_states() -> None:
+    """Print the power states of NVMe drives, which no meter reads: the makers state them."""
+    from headrace.report.text_table import TextTable
+    from headrace.system.nvme import controllers
+
+    found = controllers()
+    if not found:
+        return
+    table = TextTable("", "NVMe drive", "most power per state, stated by its maker: not measured")
+    for drive in found:
+        mark = "[yellow]no[/yellow]" if drive.error else "[green]yes[/green]"
+        said = f"[yellow]{escape(drive.error)}[/yellow]" if drive.error else drive.described
+        table.add_row(mark, escape(f"{drive.name} {drive.model}"), said)
     out.print(table)
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from headrace import targets as target_package
 from headrace.errors import HeadraceError
 from headrace.raid import drives_of_data
-from headrace.records.inventory import Inventory, InventoryItem
+from headrace.records.inventory import Inventory, InventoryItem, StatedPower
 from headrace.site import Site, SiteDrive, SiteServer
 from headrace.study.resolve import Resolved
-from headrace.system import devices
+from headrace.system import devices, nvme
 from headrace.targets import ModelledStorage, Target
 from headrace.targets.service import ServiceTarget
 
@@ -157,17 +157,31 @@ def _further_drives(site: Site | None, nodes: int, taken: set[str]) -> Iterable[
 def _devices(names: Iterable[str]) -> Iterable[InventoryItem]:
     """Return the disks below these block devices, equal ones together."""
     disks = dict.fromkeys(disk for name in names for disk in devices.whole_disks(name))
-    found: dict[tuple[str, int], int] = {}
+    found: dict[tuple[str, int], list[str]] = {}
     for disk in disks:
         described = devices.describe(disk)
-        key = (described.model, described.size_bytes)
-        found[key] = found.get(key, 0) + 1
-    for (model, size), count in found.items():
+        found.setdefault((described.model, described.size_bytes), []).append(disk)
+    for (model, size), equal in found.items():
         yield InventoryItem(
             part="drive",
             name=model,
             host=NODE,
-            count=count,
+            count=len(equal),
             size_bytes=size,
             source="device",
+            power_states=stated_power(equal[0]),
         )
+
+
+def stated_power(disk: str) -> tuple[StatedPower, ...]:
+    """Return the power states of an NVMe disk; none of other disks, or without root."""
+    return tuple(
+        StatedPower(
+            state=each.number,
+            max_w=each.max_w,
+            operational=each.operational,
+            idle_w=each.idle_w,
+            active_w=each.active_w,
+        )
+        for each in nvme.states_of_disk(disk)
+    )

@@ -7,6 +7,19 @@ from typing import Literal
 import msgspec
 
 
+class StatedPower(msgspec.Struct, kw_only=True, frozen=True):
+    """A power state of an NVMe drive. The drive's maker states it: nothing of it is measured."""
+
+    state: int
+    max_w: float | None = None
+    """The most power in this state. None is what the drive leaves out."""
+    operational: bool = True
+    """Whether the drive serves requests in it."""
+    idle_w: float | None = None
+    active_w: float | None = None
+    provenance: Literal["stated"] = "stated"
+
+
 class InventoryItem(msgspec.Struct, kw_only=True, frozen=True):
     """Equal machines, or equal drives in equal machines. One entry of `inventory` in trial.json."""
 
@@ -25,6 +38,8 @@ class InventoryItem(msgspec.Struct, kw_only=True, frozen=True):
     raid_level: int | None = None
     source: Literal["study", "default", "device"] = "study"
     """Where the name is from: the study, the default of a study that names none, or the device."""
+    power_states: tuple[StatedPower, ...] = ()
+    """Of an NVMe drive of this machine, if it could be asked (root); for information only."""
 
 
 Inventory = tuple[InventoryItem, ...]
