@@ -13,7 +13,7 @@ import datetime
 import itertools
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from headrace.errors import (
 from headrace.metrics import is_of_money, names_for
 from headrace.plan.order import make_plan
 from headrace.plan.trial import Plan, Trial
-from headrace.records.place import check_place
+from headrace.records.place import check_new_file, check_place
 from headrace.records.store import ResultsHeader, ResultStore, read_header
 from headrace.refusals import meant
 from headrace.study.model import Study
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from headrace.analysis.findings import Comparison, Findings
     from headrace.analysis.model_error import ModelErrors
     from headrace.decision.answer import DecisionAnswer
+    from headrace.whatif.screening import ScreenedStudy
 
 
 class Silent:
@@ -476,6 +477,49 @@ def decide(
     if console is not None:
         print_answer(made, console)
     return made, write_page(made, html, pdf)
+
+
+def screen(
+    study: str | Path | LoadedStudy,
+    out: str | Path | None = None,
+    *,
+    want: str = "",
+    within: str = "",
+    offers: str | Path | None = None,
+    mix: Mapping[str, float] | None = None,
+    measured: Sequence[str | Path] = (),
+    model_error: float | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    stop: threading.Event | None = None,
+) -> ScreenedStudy:
+    """Simulate the full matrix of a study, and write a study of what could be the best of it.
+
+    `out`: the new file; beside the study, named `…-screened.toml`, when None. `want`: the metric of
+    the study's report when empty. `measured`: results of the same study, from which the model's
+    error is taken. Raises StudyError for bad wishes or offers, RefusedError when nothing keeps the
+    limits or the file is there already, UsageError when nothing can be simulated.
+    """
+    from headrace.analysis.read import read
+    from headrace.decision.offers import catalog_offers, load_offers
+    from headrace.engine.timing import read_timings
+    from headrace.report.whole_file import write_whole
+    from headrace.whatif.matrix import full_matrix, simulated_matrix
+    from headrace.whatif.screening import ScreenInputs, screened
+
+    loaded = _loaded(study)
+    source = loaded.study.file
+    file = Path(out) if out is not None else source.with_name(f"{source.stem}-screened.toml")
+    check_new_file(file, "--out")
+    priced = catalog_offers() if offers is None else load_offers(Path(offers))
+    results = tuple(read(Path(each)) for each in measured)
+    full = full_matrix(loaded.study)
+    cancelled = (lambda: False) if stop is None else stop.is_set
+    matrix = simulated_matrix(full, make_plan(full), progress=progress, cancelled=cancelled)
+    inputs = ScreenInputs(want, within, priced, mix, model_error, results)
+    timings = read_timings(default_cache())
+    made = screened(loaded.study, loaded.text, matrix, file, inputs, timings)
+    write_whole(file, lambda part: part.write_text(made.text, "utf-8"))
+    return made
 
 
 def model_errors(a: str | Path, b: str | Path, console: Console | None = None) -> ModelErrors:

@@ -134,6 +134,21 @@ def test_more_nodes_are_simulated_not_multiplied(workspace: Workspace) -> None:
         assert low < ratio < high, key
 
 
+def test_the_smaller_study_of_a_screening_is_simulated_as_it_is(workspace: Workspace) -> None:
+    screened = ("screen", "study.toml", "--offers", "offers.toml", "--within", "price <= 4095 EUR")
+    ended = workspace.run(*screened, "--out", "a smaller.toml")
+    assert ended.returncode == 0, ended.stderr
+    assert max(len(line) for line in ended.stdout.splitlines()) <= 80
+    assert "breaks price <= 4095 EUR" in " ".join(ended.stdout.split())
+    left = int(re.findall(r"(\d+) of 12 trials stay", ended.stdout)[0])
+    ended = workspace.run("simulate", "a smaller.toml", "--results", "smaller")
+    assert ended.returncode == 0, ended.stderr
+    records = list((workspace.place / "smaller" / "trials").glob("*/trial.json"))
+    drives = {json.loads(each.read_text())["levels"]["drive"] for each in records}
+    assert len(records) == left < 12 and "corsair-f40" not in drives
+    assert workspace.run(*screened, "--out", "a smaller.toml").returncode == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

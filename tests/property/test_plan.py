@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import StudyError
 from headrace.plan import Plan, make_plan
-from headrace.plan.cells import excluded, key
+from headrace.plan.cells import key, matches
 from headrace.study.model import NamedPlugin, PlanOptions, Repeats, ReportOptions, RunOptions, Study
 
 FACTORS = ["filesystem", "scheduler", "read_ahead", "slots", "codec"]
@@ -113,7 +113,7 @@ def expected_cells(study: Study, rules: DrawnRules) -> set[str]:
             else None
             for name, level in cell.items()
         }
-        if not any(excluded(cell, partial) for partial in study.exclude):
+        if not any(matches(cell, partial) for partial in study.exclude):
             found.add(key(cell))
     return found
 
@@ -141,7 +141,7 @@ def test_nothing_excluded_is_planned_and_repeats_are_whole(drawn: tuple[Study, D
     assert len({trial.id for trial in plan.trials}) == len(plan.trials)
     by_cell: dict[str, list[int]] = {}
     for trial in plan.trials:
-        assert not any(excluded(trial.levels, partial) for partial in study.exclude)
+        assert not any(matches(trial.levels, partial) for partial in study.exclude)
         assert (trial.target, trial.workload) == (trial.levels["target"], trial.levels["workload"])
         by_cell.setdefault(trial.cell, []).append(trial.repeat)
     assert all(

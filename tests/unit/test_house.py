@@ -83,7 +83,9 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": BASE | {"records", "study"},
     "analysis": BASE | {"metrics", "records", "plan", "study"},
     "decision": BASE | {"analysis", "metrics", "records", "study"},
-    "whatif": BASE | PLUGINS | {"analysis", "metrics", "engine", "plan", "records", "study"},
+    "whatif": BASE
+    | PLUGINS
+    | {"decision", "analysis", "metrics", "engine", "plan", "records", "study"},
     "report": BASE | {"decision", "analysis", "metrics", "records", "plan", "study"},
     "reproduce": BASE | PLUGINS | {"study", "plan", "records", "engine", "analysis", "report"},
     "library": BASE

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from headrace.errors import ExitCode, FileProblem, StudyError
+from headrace.cli._wishes import Mix, OffersFile, Within, shares_of
+from headrace.errors import ExitCode
 
 
 def decide(
@@ -17,18 +18,9 @@ def decide(
     want: Annotated[
         str, typer.Option(help='what counts most, such as "events/s" or "wh/job"')
     ] = "events/s",
-    within: Annotated[
-        str,
-        typer.Option(help='limits, such as "price <= 40000 EUR, efficiency >= 85 %"'),
-    ] = "",
-    offers: Annotated[
-        Path | None,
-        typer.Option(help="file with prices and electricity; the catalog's prices when not given"),
-    ] = None,
-    mix: Annotated[
-        str,
-        typer.Option(help='shares of the workloads, such as "scan=70, analysis=30"; else equal'),
-    ] = "",
+    within: Within = "",
+    offers: OffersFile = None,
+    mix: Mix = "",
     nodes: Annotated[
         int | None,
         typer.Option(min=1, help="scale every configuration to this many nodes, by simulation"),
@@ -57,7 +49,7 @@ def decide(
         want=want,
         within=within,
         offers=offers,
-        mix=_shares(mix),
+        mix=shares_of(mix),
         nodes=nodes,
         model_error=model_error,
         html=html,
@@ -72,25 +64,3 @@ def decide(
         err.print(f"written: {escape(str(file))}", style="dim")
     if answer.choice.leading is None:
         raise typer.Exit(int(ExitCode.INVALID_TRIALS))
-
-
-def _shares(text: str) -> dict[str, float] | None:
-    """Return the shares of a mix. Raises StudyError for a bad one."""
-    shares: dict[str, float] = {}
-    for part in text.split(",") if text.strip() else []:
-        name, separator, share = part.partition("=")
-        try:
-            value = float(share.strip().removesuffix("%"))
-        except ValueError:
-            value = -1.0
-        if not separator or not name.strip() or not 0 <= value < float("inf"):
-            raise _bad_mix(part.strip(), "not a share of a workload")
-        shares[name.strip()] = value
-    if shares and not sum(shares.values()) > 0:
-        raise _bad_mix(text, "all shares are 0")
-    return shares or None
-
-
-def _bad_mix(given: str, problem: str) -> StudyError:
-    allowed = '"scan=70, analysis=30"'
-    return StudyError([FileProblem(Path("command line"), 0, "--mix", given, problem, allowed)])

@@ -5,5 +5,6 @@ wishes.py       what is wanted, and within which limits
 candidates.py   records -> configurations with their numbers and uncertainty
 costs.py        inventory and offers -> price, capacity, power, wear, failures
 choose.py       configurations -> feasible ones, Pareto front, the best, how sure that is
+screening.py    which configurations of a simulated study could be the best
 sensitivity.py  what would change the answer, and what to measure next
 """

@@ -25,6 +25,15 @@ ASSUMED_MODEL_ERROR = 0.15
 """Relative error of a simulated rate where no measurement of the same study is given. An
 assumption, near the largest of the errors in docs/profiles.md."""
 
+SETTINGS_ERROR = 0.03
+"""Relative error of a simulated rate between settings of one storage with the same slots, at most.
+Twice what is left in the reproduction of *cluster-energy* without the mean error of each storage:
+1.0 % of the energies and 1.5 % of the times, over 28 filesystems and schedulers each."""
+SLOTS_SHARE = 0.5
+"""Share of the model's error (its variance) that is another one for each number of slots of a
+storage. An assumption: in the reproduction of *proof-ssd*, curves over slots are as far off as
+storages are."""
+
 SHOWN_METRICS = (
     "events_per_s",
     "asked_bytes_per_s",
@@ -57,6 +66,8 @@ class Candidate:
 
     key: str
     """Text that names it, the same in every result set."""
+    configuration: str
+    """What `configuration_of` returns for its trials."""
     target: str
     levels: dict[str, Any]
     """Levels that differ among the configurations; includes `slots`."""
@@ -110,6 +121,7 @@ class Basis:
 
 @dataclass
 class _Cell:
+    configuration: str
     target: str
     levels: dict[str, Any]
     slots: int
@@ -183,31 +195,34 @@ def _cells(sets: Sequence[Records]) -> list[_Cell]:
     found: dict[tuple[str, str], _Cell] = {}
     for records in sets:
         for row in _rows(records.trials):
-            levels = {
-                name: level
-                for name, level in dict(row["levels"]).items()
-                if name not in ("target", "workload", "slots", "nodes") and level is not None
-            }
-            nodes = _node_count(row)
-            name = repr((row["target"], sorted(levels.items()), row["slots"], nodes))
+            name = configuration_of(row)
             cell = found.setdefault(
                 (name, row["provenance"]),
-                _Cell(row["target"], levels, int(row["slots"]), nodes, row["provenance"]),
-            )
+                _Cell(
+                    name, row["target"], _levels(row), int(row["slots"]), _node_count(row),
+                    row["provenance"],
+                ),
+            )  # fmt: skip
             if not row["valid"]:
                 workload = str(row["workload"])
                 cell.left_out[workload] = cell.left_out.get(workload, 0) + 1
-        valid = valid_trials(records)
-        for row in _rows(valid):
-            levels = {
-                name: level
-                for name, level in dict(row["levels"]).items()
-                if name not in ("target", "workload", "slots", "nodes") and level is not None
-            }
-            name = repr((row["target"], sorted(levels.items()), row["slots"], _node_count(row)))
-            cell = found[name, row["provenance"]]
+        for row in _rows(valid_trials(records)):
+            cell = found[configuration_of(row), row["provenance"]]
             cell.rows.setdefault(row["workload"], (records.root, []))[1].append(row)
     return [cell for cell in found.values() if cell.rows]
+
+
+def configuration_of(row: Mapping[str, Any]) -> str:
+    """Return a text that is equal for trials of one configuration: rows of `Records.trials`."""
+    return repr((row["target"], sorted(_levels(row).items()), row["slots"], _node_count(row)))
+
+
+def _levels(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: level
+        for name, level in dict(row["levels"]).items()
+        if name not in ("target", "workload", "slots", "nodes") and level is not None
+    }
 
 
 def _rows(frame: Any) -> list[dict[str, Any]]:
@@ -232,14 +247,12 @@ def _mix(workloads: Sequence[str], shares: Mapping[str, float] | None) -> dict[s
     return {name: share / total for name, share in shares.items() if share > 0}
 
 
-def _same(cell: _Cell) -> tuple[Any, ...]:
-    return (cell.target, repr(sorted(cell.levels.items())), cell.slots, cell.nodes)
-
-
 def _measured_first(cells: Sequence[_Cell]) -> tuple[list[_Cell], tuple[str, ...]]:
     """Return the cells without simulated ones that were measured too."""
-    real = {_same(cell) for cell in cells if cell.provenance != "simulated"}
-    kept = [cell for cell in cells if cell.provenance != "simulated" or _same(cell) not in real]
+    real = {cell.configuration for cell in cells if cell.provenance != "simulated"}
+    kept = [
+        cell for cell in cells if cell.provenance != "simulated" or cell.configuration not in real
+    ]
     dropped = len(cells) - len(kept)
     note = f"{dropped} simulated configurations were measured too: the measurement counts"
     return kept, (note,) if dropped else ()
@@ -248,10 +261,10 @@ def _measured_first(cells: Sequence[_Cell]) -> tuple[list[_Cell], tuple[str, ...
 def _compared_error(cells: Sequence[_Cell]) -> float | None:
     """Return the root mean square of the logarithmic error of simulated times, over cells that were
     measured too; None without any."""
-    simulated = {_same(cell): cell for cell in cells if cell.provenance == "simulated"}
+    simulated = {cell.configuration: cell for cell in cells if cell.provenance == "simulated"}
     errors: list[float] = []
     for cell in cells:
-        other = simulated.get(_same(cell))
+        other = simulated.get(cell.configuration)
         if cell.provenance == "simulated" or other is None:
             continue
         for workload, (_, rows) in cell.rows.items():
@@ -328,12 +341,23 @@ class _Random:
         """Relative standard deviation between repeats, for cells with one."""
         self._factors: dict[str, Draws] = {}
 
-    def model_factor(self, target: str, inventory: Inventory) -> Draws:
-        """Return the factors between the true and the simulated rates of a storage."""
-        same = repr((target, [(item.name, item.count) for item in inventory]))
-        if same not in self._factors:
-            self._factors[same] = np.exp(self.source.normal(0.0, self.error or 0.0, self.draws))
-        return self._factors[same]
+    def model_factor(self, target: str, inventory: Inventory, slots: int) -> Draws:
+        """Return the factors between the true and the simulated rates of a configuration.
+
+        One part is common to all configurations of a storage, one to those with the same slots.
+        """
+        storage = repr((target, [(item.name, item.count) for item in inventory]))
+        error = self.error or 0.0
+        common = self._common(storage, error * math.sqrt(1 - SLOTS_SHARE))
+        of_slots = self._common(f"{storage} {slots}", error * math.sqrt(SLOTS_SHARE))
+        own = self.source.normal(0.0, min(error, SETTINGS_ERROR), self.draws)
+        return common * of_slots * np.exp(own)
+
+    def _common(self, name: str, error: float) -> Draws:
+        """Return the same factors whenever this name is given."""
+        if name not in self._factors:
+            self._factors[name] = np.exp(self.source.normal(0.0, error, self.draws))
+        return self._factors[name]
 
 
 def _candidate(
@@ -348,7 +372,9 @@ def _candidate(
     simulated = cell.provenance == "simulated"
     evidence = tuple(_evidence(cell, name, needed) for name in mix)
     inventory: Inventory = cell.rows[next(iter(mix))][1][0]["inventory"] or ()
-    factor = random.model_factor(cell.target, inventory) if simulated else np.ones(random.draws)
+    factor = np.ones(random.draws)
+    if simulated:
+        factor = random.model_factor(cell.target, inventory, cell.slots)
     drawn = [_drawn(each, factor, random) for each in evidence]
     points = [{name: float(np.nanmean(v)) for name, v in each.values.items()} for each in evidence]
     weights = list(mix.values())
@@ -366,6 +392,7 @@ def _candidate(
         draws[name] = np.full(random.draws, float(value))
     return Candidate(
         key=key,
+        configuration=cell.configuration,
         target=cell.target,
         levels={**{n: cell.levels[n] for n in names if n in cell.levels}, "slots": cell.slots},
         slots=cell.slots,

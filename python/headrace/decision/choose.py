@@ -145,13 +145,16 @@ def _feasible_draws(candidate: Candidate, wishes: Wishes) -> npt.NDArray[np.bool
 
 
 def _best_shares(feasible: npt.NDArray[np.bool_], score: Draws) -> Draws:
-    """Return the share of the draws in which each is feasible and has the highest score."""
+    """Return the share of the draws in which each is feasible and has the highest score.
+
+    Configurations with the same score share a draw.
+    """
     if not len(score):
         return np.zeros(0)
     masked = np.where(feasible, score, -np.inf)
-    winner = masked.argmax(axis=0)
-    any_feasible = np.isfinite(masked.max(axis=0))
-    return np.bincount(winner[any_feasible], minlength=len(score)) / score.shape[1]
+    highest = masked.max(axis=0)
+    winners = (masked == highest) & np.isfinite(highest)
+    return (winners / np.maximum(winners.sum(axis=0), 1)).mean(axis=1)
 
 
 def _broken(candidate: Candidate, wishes: Wishes) -> tuple[WishLimit, ...]:

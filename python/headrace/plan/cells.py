@@ -1,7 +1,7 @@
 """Cells of a study: the product of its factors' levels.
 
-Levels that do not apply and excluded cells are left out. First step of planning; `design.py` then
-selects among the cells.
+Levels that do not apply are absent, and so are cells that `[[exclude]]` or `[[only]]` leaves out.
+First step of planning; `design.py` then selects among the cells.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import StudyError
@@ -28,7 +28,7 @@ def key(cell: Mapping[str, Any]) -> str:
     return json.dumps(cell, sort_keys=True, default=str)
 
 
-def excluded(cell: Cell, partial: Mapping[str, list[Any]]) -> bool:
+def matches(cell: Cell, partial: Mapping[str, list[Any]]) -> bool:
     """Return whether every key of the partial cell has one of its listed levels in the cell.
 
     A factor that does not apply to the cell has no level, so a partial cell that names it does not
@@ -84,29 +84,43 @@ def all_cells(
 
 
 def without_excluded(study: Study, cells: list[Cell]) -> list[Cell]:
-    """Return the cells that no `[[exclude]]` matches.
+    """Return the cells that no `[[exclude]]` matches and, where there is an `[[only]]`, one does.
 
-    Raises StudyError that names the responsible excludes when no cell is left.
+    Raises StudyError that names the responsible tables when no cell is left.
     """
-    left = [cell for cell in cells if not any(excluded(cell, partial) for partial in study.exclude)]
-    if left or not cells:
-        return left
+    allowed = [cell for cell in cells if not _matching(cell, study.exclude)]
+    if cells and not allowed:
+        raise _nothing_left(study, cells)
+    left = [cell for cell in allowed if not study.only or _matching(cell, study.only)]
+    if allowed and not left:
+        written = "; ".join(_written(partial) for partial in study.only)
+        problem = f"matches none of {len(allowed)} cells"
+        raise StudyError([study.fault(("only", 0), written, problem, "levels that a cell has")])
+    return left
+
+
+def _matching(cell: Cell, partials: Sequence[Mapping[str, list[Any]]]) -> bool:
+    return any(matches(cell, partial) for partial in partials)
+
+
+def _nothing_left(study: Study, cells: Sequence[Cell]) -> StudyError:
+    """Return the error that names the excludes which together leave no cell."""
     alone = [
         number
         for number, partial in enumerate(study.exclude)
-        if all(excluded(cell, partial) for cell in cells)
+        if all(matches(cell, partial) for cell in cells)
     ]
     guilty = alone or [
         number
         for number, partial in enumerate(study.exclude)
-        if any(excluded(cell, partial) for cell in cells)
+        if any(matches(cell, partial) for cell in cells)
     ]
     problem = (
         "leaves nothing to try"
         if alone
         else f"together with the others leaves nothing of {len(cells)} cells"
     )
-    raise StudyError(
+    return StudyError(
         [
             study.fault(
                 ("exclude", number),

@@ -7,7 +7,7 @@ import os
 import unicodedata
 from pathlib import Path
 
-from headrace.errors import HeadraceError, UsageError
+from headrace.errors import HeadraceError, RefusedError, UsageError
 from headrace.system.mounts import mount_of
 
 _VIRTUAL = frozenset(
@@ -39,6 +39,13 @@ def check_place(folder: Path, option: str) -> None:
     """
     if why_not := _bad_name(folder) or _bad_place(folder):
         raise UsageError(why_not, hint=f"name another folder with {option}")
+
+
+def check_new_file(file: Path, option: str) -> None:
+    """Raise UsageError if a new file cannot be written, RefusedError if it is there already."""
+    check_place(file.parent, option)
+    if file.exists():
+        raise RefusedError(f"{file} is there already", hint=f"name another file with {option}")
 
 
 def _bad_name(folder: Path) -> str | None:

@@ -19,6 +19,7 @@ from headrace.report import figures, tables, wording
 from headrace.report.html import asset, bokeh_script, environment
 from headrace.report.numbers import interval_text, number, percent, value_text
 from headrace.report.text_table import TextTable, WholeText
+from headrace.report.whole_file import write_whole
 
 ROWS_AT_MOST = 400
 LINES_AT_MOST = 40
@@ -220,5 +221,7 @@ def write_comparison(comparison: Comparison, file: Path, results_a: Path, result
     """Write the page; its links to the trials of both result sets are relative."""
     base = file.resolve().parent
     a, b = (quote(os.path.relpath(results.resolve(), base)) for results in (results_a, results_b))
-    file.write_text(render_comparison(comparison, a, b), encoding="utf-8")
-    return file
+    page = render_comparison(comparison, a, b)
+    return write_whole(
+        file, lambda part: part.write_text(page, "utf-8"), "--html names another file"
+    )

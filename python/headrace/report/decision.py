@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from headrace.decision.answer import DecisionAnswer
-from headrace.decision.candidates import Candidate
-from headrace.decision.choose import JudgedConfiguration
+from headrace.decision.candidates import SETTINGS_ERROR, Candidate
+from headrace.decision.choose import Choice, JudgedConfiguration
 from headrace.decision.wishes import Quantity, metric_quantity, own_quantity
 from headrace.report.numbers import NARROW_SPACE, number, percent
 from headrace.report.text_table import TextTable, WholeText
@@ -158,7 +158,12 @@ def _cheapest(answer: DecisionAnswer) -> list[str]:
 
 def basis_sentences(answer: DecisionAnswer) -> list[str]:
     """Return the trials and assumptions that the answer is based on."""
-    basis = answer.choice.basis
+    return basis_sentences_of(answer.choice, answer.offers.currency)
+
+
+def basis_sentences_of(choice: Choice, currency: str) -> list[str]:
+    """Return the trials and assumptions that a choice is based on."""
+    basis = choice.basis
     kinds = dict.fromkeys(each.provenance for each in basis.candidates)
     counts = [
         f"{sum(1 for c in basis.candidates if c.provenance == kind)} {kind}" for kind in kinds
@@ -182,23 +187,27 @@ def basis_sentences(answer: DecisionAnswer) -> list[str]:
             "given": "as given",
             "assumed": "an assumption, as no measurement of the same study is given",
         }[basis.model_error_source or "assumed"]
-        found.append(f"Simulated rates are taken to be off by {percent(basis.model_error)}, {how}.")
+        own = percent(min(basis.model_error, SETTINGS_ERROR))
+        found.append(
+            f"Simulated rates are taken to be off by {percent(basis.model_error)}, {how}; settings "
+            f"of one storage with the same slots differ by {own} more or less than simulated."
+        )
     found += [note[:1].upper() + note[1:] + "." for note in basis.notes]
     for key, why in basis.incomplete.items():
         found.append(f"Left out: {key}: {why}.")
     found += list(
         dict.fromkeys(
             f"Assumption: {note}."
-            for each in answer.choice.judged
+            for each in choice.judged
             for note in each.candidate.costs.assumptions
         )
     )
     dates = sorted(
-        {part.date for each in answer.choice.judged for part in each.candidate.costs.parts} - {""}
+        {part.date for each in choice.judged for part in each.candidate.costs.parts} - {""}
     )
     if dates:
         span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-        found.append(f"Prices are of {span}, in {answer.offers.currency}.")
+        found.append(f"Prices are of {span}, in {currency}.")
     return found
 
 
@@ -240,7 +249,7 @@ def _table(answer: DecisionAnswer) -> TextTable:
     table.add_column("configuration", fold=True)
     columns = columns_of(answer)[:COLUMNS_AT_MOST]
     for column in columns:
-        table.add_column(escape(_short(column.quantity)), justify="right")
+        table.add_column(escape(short_heading(column.quantity)), justify="right")
     table.add_column("best", justify="right")
     table.add_column("", fold=True)
     currency = answer.offers.currency
@@ -258,7 +267,7 @@ def _table(answer: DecisionAnswer) -> TextTable:
     return table
 
 
-def _short(quantity: Quantity) -> str:
+def short_heading(quantity: Quantity) -> str:
     """Return a heading that leaves room for others at 80 columns."""
     return {"efficiency": "efficiency", "cost": "cost", "energy_wh_per_job": "Wh/job"}.get(
         quantity.name, quantity.title if len(quantity.title) < 12 else quantity.unit

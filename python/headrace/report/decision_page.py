@@ -13,7 +13,7 @@ from headrace.decision.answer import DecisionAnswer
 from headrace.decision.candidates import Candidate
 from headrace.decision.choose import JudgedConfiguration
 from headrace.decision.wishes import Quantity, own_quantity
-from headrace.errors import HeadraceError, MissingError
+from headrace.errors import MissingError
 from headrace.palette import CURVE_COLOURS, GREY
 from headrace.report.decision import (
     amount,
@@ -25,6 +25,7 @@ from headrace.report.decision import (
     status_of,
 )
 from headrace.report.html import environment
+from headrace.report.whole_file import write_whole
 
 ROWS_AT_MOST = 200
 IN_THE_TABLE_OF_YEARS = 8
@@ -32,21 +33,20 @@ _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 def write_page(answer: DecisionAnswer, html: Path | None, pdf: Path | None) -> list[Path]:
-    """Write the page; its links to trials are relative. Return the files.
+    """Write the page, each file whole or not at all; its links to trials are relative.
 
     Raises MissingError when the library that draws PDF files lacks its own libraries, and
     HeadraceError when a file cannot be written.
     """
     written: list[Path] = []
-    try:
-        if html is not None:
-            html.write_text(render(answer, html.resolve().parent), encoding="utf-8")
-            written.append(html)
-        if pdf is not None:
-            pdf.write_bytes(_pdf(render(answer, pdf.resolve().parent), pdf.resolve().parent))
-            written.append(pdf)
-    except OSError as error:
-        raise HeadraceError(f"{error.filename}: {error.strerror}") from error
+    if html is not None:
+        page = render(answer, html.resolve().parent)
+        hint = "--html names another file"
+        written.append(write_whole(html, lambda file: file.write_text(page, "utf-8"), hint))
+    if pdf is not None:
+        made = _pdf(render(answer, pdf.resolve().parent), pdf.resolve().parent)
+        hint = "--pdf names another file"
+        written.append(write_whole(pdf, lambda file: file.write_bytes(made), hint))
     return written
 
 

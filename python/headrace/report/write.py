@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from headrace.errors import ExitCode, HeadraceError
+from headrace.report.whole_file import write_errors, write_whole
 
 if TYPE_CHECKING:
     from headrace.analysis.findings import Findings
@@ -72,7 +72,7 @@ def _parquet(request: _Request) -> list[Path]:
 def _latex(request: _Request) -> list[Path]:
     from headrace.report.latex import write_latex
 
-    with _write_errors(request.output / "report.tex"):
+    with write_errors(request.output / "report.tex", HINT):
         return write_latex(request.findings, request.output / "report.tex")
 
 
@@ -84,29 +84,11 @@ _WRITERS: dict[str, Callable[[_Request], list[Path]]] = {
 }
 
 
-@contextmanager
-def _write_errors(file: Path) -> Generator[None]:
-    """Turn an error of the operating system into a message that names the file and the remedy."""
-    try:
-        yield
-    except OSError as error:
-        raise HeadraceError(
-            f"{file} cannot be written: {error.strerror or error}",
-            hint="the records are unharmed; --output FOLDER writes the report elsewhere",
-        ) from None
+HINT = "the records are unharmed; --output FOLDER writes the report elsewhere"
 
 
 def _write(file: Path, write: Callable[[Path], object]) -> Path:
-    """Write a temporary file and rename it, so that an old report stays intact until the new one
-    is complete."""
-    part = file.with_name(f".{file.name}.part")
-    with _write_errors(file):
-        try:
-            write(part)
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
-    return file
+    return write_whole(file, write, HINT)
 
 
 def check_request(results: Path, formats: Sequence[str], series_trials: Sequence[str]) -> None:
@@ -140,7 +122,7 @@ def write_report(
     """
     check_request(results, formats, series_trials)
     folder = results if output is None else output
-    with _write_errors(folder):
+    with write_errors(folder, HINT):
         folder.mkdir(parents=True, exist_ok=True)
     request = _Request(results, folder, findings, tuple(series_trials))
     return [file for name in dict.fromkeys(formats) for file in _WRITERS[name](request)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ NO_FAULT = "none"
 
 
 class FactorsReader:
-    """Reads `[factors]` and `[[exclude]]` of a study whose parts are already read."""
+    """Reads `[factors]`, `[[exclude]]` and `[[only]]` of a study whose parts are already read."""
 
     def __init__(self, problems: Problems, parts: PartsReader, study: Study) -> None:
         self.problems = problems
@@ -125,27 +125,30 @@ class FactorsReader:
             return RunOptions, study.run_options.model_dump(exclude_unset=True)
         return Site, (study.site or Site.model_validate({})).model_dump(exclude_unset=True)
 
-    def exclude(self, factors: dict[str, list[Any]]) -> list[dict[str, list[Any]]]:
-        """Return the partial cells that are excluded: factor -> levels."""
+    def partial_cells(
+        self, name: Literal["exclude", "only"], factors: dict[str, list[Any]]
+    ) -> list[dict[str, list[Any]]]:
+        """Return the partial cells of `[[exclude]]` or `[[only]]`: factor -> levels."""
         found: list[dict[str, list[Any]]] = []
-        values = self.problems.document.values.get("exclude", [])
-        for place, table in self.problems.tables(("exclude",), values):
+        values = self.problems.document.values.get(name, [])
+        for place, table in self.problems.tables((name,), values):
             cell: dict[str, list[Any]] = {}
-            for name, value in _flat(table):
-                path: FieldPath = (*place, *name.split("."))
-                if name not in factors:
-                    self.problems.unknown(path, name, list(factors))
+            for factor, value in _flat(table):
+                path: FieldPath = (*place, *factor.split("."))
+                if factor not in factors:
+                    self.problems.unknown(path, factor, list(factors))
                     continue
                 wanted: list[Any] = value if isinstance(value, list) else [value]
                 for level in wanted:
-                    if level not in factors[name]:
-                        allowed = ", ".join(map(str, factors[name]))
+                    if level not in factors[factor]:
+                        allowed = ", ".join(map(str, factors[factor]))
                         self.problems.add(
                             path, "the factor has no such level", given=level, allowed=allowed
                         )
-                cell[name] = wanted
+                cell[factor] = wanted
             if not table:
-                self.problems.add(place, "excludes everything: it names no factor")
+                does = "excludes" if name == "exclude" else "keeps"
+                self.problems.add(place, f"{does} everything: it names no factor")
             elif cell:
                 found.append(cell)
         return found

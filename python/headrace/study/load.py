@@ -44,6 +44,7 @@ _TABLES = (
     "workload",
     "factors",
     "exclude",
+    "only",
     "plan",
     "run",
     "site",
@@ -96,14 +97,19 @@ def study_of(document: Document, base: Path) -> Study:
     study = _parts_of(problems, reader, base)
     factors = FactorsReader(problems, reader, study)
     levels = factors.factors()
-    exclude = factors.exclude(levels)
+    exclude, only = factors.partial_cells("exclude", levels), factors.partial_cells("only", levels)
     for name in study.report_options.price:
         if study.targets and name not in study.targets:
             problems.unknown(("report", "price", name), name, list(study.targets))
     if problems.found:
         raise StudyError(sorted(problems.found, key=lambda problem: problem.line))
     return study.model_copy(
-        update={"factors": levels, "exclude": exclude, "hash": _hash(document.values)}
+        update={
+            "factors": levels,
+            "exclude": exclude,
+            "only": only,
+            "hash": _hash(document.values),
+        }
     )
 
 

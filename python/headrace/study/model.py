@@ -247,6 +247,8 @@ class Study(BaseModel):
     factors: dict[str, list[Any]]
     """Every factor with its levels as written; `target` and `workload` come first."""
     exclude: list[dict[str, list[Any]]]
+    only: list[dict[str, list[Any]]] = Field(default_factory=list[dict[str, list[Any]]])
+    """Partial cells: where there are any, every other cell is left out."""
     plan_options: PlanOptions
     run_options: RunOptions
     report_options: ReportOptions

@@ -46,6 +46,7 @@ def study_schema() -> dict[str, Any]:
         "workload": kinds(dict(workload_package.kinds()), "workload"),
         "factors": {"type": "object", "description": "a field and the list of its levels"},
         "exclude": {"type": "array", "items": {"type": "object", "minProperties": 1}},
+        "only": {"type": "array", "items": {"type": "object", "minProperties": 1}},
         "plan": reference(PlanOptions, "plan"),
         "run": reference(RunOptions, "run"),
         "report": reference(ReportOptions, "report"),

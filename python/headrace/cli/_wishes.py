@@ -1,0 +1,44 @@
+"""Options that `headrace decide` and `headrace screen` have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.errors import FileProblem, StudyError
+
+Within = Annotated[
+    str, typer.Option(help='limits, such as "price <= 40000 EUR, efficiency >= 85 %"')
+]
+OffersFile = Annotated[
+    Path | None,
+    typer.Option(help="file with prices and electricity; the catalog's prices when not given"),
+]
+Mix = Annotated[
+    str,
+    typer.Option(help='shares of the workloads, such as "scan=70, analysis=30"; else equal'),
+]
+
+
+def shares_of(text: str) -> dict[str, float] | None:
+    """Return the shares of a mix. Raises StudyError for a bad one."""
+    shares: dict[str, float] = {}
+    for part in text.split(",") if text.strip() else []:
+        name, separator, share = part.partition("=")
+        try:
+            value = float(share.strip().removesuffix("%"))
+        except ValueError:
+            value = -1.0
+        if not separator or not name.strip() or not 0 <= value < float("inf"):
+            raise _bad_mix(part.strip(), "not a share of a workload")
+        shares[name.strip()] = value
+    if shares and not sum(shares.values()) > 0:
+        raise _bad_mix(text, "all shares are 0")
+    return shares or None
+
+
+def _bad_mix(given: str, problem: str) -> StudyError:
+    allowed = '"scan=70, analysis=30"'
+    return StudyError([FileProblem(Path("command line"), 0, "--mix", given, problem, allowed)])
