@@ -72,13 +72,20 @@ def _print_meters() -> None:
     from headrace import meters
     from headrace.report.text_table import TextTable
 
-    table = TextTable("", "power meter", "reads")
-    for kind in meters.kinds().values():
-        for found in kind.on_this_machine():
+    table, named = TextTable("", "power meter", "reads"), list[str]()
+    for kind, made in meters.kinds().items():
+        here = made.on_this_machine()
+        if not here:
+            named.append(kind)
+        for found in here:
             mark = "[yellow]no[/yellow]" if found.lacks else "[green]yes[/green]"
             lacks = f"\n[yellow]{escape(found.lacks)}[/yellow]" if found.lacks else ""
             table.add_row(mark, escape(found.what), escape(found.gives) + lacks)
     out.print(table)
+    out.print(
+        f"further meters, named in a study or with `headrace power --meter` (docs/energy.md): "
+        f"{', '.join(named)}"
+    )
 
 
 def _print_nvme_states() -> None:

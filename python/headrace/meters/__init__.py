@@ -148,6 +148,10 @@ class Found:
     """What it reads."""
     lacks: str = ""
     """What is missing to read it, with the remedy; empty if it can be read."""
+    meter: Meter | None = None
+    """Reads it, if it can be read."""
+    covered: bool = True
+    """Whether it is known what its power flows into."""
 
 
 class Meter(ABC):
@@ -258,8 +262,8 @@ def number_of(value: object, what: str) -> float:
     return number
 
 
-def found_here(meter: Meter, what: str) -> Found:
-    """Return what a meter of this machine reads, or lacks."""
+def found_here(meter: Meter, what: str, *, covered: bool = True) -> Found:
+    """Return what a meter of this machine reads, or lacks. `covered`: see `Found`."""
     problems = meter.check()
     if problems:
         return Found(what, "power", f"{problems[0].what}: {problems[0].remedy}")
@@ -267,7 +271,8 @@ def found_here(meter: Meter, what: str) -> Found:
         names = ", ".join(channel.name for channel in meter.channels())
     finally:
         meter.close()
-    return Found(what, f'{names} ([meter.NAME] kind = "{meter.kind}")')
+    gives = f'{names} ([meter.NAME] kind = "{meter.kind}")'
+    return Found(what, gives, meter=meter, covered=covered)
 
 
 def kinds() -> Plugins[Meter]:

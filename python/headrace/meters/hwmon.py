@@ -60,7 +60,7 @@ class Hwmon(Meter):
     def on_this_machine(cls) -> list[Found]:
         """Return each sensor of power or energy."""
         options = HwmonOptions.model_validate({"covers": "node"})
-        return [found_here(cls("board", options), "power sensors (hwmon)")]
+        return [found_here(cls("board", options), "power sensors (hwmon)", covered=False)]
 
     def channels(self) -> tuple[MeterChannel, ...]:
         """Find the sensors."""

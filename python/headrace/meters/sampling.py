@@ -53,13 +53,15 @@ class MeterSampler:
     """By name."""
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """Meters that gave no channels, or no history, with the error."""
+    keep_s: float = math.inf
+    """Readings older than this are dropped."""
     _threads: dict[str, _MeterThread] = field(default_factory=dict[str, "_MeterThread"])
     _idle: tuple[float, float] | None = None
 
     def start(self, first_reading_s: float = _FIRST_READING_S) -> None:
         """Start to read; return after the first reading of each meter, or a bounded wait."""
         live = {name: meter for name, meter in self.meters.items() if meter.live}
-        self._threads = {name: _MeterThread(meter) for name, meter in live.items()}
+        self._threads = {name: _MeterThread(meter, self.keep_s) for name, meter in live.items()}
         for thread in self._threads.values():
             thread.start()
         until_s = time.monotonic() + first_reading_s
@@ -75,11 +77,11 @@ class MeterSampler:
         time.sleep(idle_s)
         self._idle = (begin_s, time.monotonic())
 
-    def stop(self) -> None:
+    def stop(self, last_reading_s: float = _LAST_READING_S) -> None:
         """Take the last reading of each meter and end its thread. Can be called twice."""
         for thread in self._threads.values():
             thread.stop.set()
-        until_s = time.monotonic() + _LAST_READING_S
+        until_s = time.monotonic() + last_reading_s
         for thread in self._threads.values():
             if thread.is_alive():
                 thread.join(max(0.0, until_s - time.monotonic()))
@@ -174,7 +176,7 @@ def _with_time_error(
 class _MeterThread(threading.Thread):
     """Reads one meter at its interval until `stop` is set, then once more, and closes it."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, keep_s: float) -> None:
         super().__init__(name=f"headrace-meter-{meter.name}", daemon=True)
         self.first = threading.Event()
         """Set after the first reading or error."""
@@ -183,7 +185,7 @@ class _MeterThread(threading.Thread):
         self.readings: list[Reading] = []
         self.error: str | None = None
         self._lost_s: list[float] = []
-        self._meter = meter
+        self._meter, self._keep_s = meter, keep_s
 
     def lost_within(self, begin_s: float, end_s: float) -> int:
         """Return how many readings failed in a window."""
@@ -216,6 +218,9 @@ class _MeterThread(threading.Thread):
             if not self.channels:
                 self.channels = self._meter.channels()
             self.readings += self._meter.read()
+            oldest_s = time.monotonic() - self._keep_s
+            while self.readings and self.readings[0].time_s < oldest_s:
+                del self.readings[0]
             self.error = None
         except HeadraceError as error:
             self._lost(error.message)
