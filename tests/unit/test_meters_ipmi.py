@@ -158,11 +158,26 @@ def test_a_session_that_is_lost_is_a_gap_and_is_opened_again(host: Bmc) -> None:
     assert result.integral.energy_j == pytest.approx(212 * (end_s - begin_s), rel=0.01)
 
 
+def test_a_session_that_was_long_idle_is_opened_anew(
+    host: Bmc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter = meter_of(host)
+    meter.read()
+    first = _children_named("ipmitool")
+    meter.read()
+    assert _children_named("ipmitool") == first and len(first) == 1
+    monkeypatch.setattr("headrace.meters.ipmi._SESSION_S", 0.0)
+    assert [each.power_w for each in meter.read()] == [212.0]
+    (second,) = _children_named("ipmitool")
+    assert second not in first
+    meter.close()
+
+
 def test_options_that_contradict_each_other() -> None:
     for given, said in {
         "user": ({"user": "me"}, "state host"),
         "quote": ({"sensors": ['a" raw 0x06 0x02 "b']}, "is no name of a sensor"),
-        "option": ({"host": "-P"}, "host"),
+        "option": ({"host": "-P"}, "is no name or address"),
         "twice": ({"sensors": ["a", "a"]}, "duplicate sensor"),
     }.values():
         with pytest.raises(ValueError, match=said):

@@ -157,7 +157,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "different numbers": {"preset": "eaton", "outlets": [1, 1]},
     "apparent power, not power in W": {"oids": {"a": {"oid": "1.3.6", "unit": "VA"}}},
     "unknown unit A": {"oids": {"a": {"oid": "1.3.6", "unit": "A"}}},
-    "oid": {"oids": {"a": {"oid": "outletWatts", "unit": "W"}}},
+    "names of a MIB are not known": {"oids": {"a": {"oid": "outletWatts", "unit": "W"}}},
     "user is missing": {"preset": "eaton", "privacy": "AES"},
     "belong together": {"preset": "eaton", "user": "me", "authentication": "SHA"},
     "state one": {"preset": "eaton", "user": "me", "community_file": "c"},

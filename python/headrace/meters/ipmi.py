@@ -34,6 +34,8 @@ _SENSOR_STEPS = 255
 """A sensor's reading is one byte (IPMI 2.0, 35.14): that many steps between its two ends."""
 _SENSOR_RESOLUTION_W = 4.0
 """Of a sensor that does not state its ends: one byte for 1 kW."""
+_SESSION_S = 45.0
+"""A BMC forgets a session in which nothing was asked for 60 s (IPMI 2.0, 6.12.15)."""
 _DCMI_W = re.compile(r"Instantaneous power reading:\s+(\S+) Watts")
 _DCMI_STATE = re.compile(r"Power reading state is:\s+(\w+)")
 
@@ -44,11 +46,10 @@ class IpmiOptions(MeterOptions):
     path_fields: ClassVar[tuple[str, ...]] = ("password_file",)
     host: str | None = Field(
         None,
-        pattern=r"^[^\s-]\S*$",
         description="name or address of a BMC; that of this machine when not given",
     )
     port: int = Field(623, ge=1, le=65535)
-    user: str | None = Field(None, pattern=r"^[^\x00-\x1f]{1,16}$")
+    user: str | None = Field(None, min_length=1, max_length=16)
     password_file: str | None = Field(
         None,
         description="file whose first line is the password; the environment variable "
@@ -64,6 +65,13 @@ class IpmiOptions(MeterOptions):
     )
     power_factor: float | None = Field(None, gt=0, le=1, description="W per VA, for such sensors")
     timeout: Seconds = Field(5.0, ge=1, le=60, description="longest wait for an answer")
+
+    @field_validator("host")
+    @classmethod
+    def _host(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[^\s-]\S*", value):
+            raise ValueError(f'"{value}" is no name or address')
+        return value
 
     @field_validator("sensors")
     @classmethod
@@ -93,6 +101,8 @@ class Ipmi(Meter):
     Options: ClassVar[type[MeterOptions]] = IpmiOptions
     options: IpmiOptions
     _shell: IpmiShell | None = None
+    _asked_s: float = 0.0
+    """Monotonic time of the last command."""
     _sensors: dict[str, tuple[float, float]] | None = None
     """Name of a sensor -> watts per unit, resolution in W."""
 
@@ -138,6 +148,9 @@ class Ipmi(Meter):
         return self.channel(name, "node", _INTERVAL_S, _ACCURACY, resolution_w=resolution_w)
 
     def _ask(self, command: str) -> str:
+        if self._shell is not None and time.monotonic() - self._asked_s > _SESSION_S:
+            self._shell.close()
+            self._shell = None
         if self._shell is None:
             options = self.options
             target = IpmiTarget(
@@ -150,7 +163,9 @@ class Ipmi(Meter):
             )
             password = password_for(options.password_file) if options.host else ""
             self._shell = IpmiShell(target, password, options.timeout)
-        return self._shell.ask(command)
+        said = self._shell.ask(command)
+        self._asked_s = time.monotonic()
+        return said
 
     def _dcmi_w(self) -> float:
         answer = self._ask("dcmi power reading")

@@ -6,6 +6,7 @@ object, with its unit and scale.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import ClassVar
@@ -43,13 +44,23 @@ _SHORTEST_PASSWORD = 8
 class SnmpObject(Section):
     """An entry of `oids`."""
 
-    oid: str = Field(pattern=r"^\.?[0-2](\.\d+)+$", description='"1.3.6.1.4.1.…"')
+    oid: str = Field(description='"1.3.6.1.4.1.…"')
     unit: str = Field(
         description="unit of value times scale: W, mW, kW for power; J, Wh, kWh for a counter; VA "
         "needs power_factor"
     )
     scale: float = Field(1.0, gt=0, description="units of one count, such as 0.1")
     power_factor: float | None = Field(None, gt=0, le=1, description="W per VA")
+
+    @field_validator("oid")
+    @classmethod
+    def _numbers(cls, value: str) -> str:
+        if not re.fullmatch(r"\.?[0-2](\.\d+)+", value):
+            raise ValueError(
+                f'"{value}" is no OID: numbers with dots between them, such as '
+                '"1.3.6.1.4.1.318.1.1.12.1.16.0"; names of a MIB are not known here'
+            )
+        return value
 
     @model_validator(mode="after")
     def _power(self) -> SnmpObject:
