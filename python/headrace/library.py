@@ -458,6 +458,7 @@ def decide(
     from headrace.decision.wishes import metric_quantity, parse_wishes
     from headrace.report.decision import print_answer
     from headrace.report.decision_page import check_pdf, write_page
+    from headrace.whatif.scaling import scaled, scaled_configurations
 
     for file, option in ((html, "--html"), (pdf, "--pdf")):
         if file is not None:
@@ -466,14 +467,16 @@ def decide(
         check_pdf()
     sets = [read(Path(each)) for each in results]
     if nodes is not None:
-        from headrace.whatif.scaling import scaled
-
         sets = [scaled(each, nodes) for each in sets]
     priced = catalog_offers() if offers is None else load_offers(Path(offers))
     known = {name for each in sets for values in each.trials["metrics"] for name in values}
     wishes = parse_wishes(want, within, priced.currency, known)
     objectives = objectives_of(wishes.want, metric_quantity("efficiency"))
-    made = make_answer(DecisionInputs(sets, priced, wishes, mix, model_error, objectives))
+    inputs = DecisionInputs(
+        sets, priced, wishes, mix, model_error, objectives,
+        at_nodes=lambda which, count: scaled_configurations(sets, which, count),
+    )  # fmt: skip
+    made = make_answer(inputs)
     if console is not None:
         print_answer(made, console)
     return made, write_page(made, html, pdf)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import decide
+from headrace import decide, simulate
 from headrace.analysis.read import Records, read
 from headrace.decision.answer import DecisionAnswer, answer, objectives_of
 from headrace.decision.costs import Activity, costs_of
@@ -50,6 +50,9 @@ def test_a_wish_is_a_metric_by_its_name_or_unit_or_a_quantity_of_the_configurati
         ("events/s", "price <= 40000", "the currency of price is missing"),
         ("events/s", "price <= 40000 USD", 'currency of the offers, not "USD"'),
         ("events/s", "power <= 3 kVA", "VA is apparent power"),
+        ("events/s", "power <= 3 kWh", "Wh is an amount of energy, W the power"),
+        ("events/s", "energy <= 3 MW", "W is power, Wh an amount of energy"),
+        ("events/s", "usable >= 200 Tb", "b is a bit, B a byte"),
         ("events/s", "usable >= 200", "its unit is missing"),
         ("events/s", "usable >= 200 W", '"W" is not its unit'),
         ("events/s", "price < 40000 EUR", "< is no sense of a limit"),
@@ -71,6 +74,11 @@ def test_a_bad_wish_is_one_message(want: str, within: str, said: str) -> None:
     [
         ("[drive.a]\nprice = 5\n", "drive.a.date: is missing"),
         ('[drive.a]\nprice = 5\ndate = 2026\ncurrency = "euro"\n', "three capital letters"),
+        ('currency = "EUE"\n', "EUE is no currency of ISO 4217"),
+        ("[rates]\nUSDD = { rate = 1, date = 2026 }\n", "three capital letters"),
+        ("[rates]\nUSD = { rate = 1 }\n", "rates.USD.date: is missing"),
+        ('[node.a]\nprice = 5\ndate = 2026\npower = "90 VA"\n', "node.a.power"),
+        ('[electricity]\nprice = "0.25 EUR/MWh"\n', "electricity.price"),
         ('[drive.a]\nprice = 5\ndate = 2026\ncurrency = "USD"\n', "[rates] USD"),
         ("[drive.a]\nprice = -5\ndate = 2026\n", "drive.a.price"),
         ("[drives.a]\nprice = 5\ndate = 2026\n", "drives"),
@@ -196,6 +204,18 @@ def test_the_offers_say_what_a_target_is_made_of() -> None:
     costs = costs_of(unnamed, "t", Activity(None, None), _offers(target=stated))
     assert costs.values["price"] == 4000 + 100
     assert costs.values["usable_bytes"] == 900e9
+
+
+def test_a_drive_without_a_capacity_is_named() -> None:
+    stated = {"t": {"drives": {"a drive": 2}}}
+    shelf = {"a drive": {"price": 5, "date": 2026}}
+    costs = costs_of((), "t", Activity(None, None), _offers(target=stated, drive=shelf))
+    assert costs.unknown["usable_bytes"] == (
+        "drive a drive has no capacity, neither in the offers nor in the catalog"
+    )
+    shelf = {"a drive": {"price": 5, "date": 2026, "capacity": "2 TB"}}
+    costs = costs_of((), "t", Activity(None, None), _offers(target=stated, drive=shelf))
+    assert "[target.NAME] usable" in costs.unknown["usable_bytes"]
 
 
 # -- answers --
@@ -394,6 +414,59 @@ def test_measured_cells_are_scaled_each_by_its_own_simulation(tmp_path: Path) ->
         ratios.setdefault((row["target"], row["slots"]), set()).add(round(ratio, 6))
     assert all(len(each) == 1 for each in ratios.values()), ratios
     assert len({min(each) for each in ratios.values()}) > 1, "cells differ"
+
+
+def test_a_number_of_slots_with_which_another_storage_leads_is_named(tmp_path: Path) -> None:
+    """Storage b is twice as fast for one job, and does not get faster with four."""
+    cells = [
+        {"target": name, "workload": "scan", "slots": slots}
+        for name in ("a", "b")
+        for slots in (1, 4)
+    ]
+    truth = Truth(effects={"target": {"a": 0.0, "b": 0.7}}, trial_sigma=0.0, cores=64, site_w=200.0)
+    root = write_results(tmp_path / "r", plan_of(cells, 2), truth, series=False)
+    records = read(root)
+    for row in records.trials.to_dict("records"):
+        if (row["target"], row["slots"]) == ("b", 4):
+            row["metrics"]["events_per_s"] /= 4
+    by = {each.what: each.leads for each in _answer([records]).changes}
+    assert by["1 slot per node"] == "b, 1 slot"
+    same = {each.what for each in _answer([_results(tmp_path / "s", {"a": 0.0, "b": 0.7})]).changes}
+    assert not any("per node" in what for what in same)
+
+
+NODES = """
+headrace = 1
+title = "nodes"
+[site.server.nas]
+machine = "generic-server"
+link = "1 GbE"
+[target.local]
+kind = "block"
+drive = "wd-wd3200bekt"
+[target.nas]
+kind = "nfs"
+server = "nas"
+export = { drive = "samsung-870-evo-1tb" }
+[workload.read]
+kind = "sequential"
+mode = "read"
+file_size = "64 MiB"
+[plan]
+repeats = { min = 1 }
+"""
+
+
+def test_a_number_of_nodes_with_which_another_storage_leads_is_named(tmp_path: Path) -> None:
+    """A server feeds one node faster than its disk does; four disks together are faster."""
+    file = tmp_path / "nodes.toml"
+    file.write_text(NODES)
+    results = simulate(file, tmp_path / "r")
+    made, _ = decide([results], want="asked_bytes_per_s")
+    leading = made.choice.leading
+    assert leading is not None and leading.candidate.target == "nas"
+    by = {each.what: each.leads for each in made.changes}
+    assert [lead for what, lead in by.items() if "nodes" in what] == ["local, 1 slot"], by
 
 
 def test_a_single_trial_has_the_spread_of_the_others(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ CRATES = sorted(path.parent for path in (ROOT / "crates").glob("*/Cargo.toml"))
 BASE = {
     "system",
     "catalog",
+    "currencies",
     "published",
     "document",
     "validation",
@@ -56,6 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "site": {"raid", "units"},
     "raid": set(),
+    "currencies": set(),
     "provenance": set(),
     "scenario": set(),
     "document": {"errors", "registry", "units", "user"},

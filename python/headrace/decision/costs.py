@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from headrace.catalog import entry, names
 from headrace.decision.offers import DriveOffer, MachineOffer, Offer, Offers
+from headrace.decision.rebuild import fails_meanwhile, group_of, losses_per_year
 from headrace.raid import drives_of_data
 from headrace.records.inventory import Inventory, InventoryItem
 
@@ -80,7 +81,7 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
     whole = bool(parts) and not missing
     put("price", priced if whole else None,
         f"no offer for {lacking}" if missing else "the records name no parts")  # fmt: skip
-    put("usable_bytes", _usable(items, target, offers), "no drive of known size stores data")
+    put("usable_bytes", _usable(items, target, offers), _why_not_usable(items))
     put("rack_units", _rack_units(items, offers), "no offer states rack units")
     _power(items, activity, offers, put, notes)
     _wear(items, activity, offers, put)
@@ -166,6 +167,20 @@ def _usable(items: Inventory, target: str, offers: Offers) -> float | None:
     if not holding:
         return None
     return sum(item.usable_bytes or 0.0 for item in holding) * (1 - offers.filesystem_share)
+
+
+def _why_not_usable(items: Inventory) -> str:
+    """Return why the usable capacity is unknown."""
+    drives = [item for item in items if item.part == "drive"]
+    unnamed = [item.name for item in drives if item.size_bytes is None and item.name]
+    if unnamed:
+        return (
+            f"drive {', '.join(dict.fromkeys(unnamed))} has no capacity, neither in the offers nor "
+            "in the catalog"
+        )
+    if drives:
+        return "the records do not say how many bytes of data the drives hold: [target.NAME] usable"
+    return "no drive of known size stores data"
 
 
 def _rack_units(items: Inventory, offers: Offers) -> float | None:
@@ -268,10 +283,41 @@ def _failures(items: Inventory, offers: Offers, put: Put) -> None:
     for item in drives:
         offer: DriveOffer | None = offers.drive.get(item.name)
         if offer is None or offer.failures_per_year is None:
-            put("drive_failures_per_year", None, "the offers state no failure rate of some drives")
+            why = f"the offers state no failure rate of drive {item.name}"
+            for name in ("drive_failures_per_year", "rebuild_failure", "losses_per_year"):
+                put(name, None, why)
             return
         total += item.count * offer.failures_per_year
     put("drive_failures_per_year", total, "")
+    _exposure(items, offers, put)
+
+
+def _exposure(items: Inventory, offers: Offers, put: Put) -> None:
+    """Probability that a further drive fails during a rebuild, and data losses per year, of the
+    drives that store data; each must have a failure rate."""
+    holding = [item for item in items if item.part == "drive" and item.usable_bytes]
+    machines = {each.host: each.count for each in items if each.part != "drive"}
+    losses, meanwhile = 0.0, list[float]()
+    why = "" if holding else "no drive of known size stores data"
+    for item in holding:
+        offer = offers.drive[item.name]
+        afr, size = offer.failures_per_year or 0.0, _size(item.name, offers) or item.size_bytes or 0
+        hosts = machines.get(item.host, 1)
+        one = max(1, item.count // hosts)
+        raw = hosts * drives_of_data(item.raid_level, one) * (item.size_bytes or size)
+        group = group_of(item.raid_level, hosts, one, round(raw / (item.usable_bytes or raw), 6))
+        if group is None:
+            why = "copies of redundant arrays and erasure coding are not modelled"
+        elif group.fatal and offer.rebuild_rate is None:
+            why = f"the offers state no rebuild_rate of drive {item.name}"
+        else:
+            hours = group.drives * size / (offer.rebuild_rate or math.inf) / 3600
+            losses += losses_per_year(afr, group, hours)
+            if group.fatal:
+                meanwhile.append(fails_meanwhile(afr, group, hours))
+    put("losses_per_year", None if why else losses, why)
+    none = why or "nothing is rebuilt: the drives hold neither copies nor parity"
+    put("rebuild_failure", None if why or not meanwhile else max(meanwhile), none)
 
 
 def _years(offers: Offers, values: dict[str, float], unknown: dict[str, str]) -> None:

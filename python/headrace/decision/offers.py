@@ -11,20 +11,12 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 
 from headrace.catalog import entry, names
 from headrace.catalog.tables import CatalogPrice
+from headrace.currencies import currency_code
 from headrace.document import Document, read_document
 from headrace.errors import FileProblem, StudyError
 from headrace.site import Section
-from headrace.units import Bytes
+from headrace.units import Bytes, BytesPerS
 from headrace.validation import Problems, refusals
-
-_CURRENCY = re.compile(r"^[A-Z]{3}$")
-
-
-def _currency(value: object) -> object:
-    """Return a currency code. Raises ValueError for anything but three capital letters."""
-    if not isinstance(value, str) or not _CURRENCY.match(value):
-        raise ValueError('a currency is its ISO 4217 code of three capital letters, such as "EUR"')
-    return value
 
 
 def _date(value: object) -> object:
@@ -36,7 +28,7 @@ def _date(value: object) -> object:
     return value
 
 
-Currency = Annotated[str, BeforeValidator(_currency)]
+Currency = Annotated[str, BeforeValidator(currency_code)]
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 
 
@@ -60,6 +52,9 @@ class DriveOffer(Offer):
     )
     failures_per_year: float | None = Field(
         None, ge=0, le=1, description="annualised failure rate (AFR): 0.01 is 1 %"
+    )
+    rebuild_rate: BytesPerS | None = Field(
+        None, gt=0, description="rate at which a failed drive's data are written to a new one"
     )
 
 
@@ -126,7 +121,7 @@ class Offers(Section):
     @classmethod
     def _codes(cls, rates: dict[str, ExchangeRate]) -> dict[str, ExchangeRate]:
         for code in rates:
-            _currency(code)
+            currency_code(code)
         return rates
 
     @model_validator(mode="after")

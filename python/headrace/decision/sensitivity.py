@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headrace.analysis.read import Records
-from headrace.decision.candidates import DRAWS, Basis, basis_of
+from headrace.decision.candidates import DRAWS, Basis, Candidate, basis_of
 from headrace.decision.choose import Choice, JudgedConfiguration, choose
 from headrace.decision.offers import Offers
 from headrace.decision.wishes import Quantity, Wishes, WishLimit
 
 FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0)
 """By how much an input is changed, both ways, to see whether another configuration leads."""
+
+STORAGES_AT_NODES = 4
+"""How many storages, the best of each, are simulated with more nodes."""
 
 FEW_DRAWS = 2
 """For questions about the leading configuration, which follows from values without draws."""
@@ -50,6 +54,9 @@ class DecisionInputs:
     shares: Mapping[str, float] | None
     model_error: float | None
     objectives: Sequence[Quantity]
+    at_nodes: Callable[[Collection[str], int], Sequence[Records]] | None = None
+    """Simulates configurations (`Candidate.configuration`) with another number of nodes; None where
+    that cannot be."""
 
     def decide(self, draws: int = DRAWS) -> Choice:
         """Return the answer for these inputs."""
@@ -94,6 +101,7 @@ def changes(inputs: DecisionInputs, choice: Choice) -> tuple[Change, ...]:
     for limit in inputs.wishes.limits:
         found.append(_limit(lead, limit, choice, inputs))
     found += _mixes(lead, inputs, choice.basis)
+    found += [_slots(choice), _nodes(choice, inputs)]
     return tuple(each for each in found if each is not None)
 
 
@@ -171,6 +179,60 @@ def _mixes(lead: str, inputs: DecisionInputs, basis: Basis) -> list[Change | Non
                 found.append(Change(f"{share * 100:g} % of {name}", now.candidate.key))
                 break
     return found
+
+
+def _best_by_storage(choice: Choice) -> list[JudgedConfiguration]:
+    """Return the best configuration of each storage within the limits, the leading one first."""
+    found: dict[str, JudgedConfiguration] = {}
+    for each in choice.judged:  # the best first
+        if each.within:
+            found.setdefault(each.candidate.storage, each)
+    return list(found.values())
+
+
+def _slots(choice: Choice) -> Change | None:
+    """Return the nearest number of slots with which another storage leads."""
+    lead = choice.judged[0].candidate
+    first: dict[int, Candidate] = {}
+    for each in choice.judged:  # the best first
+        if each.within:
+            first.setdefault(each.candidate.slots, each.candidate)
+    for slots in sorted(first, key=lambda slots: abs(math.log(slots / lead.slots))):
+        if first[slots].storage != lead.storage:
+            number = f"{slots} slot{'' if slots == 1 else 's'} per node"
+            return Change(number, first[slots].key)
+    return None
+
+
+def _nodes(choice: Choice, inputs: DecisionInputs) -> Change | None:
+    """Return the smaller of twice and four times the nodes with which another storage leads.
+
+    The best configurations of the storages within the limits are simulated. Limits are not applied:
+    those of price and power hold for the number of nodes that was asked for.
+    """
+    leads = _best_by_storage(choice)[:STORAGES_AT_NODES]
+    if inputs.at_nodes is None or len(leads) < 2 or not inputs.wishes.want.of_records:
+        return None
+    keys = {_name_of(each.candidate): each.candidate for each in leads}
+    for factor in (2, 4):
+        nodes = leads[0].candidate.nodes * factor
+        sets = inputs.at_nodes([each.candidate.configuration for each in leads], nodes)
+        if not sets:
+            return None
+        wishes = replace(inputs.wishes, limits=())
+        scaled = replace(inputs, sets=sets, wishes=wishes).decide(FEW_DRAWS)
+        first = None if scaled.leading is None else _name_of(scaled.leading.candidate)
+        if first is None or first not in keys:
+            return None
+        if keys[first].storage != leads[0].candidate.storage:
+            return Change(f"{nodes} nodes", keys[first].key)
+    return None
+
+
+def _name_of(candidate: Candidate) -> tuple[str, str, str]:
+    """Return what stays the same when a configuration is scaled: its first trial."""
+    first = candidate.evidence[0]
+    return str(first.results), first.workload, first.trials[0]
 
 
 def next_measurement(choice: Choice) -> Measurement | None:

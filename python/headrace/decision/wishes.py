@@ -49,6 +49,8 @@ _OWN: dict[str, Quantity] = {
     "space": Quantity("rack_units", "rack units", "U", True),
     "life": Quantity("wear_years", "years until rated endurance is written", "y", False),
     "failures": Quantity("drive_failures_per_year", "drive failures per year", "1/y", True),
+    "rebuild": Quantity("rebuild_failure", "failure during a rebuild", "share", True),
+    "losses": Quantity("losses_per_year", "data losses per year", "1/y", True),
     "slots": Quantity("slots", "slots per node", "", False),
     "nodes": Quantity("nodes", "nodes", "", True),
 }  # fmt: skip
@@ -99,6 +101,13 @@ _LIMIT = re.compile(
     r"^\s*(?P<name>[A-Za-z_][\w/ ]*?)\s*(?P<sense><=|>=|<|>|=+)\s*"
     r"(?P<number>[0-9][0-9_ ]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(?P<unit>[^\s0-9].*?)?\s*$"
 )
+_MIXED_UP = {
+    ("VA", "W"): "; VA is apparent power, W what is paid for",
+    ("Wh", "W"): "; Wh is an amount of energy, W the power",
+    ("W", "Wh"): "; W is power, Wh an amount of energy",
+    ("b", "B"): "; b is a bit, B a byte",
+}
+"""(End of a unit, the unit wanted) -> what the difference is."""
 WITHIN = '"price <= 40000 EUR, usable >= 200 TB, efficiency >= 85 %"'
 
 
@@ -198,9 +207,9 @@ def _factor(quantity: Quantity, unit: str, text: str) -> float:
         return 1.0
     elif unit.endswith(base) and unit.removesuffix(base) in {**_PREFIX, **_BINARY}:
         return {**_PREFIX, **_BINARY}[unit.removesuffix(base)]
-    apparent = unit.endswith("VA") and base == "W"
     given = f'"{unit}" is not its unit' if unit else "its unit is missing"
-    why = "; VA is apparent power, W what is paid for" if apparent else ""
+    why = next((text for (has, wants), text in _MIXED_UP.items()
+                if base == wants and unit.endswith(has)), "")  # fmt: skip
     raise refuse(
         Path("command line"), "--within", text, f"{quantity.title}: {given}{why}",
         {"share": "%", "y": "years", "s": "s, ms, min, h, d"}.get(base, base) or "a bare number",

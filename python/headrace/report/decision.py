@@ -124,7 +124,7 @@ def reasons(answer: DecisionAnswer) -> list[str]:
         leads = f"{each.leads} would lead" if each.leads else "nothing would be left"
         found.append(f"With {each.what}, {leads}.")
     if lead is not None and not answer.changes and (choice.wishes.limits or _of_money(answer)):
-        found.append("No price, limit or mix changes the answer within a factor of 4.")
+        found.append("No price, limit, mix or number of slots changes the answer.")
     if answer.next_measurement is not None:
         each = answer.next_measurement
         found.append(

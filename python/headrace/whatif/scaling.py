@@ -8,7 +8,7 @@ simulated, because a model decides what more nodes do.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import msgspec
 
 from headrace import _core
 from headrace.analysis.read import Records, trials_frame
+from headrace.decision.candidates import configuration_of
 from headrace.engine.simulate.trials import PreparedTrial, ScenarioRefusal
 from headrace.errors import HeadraceError, UsageError
 from headrace.metrics import values_of
@@ -66,6 +67,31 @@ def scaled(records: Records, nodes: int) -> Records:
         if here is not None:
             frame.at[place, "metrics"] = _ratios(there, here, row)
     return replace(records, trials=frame, warnings=tuple(dict.fromkeys(warnings)))
+
+
+def scaled_configurations(
+    sets: Sequence[Records], configurations: Collection[str], nodes: int
+) -> list[Records]:
+    """Return some configurations (`configuration_of`), one trial of each workload, with this number
+    of nodes; none where one of them cannot be simulated."""
+    found: list[Records] = []
+    for records in sets:
+        rows: list[dict[str, Any]] = records.trials.to_dict("records")
+        wanted: dict[tuple[str, str], int] = {}
+        for place, row in enumerate(rows):
+            if row["valid"] and configuration_of(row) in configurations:
+                wanted.setdefault((configuration_of(row), str(row["workload"])), place)
+        if not wanted:
+            continue
+        some: Any = records.trials.iloc[sorted(wanted.values())].reset_index(drop=True)
+        try:
+            made = scaled(replace(records, trials=some), nodes)
+        except HeadraceError:
+            return []
+        if len(made.trials) < len(wanted):
+            return []
+        found.append(made)
+    return found
 
 
 @dataclass(frozen=True)
