@@ -30,6 +30,7 @@ from headrace.analysis.metrics import (
 )
 from headrace.analysis.naming import Kinds, with_names
 from headrace.analysis.points import Left, PointOptions, make_points
+from headrace.analysis.prices import storage_prices
 from headrace.analysis.ranking import best_first
 from headrace.analysis.ranking import p_values as ranking_p
 from headrace.analysis.read import Records
@@ -152,6 +153,7 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
         unanswered=unanswered(records, kinds),
         comparisons=len(p_values),
         joint_confidence=joint,
+        prices=storage_prices(curves, records, options.price),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.analysis.interference import Disturbance
+from headrace.records.energy_basis import EnergyBasis
 
 LimitKind = Literal[
     "cpu",
@@ -85,6 +86,8 @@ class Point:
     """Concurrent jobs over all nodes, or the clients in these jobs; 0 means equal to `slots`."""
     reasons: tuple[str, ...] = ()
     """Why these trials cannot be trusted; empty for valid ones."""
+    energy_basis: EnergyBasis | None = None
+    """What its joules are of and where they come from; None without any."""
 
     @property
     def load(self) -> int:
@@ -370,6 +373,28 @@ class FaultEffect:
 
 
 @dataclass(frozen=True)
+class StoragePrice:
+    """What a storage costs for what it achieves, at the point with its highest rate."""
+
+    workload: str
+    target: str
+    label: str
+    load: int
+    amount: float
+    currency: str
+    source: str
+    """`stated` by the study, or `published`: a dated price of the catalog."""
+    what: str
+    """What the amount buys, and when."""
+    per: dict[str, Estimate]
+    """Price per throughput (jobs' worth of computing), mb_per_s, event_per_s, job_per_h, gb."""
+    efficiency: Estimate | None
+    provenance: str
+    """Of the rates."""
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Findings:
     """Everything that the analysis found in a set of records."""
 
@@ -401,6 +426,8 @@ class Findings:
     """Workloads and targets without a valid trial."""
     comparisons: int = 0
     """Number of comparisons that may name a difference: effects, combinations, rankings."""
+    prices: tuple[StoragePrice, ...] = ()
+    """Of the storages whose price is known, the best first."""
     joint_confidence: float = 0.95
     """Confidence of the intervals of these comparisons.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -49,6 +50,7 @@ _COLUMNS = (
     "load",
     "nodes",
     "results",
+    "energy_basis",
 )
 """Columns of the trials that a point is made of."""
 
@@ -96,6 +98,7 @@ def make_points(
                 trials=tuple(columns["id"][row] for row in rows),
                 # A job of some workloads has several clients; its result gives their number.
                 clients=int((first["results"] or {}).get("clients") or running),
+                energy_basis=first["energy_basis"],
             )
         )
     return points
@@ -130,6 +133,7 @@ def _estimates(
     ids: list[str] = list(trials["id"])
     whole = [tuple(ids[row] for row in rows) for rows in groups]
     found: list[dict[str, Estimate]] = [{} for _ in groups]
+    uncertainties: list[Mapping[str, float]] = list(trials["metric_uncertainties"])
     for name in metrics.columns:
         values: np.ndarray = metrics[name].to_numpy()
         grouped = metrics[name].groupby(number)
@@ -167,8 +171,34 @@ def _estimates(
                     max(value, min(most, value + float(half[index]))),
                 )
                 method = "mean, t interval"
+            if (common := _common_uncertainty(uncertainties, name, rows)) > 0:
+                bounds = _widened(value, bounds, common, options.confidence)
+                method += ", with the meters' uncertainty"
             found[index][name] = Estimate(value, *bounds, n, method, used, provenance)
     return found
+
+
+def _common_uncertainty(
+    uncertainties: Sequence[Mapping[str, float]], name: str, rows: Iterable[int]
+) -> float:
+    """Return the mean relative uncertainty that all trials of a group share; 0 without any."""
+    known = [uncertainties[row].get(name, 0.0) for row in rows]
+    return sum(known) / len(known) if known else 0.0
+
+
+def _widened(
+    value: float,
+    bounds: tuple[float | None, float | None],
+    common: float,
+    confidence: float,
+) -> tuple[float, float]:
+    """Return the interval with a relative standard uncertainty that repeats do not reduce.
+
+    Its half width, that of a normal distribution, is added in squares.
+    """
+    half = float(special.ndtri(0.5 + confidence / 2)) * common * value
+    low, high = (value if bound is None else bound for bound in bounds)
+    return max(0.0, value - math.hypot(value - low, half)), value + math.hypot(high - value, half)
 
 
 def _device_loads(trials: Any, number: np.ndarray) -> list[tuple[DeviceLoad | None, float | None]]:

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import HeadraceError
-from headrace.metrics import provenances_of, values_of
+from headrace.metrics import provenances_of, uncertainties_of, values_of
 from headrace.plan.trial import Plan
+from headrace.records.energy_basis import basis_of
 from headrace.records.plan_file import read_plan
 from headrace.records.store import RETRIED, ResultsHeader, read_header
 from headrace.records.sums import SUMMED, WINDOWED
@@ -294,6 +295,8 @@ def _row(record: TrialRecord, shared: _Shared) -> dict[str, object]:
         "cpu_busy_s": None if record.cpu is None else record.cpu.busy_s,
         "metrics": values_of(record),
         "metric_provenances": shared.value(provenances_of(record)),
+        "metric_uncertainties": uncertainties_of(record),
+        "energy_basis": shared.value(basis_of(record.energy)),
         "started_utc": record.started_utc,
         "duration_s": record.duration_s,
         "stonewall_s": record.stonewall_s,

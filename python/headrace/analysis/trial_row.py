@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict, cast
 
+from headrace.records.energy_basis import EnergyBasis
 from headrace.records.interference import Interference
 from headrace.records.trial_record import FaultRecord, JsonObject
 
@@ -36,6 +37,7 @@ class TrialRow(TypedDict):
     """Number of jobs; NaN without any."""
     cpu_cores: float
     results: JsonObject
+    energy_basis: EnergyBasis | None
 
 
 def trial_rows(trials: Any) -> list[TrialRow]:

@@ -99,11 +99,17 @@ def _modelled_idle_w(energy: Energy, inventory: Inventory) -> float | None:
         source = energy.part_provenance.get(part, energy.provenance)
         if part in energy.contained or source != "modelled" or not _joules(energy, part):
             continue
-        idle_w = _idle_w(item for item in inventory if _PARTS[item.part] == part)
+        idle_w = idle_power_w(part, inventory)
         if idle_w is None:
             return None
         total_w += idle_w
     return total_w
+
+
+def idle_power_w(part: str, inventory: Inventory) -> float | None:
+    """Return the idle power of all `nodes`, `servers` or `drives` by the catalog; None if it lacks
+    one of them."""
+    return _idle_w(item for item in inventory if _PARTS[item.part] == part)
 
 
 def _idle_w(items: Iterable[InventoryItem]) -> float | None:

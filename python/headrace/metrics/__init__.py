@@ -75,7 +75,7 @@ def _computed() -> tuple[tuple[str, Callable[[RecordedTrial], float | None]], ..
 
 def forget() -> None:
     """Clear the caches, so that metrics of added or removed packages are looked up again."""
-    for each in (registered, metric_of, _computed, _with_provenance):
+    for each in (registered, metric_of, _computed, _with_provenance, _with_uncertainty):
         each.cache_clear()
 
 
@@ -129,6 +129,21 @@ def _with_provenance() -> tuple[tuple[str, Callable[[TrialRecord], str]], ...]:
         (each.name, each.provenance)
         for each in registered().values()
         if each.provenance is not None
+    )
+
+
+def uncertainties_of(record: TrialRecord) -> dict[str, float]:
+    """Return the relative standard uncertainty of each metric that has one beyond its scatter."""
+    found = {name: of(record) for name, of in _with_uncertainty()}
+    return {name: value for name, value in found.items() if value is not None and value > 0}
+
+
+@cache
+def _with_uncertainty() -> tuple[tuple[str, Callable[[TrialRecord], float | None]], ...]:
+    return tuple(
+        (each.name, each.relative_uncertainty)
+        for each in registered().values()
+        if each.relative_uncertainty is not None
     )
 
 

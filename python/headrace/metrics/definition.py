@@ -38,6 +38,10 @@ class Metric:
     """What a trial must have recorded for this metric."""
     provenance: Callable[[TrialRecord], str] | None = None
     """Provenance of the value, if it differs from the provenance of the trial."""
+    relative_uncertainty: Callable[[TrialRecord], float | None] | None = None
+    """Standard uncertainty over the value, from an error that all repeats share, such as that of a
+    meter's calibration: repeats do not make it smaller.
+    """
     rank: int = 1000
     """Position among the columns of tables."""
     secondary: bool = False

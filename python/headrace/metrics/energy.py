@@ -32,6 +32,15 @@ def _provenance(record: TrialRecord) -> str:
     return record.energy.provenance
 
 
+def _site_uncertainty(record: TrialRecord) -> float | None:
+    """Return the meters' uncertainty over the energy of the whole site; None for a model."""
+    return ratio(record.energy.uncertainty_j, record.energy.total_j)
+
+
+def _metered_uncertainty(record: TrialRecord) -> float | None:
+    return ratio(record.energy.metered_uncertainty_j, record.energy.metered_j)
+
+
 def _metered_per_job_wh(trial: RecordedTrial) -> float | None:
     return _wh(ratio(trial.record.energy.metered_j, trial.jobs))
 
@@ -109,6 +118,7 @@ ENERGY_WH_PER_JOB = Metric(
     value=_site_per_job_wh,
     needs="energy of the whole site",
     provenance=_provenance,
+    relative_uncertainty=_site_uncertainty,
     rank=600,
 )
 ENERGY_J_PER_JOB = Metric(
@@ -120,6 +130,7 @@ ENERGY_J_PER_JOB = Metric(
     value=lambda trial: ratio(trial.record.energy.total_j, trial.jobs),
     needs="energy of the whole site",
     provenance=_provenance,
+    relative_uncertainty=_site_uncertainty,
     rank=610,
     secondary=True,
 )
@@ -143,6 +154,7 @@ ENERGY_J_PER_EVENT = Metric(
     value=lambda trial: ratio(trial.record.energy.total_j, trial.sum("events")),
     needs="energy of the whole site, and events",
     provenance=_provenance,
+    relative_uncertainty=_site_uncertainty,
     rank=630,
 )
 ENERGY_METERED_WH_PER_JOB = Metric(
@@ -154,6 +166,7 @@ ENERGY_METERED_WH_PER_JOB = Metric(
     value=_metered_per_job_wh,
     needs="a power meter",
     provenance=lambda record: "measured",
+    relative_uncertainty=_metered_uncertainty,
     rank=640,
 )
 ENERGY_UNCERTAINTY_WH_PER_JOB = Metric(
@@ -176,6 +189,7 @@ ENERGY_J_PER_GB = Metric(
     value=lambda trial: ratio(trial.record.energy.total_j, trial.requested_bytes / 1e9),
     needs="energy of the whole site, and bytes read or written",
     provenance=_provenance,
+    relative_uncertainty=_site_uncertainty,
     rank=655,
 )
 EVENTS_PER_WH = Metric(
@@ -186,6 +200,7 @@ EVENTS_PER_WH = Metric(
     value=lambda trial: ratio(trial.sum("events"), _wh(trial.record.energy.total_j)),
     needs="energy of the whole site, and events",
     provenance=_provenance,
+    relative_uncertainty=_site_uncertainty,
     rank=657,
 )
 MEAN_POWER_W = Metric(
@@ -197,6 +212,7 @@ MEAN_POWER_W = Metric(
     value=lambda trial: ratio(trial.record.energy.total_j, _span_s(trial)),
     needs="energy of the whole site",
     provenance=_provenance,
+    relative_uncertainty=_site_uncertainty,
     rank=660,
 )
 ENERGY_DELAY_J_S_PER_JOB = Metric(
@@ -208,6 +224,7 @@ ENERGY_DELAY_J_S_PER_JOB = Metric(
     value=_energy_delay,
     needs="energy of the whole site",
     provenance=_provenance,
+    relative_uncertainty=_site_uncertainty,
     rank=670,
 )
 ENERGY_FACILITY_WH_PER_JOB = Metric(

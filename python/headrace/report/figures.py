@@ -16,7 +16,15 @@ import bokeh.plotting
 
 from headrace.analysis.findings import Estimate, FactorEffect, LevelEffect
 from headrace.metrics.shown import ShownMetric, show
-from headrace.palette import BLACK, CURVE_COLOURS, CURVE_DASHES, CURVE_MARKERS, GREY
+from headrace.palette import (
+    BLACK,
+    CURVE_COLOURS,
+    CURVE_DASHES,
+    CURVE_MARKERS,
+    GREEN,
+    GREY,
+    VERMILLION,
+)
 from headrace.report.numbers import interval_text, value_text
 from headrace.report.select import DRAWN_AT_ONCE
 from headrace.report.wording import LevelNames, factor_text
@@ -344,7 +352,11 @@ class SeriesFigure:
     """Columns of the series that are drawn, with their names in the legend."""
 
 
+POWER_FIGURE = SeriesFigure("power", "Power", "Power", "W", 1.0, ())
+"""Its columns are the channels that the trials have."""
+
 SERIES_FIGURES = (
+    SeriesFigure("jobs", "Running jobs", "Jobs", "", 1.0, (("running", "running jobs"),)),
     SeriesFigure(
         "block",
         "Device rate",
@@ -400,7 +412,8 @@ SERIES_FIGURES = (
 def series_figure(element: str, title: str, names: list[str]) -> dict[str, object]:
     """Return a figure of the samples of one trial against time.
 
-    It has one source, `series`, with `time_s` and a column for each name.
+    It has one source, `series`, with `time_s` and a column for each name. Triangles at the bottom
+    mark starts and ends of jobs (`starts`, `ends`) in figures of power and of running jobs.
     """
     source = models.ColumnDataSource({"time_s": [], **{name: [] for name in names}}, name="series")
     plot = _figure(
@@ -423,5 +436,11 @@ def series_figure(element: str, title: str, names: list[str]) -> dict[str, objec
         )
         for index, name in enumerate(names)
     ]
+    for name, marker, colour in (
+        ("starts", "triangle", GREEN),
+        ("ends", "inverted_triangle", VERMILLION),
+    ):
+        marks = models.ColumnDataSource({"time_s": [], "value": []}, name=name)
+        plot.scatter("time_s", "value", source=marks, marker=marker, size=8, color=colour)
     plot.add_tools(models.HoverTool(renderers=lines, tooltips=_SERIES_TIP, mode="mouse"))
     return _item(plot, element)

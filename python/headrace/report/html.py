@@ -5,7 +5,7 @@ Numbers are in tables that need no script; figures (Bokeh, inlined) and controls
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict
@@ -17,7 +17,16 @@ from headrace.analysis.findings import Findings
 from headrace.metrics import registered
 from headrace.metrics.shown import ShownMetric, show
 from headrace.palette import CURVE_COLOURS, LEDGER_COLOURS, LEDGER_TEXT
-from headrace.report import answers, faults, figures, interference, tables, wording
+from headrace.report import (
+    answers,
+    energy,
+    faults,
+    figures,
+    interference,
+    prices,
+    tables,
+    wording,
+)
 from headrace.report.choices import choice_sentences
 from headrace.report.numbers import percent
 from headrace.report.page_data import page_data, provenance_of_metric, scaled_metrics
@@ -90,6 +99,8 @@ def _figures(
         bounds = {curve.slots_fed.efficiency for curve in shown.curves if curve.slots_fed}
         bound = bounds.pop() * 100 if len(bounds) == 1 else None
         items.append(figures.curve_figure("figure-efficiency", "Job efficiency", loads, bound))
+    if (per_job := energy.leading(metrics)) is not None:
+        items.append(figures.curve_figure("figure-energy", metrics[per_job].title, loads))
     rates = _byte_rates(metrics)
     if rates:
         items.append(figures.byte_figure("figure-bytes", rates, loads))
@@ -114,7 +125,7 @@ def _series_figures(series: dict[str, TrialSeries]) -> list[EmbeddedSeriesFigure
     """Return one figure for each quantity that is not 0 throughout in at least one embedded
     trial."""
     found: list[EmbeddedSeriesFigure] = []
-    for position, wanted in enumerate(figures.SERIES_FIGURES):
+    for position, wanted in enumerate((_power_figure(series), *figures.SERIES_FIGURES)):
         samples = [trial.get(wanted.probe, {}) for trial in series.values()]
         present = [
             pair for pair in wanted.columns if any(any(each.get(pair[0], ())) for each in samples)
@@ -136,6 +147,14 @@ def _series_figures(series: dict[str, TrialSeries]) -> list[EmbeddedSeriesFigure
                 }
             )
     return found
+
+
+def _power_figure(series: dict[str, TrialSeries]) -> figures.SeriesFigure:
+    """Return the figure of power, with the channels that the trials have."""
+    trials = (trial.get(figures.POWER_FIGURE.probe, {}) for trial in series.values())
+    names = dict.fromkeys(name for trial in trials for name in trial if name != "time_s")
+    kept = list(names)[: len(CURVE_COLOURS)]
+    return replace(figures.POWER_FIGURE, columns=tuple((name, name) for name in kept))
 
 
 def _trial_labels(shown: Shown, trials: list[str]) -> dict[str, str]:
@@ -204,7 +223,10 @@ def render(
     series = embedded_series(results, series_trials(shown, wanted_series))
     series_figures = _series_figures(series)
     items = [*_figures(shown, metrics, bool(main_names)), *effect_items]
-    data = page_data(shown, metrics, mains, items, series, series_figures, trials_folder)
+    energy_main = energy.leading(metrics)
+    data = page_data(
+        shown, metrics, mains, items, series, series_figures, trials_folder, energy_main
+    )
     template = environment().get_template("report.html.j2")
     return template.render(
         findings=findings,
@@ -223,6 +245,7 @@ def render(
         **_answers_of(findings),
         **_curves_of(shown, metrics, mains, _Columns.of(metrics, main_names)),
         **_sections_of(findings),
+        **_energy_of(findings, shown, metrics, energy_main),
     )
 
 
@@ -276,6 +299,21 @@ def _curves_of(
         "columns": columns.main,
         "byte_columns": columns.bytes,
         "other_columns": columns.other,
+    }
+
+
+def _energy_of(
+    findings: Findings, shown: Shown, metrics: dict[str, ShownMetric], main: str | None
+) -> dict[str, object]:
+    """Return the tables of energy and of prices; empty without any."""
+    return {
+        "energy_main": main,
+        "energy_curves": energy.energy_curves(shown.curves, main, metrics),
+        "energy_columns": energy.columns(metrics, main),
+        "energy_sentence": energy.sentence(findings, main) if main else "",
+        "prices": prices.rows(findings),
+        "price_columns": [prices.PER[name] for name in prices.per_columns(findings)],
+        "price_sentence": prices.SENTENCE,
     }
 
 

@@ -125,6 +125,7 @@ def page_data(
     series: Mapping[str, TrialSeries],
     series_figures: Sequence[Mapping[str, object]],
     trials_folder: str,
+    energy_metric: str | None = None,
 ) -> str:
     """Return JSON for a `<script type="application/json">` element; `<` is escaped, so no value
     can close the element."""
@@ -142,6 +143,7 @@ def page_data(
         "series": series,
         "series_figures": series_figures,
         "trials_folder": trials_folder,
+        "energy_metric": energy_metric,
     }
     return json.dumps(data, separators=(",", ":"), default=str, allow_nan=False).replace(
         "<", "\\u003c"

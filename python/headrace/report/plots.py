@@ -147,6 +147,12 @@ def write_plots(findings: Findings, folder: Path) -> dict[str, str]:
                 f"intervals{marks}.",
             ),
             (
+                "energy",
+                _against_load(curves, "energy_wh_per_job", None),
+                f"Energy per job of {workload} against {noun}, with {confidence} confidence "
+                f"intervals{marks}.",
+            ),
+            (
                 "ledger",
                 _ledger(curves),
                 f"Where the wall time of {workload} went, by storage and {noun}{marks}.",

@@ -33,6 +33,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 """Columns of each probe's series that the page shows."""
 
+POWER = "power"
+"""Probe whose columns are the channels of meters, and the parts that are modelled."""
+CHANNELS_AT_MOST = 4
+
 _BY_REQUESTS = {"read_latency_ms": "read_iops", "write_latency_ms": "write_iops"}
 
 
@@ -93,7 +97,57 @@ def trial_series(results: Path, trial: str) -> TrialSeries:
         found[probe] = {
             name: _rounded(frame[name]) for name in ("time_s", *columns) if name in frame.columns
         }
+    if power := _power(results / "trials" / trial):
+        found[POWER] = power
+    if found and (running := _jobs(results / "trials" / trial)):
+        found["jobs"] = running
     return found
+
+
+def _power(trial: Path) -> dict[str, list[float | None]]:
+    """Return the watts of each channel, those with the most energy first; empty without any."""
+    path = trial / "series" / "power.parquet"
+    if not path.is_file():
+        return {}
+    frame = pd.read_parquet(path)
+    if frame.empty:
+        return {}
+    names = frame["meter"] + " " + frame["channel"]
+    names = names.where(frame["meter"] != "model", frame["channel"] + " (modelled)")
+    largest = frame.groupby(names)["power_w"].mean().nlargest(CHANNELS_AT_MOST)
+    wide = frame.assign(name=names).pivot_table("power_w", "time_s", "name").reset_index()
+    # Meters are read at different times: lines join what each of them says.
+    wide = thin(wide.interpolate(limit_area="inside"))
+    if len(wide) < 2:
+        return {}
+    return {name: _rounded(wide[name]) for name in ("time_s", *largest.index)}
+
+
+def _jobs(trial: Path) -> dict[str, list[float | None]]:
+    """Return the number of running jobs at each start and end of one."""
+    path = trial / "jobs.parquet"
+    if not path.is_file():
+        return {}
+    frame = pd.read_parquet(path, columns=["start_s", "end_s"]).dropna()
+    steps = pd.concat(
+        [
+            pd.DataFrame({"time_s": frame["start_s"], "change": 1}),
+            pd.DataFrame({"time_s": frame["end_s"], "change": -1}),
+        ]
+    )
+    steps = steps.groupby("time_s", as_index=False).sum().sort_values("time_s")
+    if len(steps) < 2:
+        return {}
+    after = steps["change"].cumsum()
+    before = after - steps["change"]
+    times = np.repeat(steps["time_s"].to_numpy(dtype=float), 2)
+    running = np.column_stack([before, after]).ravel()
+    if len(times) > 2 * SAMPLES_AT_MOST:
+        # Rows before and after a change stay together.
+        changes = np.linspace(0, len(times) // 2 - 1, SAMPLES_AT_MOST).astype(int)
+        kept = np.column_stack([2 * changes, 2 * changes + 1]).ravel()
+        times, running = times[kept], running[kept]
+    return {"time_s": _rounded(pd.Series(times)), "running": _rounded(pd.Series(running))}
 
 
 def embedded_series(results: Path, trials: list[str]) -> dict[str, TrialSeries]:

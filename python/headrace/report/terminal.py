@@ -15,7 +15,7 @@ from headrace.analysis.metrics import LEDGER
 from headrace.analysis.ranking import peak
 from headrace.metrics import less_is_better
 from headrace.metrics.shown import ShownMetric, lowered, show
-from headrace.report import answers, faults, interference, tables, wording
+from headrace.report import answers, energy, faults, interference, prices, tables, wording
 from headrace.report.choices import AT_MOST, choice_sentences
 from headrace.report.numbers import interval_text, percent, value_text
 from headrace.report.page_data import mark_of, scaled_metrics
@@ -93,6 +93,11 @@ def print_report(findings: Findings, console: Console) -> None:
         _print_points(curve, main, metrics.get("efficiency"), printer)
     if found:
         _print_legend(findings, printer)
+    _print_energy(findings, shown, metrics, printer)
+    if findings.prices:
+        printer.table(_prices(findings))
+        printer.say(escape(prices.SENTENCE), "dim")
+        printer.blank()
     _print_effects(findings, printer)
     if findings.faults:
         printer.table(_faults(findings))
@@ -302,6 +307,52 @@ def _print_effects(findings: Findings, printer: _Printer) -> None:
                 factor = escape(wording.factor_text(effect.factor))
                 printer.say(f"{factor}: {wording.detectable_text(effect.detectable)}", "dim")
         printer.blank()
+
+
+def _print_energy(
+    findings: Findings, shown: Shown, metrics: dict[str, ShownMetric], printer: _Printer
+) -> None:
+    """Print energy per job of each storage where it is lowest; nothing without any energy."""
+    main = energy.leading(metrics)
+    if main is None:
+        return
+    found = energy.energy_curves(shown.curves, main, metrics)
+    table = TextTable(title=f"Lowest {metrics[main].within} of each storage")
+    table.add_column("storage", fold=True)
+    table.add_column("at", justify="right")
+    table.add_column(metrics[main].unit, justify="right")
+    table.add_column("boundary and source", fold=True)
+    for each in found[:SUMMARY_ROWS]:
+        curve = shown.curves[each["index"]]
+        best = peak(curve, main)
+        row = next(row for row in each["rows"] if best is None or row["load"] == best.load)
+        value = row["energy"]
+        table.add_row(
+            escape(curve.label),
+            str(row["load"]),
+            value.text + (f"\n{value.interval}" if value.interval else ""),
+            escape(row["basis"]),
+        )
+    printer.table(table)
+    printer.say(escape(energy.sentence(findings, main)), "dim")
+    printer.blank()
+
+
+def _prices(findings: Findings) -> TextTable:
+    names = prices.per_columns(findings)[:3]
+    table = TextTable(title="Price of what jobs get")
+    table.add_column("storage", fold=True)
+    table.add_column("price", justify="right")
+    for name in names:
+        table.add_column(f"per {prices.PER[name]}", justify="right", fold=True)
+    for row in prices.rows(findings)[:SUMMARY_ROWS]:
+        cells = [row["label"], f"{row['price'].text}\n{row['what']}"]
+        cells += [
+            "–" if cell is None else cell.text + (f"\n{cell.interval}" if cell.interval else "")
+            for cell in row["per"][: len(names)]
+        ]
+        table.add_row(*(escape(cell) for cell in cells))
+    return table
 
 
 def _interference(findings: Findings) -> TextTable:

@@ -26,7 +26,7 @@ import pyarrow
 
 from headrace.analysis.findings import Curve, Estimate, Findings, Growth, Knee, Point, SlotsFed
 from headrace.analysis.metrics import LEDGER
-from headrace.report import answers, wording
+from headrace.report import answers, energy, wording
 from headrace.report.page_data import mark_of, provenance_of_metric
 
 # Any: Arrow has no annotations.
@@ -137,7 +137,9 @@ def _point_rows(point: Point) -> list[TidyRow]:
         shared = replace(shared, limit=point.limit.kind, limit_share=point.limit.share)
         row = replace(shared, about="point")
     rows = [
-        replace(row, metric=name).with_estimate(estimate, mark_of(estimate, point))
+        replace(row, metric=name, note=_note(name, point, row.note)).with_estimate(
+            estimate, mark_of(estimate, point)
+        )
         for name, estimate in point.metrics.items()
     ]
     if point.reasons:
@@ -156,6 +158,37 @@ def _point_rows(point: Point) -> list[TidyRow]:
         for name in LEDGER
         if name in point.ledger
     ]
+    return rows
+
+
+def _note(name: str, point: Point, note: str | None) -> str | None:
+    """Return the note of a row: for energy what it is of and where it comes from."""
+    boundary, source = energy.basis_text(name, point.energy_basis)
+    text = "; ".join(part for part in (note, boundary and f"boundary: {boundary}", source) if part)
+    return text or None
+
+
+def _price_rows(findings: Findings) -> list[TidyRow]:
+    rows: list[TidyRow] = []
+    for each in findings.prices:
+        currency = each.currency.lower()
+        shared = TidyRow(
+            about="price",
+            workload=each.workload,
+            target=each.target,
+            clients=each.load,
+            note=f"{each.label}; {each.what}",
+            trials=" ".join(each.trials),
+        )
+        rows.append(
+            replace(shared, metric=f"price_{currency}", value=each.amount, provenance=each.source)
+        )
+        rows += [
+            replace(shared, metric=f"price_per_{name}_{currency}").with_estimate(
+                estimate, estimate.provenance
+            )
+            for name, estimate in each.per.items()
+        ]
     return rows
 
 
@@ -389,7 +422,12 @@ def tidy_table(findings: Findings) -> Any:
     The columns and their order are the same for the same study.
     """
     rows = [row for curve in findings.curves for row in _curve_rows(curve)]
-    rows += _choice_rows(findings) + _fault_rows(findings) + _interference_rows(findings)
+    rows += (
+        _price_rows(findings)
+        + _choice_rows(findings)
+        + _fault_rows(findings)
+        + _interference_rows(findings)
+    )
     rows += _unanswered_rows(findings) + _left_out_rows(findings)
     factors = list(dict.fromkeys(f"level_{name}" for row in rows for name in row.levels))
     kinds = {

@@ -15,6 +15,7 @@ from headrace.engine.measure.node_probes import TrialSamples
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Failure, Outcome, failure_of
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.verdict import verdict_on
+from headrace.engine.modelled_power import of_probes, power_rows
 from headrace.engine.site_energy import completed
 from headrace.plan.trial import Trial
 from headrace.records.store import PartialRecord
@@ -50,7 +51,14 @@ def write_outcome(
             record.jobs(
                 [_job_row(trial, job, prepared.location, job.slot // slots) for job in pool.jobs]
             )
-            for kind, series in samples.series.items():
+            modelled = power_rows(
+                made.energy,
+                made.inventory,
+                of_probes(samples.series, pool.last_done_s),
+                pool.last_done_s,
+            )
+            power = [*samples.series.get("power", ()), *({**row} for row in modelled)]
+            for kind, series in {**samples.series, "power": power}.items():
                 record.series(kind, series)
             return record.commit(made)
         except ENDS_THE_RUN:

@@ -120,6 +120,7 @@ def _record(
     with run.store.record(trial.id) as partial:
         partial.jobs(made.jobs)
         partial.series("block", made.block)
+        partial.series("power", made.power)
         record = partial.commit(made.record)
     said = f"{format_seconds(record.last_done_s or 0.0)} of virtual time"
     run.observer.trial_finished(trial, record.verdict, record.why, said)

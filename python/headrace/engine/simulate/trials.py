@@ -8,9 +8,11 @@ from functools import cache
 from importlib.metadata import version
 
 from headrace import workloads as workload_package
+from headrace.engine.modelled_power import of_simulation, power_rows
 from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
 from headrace.engine.simulate.scenario import scenario_of
+from headrace.meters.sampling import PowerRow
 from headrace.plan.trial import Trial
 from headrace.records.rows import BlockRow, JobRow
 from headrace.records.trial_record import JsonObject, TrialRecord
@@ -40,6 +42,8 @@ class SimulatedTrial:
     """Rows of jobs.parquet."""
     block: list[BlockRow]
     """Rows of series/block.parquet."""
+    power: list[PowerRow]
+    """Rows of series/power.parquet: modelled."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class PreparedTrial:
             field, given, allowed = refusal or ("(outcome)", "", "")
             cause = f"{field}: given {given}" + (f", allowed: {allowed}" if allowed else "")
             failed = failed_record(self.study, self.trial, self.resolved, cause, _environment())
-            return SimulatedTrial(failed, [], [])
+            return SimulatedTrial(failed, [], [], [])
         values: SimulatedOutcome = json.loads(outcome)
         rows = job_rows(self.trial, values, local=not values["services"])
         workload = workload_package.kinds()[self.resolved.workload_kind]
@@ -85,4 +89,7 @@ class PreparedTrial:
         record = record_of(
             self.study, self.trial, self.resolved, values, rows, _environment(), not_modelled
         )
-        return SimulatedTrial(record, rows, block_series(values))
+        block = block_series(values)
+        activity = of_simulation(rows, block)
+        power = power_rows(record.energy, record.inventory, activity, record.duration_s)
+        return SimulatedTrial(record, rows, block, power)

@@ -133,6 +133,7 @@
     const picked = document.getElementById("pick-metric")?.value;
     if (plots["figure-rate"] && picked) drawCurves("figure-rate", picked);
     if (plots["figure-efficiency"]) drawCurves("figure-efficiency", "efficiency");
+    if (plots["figure-energy"]) drawCurves("figure-energy", page.energy_metric);
     for (const box of boxes) {
       const at = seat(Number(box.dataset.curve));
       const sign = document.querySelector(`[data-sign="${box.dataset.curve}"]`);
@@ -141,7 +142,7 @@
       sign.textContent = at >= 0 ? signs[at] : "";
       sign.style.color = at >= 0 ? colours[at] : "";
     }
-    legend("legend-curves", seats.flatMap((curve, at) => (curve === null ? [] : [[at, page.curves[curve].name]])));
+    for (const element of ["legend-curves", "legend-energy"]) legend(element, seats.flatMap((curve, at) => (curve === null ? [] : [[at, page.curves[curve].name]])));
     const only = document.querySelector("input.only")?.checked ?? false;
     for (const body of document.querySelectorAll("tbody[data-of]")) body.hidden = only && seat(Number(body.dataset.of)) < 0;
   }
@@ -201,6 +202,14 @@
     if (!picker) return;
     const trial = page.series[picker.value];
     document.getElementById("trial-link").href = `${page.trials_folder}/${encodeURIComponent(picker.value)}/`;
+    // Pairs of rows, before and after each change of the number of running jobs.
+    const jobs = trial.jobs ?? { time_s: [], running: [] };
+    const starts = { time_s: [] }, ends = { time_s: [] };
+    for (let at = 1; at < jobs.time_s.length; at += 2) {
+      const marks = jobs.running[at] > jobs.running[at - 1] ? starts : ends;
+      marks.time_s.push(jobs.time_s[at]);
+    }
+    const last = Math.max(1e-3, ...Object.values(trial).map((samples) => samples.time_s.at(-1) ?? 0));
     for (const entry of page.series_figures) {
       const plot = plots[entry.element];
       const samples = trial[entry.probe];
@@ -218,7 +227,12 @@
       divide(data, entry.names, factor);
       plot.left[0].axis_label = axisTitle({ title: entry.axis, unit: entry.unit }, prefix);
       source(plot, "series").data = data;
-      plot.x_range.end = Math.max(1e-3, data.time_s.at(-1) ?? 1);
+      if (["power", "jobs"].includes(entry.probe)) {
+        for (const [name, marks] of Object.entries({ starts, ends })) {
+          source(plot, name).data = { ...marks, value: marks.time_s.map(() => 0.03 * top) };
+        }
+      }
+      plot.x_range.end = last * 1.02;
       plot.y_range.end = top > 0 ? top * 1.08 : 1;
     }
   }
