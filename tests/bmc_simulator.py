@@ -70,7 +70,20 @@ def bmc(folder: Path) -> Iterator[Bmc]:
     network = _NETWORK.format(module=module, watts=folder / "watts", **known)
     (folder / "lan.conf").write_text(network)
     (folder / "sensors.emu").write_text(_commands(folder))
-    command = ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "sensors.emu", "-s", "state"]
+    command = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "--",
+        "ipmi_sim",
+        "-n",
+        "-c",
+        "lan.conf",
+        "-f",
+        "sensors.emu",
+        "-s",
+        "state",
+    ]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log

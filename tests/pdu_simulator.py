@@ -68,6 +68,7 @@ def pdu(folder: Path) -> Iterator[Pdu]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
+        *("setpriv", "--pdeathsig", "KILL", "--"),
         str(Path(sys.executable).with_name("snmpsim-command-responder")),
         f"--data-dir={data}",
         f"--cache-dir={folder / 'cache'}",
