@@ -5,7 +5,6 @@ Jobs that end in every way.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -18,7 +17,6 @@ from headrace.jobs import JobInput, JobOutput
 from headrace.workloads import Workload, WorkloadOptions
 
 PATIENCE_S = 60.0
-CLONE_NEWTIME = 0x80
 
 
 class Options(WorkloadOptions):
@@ -60,14 +58,6 @@ class Contract(Workload):
 
     def check(self) -> list[object]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return []
-
-    def warm(self) -> None:
-        """Give the jobs of this process, if the test wants it, a clock of their own."""
-        ahead_s = os.environ.pop("CONTRACT_AHEAD_S", "0")
-        if ahead_s != "0":
-            if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWTIME) != 0:
-                raise OSError(ctypes.get_errno(), "unshare")
-            Path("/proc/self/timens_offsets").write_text(f"monotonic {ahead_s} 0")
 
     def run(self, job: JobInput) -> JobOutput:
         (job.scratch / "began").touch()

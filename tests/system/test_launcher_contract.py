@@ -47,7 +47,7 @@ PATIENCE_S = 60.0
 Kind = TypeVar("Kind", Ready, PacketWanted, Reported, Ended)
 
 
-# Those that are registered, and two that prove that an agent needs nothing of the engine's memory.
+# Those that are registered, and two whose nodes are processes of their own.
 LAUNCHERS = {**launchers.kinds(), "process": Process, "elsewhere": Elsewhere}
 
 
@@ -70,7 +70,6 @@ def running(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{place}:{Path(__file__).parent}")
-        patch.setenv("CONTRACT_AHEAD_S", str(getattr(part, "ahead_s", 0)))
         with (
             Journal.open("a test", place / "journal") as journal,
             Launchers() as opened,

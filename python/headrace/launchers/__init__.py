@@ -132,6 +132,8 @@ class Ended:
 
     job: Job
     exit: JobExit
+    cause: str | None = None
+    """Why nothing is known of its end: its node was lost."""
 
 
 Event = Ready | PacketWanted | Reported | Ended

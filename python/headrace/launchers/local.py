@@ -156,7 +156,7 @@ class Local(Launcher):
     def __init__(self, others: Launchers) -> None:
         super().__init__(others)
         self._fork_server = ForkServer()
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.EpollSelector()
         self._watched: Channel | None = None
         self._jobs: dict[int, _LocalJob] = {}
         """Jobs that were not reaped, by process id."""
@@ -249,6 +249,10 @@ class Local(Launcher):
         return [job for job in jobs if isinstance(job, _LocalJob)]
 
     # -- what jobs say and how they end --
+
+    def fileno(self) -> int:
+        """File descriptor, for select: readable when `wait` returns something at once."""
+        return self._selector.fileno()
 
     @override
     def wait(self, timeout_s: float) -> list[Event]:

@@ -251,7 +251,7 @@ class JobPool:
             case Reported():
                 self._finish(job, event)
             case Ended():
-                self._ended(job, event.exit)
+                self._ended(job, event)
 
     def _serve_packet(self, job: _PoolJob) -> None:
         packets = self._task.packets
@@ -319,10 +319,12 @@ class JobPool:
         ):
             self._stonewall = time.monotonic() - self._release
 
-    def _ended(self, job: _PoolJob, exit: JobExit) -> None:
+    def _ended(self, job: _PoolJob, event: Ended) -> None:
         """Process the exit of a job process; without a report, it is the end of the job."""
+        exit = event.exit
         if job.end is None:
             word, cause = self._cause_of_death(job, exit)
+            cause = event.cause or cause
             now = time.monotonic()
             start = job.job.released_s or now
             self._finish(job, Reported(job.job, word, cause, start, now, None, None))

@@ -1,0 +1,74 @@
+"""The agent in a node process, as the engine sees it: every method is a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from typing_extensions import override
+
+from headrace.launchers import Agent
+from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.node_process import Node
+from headrace.probes.sampler import Samples, Sampling
+from headrace.system.storage_settings import AppliedSetting, SettingValue
+
+
+class RemoteAgent(Agent):
+    """A node process as an agent. Raises LauncherLostError when the node is lost."""
+
+    def __init__(self, connection: NodeConnection) -> None:
+        self.connection = connection
+        self.name = connection.name
+        self.kernel = connection.hello.kernel
+        self.clock = connection.clock()
+        connection.call(Node.set_offset, self.clock.offset_s)
+
+    @override
+    def adopt(self, pid: int) -> None:
+        self.connection.call(Agent.adopt, pid)
+
+    @override
+    def limit_memory(self, size: int) -> None:
+        self.connection.call(Agent.limit_memory, size)
+
+    @override
+    def lift_memory_limit(self) -> None:
+        self.connection.call(Agent.lift_memory_limit)
+
+    @override
+    def out_of_memory(self) -> int:
+        return self.connection.call(Agent.out_of_memory)
+
+    @override
+    def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:
+        return self.connection.call(Agent.prepare_cache, wanted, files, own_device)
+
+    @override
+    def devices(self, directory: str) -> tuple[str, ...]:
+        return self.connection.call(Agent.devices, directory)
+
+    @override
+    def lacking_probes(self, kinds: Sequence[str]) -> dict[str, str]:
+        return self.connection.call(Agent.lacking_probes, kinds)
+
+    @override
+    def start_probes(self, sampling: Sampling) -> None:
+        self.connection.call(Agent.start_probes, sampling)
+
+    @override
+    def finish_probes(self) -> Samples:
+        return self.connection.call(Agent.finish_probes)
+
+    @override
+    def read_settings(self, directory: str) -> dict[str, SettingValue]:
+        return self.connection.call(Agent.read_settings, directory)
+
+    @override
+    def apply_settings(
+        self, directory: str, wanted: Mapping[str, str | int]
+    ) -> tuple[AppliedSetting, ...]:
+        return self.connection.call(Agent.apply_settings, directory, wanted)
+
+    @override
+    def restore_settings(self, directory: str) -> None:
+        self.connection.call(Agent.restore_settings, directory)

@@ -1,0 +1,143 @@
+"""The engine's end of a connection to a node process."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from headrace.launchers import Agent, Clock, LauncherLostError
+from headrace.launchers.remote.messages import (
+    Answer,
+    Call,
+    Frames,
+    FromNode,
+    Hello,
+    decode,
+    encode,
+    error_of,
+    framed,
+    types_of,
+)
+from headrace.launchers.remote.node_process import AGENT, Node
+
+_QUESTIONS = 20
+"""How often a node is asked for its time; the quickest answer counts."""
+
+
+class NodeConnection:
+    """A node process, over a stream socket whose other end carries its two streams.
+
+    Methods raise LauncherLostError when the node cannot be reached any more.
+    """
+
+    def __init__(self, name: str, sock: socket.socket, close: Callable[[], None]) -> None:
+        """`close` ends what carries the streams; it is called once, after the socket is closed."""
+        self.name = name
+        self.lost: str | None = None
+        """Why the node cannot be reached any more."""
+        self._sock = sock
+        self._close = close
+        self._frames = Frames()
+        self._calls = 0
+        self._events: deque[FromNode] = deque()
+
+    def fileno(self) -> int:
+        """File descriptor, for select."""
+        return self._sock.fileno()
+
+    def call(self, method: Callable[..., Any], *arguments: object) -> Any:
+        """Call a method of `Node` or `Agent` on the node and return its result.
+
+        Raises the error that the method raised there.
+        """
+        self._calls += 1
+        number = self._calls
+        self._send(number, method, arguments)
+        answer: Answer | None = None
+        while answer is None:
+            for message in self._receive():
+                if not isinstance(message, Answer):
+                    self._events.append(message)
+                elif message.number == number:
+                    answer = message
+        if answer.error is not None:
+            raise error_of(*answer.error)
+        return decode(answer.value, types_of(method)[1])
+
+    def tell(self, method: Callable[..., Any], *arguments: object) -> None:
+        """Call a method and do not wait for its end. A node that is lost is passed over."""
+        with contextlib.suppress(LauncherLostError):
+            self._send(0, method, arguments)
+
+    def events(self) -> list[FromNode]:
+        """Return what the node has said. Waits only when nothing came and the socket is ready."""
+        if not self._events and self.lost is None and select.select([self._sock], [], [], 0)[0]:
+            with contextlib.suppress(LauncherLostError):
+                self._events.extend(self._receive())
+        found = list(self._events)
+        self._events.clear()
+        return found
+
+    def discard(self, kind: type[object]) -> None:
+        """Forget events of a kind that were received so far."""
+        self._events = deque(event for event in self._events if not isinstance(event, kind))
+
+    @property
+    def has_events(self) -> bool:
+        """Whether `events` returns something at once."""
+        return bool(self._events)
+
+    @cached_property
+    def hello(self) -> Hello:
+        """What the node says of itself."""
+        return self.call(Node.hello)
+
+    def clock(self) -> Clock:
+        """Return the node's clock, from the quickest of several answers."""
+        found: list[Clock] = []
+        for _ in range(_QUESTIONS):
+            before_s = time.monotonic()
+            node_s = self.call(Node.now_s)
+            after_s = time.monotonic()
+            found.append(Clock((before_s + after_s) / 2 - node_s, (after_s - before_s) / 2))
+        return min(found, key=lambda clock: clock.uncertainty_s)
+
+    def close(self) -> None:
+        """End the node process. Safe to call twice."""
+        if self._sock.fileno() >= 0:
+            self._sock.close()
+            self._close()
+        self.lost = self.lost or f"node {self.name} has ended"
+
+    def _send(self, number: int, method: Callable[..., Any], arguments: tuple[object, ...]) -> None:
+        if self.lost is not None:
+            raise LauncherLostError(self.lost)
+        agent = method is getattr(Agent, method.__name__, None)
+        name = f"{AGENT}{method.__name__}" if agent else method.__name__
+        try:
+            self._sock.sendall(framed(Call(number, name, msgspec.Raw(encode(arguments)))))
+        except OSError as error:
+            raise self._gone(error.strerror or str(error)) from error
+
+    def _receive(self) -> list[FromNode]:
+        try:
+            data = self._sock.recv(1 << 16)
+            messages = self._frames.feed(data)
+            found = [decode(message, FromNode) for message in messages]
+        except (OSError, ValueError, TypeError) as error:
+            raise self._gone(str(error)) from error
+        if not data:
+            raise self._gone("the connection has ended")
+        return found
+
+    def _gone(self, why: str) -> LauncherLostError:
+        self.lost = self.lost or f"node {self.name} is lost: {why}"
+        return LauncherLostError(self.lost)

@@ -1,0 +1,248 @@
+"""The base of launchers whose nodes are node processes, on this machine or on others."""
+
+from __future__ import annotations
+
+import select
+import time
+from abc import abstractmethod
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from headrace import __version__
+from headrace.errors import HeadraceError
+from headrace.jobs import Packet
+from headrace.launchers import (
+    Agent,
+    Ended,
+    Event,
+    Job,
+    JobExit,
+    JobSpec,
+    Launcher,
+    LauncherLostError,
+    Launchers,
+    Nodes,
+    NodesWanted,
+    PacketWanted,
+    Ready,
+    Reported,
+)
+from headrace.launchers.remote.agent import RemoteAgent
+from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.messages import (
+    FromNode,
+    JobEnded,
+    JobReady,
+    JobReported,
+    JobsLost,
+    JobWantsPacket,
+    Leftovers,
+    Reaped,
+)
+from headrace.launchers.remote.node_process import Node
+from headrace.system.identity import boot_id
+from headrace.system.journal import Journal
+
+_UNKNOWN_EXIT = JobExit(None, None, 0.0, 0.0, 0)
+
+
+@dataclass(eq=False)
+class _RemoteJob(Job):
+    number: int = 0
+    node: NodeConnection | None = None
+
+
+class RemoteLauncher(Launcher):
+    """Runs jobs through node processes. A subclass says where these are."""
+
+    def __init__(self, others: Launchers) -> None:
+        super().__init__(others)
+        self._nodes: list[NodeConnection] = []
+        self._jobs: dict[int, _RemoteJob] = {}
+        """Jobs that were not reaped."""
+        self._started = 0
+
+    @abstractmethod
+    def connect(
+        self, journal: Journal, wanted: NodesWanted
+    ) -> AbstractContextManager[list[NodeConnection]]:
+        """Start a node process for each node of `wanted.clients`, and end them.
+
+        Raises HeadraceError that says which node did not start, and why.
+        """
+
+    @override
+    @contextmanager
+    def nodes(self, journal: Journal, wanted: NodesWanted) -> Generator[Nodes]:
+        if (why_not := self.refuses(wanted)) is not None:
+            raise HeadraceError(f'on = "{self.kind}": {why_not}')
+        with self.connect(journal, wanted) as connections:
+            self._nodes = connections
+            try:
+                yield Nodes(tuple(map(self.agent, connections)))
+            finally:
+                self._nodes = []
+                self._jobs.clear()
+
+    def agent(self, connection: NodeConnection) -> RemoteAgent:
+        """Return the agent of a node. Raises HeadraceError when it runs another Headrace."""
+        hello = connection.hello
+        if hello.version != __version__:
+            raise HeadraceError(
+                f"node {connection.name} ({hello.host}) has Headrace {hello.version}, "
+                f"this machine {__version__}",
+                hint="install the same version on all nodes",
+            )
+        return RemoteAgent(connection)
+
+    # -- jobs --
+
+    @override
+    def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
+        for node in self._nodes:
+            problem = node.call(Node.warm, kind, name, options)
+            node.discard(JobsLost)  # of before: what runs jobs was started anew
+            if problem is not None:
+                return f"node {node.name}: {problem}"
+        return None
+
+    @override
+    def spawn(self, spec: JobSpec, agent: Agent) -> Job:
+        if not isinstance(agent, RemoteAgent):
+            raise TypeError(f"launcher {self.kind}: {agent.name} is not a node of it")
+        self._started += 1
+        job = _RemoteJob(spec, agent, 0, number=self._started, node=agent.connection)
+        self._jobs[job.number] = job
+        try:
+            job.pid = agent.connection.call(Node.spawn, job.number, spec)
+        except BaseException:
+            del self._jobs[job.number]
+            raise
+        return job
+
+    @override
+    def release(self, jobs: Iterable[Job]) -> None:
+        for node, found in self._by_node(jobs).items():
+            now_s = time.monotonic()
+            for job in found:
+                job.released_s = now_s
+            node.tell(Node.release, [job.number for job in found])
+
+    @override
+    def give(self, job: Job, packet: Packet | None) -> None:
+        for node, found in self._by_node([job]).items():
+            node.tell(Node.give, found[0].number, packet)
+
+    @override
+    def kill(self, jobs: Iterable[Job]) -> None:
+        for node, found in self._by_node(jobs).items():
+            node.tell(Node.kill, [job.number for job in found])
+
+    def _by_node(self, jobs: Iterable[Job]) -> dict[NodeConnection, list[_RemoteJob]]:
+        found: dict[NodeConnection, list[_RemoteJob]] = {}
+        for job in jobs:
+            if isinstance(job, _RemoteJob) and job.node is not None and job.number in self._jobs:
+                found.setdefault(job.node, []).append(job)
+        return found
+
+    # -- what jobs say and how they end --
+
+    @override
+    def wait(self, timeout_s: float) -> list[Event]:
+        if not any(node.has_events for node in self._nodes):
+            select.select([node for node in self._nodes if node.lost is None], [], [], timeout_s)
+        events: list[Event] = []
+        for node in self._nodes:
+            for message in node.events():
+                self._receive(message, events)
+            if node.lost is not None:
+                self._lose(node, events)
+        return events
+
+    def _receive(self, message: FromNode, events: list[Event]) -> None:
+        if isinstance(message, JobsLost):
+            raise LauncherLostError(message.text)
+        job = self._jobs.get(getattr(message, "job", 0))
+        if job is None:
+            return
+        match message:
+            case JobReady():
+                events.append(Ready(job))
+            case JobWantsPacket():
+                events.append(PacketWanted(job))
+            case JobReported():
+                events.append(
+                    Reported(
+                        job,
+                        message.word,
+                        message.cause,
+                        message.start_s,
+                        message.end_s,
+                        message.output,
+                        message.ledger,
+                    )
+                )
+            case JobEnded():
+                job.exit = message.exit
+                _put(job.spec, message.leftovers)
+                events.append(Ended(job, message.exit))
+            case _:
+                pass
+
+    def _lose(self, node: NodeConnection, events: list[Event]) -> None:
+        """The jobs of a lost node have ended, as far as the engine will ever know."""
+        for job in self._jobs.values():
+            if job.node is node and job.exit is None:
+                job.exit = _UNKNOWN_EXIT
+                events.append(Ended(job, _UNKNOWN_EXIT, node.lost))
+
+    # -- the end --
+
+    @override
+    def reap(self, jobs: Sequence[Job], patience_s: float) -> list[Job]:
+        left: list[Job] = []
+        for node, found in self._by_node(jobs).items():
+            try:
+                reaped: Reaped = node.call(Node.reap, [job.number for job in found], patience_s)
+            except LauncherLostError:
+                reaped = Reaped([], {}, {})
+            for job in found:
+                if job.number in reaped.left:
+                    left.append(job)
+                    continue
+                if (leftovers := reaped.leftovers.get(job.number)) is not None:
+                    _put(job.spec, leftovers)
+                job.exit = job.exit or reaped.exits.get(job.number)
+                del self._jobs[job.number]
+        return left
+
+    @override
+    def pids(self) -> frozenset[int]:
+        here = boot_id()
+        return frozenset(
+            pid
+            for node in self._nodes
+            if node.lost is None and node.hello.kernel == here
+            for pid in node.call(Node.pids)
+        )
+
+    @override
+    def close(self) -> None:
+        """End every node process."""
+        for node in self._nodes:
+            node.close()
+
+
+def _put(spec: JobSpec, leftovers: Leftovers) -> None:
+    """Write a job's log and kept files where the engine wants them; nothing elsewhere.
+
+    Names come from another machine: only plain ones are taken.
+    """
+    if leftovers.log:
+        spec.log.write_bytes(leftovers.log)
+    for name, content in leftovers.kept.items():
+        if spec.input.keep is not None and name not in ("", ".", "..") and "/" not in name:
+            (spec.input.keep / name).write_bytes(content)

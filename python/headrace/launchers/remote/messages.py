@@ -1,0 +1,186 @@
+"""Messages between the engine and a node process: typed, and nothing that could run code.
+
+A message is MessagePack behind its length in four bytes. The engine sends `Call`; a node sends
+`Answer` and, without being asked, what its jobs say and how they end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from inspect import get_annotations
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from headrace.errors import HeadraceError, UnsupportedLevelError
+from headrace.jobs import JobOutput
+from headrace.launchers import JobExit
+from headrace.probes.ledger import LedgerRow
+
+_LENGTH = struct.Struct("!I")
+MOST_BYTES = 1 << 30
+"""Length of the longest message. A length beyond it is a broken stream."""
+
+
+class Call(msgspec.Struct, tag="call", array_like=True):
+    """A method to call, with its arguments encoded as a tuple. Number 0: no answer is wanted."""
+
+    number: int
+    method: str
+    arguments: msgspec.Raw
+
+
+class Answer(msgspec.Struct, tag="answer", array_like=True):
+    """The encoded result of a call, or the name and text of its error."""
+
+    number: int
+    value: msgspec.Raw = msgspec.Raw(b"\xc0")
+    error: tuple[str, str] | None = None
+
+
+class JobReady(msgspec.Struct, tag="ready", array_like=True):
+    """A job waits for its release."""
+
+    job: int
+
+
+class JobWantsPacket(msgspec.Struct, tag="packet", array_like=True):
+    """A job waits for a packet."""
+
+    job: int
+
+
+class JobReported(msgspec.Struct, tag="reported", array_like=True):
+    """The fields of `launchers.Reported`."""
+
+    job: int
+    word: str
+    cause: str | None
+    start_s: float
+    end_s: float
+    output: JobOutput | None
+    ledger: LedgerRow | None
+
+
+class Leftovers(msgspec.Struct, array_like=True):
+    """What a job wrote into folders that its node made: its log, and files to keep by name."""
+
+    log: bytes = b""
+    kept: dict[str, bytes] = {}
+
+
+class JobEnded(msgspec.Struct, tag="ended", array_like=True):
+    """The process of a job has ended."""
+
+    job: int
+    exit: JobExit
+    leftovers: Leftovers
+
+
+class JobsLost(msgspec.Struct, tag="lost", array_like=True):
+    """What ran the jobs of the node has died, and they with it."""
+
+    text: str
+
+
+class Reaped(msgspec.Struct, array_like=True):
+    """Jobs that still run, and how the others ended where it is known."""
+
+    left: list[int]
+    exits: dict[int, JobExit]
+    leftovers: dict[int, Leftovers]
+
+
+class Hello(msgspec.Struct, array_like=True):
+    """What a node says of itself when it starts."""
+
+    version: str
+    """Version of Headrace there."""
+    python: str
+    host: str
+    kernel: str
+    """`Agent.kernel`."""
+
+
+FromNode = Answer | JobReady | JobWantsPacket | JobReported | JobEnded | JobsLost
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be sent to another process")
+
+
+def _made(kind: type[Any], value: Any) -> Any:
+    if kind is object:
+        return value
+    if kind is Path:
+        return Path(value)
+    raise TypeError(f"{kind} cannot be received from another process")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+
+
+def encode(value: object) -> bytes:
+    """Return a value as MessagePack. Raises TypeError for values that are not plain data."""
+    return _encoder.encode(value)
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind, dec_hook=_made)
+
+
+def decode(data: bytes | msgspec.Raw, kind: Any) -> Any:
+    """Return the value of a type. Raises msgspec.DecodeError when the data is of another type."""
+    return _decoder(kind).decode(data)
+
+
+def framed(message: object) -> bytes:
+    """Return a message with its length, for a stream."""
+    body = encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class Frames:
+    """Splits a stream of bytes into messages."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the messages that are complete with these bytes. Raises ValueError if broken."""
+        self._data += data
+        found: list[bytes] = []
+        while len(self._data) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._data)
+            if length > MOST_BYTES:
+                raise ValueError(f"a message of {length} B: the stream is broken")
+            if len(self._data) < _LENGTH.size + length:
+                break
+            found.append(bytes(self._data[_LENGTH.size : _LENGTH.size + length]))
+            del self._data[: _LENGTH.size + length]
+        return found
+
+
+@cache
+def types_of(method: Callable[..., Any]) -> tuple[Any, Any]:
+    """Return the type of a method's arguments, as a tuple, and of its result."""
+    hints = get_type_hints(method)
+    names = [name for name in get_annotations(method) if name != "return"]
+    arguments = tuple(hints[name] for name in names)
+    return (tuple[arguments] if arguments else tuple[()]), hints["return"]
+
+
+ERRORS: dict[str, type[Exception]] = {
+    kind.__name__: kind for kind in (HeadraceError, UnsupportedLevelError, OSError)
+}
+
+
+def error_of(name: str, text: str) -> Exception:
+    """Return the error of a call; one of an unknown kind becomes a HeadraceError."""
+    return ERRORS.get(name, HeadraceError)(text)

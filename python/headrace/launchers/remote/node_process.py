@@ -1,0 +1,232 @@
+"""A process on a node: runs its jobs and is its agent, for an engine that may be elsewhere.
+
+    python -c 'from headrace.launchers.remote.node_process import main; main()' [JOURNALS]
+
+One thread and one `select` over standard input and the launcher `local`. It ends when its input
+ends, however the engine ended; then its jobs are killed and its undo journal is undone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from headrace import __version__
+from headrace.errors import describe
+from headrace.jobs import Packet
+from headrace.launchers import (
+    Agent,
+    Clock,
+    Ended,
+    Job,
+    JobSpec,
+    LauncherLostError,
+    Launchers,
+    PacketWanted,
+    Ready,
+    Reported,
+)
+from headrace.launchers.local import Local, MachineAgent
+from headrace.launchers.remote.job_folders import JobFolders
+from headrace.launchers.remote.messages import (
+    Answer,
+    Call,
+    Frames,
+    FromNode,
+    Hello,
+    JobEnded,
+    JobReady,
+    JobReported,
+    JobsLost,
+    JobWantsPacket,
+    Reaped,
+    decode,
+    encode,
+    framed,
+    types_of,
+)
+from headrace.system.journal import Journal
+from headrace.system.owned import work_directory
+
+AGENT = "agent."
+"""Prefix of the methods of `Agent` in calls; the others are those of `Node`."""
+
+
+class Node:
+    """The jobs of this node by the engine's numbers. Its public methods can be called."""
+
+    def __init__(self, journal: Journal, local: Local, answers: int) -> None:
+        self._agent = MachineAgent(journal)
+        self._local = local
+        self._folders = JobFolders(work_directory(journal)[0])
+        self._answers = answers
+        self._jobs: dict[int, Job] = {}
+        self._numbers: dict[Job, int] = {}
+        self._lost = False
+        """Whether what ran the jobs has died; nothing is expected from it until `warm`."""
+
+    # -- calls of the engine --
+
+    def hello(self) -> Hello:
+        """Return who this is."""
+        return Hello(
+            __version__, platform.python_version(), socket.gethostname(), self._agent.kernel
+        )
+
+    def now_s(self) -> float:
+        """Return the time of this node's monotonic clock."""
+        return time.monotonic()
+
+    def set_offset(self, offset_s: float) -> None:
+        """Set the seconds that make a time of this node one of the engine."""
+        self._agent.clock = Clock(offset_s)
+
+    def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
+        """`Launcher.warm`."""
+        problem = self._local.warm(kind, name, options)
+        self._lost = False
+        return problem
+
+    def spawn(self, number: int, spec: JobSpec) -> int:
+        """Start a job and return its process id. Folders that this node does not have are made."""
+        job = self._local.spawn(self._folders.of_job(number, spec), self._agent)
+        self._jobs[number] = job
+        self._numbers[job] = number
+        return job.pid
+
+    def release(self, numbers: list[int]) -> None:
+        """`Launcher.release`."""
+        self._local.release(self._known(numbers))
+
+    def give(self, number: int, packet: Packet | None) -> None:
+        """`Launcher.give`."""
+        for job in self._known([number]):
+            self._local.give(job, packet)
+
+    def kill(self, numbers: list[int]) -> None:
+        """`Launcher.kill`."""
+        self._local.kill(self._known(numbers))
+
+    def reap(self, numbers: list[int], patience_s: float) -> Reaped:
+        """`Launcher.reap`."""
+        jobs = self._known(numbers)
+        left = {self._numbers[job] for job in self._local.reap(jobs, patience_s)}
+        ended = [number for number in numbers if number in self._jobs and number not in left]
+        exits = {number: exit for number in ended if (exit := self._jobs[number].exit)}
+        leftovers = {number: self._folders.take(number) for number in ended}
+        for number in ended:
+            del self._numbers[self._jobs.pop(number)]
+        return Reaped(sorted(left), exits, leftovers)
+
+    def pids(self) -> list[int]:
+        """`Launcher.pids`."""
+        return sorted(self._local.pids())
+
+    def _known(self, numbers: list[int]) -> list[Job]:
+        return [self._jobs[number] for number in numbers if number in self._jobs]
+
+    # -- the connection --
+
+    def serve(self, calls: int) -> None:
+        """Answer calls and send events until the input ends."""
+        frames = Frames()
+        while True:
+            waited = [calls] if self._lost else [calls, self._local]
+            readable = select.select(waited, [], [])[0]
+            if calls in readable:
+                data = os.read(calls, 1 << 16)
+                if not data:
+                    return
+                for message in frames.feed(data):
+                    self._answer(decode(message, Call))
+            if not self._lost:
+                self._send_events()
+
+    def _answer(self, call: Call) -> None:
+        try:
+            value = encode(self._called(call.method, call.arguments))
+            answer = Answer(call.number, msgspec.Raw(value))
+        except Exception as error:
+            answer = Answer(call.number, error=(_name(error), describe(error)))
+        if call.number:
+            self._send(answer)
+
+    def _called(self, name: str, arguments: msgspec.Raw) -> object:
+        if name.startswith(AGENT):
+            name = name.removeprefix(AGENT)
+            declared, owner = getattr(Agent, name), self._agent
+        else:
+            declared, owner = getattr(Node, name), self
+        if name.startswith("_"):
+            raise ValueError(f"{name} is no method of a node")
+        return getattr(owner, name)(*decode(arguments, types_of(declared)[0]))
+
+    def _send(self, message: FromNode) -> None:
+        data = memoryview(framed(message))
+        while data:
+            data = data[os.write(self._answers, data) :]
+
+    def _send_events(self) -> None:
+        try:
+            events = self._local.wait(0.0)
+        except LauncherLostError as error:
+            self._lost = True
+            self._send(JobsLost(describe(error)))
+            return
+        for event in events:
+            number = self._numbers.get(event.job)
+            if number is None:
+                continue
+            match event:
+                case Ready():
+                    self._send(JobReady(number))
+                case PacketWanted():
+                    self._send(JobWantsPacket(number))
+                case Reported():
+                    self._report(number, event)
+                case Ended():
+                    self._send(JobEnded(number, event.exit, self._folders.read(number)))
+
+    def _report(self, number: int, event: Reported) -> None:
+        times = (event.start_s, event.end_s)
+        try:
+            message = JobReported(
+                number, event.word, event.cause, *times, event.output, event.ledger
+            )
+            framed(message)
+        except (TypeError, OverflowError) as error:
+            message = JobReported(number, "failed", f"results: {error}", *times, None, event.ledger)
+        self._send(message)
+
+
+def _name(error: Exception) -> str:
+    return "OSError" if isinstance(error, OSError) else type(error).__name__
+
+
+def _stopped(*_: object) -> NoReturn:
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def main() -> None:
+    """Serve the engine at the other end of standard input and output."""
+    signal.signal(signal.SIGTERM, _stopped)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is no message
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    with (
+        Journal.open("a node of a run", place) as journal,
+        contextlib.closing(Local(Launchers())) as local,
+        contextlib.suppress(BrokenPipeError),
+    ):
+        Node(journal, local, answers).serve(0)
