@@ -33,6 +33,7 @@ class Options(WorkloadOptions):
         "read",
         "look",
         "tell",
+        "spin",
     ]
 
 
@@ -117,6 +118,12 @@ class Contract(Workload):
             phases=[("read", begun, time.monotonic())],
             results={"own_s": begun, "engine_s": begun + job.clock_offset_s},
         )
+
+    def spin(self, job: JobInput) -> JobOutput:
+        """Uses a CPU for a second of CPU time."""
+        while time.process_time() < 1:
+            pass
+        return JobOutput(events=1)
 
     def look(self, job: JobInput) -> JobOutput:
         return JobOutput(results={"network": Path("/proc/self/ns/net").stat().st_ino})

@@ -115,7 +115,7 @@ def test_root_takes_no_signals_and_hides_no_end(
     part = kinds()["scan"]
     scan = part("mine", part.Options.model_validate(options))
     assert launcher.warm("command", "first", {"command": ["true"]}) is None
-    (fork_server,) = launcher.pids()
+    (fork_server,) = launcher.pids(MachineAgent(journal))
     before = caught(fork_server)
     assert launcher.warm("scan", "mine", options) is None
     assert caught(fork_server) == before
@@ -138,7 +138,7 @@ def test_a_killed_fork_server_says_so_and_is_started_anew(
     def adopt(pid: int, slot: int) -> None:
         pids.append(pid)
         if slot == 1:
-            os.kill(*launcher.pids(), signal.SIGKILL)
+            os.kill(*launcher.pids(MachineAgent(journal)), signal.SIGKILL)
 
     wanted = task(journal, sleep, "command", options, tmp_path / "jobs", slots=2, adopt=adopt)
     with pytest.raises(ForkServerDiedError, match="was killed by SIGKILL"):

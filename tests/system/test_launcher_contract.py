@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from headrace.system import block_queue
 from headrace.system.cluster import NodeSettings
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
+from headrace.system.machine_use import Own
 from headrace.system.network_namespaces import FOLDER
 from headrace.system.storage import storage_of
 from headrace.targets import TargetContext
@@ -247,7 +249,7 @@ def test_a_launcher_that_dies_leaves_nothing_and_starts_anew(bench: Bench) -> No
     jobs = bench.spawn("wait", "wait")
     bench.launcher.release(jobs)
     children = [bench.child(job) for job in jobs]
-    for pid in bench.launcher.pids():
+    for pid in {pid for agent in bench.nodes.agents for pid in bench.launcher.pids(agent)}:
         os.kill(pid, signal.SIGKILL)
     with pytest.raises(LauncherLostError, match="SIGKILL"):
         bench.until(lambda: False)
@@ -363,6 +365,26 @@ def test_probes_are_sampled_by_the_agents(bench: Bench) -> None:
         assert started_s - before_s + agent.clock.uncertainty_s > 0
         assert started_s + times[-1] <= time.monotonic() + agent.clock.uncertainty_s
         assert agent.finish_probes().totals == {}, "none are running"
+
+
+def test_agents_tell_the_load_of_others_from_that_of_jobs(bench: Bench) -> None:
+    (job,) = bench.spawn("spin")
+    (agent,) = bench.nodes.by_kernel()
+    own = Own(
+        jobs=frozenset(pid for each in bench.nodes.agents for pid in bench.launcher.pids(each))
+    )
+    assert 1 <= agent.watch_load(own) <= (os.cpu_count() or 1)
+    hog = subprocess.Popen(["sh", "-c", ": hog; while :; do :; done"])
+    try:
+        bench.finish([job])
+        assert agent.other_load() >= 0
+        use = agent.finish_load(own)
+    finally:
+        hog.kill()
+        hog.wait()
+    assert use.own_s > 0.5, "a job that runs for a second"
+    found = {program.name: program.cpu_s for program in use.programs}
+    assert max(found.values()) > 0.1 and use.foreign_s > 0.1
 
 
 def test_a_probe_that_cannot_start_is_an_error_and_leaves_nothing(bench: Bench) -> None:

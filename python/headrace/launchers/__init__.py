@@ -34,6 +34,7 @@ from headrace.probes.sampler import Samples, Sampling
 from headrace.registry import Plugins, parts
 from headrace.system.cluster import Cluster, NodeSettings
 from headrace.system.journal import Journal
+from headrace.system.machine_use import MachineUse, Own
 from headrace.system.storage_settings import AppliedSetting, SettingValue, one_per_kernel
 
 
@@ -227,6 +228,23 @@ class Agent(ABC):
     def finish_probes(self) -> Samples:
         """Stop the probes and return their results: nothing where none were started."""
 
+    # -- use of CPUs by other programs: `headrace.system.machine_use.LoadWatch` --
+
+    @abstractmethod
+    def watch_load(self, own: Own) -> int:
+        """Begin to measure who uses the CPUs that jobs may use; return how many these are.
+
+        They are those of all nodes of this kernel. `own`: the processes of the run on it.
+        """
+
+    @abstractmethod
+    def other_load(self) -> float:
+        """Return how many of these CPUs other programs used since the last call: a lower bound."""
+
+    @abstractmethod
+    def finish_load(self, own: Own) -> MachineUse:
+        """Return the use of the CPUs since `watch_load`."""
+
     # -- settings of the storage: `headrace.system.storage_settings.StorageSettings` --
 
     @abstractmethod
@@ -264,6 +282,8 @@ class NodesWanted:
     """Nodes for servers that targets start."""
     reason: str = ""
     """Why jobs need nodes with a network of their own; empty when they do not."""
+    address: str = ""
+    """What follows `KIND://` in `[run] on`; empty when nothing does."""
 
 
 @dataclass(frozen=True)
@@ -326,6 +346,8 @@ class Launcher(ABC):
     """
 
     kind: ClassVar[str]
+    address_form: ClassVar[str] = ""
+    """How `[run] on` names it, if it needs an address: `dask://HOST:PORT`."""
 
     def __init__(self, others: Launchers) -> None:
         """`others`: the launchers of the same run, for one that builds on another."""
@@ -390,8 +412,8 @@ class Launcher(ABC):
         """
 
     @abstractmethod
-    def pids(self) -> frozenset[int]:
-        """Return the processes on this machine that jobs descend from."""
+    def pids(self, agent: Agent) -> frozenset[int]:
+        """Return the processes on a node that its jobs descend from."""
 
     @abstractmethod
     def close(self) -> None:

@@ -44,6 +44,7 @@ from headrace.probes.sampler import Sampler, Samples, Sampling
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
+from headrace.system.machine_use import LoadWatch, MachineUse, Own, usable_cpus
 from headrace.system.storage import storage_of
 from headrace.system.storage_settings import AppliedSetting, KernelSettings, SettingValue
 from headrace.system.waiting import remaining
@@ -68,10 +69,14 @@ class MachineAgent(LocalAgent):
     Everything is done in this process.
     """
 
+    load_cpus: frozenset[int] | None = None
+    """CPUs of all nodes of this kernel together; None: all that Headrace may use."""
+
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._limits: list[MemoryLimit] = []
         self._sampler: Sampler | None = None
+        self._load: LoadWatch | None = None
         self._lifted: list[MemoryLimit] = []
         """Limits that are ending."""
         self._settings = KernelSettings(journal)
@@ -124,6 +129,25 @@ class MachineAgent(LocalAgent):
         samples = self._sampler.finish()
         self._sampler = None
         return samples
+
+    @override
+    def watch_load(self, own: Own) -> int:
+        cpus = self.load_cpus or usable_cpus()
+        self._load = LoadWatch(cpus, own)
+        return len(cpus)
+
+    @override
+    def other_load(self) -> float:
+        return self._watched_load().others_now()
+
+    @override
+    def finish_load(self, own: Own) -> MachineUse:
+        return self._watched_load().finish(own)
+
+    def _watched_load(self) -> LoadWatch:
+        if self._load is None:
+            raise RuntimeError("watch_load was not called")
+        return self._load
 
     @override
     def read_settings(self, directory: str) -> dict[str, SettingValue]:
@@ -192,7 +216,7 @@ class Local(Launcher):
         return problem
 
     @override
-    def pids(self) -> frozenset[int]:
+    def pids(self, agent: Agent) -> frozenset[int]:
         return frozenset({self._fork_server.pid})
 
     # -- one job --

@@ -70,7 +70,13 @@ class Namespaces(Launcher):
     def nodes(self, journal: Journal, wanted: NodesWanted) -> Generator[Nodes]:
         with Cluster.build(journal, [*wanted.clients, *wanted.servers]) as cluster:
             nodes = [cluster[client.name] for client in wanted.clients]
-            yield Nodes(tuple(NamespaceAgent(journal, node) for node in nodes), cluster)
+            agents = tuple(NamespaceAgent(journal, node) for node in nodes)
+            pinned = [agent.cpus for agent in agents]
+            if None not in pinned:
+                cpus = frozenset(cpu for each in pinned for cpu in each or ())
+                for agent in agents:
+                    agent.load_cpus = cpus
+            yield Nodes(agents, cluster)
 
     @override
     def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
@@ -101,8 +107,8 @@ class Namespaces(Launcher):
         return self._local.reap(jobs, patience_s)
 
     @override
-    def pids(self) -> frozenset[int]:
-        return self._local.pids()
+    def pids(self, agent: Agent) -> frozenset[int]:
+        return self._local.pids(agent)
 
     @override
     def close(self) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.system.accounting import NS_PER_TICK, CounterFile, IoCounts, pressure_totals_us
 from headrace.system.cgroups import cpu_quota, throttled_s
+from headrace.system.load_meter import LoadMeter
 from headrace.system.process_scan import (
     Key,
     ProcessUse,
@@ -178,6 +179,23 @@ _UNSEEN_SHARE = 0.1
 """Unattributed CPU time counts as foreign only above both bounds: clock ticks are coarse."""
 
 
+class LoadWatch:
+    """Measures the use of some CPUs from its creation to `finish`."""
+
+    def __init__(self, cpus: frozenset[int], own: Own) -> None:
+        self._cpus = cpus
+        self._before = snapshot(cpus)
+        self._meter = LoadMeter(cpus, own.jobs | own.servers)
+
+    def others_now(self) -> float:
+        """Return how many of the CPUs other programs used since the last call: a lower bound."""
+        return self._meter.others()
+
+    def finish(self, own: Own) -> MachineUse:
+        """Return the use since creation. Processes of `own` must still exist."""
+        return use_between(self._before, snapshot(self._cpus), self._cpus, own)
+
+
 def use_between(before: Snapshot, after: Snapshot, cpus: frozenset[int], own: Own) -> MachineUse:
     """Attribute the use of `cpus` between two snapshots. Processes of `own` must still exist."""
     window_s = max(after.time_s - before.time_s, 1e-9)
@@ -261,17 +279,43 @@ def _programs(processes: Iterable[Program], unseen_s: float) -> tuple[Program, .
     """Merge the processes of one name."""
     sums: dict[str, Program] = {}
     for each in processes:
-        so_far = sums.get(each.name, Program(each.name, 0, 0.0))
-        sums[each.name] = Program(
-            each.name,
-            so_far.processes + 1,
-            so_far.cpu_s + each.cpu_s,
-            so_far.read_bytes + each.read_bytes,
-            so_far.written_bytes + each.written_bytes,
-        )
+        sums[each.name] = _sum(sums.get(each.name, Program(each.name, 0, 0.0)), each)
     if unseen_s > 0:
         sums[UNSEEN] = Program(UNSEEN, 0, unseen_s)
     return tuple(sorted(sums.values(), key=lambda program: -program.cpu_s))
+
+
+def combined_use(uses: Sequence[MachineUse]) -> MachineUse:
+    """Return the use of several machines together: sums; pressure is that of the worst."""
+    programs: dict[str, Program] = {}
+    for each in (program for use in uses for program in use.programs):
+        so_far = programs.get(each.name, Program(each.name, 0, 0.0))
+        programs[each.name] = _sum(so_far, each)
+    pressures = [use.pressure for use in uses if use.pressure is not None]
+    return MachineUse(
+        # Of one length but for the time of the calls, so that sums of CPU seconds are comparable.
+        window_s=max(use.window_s for use in uses),
+        cpus=sum(use.cpus for use in uses),
+        own_s=sum(use.own_s for use in uses),
+        kernel_s=sum(use.kernel_s for use in uses),
+        foreign_s=sum(use.foreign_s for use in uses),
+        steal_s=sum(use.steal_s for use in uses),
+        idle_s=sum(use.idle_s for use in uses),
+        served_wait_s=sum(use.served_wait_s for use in uses),
+        throttled_s=sum(use.throttled_s for use in uses),
+        programs=tuple(sorted(programs.values(), key=lambda program: -program.cpu_s)),
+        pressure=max(pressures, default=None),
+    )
+
+
+def _sum(one: Program, other: Program) -> Program:
+    return Program(
+        one.name,
+        one.processes + other.processes,
+        one.cpu_s + other.cpu_s,
+        one.read_bytes + other.read_bytes,
+        one.written_bytes + other.written_bytes,
+    )
 
 
 def _share(before_us: int | None, after_us: int | None, window_s: float) -> float | None:

@@ -5,54 +5,64 @@ Two snapshots of the machine are compared with the jobs' ledgers.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 
 from headrace.engine.measure.job_pool import JobEnd
 from headrace.engine.measure.prepared_target import PreparedTarget
+from headrace.launchers import Agent, LauncherLostError
 from headrace.records.interference import ForeignProgram, Interference
 from headrace.system.emulator import behind
-from headrace.system.identity import is_alive
-from headrace.system.load_meter import LoadMeter
-from headrace.system.machine_use import MachineUse, Own, snapshot, usable_cpus, use_between
+from headrace.system.identity import boot_id, is_alive
+from headrace.system.machine_use import MachineUse, Own, combined_use
 
 NAMED = 5
 """Number of foreign programs listed in a record."""
 
 
 class InterferenceWatch:
-    """Measures CPU use by other programs from the release of the jobs to the end of the last."""
+    """Measures CPU use by other programs from the release of the jobs to the end of the last.
+
+    On every kernel that runs jobs, by the agent there. A node that is lost is left out.
+    """
 
     def __init__(self, prepared: PreparedTarget) -> None:
         self._prepared = prepared
-        self._cpus = _cpus_of_jobs(prepared)
-        self._before = snapshot(self._cpus)
-        own = _own(prepared)
-        self._meter = LoadMeter(self._cpus, own.jobs | own.servers)
-        self.cpus = len(self._cpus)
+        self._agents = prepared.nodes.by_kernel()
+        self.cpus = sum(agent.watch_load(_own(prepared, agent)) for agent in self._agents)
 
     def others_now(self) -> float:
         """Return how many of these CPUs other programs used since the last call.
 
         The value is a mean and a lower bound.
         """
-        return self._meter.others()
+        found = 0.0
+        for agent in self._agents:
+            with contextlib.suppress(LauncherLostError):
+                found += agent.other_load()
+        return found
 
-    def finish(self) -> MachineUse:
-        """Return the use of the CPUs available to jobs since creation."""
-        return use_between(self._before, snapshot(self._cpus), self._cpus, _own(self._prepared))
+    def finish(self) -> MachineUse | None:
+        """Return the use of the CPUs available to jobs since creation; None: all nodes are lost."""
+        uses: list[MachineUse] = []
+        for agent in self._agents:
+            with contextlib.suppress(LauncherLostError):
+                uses.append(agent.finish_load(_own(self._prepared, agent)))
+        return combined_use(uses) if uses else None
 
 
-def _cpus_of_jobs(prepared: PreparedTarget) -> frozenset[int]:
-    own = usable_cpus()
-    pinned = [agent.cpus for agent in prepared.nodes.agents]
-    return own if None in pinned else frozenset(cpu for cpus in pinned for cpu in cpus or ())
-
-
-def _own(prepared: PreparedTarget) -> Own:
-    """Return the processes that belong to the run.
-
-    These are its jobs, the entries of its undo journal, and the emulated drives of its target.
-    """
+def _own(prepared: PreparedTarget, agent: Agent) -> Own:
+    """Return the processes on the agent's kernel that belong to the run: its jobs there and, on
+    the engine's kernel, the entries of its undo journal and the emulated drives of its target."""
+    jobs = frozenset(
+        pid
+        for each in prepared.nodes.agents
+        if each.kernel == agent.kernel
+        for pid in prepared.launcher.pids(each)
+    )
+    if agent.kernel != boot_id():
+        return Own(jobs=jobs)
     started = [
         entry.args
         for entry in prepared.context.journal.open_entries
@@ -64,10 +74,10 @@ def _own(prepared: PreparedTarget) -> Own:
         if "pid" in args and is_alive(args["pid"], args["start_ticks"])
     }
     return Own(
-        jobs=prepared.launcher.pids(),
+        jobs=jobs,
         servers=frozenset(alive),
         marks=frozenset(str(args["mark"]) for args in started if "mark" in args),
-        pids=frozenset(behind(prepared.location.device_names)),
+        pids=frozenset(behind(prepared.location.device_names)) | {os.getpid()},
     )
 
 

@@ -10,6 +10,7 @@ from headrace.launchers import Agent
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.node_process import Node
 from headrace.probes.sampler import Samples, Sampling
+from headrace.system.machine_use import MachineUse, Own
 from headrace.system.storage_settings import AppliedSetting, SettingValue
 
 
@@ -58,6 +59,18 @@ class RemoteAgent(Agent):
     @override
     def finish_probes(self) -> Samples:
         return self.connection.call(Agent.finish_probes)
+
+    @override
+    def watch_load(self, own: Own) -> int:
+        return self.connection.call(Agent.watch_load, own)
+
+    @override
+    def other_load(self) -> float:
+        return self.connection.call(Agent.other_load)
+
+    @override
+    def finish_load(self, own: Own) -> MachineUse:
+        return self.connection.call(Agent.finish_load, own)
 
     @override
     def read_settings(self, directory: str) -> dict[str, SettingValue]:

@@ -43,7 +43,6 @@ from headrace.launchers.remote.messages import (
     Reaped,
 )
 from headrace.launchers.remote.node_process import Node
-from headrace.system.identity import boot_id
 from headrace.system.journal import Journal
 
 _UNKNOWN_EXIT = JobExit(None, None, 0.0, 0.0, 0)
@@ -220,14 +219,10 @@ class RemoteLauncher(Launcher):
         return left
 
     @override
-    def pids(self) -> frozenset[int]:
-        here = boot_id()
-        return frozenset(
-            pid
-            for node in self._nodes
-            if node.lost is None and node.hello.kernel == here
-            for pid in node.call(Node.pids)
-        )
+    def pids(self, agent: Agent) -> frozenset[int]:
+        if not isinstance(agent, RemoteAgent):
+            raise TypeError(f"launcher {self.kind}: {agent.name} is not a node of it")
+        return frozenset(agent.connection.call(Node.pids))
 
     @override
     def close(self) -> None:

@@ -130,7 +130,7 @@ class Node:
 
     def pids(self) -> list[int]:
         """`Launcher.pids`."""
-        return sorted(self._local.pids())
+        return sorted(self._local.pids(self._agent))
 
     def _known(self, numbers: list[int]) -> list[Job]:
         return [self._jobs[number] for number in numbers if number in self._jobs]
