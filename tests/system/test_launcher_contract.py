@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TypeVar
 import pytest
 
 from agent_process import AHEAD_S, Elsewhere, Process
+from dask_cluster import dask_cluster
 from headrace import launchers, probes
 from headrace.errors import HeadraceError
 from headrace.jobs import JobInput, Packet
@@ -61,8 +63,6 @@ def running(
     part = LAUNCHERS[request.param]
     if request.param != "local" and os.geteuid() != 0:
         pytest.skip("needs root")
-    two = NodesWanted((NodeSettings("node-0"), NodeSettings("node-1")), reason="two nodes")
-    wanted = two if part.refuses(two) is None else NodesWanted((NodeSettings("node-0"),))
     place = tmp_path_factory.mktemp("launcher")
     added = place / "contract-1.0.dist-info"
     added.mkdir()
@@ -70,8 +70,14 @@ def running(
     (added / "entry_points.txt").write_text(
         "[headrace.workloads]\ncontract = launcher_jobs:Contract\n"
     )
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setenv("PYTHONPATH", f"{place}:{Path(__file__).parent}")
+        patch.setenv("HEADRACE_JOURNAL_DIR", str(place / "journal"))
+        address = stack.enter_context(dask_cluster(2)) if request.param == "dask" else ""
+        two = NodesWanted(
+            (NodeSettings("node-0"), NodeSettings("node-1")), reason="two nodes", address=address
+        )
+        wanted = two if part.refuses(two) is None else NodesWanted(two.clients[:1])
         with (
             Journal.open("a test", place / "journal") as journal,
             Launchers() as opened,
@@ -79,7 +85,8 @@ def running(
             launcher.nodes(journal, wanted) as nodes,
         ):
             yield launcher, nodes
-        assert not list((place / "journal").iterdir()), "nothing is left to undo"
+        left = [file.read_text() for file in (place / "journal").iterdir()]
+        assert left == [], "nothing is left to undo"
 
 
 @dataclass

@@ -196,6 +196,10 @@ class Agent(ABC):
         """
 
     @abstractmethod
+    def has_file(self, path: str, content: str) -> bool:
+        """Return whether the node sees a small file with this content at a path."""
+
+    @abstractmethod
     def out_of_memory(self) -> int:
         """Return how many processes the node's kernel has killed because a limit was reached."""
 
@@ -282,6 +286,8 @@ class NodesWanted:
     """Nodes for servers that targets start."""
     reason: str = ""
     """Why jobs need nodes with a network of their own; empty when they do not."""
+    only_here: str = ""
+    """Why nodes that are other machines cannot use the storage; empty when they can."""
     address: str = ""
     """What follows `KIND://` in `[run] on`; empty when nothing does."""
 
@@ -358,8 +364,11 @@ class Launcher(ABC):
         return None
 
     @classmethod
-    def check(cls) -> tuple[str, str] | None:
-        """Return what this machine lacks for it, and the remedy; None when nothing."""
+    def check(cls, wanted: NodesWanted) -> tuple[str, str] | None:
+        """Return what is lacking for these nodes, and the remedy; None when nothing.
+
+        May contact other machines; changes nothing.
+        """
         return None
 
     @abstractmethod
@@ -450,6 +459,12 @@ class Launchers:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
         self._open.clear()
+
+
+def split_on(on: str) -> tuple[str, str]:
+    """Return kind and address of `[run] on`: ("dask", "HOST:PORT") of `dask://HOST:PORT`."""
+    kind, _, address = on.partition("://")
+    return kind, address
 
 
 def kinds() -> Plugins[Launcher]:

@@ -100,6 +100,13 @@ class MachineAgent(LocalAgent):
             self._lifted.pop()
 
     @override
+    def has_file(self, path: str, content: str) -> bool:
+        try:
+            return Path(path).read_text() == content
+        except (OSError, ValueError):
+            return False
+
+    @override
     def out_of_memory(self) -> int:
         return sum(limit.killed() for limit in self._limits)
 

@@ -62,7 +62,7 @@ class Namespaces(Launcher):
 
     @override
     @classmethod
-    def check(cls) -> tuple[str, str] | None:
+    def check(cls, wanted: NodesWanted) -> tuple[str, str] | None:
         return clusters.why_not()
 
     @override

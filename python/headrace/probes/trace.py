@@ -37,10 +37,9 @@ class TraceProbe(Probe):
         names = sorted(uppermost(list(watch.device_names)))
         if not names:
             return
+        devices = [traced_device(name) for name in names]  # before there is a journal to close
         self._journal = Journal.open(f"a trace of {', '.join(names)}")
-        self._capture = Capture(
-            self._journal, [traced_device(name) for name in names], watch.keep / FOLDER
-        )
+        self._capture = Capture(self._journal, devices, watch.keep / FOLDER)
         try:
             self._capture.start()
         except BaseException:

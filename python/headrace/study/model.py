@@ -77,9 +77,9 @@ class RunOptions(Section):
 
     on: str | None = Field(
         None,
-        description="where jobs run: local (this machine) or namespaces (nodes that are network "
-        "namespaces of it); namespaces when not given and the study has nodes or servers, "
-        "local otherwise",
+        description="where jobs run: local (this machine), namespaces (nodes that are network "
+        "namespaces of it) or dask://HOST:PORT (workers of a running Dask cluster, one for each "
+        "node); namespaces when not given and the study has nodes or servers, local otherwise",
     )
     slots: Annotated[int, Label("{} slot", "{} slots")] = Field(
         1, ge=1, le=MOST_SLOTS, description="jobs that run at once on a node"
@@ -147,9 +147,13 @@ class RunOptions(Section):
     @field_validator("on")
     @classmethod
     def _known_launcher(cls, value: str | None) -> str | None:
-        if value is not None and value not in launchers.kinds():
-            expected = ", ".join(f"'{kind}'" for kind in launchers.kinds())
-            raise PydanticKnownError("literal_error", {"expected": expected})
+        if value is None:
+            return value
+        kinds = launchers.kinds()
+        kind, address = launchers.split_on(value)
+        if kind not in kinds or bool(address) != bool(kinds[kind].address_form):
+            forms = [f"'{each.address_form or each.kind}'" for each in kinds.values()]
+            raise PydanticKnownError("literal_error", {"expected": ", ".join(forms)})
         return value
 
     @model_validator(mode="before")

@@ -205,6 +205,10 @@ class Target(ABC):
         `prepare`."""
         return False
 
+    def only_here(self) -> str | None:
+        """Return why nodes that are other machines cannot use it; None if they can."""
+        return None
+
     def nodes_wanted(self, site: Site | None) -> tuple[NodeSettings, ...]:
         """Return the nodes that its servers need besides the nodes that run jobs; `site` is the
         study's Site or None."""

@@ -157,6 +157,9 @@ class BlockTarget(LocalTarget):
             EmulatedMedium(name, options) if options.drive is not None else None
         )
 
+    def only_here(self) -> str | None:
+        return f"target {self.name} is made on this machine"
+
     def claims(self) -> list[Place]:
         if self._emulated is not None:
             return []

@@ -86,6 +86,9 @@ class KernelRaid(LocalTarget):
         self._files: list[Any] = []
         self._folder = Path()
 
+    def only_here(self) -> str | None:
+        return f"target {self.name} is made on this machine"
+
     def _parent(self) -> Path | None:
         return Path(self.options.folder).expanduser().absolute() if self.options.folder else None
 

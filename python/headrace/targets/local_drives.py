@@ -41,6 +41,10 @@ class LocalDrives(Target):
         return list(problems.values())
 
     @override
+    def only_here(self) -> str | None:
+        return self._each[0].only_here()
+
+    @override
     def unsupported(self) -> str | None:
         return self._each[0].unsupported()
 

@@ -93,6 +93,12 @@ class ServedTarget(ServiceTarget):
     def needs_cluster(self) -> bool:
         return self.options.address is None
 
+    @override
+    def only_here(self) -> str | None:
+        return (
+            f"target {self.name} starts servers on this machine" if self.needs_cluster() else None
+        )
+
     def server_count(self, site: Site | None) -> int:
         """Return the number of servers."""
         found = self.site_server(site)

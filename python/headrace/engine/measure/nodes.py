@@ -5,13 +5,16 @@ Jobs run directly on this machine unless a target starts servers or jobs run on 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from headrace import launchers
-from headrace.errors import Problem
-from headrace.launchers import NodesWanted
+from headrace.errors import HeadraceError, Problem
+from headrace.launchers import Nodes, NodesWanted
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
+from headrace.system.identity import boot_id
 from headrace.targets import Target
 from headrace.targets.served import client_nodes
 
@@ -36,12 +39,16 @@ def nodes_wanted(
         client_nodes(resolved.site, count),
         tuple(node for each in serving for node in each.nodes_wanted(resolved.site)),
         reason,
+        next(filter(None, (each.only_here() for each in (target, *sources))), ""),
+        launchers.split_on(resolved.run.on or "")[1],
     )
 
 
 def launcher_of(run: RunOptions, wanted: NodesWanted) -> str:
     """Return the kind of launcher that runs the jobs: that of `on`, or the one that nodes need."""
-    return run.on or (_ON_BUILT_NODES if wanted.reason else _ON_THIS_MACHINE)
+    if run.on is not None:
+        return launchers.split_on(run.on)[0]
+    return _ON_BUILT_NODES if wanted.reason else _ON_THIS_MACHINE
 
 
 def launcher_problems(run: RunOptions, wanted: NodesWanted) -> list[Problem]:
@@ -50,11 +57,33 @@ def launcher_problems(run: RunOptions, wanted: NodesWanted) -> list[Problem]:
     part = kinds[launcher_of(run, wanted)]
     on = f'on = "{part.kind}"'
     if (why_not := part.refuses(wanted)) is not None:
-        able = [kind for kind, each in kinds.items() if each.refuses(wanted) is None]
-        allowed = " or ".join(f'on = "{kind}"' for kind in able)
+        able = [each for each in kinds.values() if each.refuses(wanted) is None]
+        allowed = " or ".join(f'on = "{each.address_form or each.kind}"' for each in able)
         return [Problem(f"{on}: {why_not}", "[run]", f"allowed here: {allowed}, or no `on`")]
     # A target that starts servers reports by itself what the machine lacks for their nodes.
     needed_by = f"nodes = {run.nodes}" if run.nodes > 1 else on if run.on else ""
-    if needed_by and (missing := part.check()) is not None:
+    if needed_by and (missing := part.check(wanted)) is not None:
         return [Problem(missing[0], needed_by, missing[1])]
     return []
+
+
+def check_shared(directory: Path | None, nodes: Nodes) -> None:
+    """Raise HeadraceError for a node that does not see a new file in the target's directory.
+
+    None: the target has no directory. Nodes of the engine's own kernel need not be asked.
+    """
+    others = [agent for agent in nodes.by_kernel() if agent.kernel != boot_id()]
+    if directory is None or not others:
+        return
+    token = os.urandom(8).hex()
+    file = directory / f".headrace-shared-{token}"
+    file.write_text(token)
+    try:
+        for agent in others:
+            if not agent.has_file(str(file), token):
+                raise HeadraceError(
+                    f"node {agent.name} does not see the files of {directory}",
+                    hint="name a folder that all nodes mount at the same path",
+                )
+    finally:
+        file.unlink()

@@ -13,7 +13,7 @@ from headrace import faults as fault_package
 from headrace import targets as target_package
 from headrace.engine import Run
 from headrace.engine.measure import sources
-from headrace.engine.measure.nodes import launcher_of, nodes_wanted
+from headrace.engine.measure.nodes import check_shared, launcher_of, nodes_wanted
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Failure, Outcome, Step, failure_of
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.teardown import TearDown, try_again
@@ -134,7 +134,7 @@ class _WholePlot:
         source_targets = sources.sources_of(session.run.study, self._trials)
         wanted = nodes_wanted(target, first, count, source_targets.values())
         launcher = session.launchers[launcher_of(first.run, wanted)]
-        self._note_launcher(launcher.kind)
+        self._note_launcher(first.run.on or launcher.kind)
         nodes = self._teardown.entered(
             "taking nodes and links down", launcher.nodes(session.context.journal, wanted)
         )
@@ -164,12 +164,13 @@ class _WholePlot:
             nodes,
             sources=made,
         )
+        check_shared(self._prepared.location.directory, nodes)
         return None
 
-    def _note_launcher(self, kind: str) -> None:
+    def _note_launcher(self, on: str) -> None:
         """Put the launcher into the options of every trial: its record states it."""
         for name, resolved in self._resolved.items():
-            run = resolved.run.model_copy(update={"on": kind})
+            run = resolved.run.model_copy(update={"on": on})
             self._resolved[name] = replace(resolved, run=run)
 
     def _make_anew(self, prepared: PreparedTarget) -> Failure | None:

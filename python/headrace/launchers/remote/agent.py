@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from headrace.launchers import Agent
+from headrace.launchers import Agent, Clock
 from headrace.launchers.remote.connection import NodeConnection
-from headrace.launchers.remote.node_process import Node
+from headrace.launchers.remote.node_process import NodeService
 from headrace.probes.sampler import Samples, Sampling
+from headrace.system.identity import boot_id
 from headrace.system.machine_use import MachineUse, Own
 from headrace.system.storage_settings import AppliedSetting, SettingValue
 
@@ -21,8 +22,11 @@ class RemoteAgent(Agent):
         self.connection = connection
         self.name = connection.name
         self.kernel = connection.hello.kernel
-        self.clock = connection.clock()
-        connection.call(Node.set_offset, self.clock.offset_s)
+        found = connection.clock()
+        # One kernel has one monotonic clock: an offset between two of its processes is noise.
+        same = self.kernel == boot_id() and abs(found.offset_s) <= found.uncertainty_s
+        self.clock = Clock() if same else found
+        connection.call(NodeService.set_offset, self.clock.offset_s)
 
     @override
     def adopt(self, pid: int) -> None:
@@ -35,6 +39,10 @@ class RemoteAgent(Agent):
     @override
     def lift_memory_limit(self) -> None:
         self.connection.call(Agent.lift_memory_limit)
+
+    @override
+    def has_file(self, path: str, content: str) -> bool:
+        return self.connection.call(Agent.has_file, path, content)
 
     @override
     def out_of_memory(self) -> int:

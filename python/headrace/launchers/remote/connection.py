@@ -15,8 +15,8 @@ import msgspec
 
 from headrace.launchers import Agent, Clock, LauncherLostError
 from headrace.launchers.remote.messages import (
-    Answer,
     Call,
+    CallAnswer,
     Frames,
     FromNode,
     Hello,
@@ -26,10 +26,13 @@ from headrace.launchers.remote.messages import (
     framed,
     types_of,
 )
-from headrace.launchers.remote.node_process import AGENT, Node
+from headrace.launchers.remote.node_process import AGENT, NodeService
 
 _QUESTIONS = 20
 """How often a node is asked for its time; the quickest answer counts."""
+
+_END_PATIENCE_S = 20.0
+"""For a node to kill its jobs and to undo its journal."""
 
 
 class NodeConnection:
@@ -54,17 +57,17 @@ class NodeConnection:
         return self._sock.fileno()
 
     def call(self, method: Callable[..., Any], *arguments: object) -> Any:
-        """Call a method of `Node` or `Agent` on the node and return its result.
+        """Call a method of `NodeService` or `Agent` on the node and return its result.
 
         Raises the error that the method raised there.
         """
         self._calls += 1
         number = self._calls
         self._send(number, method, arguments)
-        answer: Answer | None = None
+        answer: CallAnswer | None = None
         while answer is None:
             for message in self._receive():
-                if not isinstance(message, Answer):
+                if not isinstance(message, CallAnswer):
                     self._events.append(message)
                 elif message.number == number:
                     answer = message
@@ -98,21 +101,26 @@ class NodeConnection:
     @cached_property
     def hello(self) -> Hello:
         """What the node says of itself."""
-        return self.call(Node.hello)
+        return self.call(NodeService.hello)
 
     def clock(self) -> Clock:
         """Return the node's clock, from the quickest of several answers."""
         found: list[Clock] = []
         for _ in range(_QUESTIONS):
             before_s = time.monotonic()
-            node_s = self.call(Node.now_s)
+            node_s = self.call(NodeService.now_s)
             after_s = time.monotonic()
             found.append(Clock((before_s + after_s) / 2 - node_s, (after_s - before_s) / 2))
         return min(found, key=lambda clock: clock.uncertainty_s)
 
     def close(self) -> None:
-        """End the node process. Safe to call twice."""
+        """End the node process and wait for it, as long as its undo takes. Safe to call twice."""
         if self._sock.fileno() >= 0:
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_WR)
+                self._sock.settimeout(_END_PATIENCE_S)
+                while self._sock.recv(1 << 16):
+                    pass
             self._sock.close()
             self._close()
         self.lost = self.lost or f"node {self.name} has ended"

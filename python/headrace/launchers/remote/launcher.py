@@ -8,10 +8,10 @@ from abc import abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 
 from typing_extensions import override
 
-from headrace import __version__
 from headrace.errors import HeadraceError
 from headrace.jobs import Packet
 from headrace.launchers import (
@@ -42,7 +42,7 @@ from headrace.launchers.remote.messages import (
     Leftovers,
     Reaped,
 )
-from headrace.launchers.remote.node_process import Node
+from headrace.launchers.remote.node_process import NodeService
 from headrace.system.journal import Journal
 
 _UNKNOWN_EXIT = JobExit(None, None, 0.0, 0.0, 0)
@@ -63,6 +63,11 @@ class RemoteLauncher(Launcher):
         self._jobs: dict[int, _RemoteJob] = {}
         """Jobs that were not reaped."""
         self._started = 0
+
+    @override
+    @classmethod
+    def refuses(cls, wanted: NodesWanted) -> str | None:
+        return wanted.only_here or None
 
     @abstractmethod
     def connect(
@@ -88,11 +93,11 @@ class RemoteLauncher(Launcher):
 
     def agent(self, connection: NodeConnection) -> RemoteAgent:
         """Return the agent of a node. Raises HeadraceError when it runs another Headrace."""
-        hello = connection.hello
-        if hello.version != __version__:
+        hello, here = connection.hello, version("headrace")
+        if hello.version != here:
             raise HeadraceError(
                 f"node {connection.name} ({hello.host}) has Headrace {hello.version}, "
-                f"this machine {__version__}",
+                f"this machine {version('headrace')}",
                 hint="install the same version on all nodes",
             )
         return RemoteAgent(connection)
@@ -102,7 +107,7 @@ class RemoteLauncher(Launcher):
     @override
     def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
         for node in self._nodes:
-            problem = node.call(Node.warm, kind, name, options)
+            problem = node.call(NodeService.warm, kind, name, options)
             node.discard(JobsLost)  # of before: what runs jobs was started anew
             if problem is not None:
                 return f"node {node.name}: {problem}"
@@ -116,7 +121,7 @@ class RemoteLauncher(Launcher):
         job = _RemoteJob(spec, agent, 0, number=self._started, node=agent.connection)
         self._jobs[job.number] = job
         try:
-            job.pid = agent.connection.call(Node.spawn, job.number, spec)
+            job.pid = agent.connection.call(NodeService.spawn, job.number, spec)
         except BaseException:
             del self._jobs[job.number]
             raise
@@ -128,17 +133,17 @@ class RemoteLauncher(Launcher):
             now_s = time.monotonic()
             for job in found:
                 job.released_s = now_s
-            node.tell(Node.release, [job.number for job in found])
+            node.tell(NodeService.release, [job.number for job in found])
 
     @override
     def give(self, job: Job, packet: Packet | None) -> None:
         for node, found in self._by_node([job]).items():
-            node.tell(Node.give, found[0].number, packet)
+            node.tell(NodeService.give, found[0].number, packet)
 
     @override
     def kill(self, jobs: Iterable[Job]) -> None:
         for node, found in self._by_node(jobs).items():
-            node.tell(Node.kill, [job.number for job in found])
+            node.tell(NodeService.kill, [job.number for job in found])
 
     def _by_node(self, jobs: Iterable[Job]) -> dict[NodeConnection, list[_RemoteJob]]:
         found: dict[NodeConnection, list[_RemoteJob]] = {}
@@ -205,7 +210,9 @@ class RemoteLauncher(Launcher):
         left: list[Job] = []
         for node, found in self._by_node(jobs).items():
             try:
-                reaped: Reaped = node.call(Node.reap, [job.number for job in found], patience_s)
+                reaped: Reaped = node.call(
+                    NodeService.reap, [job.number for job in found], patience_s
+                )
             except LauncherLostError:
                 reaped = Reaped([], {}, {})
             for job in found:
@@ -222,7 +229,7 @@ class RemoteLauncher(Launcher):
     def pids(self, agent: Agent) -> frozenset[int]:
         if not isinstance(agent, RemoteAgent):
             raise TypeError(f"launcher {self.kind}: {agent.name} is not a node of it")
-        return frozenset(agent.connection.call(Node.pids))
+        return frozenset(agent.connection.call(NodeService.pids))
 
     @override
     def close(self) -> None:

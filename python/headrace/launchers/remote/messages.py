@@ -1,7 +1,7 @@
 """Messages between the engine and a node process: typed, and nothing that could run code.
 
 A message is MessagePack behind its length in four bytes. The engine sends `Call`; a node sends
-`Answer` and, without being asked, what its jobs say and how they end.
+`CallAnswer` and, without being asked, what its jobs say and how they end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Call(msgspec.Struct, tag="call", array_like=True):
     arguments: msgspec.Raw
 
 
-class Answer(msgspec.Struct, tag="answer", array_like=True):
+class CallAnswer(msgspec.Struct, tag="answer", array_like=True):
     """The encoded result of a call, or the name and text of its error."""
 
     number: int
@@ -105,7 +105,7 @@ class Hello(msgspec.Struct, array_like=True):
     """`Agent.kernel`."""
 
 
-FromNode = Answer | JobReady | JobWantsPacket | JobReported | JobEnded | JobsLost
+FromNode = CallAnswer | JobReady | JobWantsPacket | JobReported | JobEnded | JobsLost
 
 
 def _plain(value: object) -> str:

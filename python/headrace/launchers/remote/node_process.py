@@ -16,12 +16,12 @@ import signal
 import socket
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 
-from headrace import __version__
 from headrace.errors import describe
 from headrace.jobs import Packet
 from headrace.launchers import (
@@ -39,8 +39,8 @@ from headrace.launchers import (
 from headrace.launchers.local import Local, MachineAgent
 from headrace.launchers.remote.job_folders import JobFolders
 from headrace.launchers.remote.messages import (
-    Answer,
     Call,
+    CallAnswer,
     Frames,
     FromNode,
     Hello,
@@ -59,10 +59,10 @@ from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 
 AGENT = "agent."
-"""Prefix of the methods of `Agent` in calls; the others are those of `Node`."""
+"""Prefix of the methods of `Agent` in calls; the others are those of `NodeService`."""
 
 
-class Node:
+class NodeService:
     """The jobs of this node by the engine's numbers. Its public methods can be called."""
 
     def __init__(self, journal: Journal, local: Local, answers: int) -> None:
@@ -80,7 +80,7 @@ class Node:
     def hello(self) -> Hello:
         """Return who this is."""
         return Hello(
-            __version__, platform.python_version(), socket.gethostname(), self._agent.kernel
+            version("headrace"), platform.python_version(), socket.gethostname(), self._agent.kernel
         )
 
     def now_s(self) -> float:
@@ -138,7 +138,7 @@ class Node:
     # -- the connection --
 
     def serve(self, calls: int) -> None:
-        """Answer calls and send events until the input ends."""
+        """CallAnswer calls and send events until the input ends."""
         frames = Frames()
         while True:
             waited = [calls] if self._lost else [calls, self._local]
@@ -155,9 +155,9 @@ class Node:
     def _answer(self, call: Call) -> None:
         try:
             value = encode(self._called(call.method, call.arguments))
-            answer = Answer(call.number, msgspec.Raw(value))
+            answer = CallAnswer(call.number, msgspec.Raw(value))
         except Exception as error:
-            answer = Answer(call.number, error=(_name(error), describe(error)))
+            answer = CallAnswer(call.number, error=(_name(error), describe(error)))
         if call.number:
             self._send(answer)
 
@@ -166,7 +166,7 @@ class Node:
             name = name.removeprefix(AGENT)
             declared, owner = getattr(Agent, name), self._agent
         else:
-            declared, owner = getattr(Node, name), self
+            declared, owner = getattr(NodeService, name), self
         if name.startswith("_"):
             raise ValueError(f"{name} is no method of a node")
         return getattr(owner, name)(*decode(arguments, types_of(declared)[0]))
@@ -229,4 +229,4 @@ def main() -> None:
         contextlib.closing(Local(Launchers())) as local,
         contextlib.suppress(BrokenPipeError),
     ):
-        Node(journal, local, answers).serve(0)
+        NodeService(journal, local, answers).serve(0)

@@ -1,0 +1,184 @@
+"""Jobs on the workers of a running Dask cluster: `on = "dask://HOST:PORT"`, a worker for each node.
+
+Dask carries the streams of node processes, which its workers start (`headrace.launchers.remote`);
+which job runs where is the engine's to say, as on one machine. Beyond loopback Dask must be
+configured for TLS (`distributed.comm.tls` in its configuration), and only then is it used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from headrace.errors import HeadraceError, MissingError, describe
+from headrace.launchers import NodesWanted
+from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.dask_streams import NodeStreams, version_here
+from headrace.launchers.remote.launcher import RemoteLauncher
+from headrace.system.journal import Journal
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_CONNECT_S = 10.0
+_WORKERS_S = 60.0
+"""For a worker to start a node process, which imports Headrace."""
+
+
+class Dask(RemoteLauncher):
+    """Runs jobs on the workers of a Dask cluster."""
+
+    kind = "dask"
+    address_form = "dask://HOST:PORT"
+
+    @override
+    @classmethod
+    def check(cls, wanted: NodesWanted) -> tuple[str, str] | None:
+        return _problem_of(wanted.address, len(wanted.clients))
+
+    @override
+    @contextmanager
+    def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
+        with ExitStack() as stack:
+            client = stack.enter_context(_client(wanted.address))
+            found: list[NodeConnection] = []
+            names = [node.name for node in wanted.clients]
+            for name, worker in zip(names, _workers(client, len(names)), strict=True):
+                connection = _connected(client, name, worker)
+                stack.callback(connection.close)
+                found.append(connection)
+            yield found
+
+
+@cache
+def _problem_of(address: str, count: int) -> tuple[str, str] | None:
+    """Return what keeps a cluster from having this many nodes; a study asks for every trial."""
+    try:
+        with _client(address) as client:
+            _workers(client, count)
+    except HeadraceError as error:
+        return error.message, error.hint or ""
+    return None
+
+
+def _client(address: str) -> Client:
+    """Return a client of the scheduler. Raises HeadraceError when it cannot be reached."""
+    from distributed import Client
+    from distributed.security import Security
+
+    host = address.rpartition(":")[0].strip("[]")
+    security = Security()
+    encrypted = _is_encrypted(security)
+    if not encrypted and not _is_loopback(host, address):
+        raise MissingError(
+            f"{host} is another machine, and Dask is not configured for TLS here",
+            hint="set distributed.comm.tls in Dask's configuration: ca-file, and client's cert "
+            "and key",
+        )
+    try:
+        return Client(
+            f"{'tls' if encrypted else 'tcp'}://{address}",
+            timeout=_CONNECT_S,
+            security=security,
+            set_as_default=False,
+            name="headrace",
+        )
+    except (OSError, ValueError, TimeoutError) as error:
+        raise HeadraceError(
+            f"no Dask scheduler answers at {address}: {describe(error)}",
+            hint="start one (dask scheduler), or correct [run] on",
+        ) from error
+
+
+def _is_encrypted(security: Any) -> bool:
+    """Return whether Dask's configuration names what a client needs for TLS."""
+    return bool(security.tls_ca_file and security.tls_client_cert and security.tls_client_key)
+
+
+def _is_loopback(host: str, address: str) -> bool:
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+    except OSError as error:
+        raise HeadraceError(
+            f"no address is known of the Dask scheduler {address}: {error.strerror}",
+            hint="correct [run] on: dask://HOST:PORT",
+        ) from error
+    return all(ipaddress.ip_address(address).is_loopback for address in found)
+
+
+def _workers(client: Client, count: int) -> list[str]:
+    """Return the addresses of this many workers, on as many hosts as there are.
+
+    Raises HeadraceError when there are fewer, or when a worker has no or another Headrace.
+    """
+    workers: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    by_host: dict[str, list[str]] = {}
+    for address, facts in sorted(workers.items()):
+        by_host.setdefault(facts["host"], []).append(address)
+    # The first of every host, then the second of each …
+    rounds = sorted(
+        (number, address) for each in by_host.values() for number, address in enumerate(each)
+    )
+    chosen = [address for _, address in rounds[:count]]
+    if len(chosen) < count:
+        raise HeadraceError(
+            f"the Dask cluster has {len(workers)} workers; {count} nodes need one each",
+            hint="start more workers, each with --nworkers 1 on a node of its own",
+        )
+    versions: Any = client.run(version_here, workers=chosen, on_error="return")
+    for address, version in versions.items():
+        if isinstance(version, Exception):
+            raise HeadraceError(
+                f"worker {address} has no Headrace: {describe(version)}",
+                hint="install the same version there",
+            )
+    return chosen
+
+
+def _connected(client: Client, name: str, worker: str) -> NodeConnection:
+    """Start a node process on a worker, and connect its streams with a local socket."""
+    future = client.submit(
+        NodeStreams, actor=True, workers=[worker], allow_other_workers=False, pure=False
+    )
+    try:
+        with client.as_current():  # an actor finds its client this way only
+            actor: Any = future.result(timeout=_WORKERS_S)
+    except Exception as error:
+        raise HeadraceError(f"node {name} ({worker}) does not start: {describe(error)}") from error
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    loop: Any = client.loop
+    pumping = asyncio.run_coroutine_threadsafe(_pump(actor, theirs), loop.asyncio_loop)
+
+    def close() -> None:
+        pumping.cancel()
+        future.release()
+
+    return NodeConnection(name, ours, close)
+
+
+async def _pump(actor: Any, sock: socket.socket) -> None:
+    """Carry bytes both ways until the node process has ended or is lost; close the socket then."""
+    loop = asyncio.get_running_loop()
+
+    async def there() -> None:
+        while data := await loop.sock_recv(sock, 1 << 16):
+            await actor.send(data)
+        await actor.finish()
+
+    sending = asyncio.ensure_future(there())
+    try:
+        while (data := await actor.receive()) != b"":
+            if data is not None:
+                await loop.sock_sendall(sock, data)
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        sock.close()

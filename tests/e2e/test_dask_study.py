@@ -1,0 +1,163 @@
+"""Studies on the workers of a Dask cluster, started by Dask's own commands as its users do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dask_cluster import dask_workers
+from headrace.system.waiting import wait_until
+from workspace import Workspace
+
+STUDY = """
+headrace = 1
+title = "on Dask"
+[target.shared]
+kind = "path"
+path = "{place}/shared data"
+create = true
+[workload.job]
+kind = "command"
+command = ["{place}/job.sh", "{seconds}"]
+[plan]
+repeats = {{ min = 1 }}
+[run]
+on = "dask://{address}"
+nodes = {nodes}
+slots = 2
+cache = "as-is"
+foreign_load = "warning"
+shortest = "0.1 s"
+"""
+JOB = """#!/bin/sh
+echo "$PPID says so"
+exec sleep "$1"
+"""
+
+Cluster = tuple[str, list[subprocess.Popen[bytes]]]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A scheduler and two workers, whose undo journals have a folder of their own."""
+    journals = tmp_path_factory.mktemp("journals")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_JOURNAL_DIR", str(journals))
+        with dask_workers(2) as found:
+            yield found
+    assert list(journals.iterdir()) == [], "nothing is left to undo on the nodes"
+
+
+def study(workspace: Workspace, address: str, nodes: int, seconds: float) -> Path:
+    job = workspace.place / "job.sh"
+    job.write_text(JOB)
+    job.chmod(0o755)
+    return workspace.study(
+        STUDY.format(place=workspace.place, address=address, nodes=nodes, seconds=seconds)
+    )
+
+
+def node_processes() -> list[int]:
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes()
+        except (OSError, ValueError):
+            continue
+        if b"remote.node_process" in words:
+            found.append(int(entry.name))
+    return found
+
+
+def rows(workspace: Workspace) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    (file,) = workspace.place.glob("results/trials/*/jobs.parquet")
+    return pq.read_table(file).to_pylist()
+
+
+def test_jobs_run_on_every_node_and_come_back(workspace: Workspace, cluster: Cluster) -> None:
+    address, _ = cluster
+    before = set(node_processes())
+    ended = workspace.run(
+        "run", study(workspace, address, nodes=2, seconds=1), "--results", "results"
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (trial,) = workspace.trials()
+    assert trial["status"] == "done" and trial["validity"]["valid"], trial["validity"]
+    assert trial["run"]["on"] == f"dask://{address}" and trial["run"]["nodes"] == 2
+    jobs = rows(workspace)
+    assert [job["exit"] for job in jobs] == ["ok"] * 4
+    starts = [job["start_s"] for job in jobs]
+    assert min(starts) >= 0 and max(starts) - min(starts) < 1
+    assert all(job["wall_s"] >= 1 for job in jobs), "the ledger of each came back"
+    logs = sorted(workspace.place.glob("results/trials/*/job-*.log"))
+    assert len(logs) == 4
+    # Two node processes: a fork server each, parent of two jobs.
+    assert len({log.read_text() for log in logs}) == 4
+    assert wait_until(lambda: set(node_processes()) <= before, 30, 0.1)
+    assert not (workspace.place / "shared data").exists(), "made for the study, removed after it"
+
+
+def test_a_node_that_is_lost_is_a_cause_and_not_the_end(workspace: Workspace) -> None:
+    with dask_workers(2) as (address, workers):
+        killing = threading.Thread(target=_kill_a_node, args=(workers,))
+        killing.start()
+        ended = workspace.run(
+            "run", study(workspace, address, nodes=2, seconds=6), "--results", "results"
+        )
+        killing.join()
+    assert ended.returncode == 5, ended.stdout + ended.stderr
+    (trial,) = workspace.trials()
+    assert not trial["validity"]["valid"]
+    jobs = rows(workspace)
+    assert sorted(job["exit"] for job in jobs) == ["failed", "failed", "ok", "ok"]
+    causes = {job["cause"] for job in jobs if job["exit"] == "failed"}
+    assert len(causes) == 1 and "is lost" in causes.pop()
+    assert "Traceback" not in ended.stdout + ended.stderr
+
+
+def _kill_a_node(workers: list[subprocess.Popen[bytes]]) -> None:
+    """Kill a worker once both run jobs; its node process ends with it."""
+    assert wait_until(lambda: all(_sleeping_below(worker.pid) for worker in workers), 60, 0.1)
+    time.sleep(1)
+    os.kill(workers[1].pid, signal.SIGKILL)
+
+
+def _sleeping_below(pid: int) -> bool:
+    children = f"/proc/{pid}/task/{pid}/children"
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        below = [int(child) for child in Path(children).read_text().split()]
+        below += [
+            int(child)
+            for thread in Path(f"/proc/{pid}/task").iterdir()
+            for child in (thread / "children").read_text().split()
+        ]
+    except OSError:
+        return False
+    return command[0].endswith(b"sleep") or any(_sleeping_below(child) for child in below)
+
+
+def test_what_a_cluster_lacks_is_said_before_anything_starts(
+    workspace: Workspace, cluster: Cluster
+) -> None:
+    address, _ = cluster
+    for on, nodes, said in (
+        ("127.0.0.1:9", 1, "no Dask scheduler answers at 127.0.0.1:9"),
+        (address, 3, "has 2 workers; 3 nodes need one each"),
+        ("headrace.invalid:8786", 1, "no address is known"),
+        ("192.0.2.1:8786", 1, "not configured for TLS"),
+    ):
+        ended = workspace.run("run", study(workspace, on, nodes, seconds=1), "--results", "results")
+        text = " ".join((ended.stdout + ended.stderr).split())
+        assert ended.returncode == 3 and said in text, text
+        assert "Traceback" not in text and not workspace.trials()
