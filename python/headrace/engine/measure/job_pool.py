@@ -6,6 +6,7 @@ killed, is the launcher's part. While jobs run, the pool sleeps in the launcher'
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from headrace.launchers import (
     JobExit,
     JobSpec,
     Launcher,
+    LauncherLostError,
     PacketWanted,
     Ready,
     Reported,
@@ -332,7 +334,11 @@ class JobPool:
             job.end.peak_rss_bytes = exit.peak_rss_bytes
 
     def _out_of_memory(self) -> int:
-        return sum(agent.out_of_memory() for agent in self._agents)
+        killed = 0
+        for agent in self._agents:
+            with contextlib.suppress(LauncherLostError):  # its jobs have that as their cause
+                killed += agent.out_of_memory()
+        return killed
 
     def _cause_of_death(self, job: _PoolJob, exit: JobExit) -> tuple[str, str]:
         if job.killed_for == "timeout":

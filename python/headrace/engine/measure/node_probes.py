@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from headrace import probes as probe_package
 from headrace.errors import UnsupportedLevelError, describe
-from headrace.launchers import Agent, Job
+from headrace.launchers import Agent, Job, LauncherLostError
 from headrace.probes import Totals, Watch
 from headrace.probes.sampler import SampleRows, Samples, Sampling
 from headrace.study.model import RunOptions
@@ -113,7 +114,8 @@ class NodeProbes:
         """
         self.finish()
         while self._started:
-            self._started[-1].finish_probes()
+            with contextlib.suppress(LauncherLostError):  # a lost node has no probes any more
+                self._started[-1].finish_probes()
             self._started.pop()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import shutil
@@ -26,6 +27,7 @@ from headrace.engine.measure.placing import OURS
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.teardown import TearDown
 from headrace.errors import HeadraceError, InterruptedRunError, UnsupportedLevelError
+from headrace.launchers import LauncherLostError
 from headrace.plan.trial import Trial
 from headrace.records.energy import Energy
 from headrace.study.model import RunOptions
@@ -83,7 +85,8 @@ class _TrialRun:
         self._prepare_cache(layout)
         task = self._task(layout, scratch_root, meeting)
         self._run_jobs(task)
-        self.outcome.settings_after = self.prepared.target.read_settings()
+        with contextlib.suppress(LauncherLostError):  # of a lost node: its jobs say so
+            self.outcome.settings_after = self.prepared.target.read_settings()
 
     # -- used by every step --
 
@@ -116,7 +119,7 @@ class _TrialRun:
                 raise UnsupportedLevelError(f"workload {self.workload.name}: {why_not}")
             roots = [directory / OURS / "scratch" for directory in location.node_directories]
         for root in roots:
-            self.teardown.later("removing scratch files", lambda root=root: _remove(root))
+            self.teardown.later("removing scratch files", lambda root=root: _remove_ours(root))
             _remove(root)
             root.mkdir(parents=True)
         return roots[0]
@@ -339,6 +342,13 @@ def _remove(directory: Path) -> None:
     """Remove a directory with its contents, if it exists."""
     if directory.exists():
         shutil.rmtree(directory)
+
+
+def _remove_ours(scratch: Path) -> None:
+    """Remove the scratch directories, and our folder around them unless it holds data sets."""
+    _remove(scratch)
+    with contextlib.suppress(OSError):
+        scratch.parent.rmdir()
 
 
 def _drop_empty_logs(keep: Path) -> None:

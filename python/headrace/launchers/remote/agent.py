@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from headrace.launchers import Agent, Clock
+from headrace.launchers import Agent, Clock, LauncherLostError
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.node_process import NodeService
 from headrace.probes.sampler import Samples, Sampling
@@ -38,7 +39,9 @@ class RemoteAgent(Agent):
 
     @override
     def lift_memory_limit(self) -> None:
-        self.connection.call(Agent.lift_memory_limit)
+        # A lost node ends its process, whose journal has this to undo.
+        with contextlib.suppress(LauncherLostError):
+            self.connection.call(Agent.lift_memory_limit)
 
     @override
     def has_file(self, path: str, content: str) -> bool:
@@ -92,4 +95,5 @@ class RemoteAgent(Agent):
 
     @override
     def restore_settings(self, directory: str) -> None:
-        self.connection.call(Agent.restore_settings, directory)
+        with contextlib.suppress(LauncherLostError):  # as above
+            self.connection.call(Agent.restore_settings, directory)
