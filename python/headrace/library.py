@@ -436,6 +436,7 @@ def decide(
     *,
     want: str = "events/s",
     within: str = "",
+    show: str = "",
     offers: str | Path | None = None,
     mix: Mapping[str, float] | None = None,
     nodes: int | None = None,
@@ -446,14 +447,15 @@ def decide(
 ) -> tuple[DecisionAnswer, list[Path]]:
     """Recommend a configuration from result sets; return the answer and the files written.
 
-    `offers`: a file of prices (docs/decide.md); the catalog's prices when None. `nodes`: scale
-    every configuration to this many nodes, by simulation. Raises StudyError for bad wishes or
-    offers, UsageError when a folder holds no results, RefusedError when no trial can be used.
+    `show`: further quantities for the tables. `offers`: a file of prices (docs/decide.md); those
+    of the study, and the catalog's, when None. `nodes`: scale every configuration to this many
+    nodes, by simulation. Raises StudyError for bad wishes or offers, UsageError when a folder holds
+    no results, RefusedError when no trial can be used.
     """
     from headrace.analysis.read import read
     from headrace.decision.answer import answer as make_answer
     from headrace.decision.answer import objectives_of
-    from headrace.decision.offers import catalog_offers, load_offers
+    from headrace.decision.offers import priced_offers
     from headrace.decision.sensitivity import DecisionInputs
     from headrace.decision.wishes import metric_quantity, parse_wishes
     from headrace.report.decision import print_answer
@@ -468,9 +470,9 @@ def decide(
     sets = [read(Path(each)) for each in results]
     if nodes is not None:
         sets = [scaled(each, nodes) for each in sets]
-    priced = catalog_offers() if offers is None else load_offers(Path(offers))
+    priced = priced_offers(None if offers is None else Path(offers), sets)
     known = {name for each in sets for values in each.trials["metrics"] for name in values}
-    wishes = parse_wishes(want, within, priced.currency, known)
+    wishes = parse_wishes(want, within, priced.currency, known, show)
     objectives = objectives_of(wishes.want, metric_quantity("efficiency"))
     inputs = DecisionInputs(
         sets, priced, wishes, mix, model_error, objectives,
@@ -503,7 +505,7 @@ def screen(
     limits or the file is there already, UsageError when nothing can be simulated.
     """
     from headrace.analysis.read import read
-    from headrace.decision.offers import catalog_offers, load_offers
+    from headrace.decision.offers import catalog_offers, load_offers, with_catalog
     from headrace.engine.timing import read_timings
     from headrace.report.whole_file import write_whole
     from headrace.whatif.matrix import full_matrix, simulated_matrix
@@ -513,7 +515,8 @@ def screen(
     source = loaded.study.file
     file = Path(out) if out is not None else source.with_name(f"{source.stem}-screened.toml")
     check_new_file(file, "--out")
-    priced = catalog_offers() if offers is None else load_offers(Path(offers))
+    given = loaded.study.offers if offers is None else load_offers(Path(offers))
+    priced = catalog_offers() if given is None else with_catalog(given)
     results = tuple(read(Path(each)) for each in measured)
     full = full_matrix(loaded.study)
     cancelled = (lambda: False) if stop is None else stop.is_set

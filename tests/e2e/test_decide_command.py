@@ -153,7 +153,7 @@ def test_the_smaller_study_of_a_screening_is_simulated_as_it_is(workspace: Works
     ("arguments", "code", "said"),
     [
         (["results", "--want", "evnts"], 2, "no such quantity"),
-        (["results", "--within", "price <= 5 USD"], 2, "currency"),
+        (["results", "--within", "price <= 5 EUR"], 2, "currency"),
         (["nowhere"], 2, "nowhere"),
         (["results", "--offers", "none.toml"], 2, "none.toml"),
         (["results", "--mix", "scan"], 2, "not a share"),

@@ -13,7 +13,7 @@ from headrace.catalog import entry
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.plan.order import make_plan
 from headrace.reproduce import MODULES, summary
-from headrace.reproduce.cluster_energy_cells import NODES, PARTS, SAMPLE, WHOLE, sampled_part
+from headrace.reproduce.cluster_energy_cells import NODES, PARTS, SAMPLE, WHOLE
 from headrace.reproduce.published import Reproduced
 from headrace.study import load_study
 from headrace.study.resolve import resolve
@@ -88,7 +88,8 @@ def test_the_sample_is_a_part_of_the_job() -> None:
     """All but the number of reads, the wait and the time over which jobs start is the same, and so
     fitted together."""
     whole, part = entry("profiles", WHOLE).written, entry("profiles", SAMPLE).written
-    assert sampled_part() == PARTS == part["steps"][2]["parts"]
+    assert whole["steps"][2]["count"] == PARTS * part["steps"][2]["count"]
+    assert part["part_of_job"] == 1 / PARTS == 1 / part["steps"][2]["parts"]
     assert part["steps"][1]["wait_ns"] * PARTS == whole["steps"][1]["wait_ns"]
     assert {**part["steps"][2], "count": 0, "parts": 1} == {
         **whole["steps"][2],
@@ -97,7 +98,7 @@ def test_the_sample_is_a_part_of_the_job() -> None:
     }
     assert part["files"] == whole["files"]
     assert part["run"]["cpu_spread"] == whole["run"]["cpu_spread"]
-    assert part["run"]["stagger_ns"] * sampled_part() == whole["run"]["stagger_ns"]
+    assert part["run"]["stagger_ns"] * PARTS == whole["run"]["stagger_ns"]
 
 
 def test_sampled_jobs_take_the_time_of_whole_ones() -> None:

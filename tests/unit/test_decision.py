@@ -13,7 +13,13 @@ from headrace import decide, simulate
 from headrace.analysis.read import Records, read
 from headrace.decision.answer import DecisionAnswer, answer, objectives_of
 from headrace.decision.costs import Activity, costs_of
-from headrace.decision.offers import Offers, catalog_offers, load_offers
+from headrace.decision.offers import (
+    Offers,
+    catalog_offers,
+    load_offers,
+    priced_offers,
+    with_catalog,
+)
 from headrace.decision.sensitivity import DecisionInputs
 from headrace.decision.wishes import metric_quantity, parse_wishes
 from headrace.errors import RefusedError, StudyError
@@ -114,6 +120,40 @@ def test_the_catalog_s_prices_have_dates_and_are_those_of_one_currency() -> None
 
 
 # -- costs --
+
+
+def test_the_catalog_completes_offers_in_the_currencies_that_they_have() -> None:
+    given = {"drive": {"corsair-f40": {"price": 80, "date": 2026}}}
+    dollars = with_catalog(Offers.model_validate({"currency": "USD", **given}))
+    assert dollars.drive["corsair-f40"].price == 80
+    assert dollars.drive["wd-wd3200bekt"].price == 59.99
+    assert "intel-x25-m-g2-160gb" not in dollars.drive  # pounds, without a rate
+    rates = {"GBP": {"rate": 1.5, "date": 2010}}
+    both = with_catalog(Offers.model_validate({"currency": "USD", "rates": rates}))
+    assert both.amount(both.drive["intel-x25-m-g2-160gb"]) == pytest.approx(245 * 1.5)
+
+
+def test_the_catalog_s_prices_are_in_the_currency_of_the_drives_that_are_judged() -> None:
+    assert catalog_offers(["intel-x25-m-g2-160gb"]).currency == "GBP"
+    assert catalog_offers(["samsung-870-evo-1tb", "no such drive"]).currency == "USD"
+
+
+def test_the_offers_of_the_studies_count_where_no_file_is_given(tmp_path: Path) -> None:
+    text = '[offers]\ncurrency = "EUR"\n[offers.drive.a]\nprice = {}\ndate = "2026-11"\n'
+    sets = [_results(tmp_path / name, {"a": 0.0}) for name in ("r", "s")]
+    for records in sets:
+        (records.root / "study.toml").write_text(text.format(7))
+    assert priced_offers(None, sets).drive["a"].price == 7
+    (sets[1].root / "study.toml").write_text(text.format(8))
+    with pytest.raises(RefusedError, match="different"):
+        priced_offers(None, sets)
+    (sets[1].root / "study.toml").write_text(text.format(-8))
+    with pytest.raises(StudyError) as raised:
+        priced_offers(None, sets)
+    assert "study.toml:4: drive.a.price" in raised.value.message
+    file = tmp_path / "offers.toml"
+    file.write_text('[drive.a]\nprice = 9\ndate = "2026-11"\n')
+    assert priced_offers(file, sets).drive["a"].price == 9
 
 
 def _offers(**more: Any) -> Offers:
@@ -295,6 +335,22 @@ def test_a_limit_moves_the_recommendation_and_what_would_move_it_back_is_said(
     by = {each.what: each.leads for each in made.changes}
     assert by["a limit of price <= 1900 EUR"] == "b, 4 slots"
     assert any(what.startswith("price of drive b ÷ 2") for what in by)
+
+
+def test_a_price_for_performance_is_as_uncertain_as_the_performance(tmp_path: Path) -> None:
+    records = _results(tmp_path / "r", {"a": 0.0, "b": 0.5}, slots=(4,))
+    made = _answer([records], want="price/event/s", offers=_priced(100, 900))
+    for each in made.choice.judged:
+        one = each.candidate
+        price = one.points["price"]
+        assert one.points["price_per_event_per_s"] == price / one.points["events_per_s"]
+        low, high = one.interval("price_per_event_per_s") or (0, 0)
+        rates = one.interval("events_per_s") or (0, 0)
+        assert (low, high) == pytest.approx((price / rates[1], price / rates[0]), rel=0.01)
+        throughput = one.interval("throughput_jobs") or (0, 0)
+        assert throughput[0] <= one.points["throughput_jobs"] <= throughput[1]
+    unpriced = _answer([records], want="price/throughput", offers=Offers.model_validate({}))
+    assert "price per throughput is unknown for every configuration: the" in headline(unpriced)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ BASE = {
     "errors",
     "labels",
     "site",
+    "offers",
     "raid",
     "registry",
     "palette",
@@ -56,6 +57,7 @@ ALLOWED: dict[str, set[str]] = {
         for name in ("units", "errors", "labels", "registry", "palette", "user")
     },
     "site": {"raid", "units"},
+    "offers": {"currencies", "site", "units"},
     "raid": set(),
     "currencies": set(),
     "provenance": set(),

@@ -6,6 +6,7 @@ them (crates/model, `DriveSpec`).
 
 from __future__ import annotations
 
+import datetime
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -187,6 +188,8 @@ class CatalogProfile(CatalogTable):
     version: int = Field(PROFILE_VERSION, ge=1)
     memory_bytes: int = Field(0, ge=0)
     events: int = Field(0, ge=0)
+    part_of_job: float = Field(1.0, gt=0, le=1)
+    """Share of a job that one run of the profile is: numbers per job refer to whole jobs."""
     files: list[ProfileFiles] = Field(default_factory=list[ProfileFiles])
     steps: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     steps_file: str | None = None
@@ -240,11 +243,21 @@ class CatalogPrice(CatalogTable):
     amount: float = Field(ge=0)
     currency: str
     year: int = Field(ge=1980, le=2100)
+    date: str | None = None
+    """The day, where it is known, such as `2021-01-19`."""
     what: str = ""
     drive: str | None = None
     """The drive of the catalog that it is a price of."""
     drives: int = Field(1, ge=1)
     """Number of these drives that the amount buys."""
+
+    @field_validator("date")
+    @classmethod
+    def _day(cls, date: str | None) -> str | None:
+        try:
+            return None if date is None else datetime.date.fromisoformat(date).isoformat()
+        except ValueError:
+            raise ValueError("must be a day such as 2021-01-19") from None
 
 
 TABLES: dict[str, type[CatalogTable]] = {

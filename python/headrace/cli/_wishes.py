@@ -14,7 +14,10 @@ Within = Annotated[
 ]
 OffersFile = Annotated[
     Path | None,
-    typer.Option(help="file with prices and electricity; the catalog's prices when not given"),
+    typer.Option(
+        help="file with prices and electricity; the study's [offers] and the catalog's prices when "
+        "not given"
+    ),
 ]
 Mix = Annotated[
     str,

@@ -19,6 +19,10 @@ def decide(
         str, typer.Option(help='what counts most, such as "events/s" or "wh/job"')
     ] = "events/s",
     within: Within = "",
+    show: Annotated[
+        str,
+        typer.Option(help='further columns of the table, such as "wall_s, price, price/TB"'),
+    ] = "",
     offers: OffersFile = None,
     mix: Mix = "",
     nodes: Annotated[
@@ -48,6 +52,7 @@ def decide(
         results,
         want=want,
         within=within,
+        show=show,
         offers=offers,
         mix=shares_of(mix),
         nodes=nodes,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
-from headrace.decision.costs import Activity, Costs, costs_of
+from headrace.decision.costs import PERFORMANCE, Activity, Costs, costs_of
 from headrace.decision.offers import Offers
 from headrace.errors import RefusedError
 from headrace.metrics import less_is_better, metric_of
@@ -38,6 +38,7 @@ SHOWN_METRICS = (
     "events_per_s",
     "asked_bytes_per_s",
     "efficiency",
+    "throughput_jobs",
     "energy_wh_per_job",
     "energy_j_per_event",
     "mean_power_w",
@@ -390,6 +391,9 @@ def _candidate(
     for name, value in {**costs.values, "slots": cell.slots, "nodes": cell.nodes}.items():
         point[name] = float(value)
         draws[name] = np.full(random.draws, float(value))
+    for name, (metric, unit) in PERFORMANCE.items():
+        if name in costs.values and metric in draws:
+            draws[name] = costs.values["price"] / np.maximum(draws[metric] / unit, 1e-12)
     return Candidate(
         key=key,
         configuration=cell.configuration,
@@ -442,20 +446,23 @@ def _drawn(evidence: Evidence, factor: Draws, random: _Random) -> dict[str, Draw
         drawn = np.full(draws, mean)
         if len(known) == n and n > 1:
             drawn = mean + (known - mean) @ weights / math.sqrt(n * (n - 1)) * scale
-        found[name] = _with_error(name, np.maximum(drawn, 0.0), factor * common)
+        efficiency = float(np.nanmean(evidence.values.get("efficiency", (math.nan,))))
+        found[name] = _with_error(name, np.maximum(drawn, 0.0), factor * common, efficiency)
         highest = metric_of(name).highest
         if math.isfinite(highest):
             found[name] = np.minimum(found[name], highest)
     return found
 
 
-def _with_error(name: str, values: Draws, factor: Draws) -> Draws:
+def _with_error(name: str, values: Draws, factor: Draws, efficiency: float) -> Draws:
     """Return what rates that are off by `factor` make of a metric; power and amounts stay.
 
     Of the job efficiency, the share of the time that jobs wait is off: an efficiency near 1 is
-    near 1 whatever the drive is.
+    near 1 whatever the drive is. Throughput is a sum of job efficiencies.
     """
     metric = metric_of(name)
+    if name == "throughput_jobs" and efficiency <= 1:
+        return values / (efficiency + (1 - efficiency) / factor)
     if name == "efficiency":
         return values / np.maximum(values + np.maximum(1 - values, 0.0) / factor, 1e-12)
     if metric.unit.endswith("/s"):
@@ -518,4 +525,5 @@ def _activity(cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float])
         written_bytes_per_s=float(np.mean(written)) if written else None,
         events_per_s=point.get("events_per_s"),
         requested_bytes_per_s=point.get("asked_bytes_per_s"),
+        throughput_jobs=point.get("throughput_jobs"),
     )

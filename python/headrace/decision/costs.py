@@ -15,6 +15,14 @@ from headrace.records.inventory import Inventory, InventoryItem
 HOURS_PER_YEAR = 8766.0
 DAYS_PER_YEAR = 365.25
 
+PERFORMANCE = {
+    "price_per_mb_per_s": ("asked_bytes_per_s", 1e6),
+    "price_per_event_per_s": ("events_per_s", 1.0),
+    "price_per_throughput": ("throughput_jobs", 1.0),
+}
+"""Quantity -> metric that the price is divided by, and its unit. Throughput is the sum of the job
+efficiencies, as in table 4 of worker-node-ssd."""
+
 
 @dataclass(frozen=True)
 class PricedPart:
@@ -46,6 +54,8 @@ class Activity:
     events_per_s: float | None = None
     requested_bytes_per_s: float | None = None
     """Bytes that jobs request."""
+    throughput_jobs: float | None = None
+    """Sum of the job efficiencies: how many jobs' worth of CPU are delivered."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,7 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
     _wear(items, activity, offers, put)
     _failures(items, offers, put)
     _years(offers, values, unknown)
-    _per_performance(activity, values)
+    _per_performance(activity, values, unknown)
     return Costs(parts, values, unknown, tuple(dict.fromkeys(notes)))
 
 
@@ -334,15 +344,19 @@ def _years(offers: Offers, values: dict[str, float], unknown: dict[str, str]) ->
         values["cost"] = values["price"] + per_year * offers.years
 
 
-def _per_performance(activity: Activity, values: dict[str, float]) -> None:
-    """Price per usable TB, per MB/s of jobs (as worker-node-ssd, table 4, has it), per event/s."""
+def _per_performance(activity: Activity, values: dict[str, float], unknown: dict[str, str]) -> None:
+    """Price per usable TB, and per performance (`PERFORMANCE`)."""
     price = values.get("price")
     if price is None:
+        unknown.update(dict.fromkeys(("price_per_usable_tb", *PERFORMANCE), unknown["price"]))
         return
-    for name, amount, unit in (
-        ("price_per_usable_tb", values.get("usable_bytes"), 1e12),
-        ("price_per_mb_per_s", activity.requested_bytes_per_s, 1e6),
-        ("price_per_event_per_s", activity.events_per_s, 1.0),
-    ):
-        if amount:
+    if usable := values.get("usable_bytes"):
+        values["price_per_usable_tb"] = price / (usable / 1e12)
+    amounts = {
+        "asked_bytes_per_s": activity.requested_bytes_per_s,
+        "events_per_s": activity.events_per_s,
+        "throughput_jobs": activity.throughput_jobs,
+    }
+    for name, (metric, unit) in PERFORMANCE.items():
+        if amount := amounts[metric]:
             values[name] = price / (amount / unit)

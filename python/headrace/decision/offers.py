@@ -1,146 +1,22 @@
-"""Offers: prices of parts with currency and date, electricity, years of use (docs/decide.md)."""
+"""Offers of a decision: from a file, from a study, completed by the catalog's dated prices."""
 
 from __future__ import annotations
 
-import datetime
-import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import ValidationError
 
+from headrace.analysis.read import Records
 from headrace.catalog import entry, names
 from headrace.catalog.tables import CatalogPrice
-from headrace.currencies import currency_code
 from headrace.document import Document, read_document
-from headrace.errors import FileProblem, StudyError
-from headrace.site import Section
-from headrace.units import Bytes, BytesPerS
+from headrace.errors import FileProblem, RefusedError, StudyError
+from headrace.offers import DriveOffer as DriveOffer
+from headrace.offers import MachineOffer as MachineOffer
+from headrace.offers import Offer as Offer
+from headrace.offers import Offers as Offers
 from headrace.validation import Problems, refusals
-
-
-def _date(value: object) -> object:
-    """Return a date given as TOML date, `2026`, `"2026-11"` or `"2026-11-01"`."""
-    if isinstance(value, int) and not isinstance(value, bool) and 1980 <= value <= 2100:
-        return datetime.date(value, 1, 1)
-    if isinstance(value, str) and re.match(r"^\d{4}-\d{2}$", value):
-        return f"{value}-01"
-    return value
-
-
-Currency = Annotated[str, BeforeValidator(currency_code)]
-Date = Annotated[datetime.date, BeforeValidator(_date)]
-
-
-class Offer(Section):
-    """The price of one part."""
-
-    price: float = Field(ge=0, description="of one")
-    currency: Currency | None = Field(None, description="the file's currency when not given")
-    date: Date = Field(description='of the offer: "2026-11-01", "2026-11" or 2026')
-    rack_units: float = Field(0.0, ge=0)
-    warranty_years: float | None = Field(None, ge=0)
-
-
-class DriveOffer(Offer):
-    """`[drive.NAME]`: a drive, by its name in the catalog or the model that it reports."""
-
-    capacity: Bytes | None = Field(None, gt=0, description="the catalog's when not given")
-    endurance: Bytes | None = Field(None, gt=0, description="bytes that may be written in its life")
-    write_amplification: float | None = Field(
-        None, ge=1, description="bytes that flash writes per byte written to the drive"
-    )
-    failures_per_year: float | None = Field(
-        None, ge=0, le=1, description="annualised failure rate (AFR): 0.01 is 1 %"
-    )
-    rebuild_rate: BytesPerS | None = Field(
-        None, gt=0, description="rate at which a failed drive's data are written to a new one"
-    )
-
-
-class MachineOffer(Offer):
-    """`[node.NAME]`, `[server.NAME]`: a machine without the drives that have offers."""
-
-    power: float | None = Field(None, ge=0, description="mean power in W, where none was recorded")
-
-
-class SwitchOffer(Offer):
-    """`[switch.NAME]`: a switch; as many as the ports of nodes and servers need."""
-
-    ports: int = Field(gt=0)
-    power: float = Field(0.0, ge=0, description="mean power in W")
-
-
-class Electricity(Section):
-    """`[electricity]`: price and emissions of a kWh."""
-
-    price: float = Field(ge=0, description="of a kWh, in the file's currency")
-    co2: float | None = Field(None, ge=0, description="grams of CO2 per kWh")
-
-
-class ExchangeRate(Section):
-    """`[rates]`: what one unit of another currency costs in the file's currency."""
-
-    rate: float = Field(gt=0)
-    date: Date
-
-
-class Parts(Section):
-    """`[target.NAME]`: what a target of a study is made of, where its record does not say."""
-
-    drives: dict[str, int] = Field(default_factory=dict[str, int])
-    nodes: dict[str, int] = Field(default_factory=dict[str, int])
-    servers: dict[str, int] = Field(default_factory=dict[str, int])
-    usable: Bytes | None = Field(None, gt=0, description="bytes of data that it holds")
-
-
-class Offers(Section):
-    """An offers file."""
-
-    currency: Currency = "EUR"
-    years: float = Field(5.0, gt=0, le=50, description="years of use")
-    busy: float = Field(1.0, ge=0, le=1, description="share of the time in which jobs run")
-    pue: float | None = Field(
-        None,
-        ge=1,
-        description="power usage effectiveness: multiplies the power of the records; leave it out "
-        "where the study's [site] has one",
-    )
-    filesystem_share: float = Field(
-        0.05, ge=0, lt=1, description="share of the capacity that filesystems keep for themselves"
-    )
-    electricity: Electricity | None = None
-    rates: dict[str, ExchangeRate] = Field(default_factory=dict[str, ExchangeRate])
-    drive: dict[str, DriveOffer] = Field(default_factory=dict[str, DriveOffer])
-    node: dict[str, MachineOffer] = Field(default_factory=dict[str, MachineOffer])
-    server: dict[str, MachineOffer] = Field(default_factory=dict[str, MachineOffer])
-    switch: dict[str, SwitchOffer] = Field(default_factory=dict[str, SwitchOffer])
-    target: dict[str, Parts] = Field(default_factory=dict[str, Parts])
-
-    @field_validator("rates")
-    @classmethod
-    def _codes(cls, rates: dict[str, ExchangeRate]) -> dict[str, ExchangeRate]:
-        for code in rates:
-            currency_code(code)
-        return rates
-
-    @model_validator(mode="after")
-    def _convertible(self) -> Offers:
-        for shelf in ("drive", "node", "server", "switch"):
-            for name, offer in getattr(self, shelf).items():
-                code = offer.currency or self.currency
-                if code != self.currency and code not in self.rates:
-                    raise ValueError(
-                        f"{shelf}.{name} is in {code} and the file in {self.currency}: give "
-                        f"[rates] {code} = {{ rate = …, date = … }}, the price of one {code} in "
-                        f"{self.currency}"
-                    )
-        return self
-
-    def amount(self, offer: Offer) -> float:
-        """Return the price of an offer in the file's currency."""
-        code = offer.currency or self.currency
-        return offer.price * (1.0 if code == self.currency else self.rates[code].rate)
 
 
 def load_offers(file: Path) -> Offers:
@@ -159,28 +35,79 @@ def offers_of(document: Document) -> Offers:
     raise StudyError(problems.found)
 
 
-def catalog_offers() -> Offers:
-    """Return the catalog's dated prices as offers, each for the drives that it names.
+def priced_offers(file: Path | None, sets: Sequence[Records]) -> Offers:
+    """Return the offers of a file, or else of the studies of the result sets, completed by the
+    catalog's prices; the catalog's alone where there are none.
 
-    They are in their own currencies, so those of the commonest one are returned.
+    Raises StudyError with every problem of a file, RefusedError when the studies' offers differ.
     """
-    drives: dict[str, dict[str, object]] = {}
-    currencies: list[str] = []
+    given = load_offers(file) if file is not None else None
+    given = given or _offers_of_studies([records.root / "study.toml" for records in sets])
+    if given is not None:
+        return with_catalog(given)
+    parts = [items for records in sets for items in records.trials["inventory"]]
+    return catalog_offers([each.name for items in parts for each in items or ()])
+
+
+def _offers_of_studies(files: Sequence[Path]) -> Offers | None:
+    """Return the `[offers]` of the studies stored with results, None where none has any.
+
+    Raises RefusedError when two of them differ, StudyError as `load_offers` does.
+    """
+    found: dict[Path, Offers] = {}
+    for file in files:
+        try:
+            document = read_document(file)
+        except StudyError:
+            continue  # the records say what was run without it
+        table = document.values.get("offers")
+        if table is not None:
+            lines = {path[1:]: line for path, line in document.lines.items() if path[0] == "offers"}
+            found[file] = offers_of(Document(file, table, lines))
+    if len(set(map(repr, found.values()))) > 1:
+        raise RefusedError(
+            "these studies have different [offers]: " + ", ".join(map(str, found)),
+            hint="--offers FILE names those that count",
+        )
+    return next(iter(found.values()), None)
+
+
+def with_catalog(offers: Offers) -> Offers:
+    """Return the offers with the catalog's price of every drive that they do not name, where its
+    currency is theirs or has a rate."""
+    added = {
+        name: offer
+        for name, offer in _catalog_drives().items()
+        if name not in offers.drive and offer.currency in (offers.currency, *offers.rates)
+    }
+    return offers.model_copy(update={"drive": {**added, **offers.drive}})
+
+
+def catalog_offers(drives: Sequence[str] = ()) -> Offers:
+    """Return the catalog's dated prices as offers, in one of their currencies: the one in which
+    most of these drives have a price, of all drives when none is given."""
+    priced = _catalog_drives()
+    every = [str(priced[name].currency) for name in (drives or priced) if name in priced]
+    if not every:
+        return Offers.model_validate({})
+    main = max(dict.fromkeys(every), key=every.count)
+    return with_catalog(Offers.model_validate({"currency": main}))
+
+
+def _catalog_drives() -> dict[str, DriveOffer]:
+    """Return the catalog's prices, each for the drive that it names."""
+    found: dict[str, DriveOffer] = {}
     for name in names("prices"):
         table: CatalogPrice = entry("prices", name).table
-        if table.drive is None:
-            continue
-        currencies.append(table.currency)
-        drives[table.drive] = {
-            "price": table.amount / table.drives,
-            "currency": table.currency,
-            "date": table.year,
-        }
-    if not drives:
-        return Offers.model_validate({})
-    main = max(dict.fromkeys(currencies), key=currencies.count)
-    kept = {name: offer for name, offer in drives.items() if offer["currency"] == main}
-    return Offers.model_validate({"currency": main, "drive": kept})
+        if table.drive is not None:
+            found[table.drive] = DriveOffer.model_validate(
+                {
+                    "price": table.amount / table.drives,
+                    "currency": table.currency,
+                    "date": table.date or table.year,
+                }
+            )
+    return found
 
 
 def refuse(file: Path, field: str, given: object, problem: str, allowed: str = "") -> StudyError:

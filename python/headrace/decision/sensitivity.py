@@ -60,11 +60,13 @@ class DecisionInputs:
 
     def decide(self, draws: int = DRAWS) -> Choice:
         """Return the answer for these inputs."""
-        names = [each.name for each in (*self.wishes.quantities, *self.objectives)]
+        wishes = self.wishes
+        every = (*wishes.quantities, *wishes.shown, *self.objectives)
+        names = [each.name for each in every]
         basis = basis_of(
             self.sets, self.offers, self.shares, self.model_error, metrics=names, draws=draws
         )
-        return choose(basis, self.wishes, self.objectives)
+        return choose(basis, wishes, self.objectives)
 
 
 def changes(inputs: DecisionInputs, choice: Choice) -> tuple[Change, ...]:
@@ -83,7 +85,7 @@ def changes(inputs: DecisionInputs, choice: Choice) -> tuple[Change, ...]:
         found.append(
             _first(lead, "electricity price", lambda f: with_offers(_electricity(offers, f)))
         )
-    if _matters(inputs.wishes, ("price", "cost")):
+    if any(quantity.unit == "currency" for quantity in inputs.wishes.quantities):
         used = {
             (part.what, part.name)
             for each in choice.judged

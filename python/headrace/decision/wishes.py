@@ -42,6 +42,10 @@ class Quantity:
 _OWN: dict[str, Quantity] = {
     "price": Quantity("price", "price", "currency", True),
     "cost": Quantity("cost", "price with electricity over the years of use", "currency", True),
+    "price/TB": Quantity("price_per_usable_tb", "price per usable TB", "currency", True),
+    "price/MB/s": Quantity("price_per_mb_per_s", "price per MB/s", "currency", True),
+    "price/event/s": Quantity("price_per_event_per_s", "price per event/s", "currency", True),
+    "price/throughput": Quantity("price_per_throughput", "price per throughput", "currency", True),
     "usable": Quantity("usable_bytes", "usable capacity", "B", False),
     "power": Quantity("power_w", "mean power", "W", True),
     "energy": Quantity("energy_wh_per_year", "energy per year", "Wh", True),
@@ -88,6 +92,8 @@ class Wishes:
 
     want: Quantity
     limits: tuple[WishLimit, ...]
+    shown: tuple[Quantity, ...] = ()
+    """Further quantities for the tables."""
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -111,7 +117,9 @@ _MIXED_UP = {
 WITHIN = '"price <= 40000 EUR, usable >= 200 TB, efficiency >= 85 %"'
 
 
-def parse_wishes(want: str, within: str, currency: str, known: Collection[str]) -> Wishes:
+def parse_wishes(
+    want: str, within: str, currency: str, known: Collection[str], show: str = ""
+) -> Wishes:
     """Return the wishes of a command line. `known`: names of the metrics that the records have.
 
     Raises StudyError for an unknown quantity, a missing or wrong unit, another currency than the
@@ -122,7 +130,8 @@ def parse_wishes(want: str, within: str, currency: str, known: Collection[str]) 
         _limit(part, currency, known) for part in re.split(r"[,;]", within) if part.strip()
     )
     _refuse_contradictions(limits)
-    return Wishes(quantity, limits)
+    shown = tuple(_quantity("--show", part, known) for part in show.split(",") if part.strip())
+    return Wishes(quantity, limits, shown)
 
 
 def own_quantity(name: str) -> Quantity:
@@ -140,8 +149,9 @@ def metric_quantity(name: str) -> Quantity:
 def _quantity(option: str, text: str, known: Collection[str]) -> Quantity:
     wanted = " ".join(text.split())
     lower = wanted.lower()
-    if lower in _OWN:
-        return _OWN[lower]
+    own = {each.lower(): quantity for each, quantity in _OWN.items()}
+    if lower in own:
+        return own[lower]
     names = dict.fromkeys([*known, *registered()])
     name = _ALIASES.get(lower) or (wanted if wanted in names else None)
     if name is None:

@@ -158,6 +158,7 @@ def identity(study: Study, trial: Trial, resolved: Resolved) -> Identity:
             kind=resolved.workload_kind,
             options=resolved.workload_options.model_dump(mode="json"),
             loads_storage=workload.loads_storage,
+            part_of_job=workload(trial.workload, resolved.workload_options).part_of_job(),
         ),
         levels=trial.levels,
         run=resolved.run.model_dump(mode="json"),

@@ -9,6 +9,10 @@ def _efficiency(trial: RecordedTrial) -> float | None:
     return ratio(cpu_s, trial.sum("wall_s")) if trial.computes else None
 
 
+def _mean_efficiency(trial: RecordedTrial) -> float | None:
+    return ratio(trial.sum("efficiencies"), trial.sum("jobs")) if trial.computes else None
+
+
 JOBS_PER_S = Metric(
     name="jobs_per_s",
     title="Job rate",
@@ -34,7 +38,7 @@ MEAN_JOB_EFFICIENCY = Metric(
     name="mean_job_efficiency",
     title="Job efficiency, mean over jobs",
     scale="share",
-    value=lambda trial: ratio(trial.sum("efficiencies"), trial.jobs) if trial.computes else None,
+    value=_mean_efficiency,
     needs="jobs that compute",
     rank=50,
     highest=1.0,

@@ -56,8 +56,13 @@ class RecordedTrial:
 
     @property
     def jobs(self) -> float:
-        """Number of jobs that ran."""
-        return self.sum("jobs")
+        """Number of whole jobs that ran; parts of jobs are added up."""
+        return self.sum("jobs") * self.record.workload.part_of_job
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes that ran jobs."""
+        return self.record.nodes
 
     @property
     def computes(self) -> bool:

@@ -54,6 +54,8 @@ class WorkloadReference(msgspec.Struct, kw_only=True, frozen=True):
     options: JsonObject = {}
     loads_storage: bool = False
     """Whether its jobs load the storage and compute nothing."""
+    part_of_job: float = 1.0
+    """Share of a job that each job of the trial is: metrics per job refer to whole jobs."""
 
 
 NOT_MODELLED = "not-modelled"

@@ -19,7 +19,21 @@ from headrace.report.wording import plural
 ROWS_AT_MOST = 12
 COLUMNS_AT_MOST = 3
 """Of numbers, in the terminal's table."""
+MINUTES_FROM_S = 300
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_HEADINGS = {
+    "efficiency": "efficiency",
+    "cost": "cost",
+    "energy_wh_per_job": "Wh/job",
+    "cluster_energy_wh_per_job": "Wh/job of a node",
+    "wall_s_per_relative_slot": "wall time",
+    "wall_s": "wall time",
+    "throughput_jobs": "throughput",
+    "price_per_usable_tb": "price/TB",
+    "price_per_mb_per_s": "price/MB/s",
+    "price_per_event_per_s": "price/event/s",
+    "price_per_throughput": "price/throughput",
+}
 _PLAIN = ("", "y", "1/y", "U", "s", "currency", "share")
 
 
@@ -32,6 +46,8 @@ def amount(value: float | None, quantity: Quantity, currency: str) -> str:
     unit = quantity.unit
     if unit == "share":
         return percent(value, 3)
+    if unit == "s" and value >= MINUTES_FROM_S:
+        return f"{number(value / 60, 3)}{NARROW_SPACE}min"
     if unit in _PLAIN:
         shown = {"currency": currency, "y": "years", "1/y": "per year"}.get(unit, unit)
         digits = max(3, len(str(int(abs(value)))))
@@ -66,7 +82,7 @@ def columns_of(answer: DecisionAnswer) -> list[DecisionColumn]:
         metric_quantity("energy_wh_per_job"),
         *(own_quantity(name) for name in ("price", "usable", "power")),
     ]
-    every = dict.fromkeys([*choice.wishes.quantities, *usual])
+    every = dict.fromkeys([*choice.wishes.quantities, *choice.wishes.shown, *usual])
     return [
         DecisionColumn(quantity, quantity.title)
         for quantity in every
@@ -247,7 +263,9 @@ def print_answer(answer: DecisionAnswer, console: Console) -> None:
 def _table(answer: DecisionAnswer) -> TextTable:
     table = TextTable(title="Configurations, the best first")
     table.add_column("configuration", fold=True)
-    columns = columns_of(answer)[:COLUMNS_AT_MOST]
+    wishes = answer.choice.wishes
+    at_most = len(wishes.quantities) + len(wishes.shown) if wishes.shown else COLUMNS_AT_MOST
+    columns = columns_of(answer)[:at_most]
     for column in columns:
         table.add_column(escape(short_heading(column.quantity)), justify="right")
     table.add_column("best", justify="right")
@@ -269,7 +287,7 @@ def _table(answer: DecisionAnswer) -> TextTable:
 
 def short_heading(quantity: Quantity) -> str:
     """Return a heading that leaves room for others at 80 columns."""
-    return {"efficiency": "efficiency", "cost": "cost", "energy_wh_per_job": "Wh/job"}.get(
+    return _HEADINGS.get(
         quantity.name, quantity.title if len(quantity.title) < 12 else quantity.unit
     )
 

@@ -137,9 +137,10 @@ def _year_columns(answer: DecisionAnswer) -> list[tuple[str, Quantity]]:
         ("CO₂ per year", own_quantity("co2")),
         ("Rated endurance lasts", own_quantity("life")),
         ("Drive failures", own_quantity("failures")),
-        ("Price per usable TB", Quantity("price_per_usable_tb", "", "currency", True)),
-        ("Price per MB/s", Quantity("price_per_mb_per_s", "", "currency", True)),
-        ("Price per event/s", Quantity("price_per_event_per_s", "", "currency", True)),
+        ("Price per usable TB", own_quantity("price/TB")),
+        ("Price per MB/s", own_quantity("price/MB/s")),
+        ("Price per event/s", own_quantity("price/event/s")),
+        ("Price per throughput", own_quantity("price/throughput")),
     ]
     shown = answer.choice.judged[:IN_THE_TABLE_OF_YEARS]
     return [

@@ -106,7 +106,7 @@ def figures(cells: ObtainedCells, published: Published) -> list[Figure]:
                     f"obtained, slot size {size}",
                     labels,
                     tuple(
-                        energy_as_published_wh(cell) if column == "wh" else time_min(cell, slots)
+                        energy_as_published_wh(cell) if column == "wh" else time_min(cell)
                         for cell in own
                     ),
                 )
@@ -116,7 +116,7 @@ def figures(cells: ObtainedCells, published: Published) -> list[Figure]:
         Series(
             f"{scheme} {drive}",
             (0.5, 1, 2, 3),
-            tuple(time_min(slotted(cells, scheme, drive, slots), slots) for slots in (2, 4, 8, 12)),
+            tuple(time_min(slotted(cells, scheme, drive, slots)) for slots in (2, 4, 8, 12)),
         )
         for scheme, drive in keys
     ]

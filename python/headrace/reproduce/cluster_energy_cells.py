@@ -3,7 +3,6 @@ varies, and their measures as in the thesis."""
 
 from __future__ import annotations
 
-from functools import cache
 from statistics import fmean
 
 from headrace.catalog import entry
@@ -31,28 +30,20 @@ POWER_SUPPLY = 0.8
 part load (80 PLUS)."""
 
 
-@cache
-def sampled_part() -> float:
-    """Return the whole job over the part that is run: times and energies scale with the number
-    of reads."""
-    whole, part = (entry("profiles", name).written["steps"][2]["count"] for name in (WHOLE, SAMPLE))
-    return float(whole) / float(part)
-
-
-def time_min(cell: ObtainedCell, slots: int) -> float:
+def time_min(cell: ObtainedCell) -> float:
     """Return the mean processing time per relative slot, minutes."""
-    return cell.metric("wall_s") * sampled_part() / 60.0 / (slots / CORES)
+    return cell.metric("wall_s_per_relative_slot") / 60.0
 
 
 def energy_wh(cell: ObtainedCell) -> float:
     """Return the energy per job, Wh: all energy of both meters, over all jobs."""
-    return cell.metric("energy_wh_per_job") * sampled_part()
+    return cell.metric("energy_wh_per_job")
 
 
 def energy_as_published_wh(cell: ObtainedCell) -> float:
     """Return the value of the thesis's column: energy of the cluster over the jobs of one node
     (note `wh`)."""
-    return energy_wh(cell) * NODES
+    return cell.metric("cluster_energy_wh_per_job")
 
 
 def combined(
@@ -74,11 +65,11 @@ def slotted(cells: ObtainedCells, scheme: str, drive: str, slots: int) -> Obtain
     return cells.find("slots", target=TARGET[scheme], drive=DRIVE[drive], slots=slots)
 
 
-def variation(cells: list[ObtainedCell], slots: int) -> tuple[float, float]:
+def variation(cells: list[ObtainedCell]) -> tuple[float, float]:
     """Return (energy: worst over best - 1, time: 1 - best over worst), as the thesis's own rows
     compute them."""
     energies = [energy_as_published_wh(cell) for cell in cells]
-    times = [time_min(cell, slots) for cell in cells]
+    times = [time_min(cell) for cell in cells]
     return max(energies) / min(energies) - 1, 1 - min(times) / max(times)
 
 
@@ -111,8 +102,7 @@ def gains(cells: ObtainedCells, drive: str) -> dict[str, float]:
     """Return the gain in time from relative slot size 1 to 3, by scheme."""
     return {
         scheme: 1
-        - time_min(slotted(cells, scheme, drive, 12), 12)
-        / time_min(slotted(cells, scheme, drive, 4), 4)
+        - time_min(slotted(cells, scheme, drive, 12)) / time_min(slotted(cells, scheme, drive, 4))
         for scheme in SCHEMES
     }
 

@@ -103,7 +103,7 @@ class Swept:
 
 def _swept(cells: ObtainedCells) -> Swept:
     time = {
-        (scheme, drive, slots): time_min(slotted(cells, scheme, drive, slots), slots)
+        (scheme, drive, slots): time_min(slotted(cells, scheme, drive, slots))
         for scheme in SCHEMES
         for drive in DRIVE
         for slots in (2, 4, 8, 12)
@@ -204,8 +204,7 @@ def _judge_read_ahead(judge: Judge, cells: ObtainedCells) -> None:
                 filesystem=filesystem,
                 read_ahead=f"{size} KiB",
                 slots=slots,
-            ),
-            slots,
+            )
         )
         for drive, filesystem in (("hdd", "ext3"), ("hdd", "ext4"), ("hdd", "xfs"), ("ssd", "xfs"))
         for size in (4, 8, 16, 32)
@@ -241,7 +240,7 @@ def _judge_read_ahead(judge: Judge, cells: ObtainedCells) -> None:
 def _judge_filesystems(judge: Judge, cells: ObtainedCells) -> None:
     fs = {
         (drive, what): max(
-            variation(by_filesystem(cells, scheme, drive, slots), slots)[what]
+            variation(by_filesystem(cells, scheme, drive, slots))[what]
             for scheme in ("local", "nas")
             for slots in (4, 12)
         )
@@ -281,9 +280,7 @@ def _judge_filesystems(judge: Judge, cells: ObtainedCells) -> None:
 def _judge_schedulers(judge: Judge, cells: ObtainedCells) -> None:
     sched: dict[tuple[str, str, int], dict[str, float]] = {
         (scheme, drive, slots): {
-            name: time_min(
-                combined(cells, scheme, drive, BEST_FILESYSTEM[drive], name, slots), slots
-            )
+            name: time_min(combined(cells, scheme, drive, BEST_FILESYSTEM[drive], name, slots))
             for name in SCHEDULERS
         }
         for scheme in ("local", "nas")
@@ -341,7 +338,7 @@ def _judge_schedulers(judge: Judge, cells: ObtainedCells) -> None:
 
 def _judge_wrong_choices(judge: Judge, cells: ObtainedCells) -> None:
     wrong = {
-        (drive, scheme, slots): variation(by_both(cells, scheme, drive, slots), slots)[1]
+        (drive, scheme, slots): variation(by_both(cells, scheme, drive, slots))[1]
         for drive in DRIVE
         for scheme in ("local", "nas")
         for slots in (4, 12)

@@ -43,7 +43,7 @@ def _row_numbers(table: PublishedTable, index: int, label: str, of: Any) -> list
                 f"time_slot{size}",
                 label,
                 "min",
-                time_min(cell, slots),
+                time_min(cell),
                 given=given,
                 shown=round(given, 2),
             )
@@ -83,7 +83,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
         for index in range(len(table.rows)):
             scheme, drive = table.rows[index][:2]
             for size, slots in ((1, 4), (3, 12)):
-                energy, time = variation(choose(cells, scheme, drive, slots), slots)
+                energy, time = variation(choose(cells, scheme, drive, slots))
                 found.append(
                     _points(table, index, f"energy_slot{size}", f"{scheme} {drive}", energy)
                 )
@@ -93,7 +93,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
     table = published.tables["combined-variation"]
     for index in range(len(table.rows)):
         drive, scheme, size = table.rows[index][:3]
-        energy, time = variation(by_both(cells, scheme, drive, CORES * size), CORES * size)
+        energy, time = variation(by_both(cells, scheme, drive, CORES * size))
         found.append(_points(table, index, "energy", f"{scheme} {drive}, slot size {size}", energy))
         found.append(_points(table, index, "time", f"{scheme} {drive}, slot size {size}", time))
     table = published.tables["nas-power"]

@@ -16,6 +16,7 @@ from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.document import Document, parse_document, read_document
 from headrace.errors import StudyError
+from headrace.offers import Offers
 from headrace.registry import nearest
 from headrace.site import Site
 from headrace.study.factors import FAULT, NO_FAULT, FactorsReader, factor_names, find_factor
@@ -51,6 +52,7 @@ _TABLES = (
     "fault",
     "meter",
     "report",
+    "offers",
 )
 
 
@@ -139,6 +141,7 @@ def _parts_of(problems: Problems, reader: PartsReader, base: Path) -> Study:
         plan_options=plan or PlanOptions.model_validate({}),
         run_options=run or RunOptions.model_validate({}),
         report_options=report or ReportOptions.model_validate({}),
+        offers=reader.section("offers", Offers) if "offers" in document.values else None,
         site=site,
         faults=reader.injected_faults(targets),
         meters=reader.meters(targets, site),
@@ -157,8 +160,9 @@ def _check_version(problems: Problems) -> None:
 
 
 def _hash(values: dict[str, Any]) -> str:
-    """Hash everything that affects what a trial measures: all but the title and the report."""
-    identity = {key: values[key] for key in sorted(values) if key not in ("title", "report")}
+    """Hash everything that affects what a trial measures: all but the title, report and offers."""
+    others = ("title", "report", "offers")
+    identity = {key: values[key] for key in sorted(values) if key not in others}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[
         :16
     ]

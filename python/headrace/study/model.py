@@ -12,6 +12,7 @@ from headrace import launchers
 from headrace.document import Document, FieldPath, dotted
 from headrace.errors import FileProblem
 from headrace.labels import Label
+from headrace.offers import Offers
 from headrace.site import Section, Site
 from headrace.units import (
     MOST_HOSTS,
@@ -256,6 +257,8 @@ class Study(BaseModel):
     plan_options: PlanOptions
     run_options: RunOptions
     report_options: ReportOptions
+    offers: Offers | None = None
+    """`[offers]`: prices for `headrace decide`."""
     site: Site | None
     faults: list[Any]
     meters: dict[str, NamedPlugin] = Field(default_factory=dict[str, NamedPlugin])

@@ -13,6 +13,7 @@ from headrace import faults as fault_package
 from headrace import meters as meter_package
 from headrace import targets as target_package
 from headrace import workloads as workload_package
+from headrace.offers import Offers
 from headrace.site import Site
 from headrace.study.load import VERSION
 from headrace.study.model import PlanOptions, ReportOptions, RunOptions
@@ -50,6 +51,7 @@ def study_schema() -> dict[str, Any]:
         "plan": reference(PlanOptions, "plan"),
         "run": reference(RunOptions, "run"),
         "report": reference(ReportOptions, "report"),
+        "offers": reference(Offers, "offers"),
         "site": reference(Site, "site"),
         "meter": {**kinds(dict(meter_package.kinds()), "meter"), "minProperties": 0},
         "fault": {

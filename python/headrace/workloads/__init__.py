@@ -90,6 +90,13 @@ class Workload(ABC):
         """
         return self.options
 
+    def part_of_job(self) -> float:
+        """Return the share of a job that each job of a trial is; below 1 for samples of long jobs.
+
+        Metrics per job then refer to whole jobs.
+        """
+        return 1.0
+
     def not_modelled(self) -> str | None:
         """Return a note on what a simulation of the jobs leaves out, or None.
 

@@ -254,6 +254,14 @@ class Replay(Workload):
         return list(primitives(steps, sizes, seed)), directs, recording.duration_ns * 1e-9
 
     @override
+    def part_of_job(self) -> float:
+        """Return what the profile says; 1 for one that cannot be read, whose trials fail."""
+        try:
+            return self._table().part_of_job
+        except HeadraceError:
+            return 1.0
+
+    @override
     def not_modelled(self) -> str | None:
         """Return a note on truncate and allocate steps, which the simulator does not have."""
         table = self._table()

@@ -1,0 +1,138 @@
+"""Base layer: offers, which are prices of parts with currency and date, the price of electricity,
+and years of use (docs/decide.md). A file of their own, or `[offers]` of a study."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from headrace.currencies import currency_code
+from headrace.site import Section
+from headrace.units import Bytes, BytesPerS
+
+
+def _date(value: object) -> object:
+    """Return a date given as TOML date, `2026`, `"2026-11"` or `"2026-11-01"`."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1980 <= value <= 2100:
+        return datetime.date(value, 1, 1)
+    if isinstance(value, str) and re.match(r"^\d{4}-\d{2}$", value):
+        return f"{value}-01"
+    return value
+
+
+Currency = Annotated[str, BeforeValidator(currency_code)]
+Date = Annotated[datetime.date, BeforeValidator(_date)]
+
+
+class Offer(Section):
+    """The price of one part."""
+
+    price: float = Field(ge=0, description="of one")
+    currency: Currency | None = Field(None, description="the file's currency when not given")
+    date: Date = Field(description='of the offer: "2026-11-01", "2026-11" or 2026')
+    rack_units: float = Field(0.0, ge=0)
+    warranty_years: float | None = Field(None, ge=0)
+
+
+class DriveOffer(Offer):
+    """`[drive.NAME]`: a drive, by its name in the catalog or the model that it reports."""
+
+    capacity: Bytes | None = Field(None, gt=0, description="the catalog's when not given")
+    endurance: Bytes | None = Field(None, gt=0, description="bytes that may be written in its life")
+    write_amplification: float | None = Field(
+        None, ge=1, description="bytes that flash writes per byte written to the drive"
+    )
+    failures_per_year: float | None = Field(
+        None, ge=0, le=1, description="annualised failure rate (AFR): 0.01 is 1 %"
+    )
+    rebuild_rate: BytesPerS | None = Field(
+        None, gt=0, description="rate at which a failed drive's data are written to a new one"
+    )
+
+
+class MachineOffer(Offer):
+    """`[node.NAME]`, `[server.NAME]`: a machine without the drives that have offers."""
+
+    power: float | None = Field(None, ge=0, description="mean power in W, where none was recorded")
+
+
+class SwitchOffer(Offer):
+    """`[switch.NAME]`: a switch; as many as the ports of nodes and servers need."""
+
+    ports: int = Field(gt=0)
+    power: float = Field(0.0, ge=0, description="mean power in W")
+
+
+class Electricity(Section):
+    """`[electricity]`: price and emissions of a kWh."""
+
+    price: float = Field(ge=0, description="of a kWh, in the file's currency")
+    co2: float | None = Field(None, ge=0, description="grams of CO2 per kWh")
+
+
+class ExchangeRate(Section):
+    """`[rates]`: what one unit of another currency costs in the file's currency."""
+
+    rate: float = Field(gt=0)
+    date: Date
+
+
+class Parts(Section):
+    """`[target.NAME]`: what a target of a study is made of, where its record does not say."""
+
+    drives: dict[str, int] = Field(default_factory=dict[str, int])
+    nodes: dict[str, int] = Field(default_factory=dict[str, int])
+    servers: dict[str, int] = Field(default_factory=dict[str, int])
+    usable: Bytes | None = Field(None, gt=0, description="bytes of data that it holds")
+
+
+class Offers(Section):
+    """An offers file, or `[offers]` of a study."""
+
+    currency: Currency = "EUR"
+    years: float = Field(5.0, gt=0, le=50, description="years of use")
+    busy: float = Field(1.0, ge=0, le=1, description="share of the time in which jobs run")
+    pue: float | None = Field(
+        None,
+        ge=1,
+        description="power usage effectiveness: multiplies the power of the records; leave it out "
+        "where the study's [site] has one",
+    )
+    filesystem_share: float = Field(
+        0.05, ge=0, lt=1, description="share of the capacity that filesystems keep for themselves"
+    )
+    electricity: Electricity | None = None
+    rates: dict[str, ExchangeRate] = Field(default_factory=dict[str, ExchangeRate])
+    drive: dict[str, DriveOffer] = Field(default_factory=dict[str, DriveOffer])
+    node: dict[str, MachineOffer] = Field(default_factory=dict[str, MachineOffer])
+    server: dict[str, MachineOffer] = Field(default_factory=dict[str, MachineOffer])
+    switch: dict[str, SwitchOffer] = Field(default_factory=dict[str, SwitchOffer])
+    target: dict[str, Parts] = Field(default_factory=dict[str, Parts])
+
+    @field_validator("rates")
+    @classmethod
+    def _codes(cls, rates: dict[str, ExchangeRate]) -> dict[str, ExchangeRate]:
+        for code in rates:
+            currency_code(code)
+        return rates
+
+    @model_validator(mode="after")
+    def _convertible(self) -> Offers:
+        for shelf in ("drive", "node", "server", "switch"):
+            for name, offer in getattr(self, shelf).items():
+                code = offer.currency or self.currency
+                if code != self.currency and code not in self.rates:
+                    raise ValueError(
+                        f"{shelf}.{name} is in {code} and the file in {self.currency}: give "
+                        f"[rates] {code} = {{ rate = …, date = … }}, the price of one {code} in "
+                        f"{self.currency}"
+                    )
+        return self
+
+    def amount(self, offer: Offer) -> float:
+        """Return the price of an offer in the file's currency."""
+        code = offer.currency or self.currency
+        return offer.price * (1.0 if code == self.currency else self.rates[code].rate)
