@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -335,6 +336,16 @@ def test_a_limit_moves_the_recommendation_and_what_would_move_it_back_is_said(
     by = {each.what: each.leads for each in made.changes}
     assert by["a limit of price <= 1900 EUR"] == "b, 4 slots"
     assert any(what.startswith("price of drive b ÷ 2") for what in by)
+
+
+def test_a_limit_of_a_share_that_would_move_the_recommendation_is_in_per_cent(
+    tmp_path: Path,
+) -> None:
+    records = _results(tmp_path / "r", {"a": 0.0, "b": 0.5}, device_bytes_per_s=5e7)
+    shares = [values["efficiency"] for values in records.trials["metrics"]]
+    assert min(shares) < 0.9 < max(shares)
+    (change,) = _answer([records], "efficiency >= 90 %").changes
+    assert re.fullmatch(r"a limit of efficiency >= [1-8]\d(\.\d+)? %", change.what)
 
 
 def test_a_price_for_performance_is_as_uncertain_as_the_performance(tmp_path: Path) -> None:

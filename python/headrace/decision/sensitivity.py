@@ -158,6 +158,8 @@ def _limit(lead: str, limit: WishLimit, choice: Choice, inputs: DecisionInputs) 
     )
     shown = limit.text.split(limit.sense)[0].strip()
     unit = limit.currency or limit.quantity.unit
+    if unit == "share":
+        amount, unit = amount * 100, "%"
     return Change(f"a limit of {shown} {limit.sense} {amount:.4g} {unit}".rstrip(),
                   first.candidate.key)  # fmt: skip
 
