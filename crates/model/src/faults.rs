@@ -4,14 +4,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::completions::{Completions, ANSWER_NS};
+use crate::moment::Moment;
 use crate::request::{
     Completion, Device, Fault, FaultCounts, Nanos, Op, Queue, Request, Status, SubmittedIo,
     Wrapper, SECTOR_BYTES,
 };
+use crate::slots::{Id, Slab};
 use crate::spec::{refuse, within, SpecError};
 use crate::stream::Stream;
-
-const NEVER: Nanos = Nanos::MAX;
 
 /// Kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ fn always() -> f64 {
 struct Scheduled {
     spec: FaultSpec,
     from: Nanos,
-    until: Nanos,
+    until: Moment,
     random: Stream,
     fired: u64,
     /// The bytes lost in this power loss are counted.
@@ -107,8 +107,8 @@ impl FaultSpec {
         (self.from_s * 1e9) as Nanos
     }
 
-    pub(crate) fn until(&self) -> Nanos {
-        self.until_s.map_or(NEVER, |until| (until * 1e9) as Nanos)
+    pub(crate) fn until(&self) -> Moment {
+        self.until_s.map(|until| (until * 1e9) as Nanos).into()
     }
 
     pub fn check(&self) -> Result<(), SpecError> {
@@ -139,7 +139,7 @@ impl Scheduled {
     fn meets(&mut self, now: Nanos, request: &Request) -> bool {
         let spec = &self.spec;
         if now < self.from
-            || now >= self.until
+            || self.until.has_come(now)
             || spec.at_most.is_some_and(|most| self.fired >= most)
         {
             return false;
@@ -182,8 +182,7 @@ struct Flight {
 pub struct FaultyDevice<D: Device> {
     device: D,
     faults: Vec<Scheduled>,
-    flights: Vec<Flight>,
-    free: Vec<usize>,
+    flights: Slab<Flight>,
     done: Completions,
     woken: Vec<Completion>,
     seed: u64,
@@ -197,8 +196,7 @@ impl<D: Device> FaultyDevice<D> {
         let mut made = FaultyDevice {
             device,
             faults: Vec::new(),
-            flights: Vec::new(),
-            free: Vec::new(),
+            flights: Slab::default(),
             done: Completions::new(),
             woken: Vec::new(),
             seed,
@@ -247,7 +245,7 @@ impl<D: Device> FaultyDevice<D> {
         // Count a power loss that no request has met.
         self.lose_power(now);
         let fault = &mut self.faults[number];
-        fault.until = fault.until.min(now.max(fault.from));
+        fault.until = fault.until.min(Moment::at(now.max(fault.from)));
     }
 
     pub fn device(&self) -> &D {
@@ -261,8 +259,9 @@ impl<D: Device> FaultyDevice<D> {
 
     /// Return the fault that makes the device absent at `now`.
     fn absence(&self, now: Nanos) -> Option<usize> {
-        let gone =
-            |f: &Scheduled| f.spec.fault.absent().is_some() && f.from <= now && now < f.until;
+        let gone = |f: &Scheduled| {
+            f.spec.fault.absent().is_some() && f.from <= now && !f.until.has_come(now)
+        };
         self.faults.iter().position(gone)
     }
 
@@ -278,7 +277,7 @@ impl<D: Device> FaultyDevice<D> {
             if fault.spec.fault != FaultKind::PowerLoss
                 || fault.counted
                 || fault.from > now
-                || fault.until <= fault.from
+                || fault.until.has_come(fault.from)
             {
                 continue;
             }
@@ -294,8 +293,9 @@ impl<D: Device> FaultyDevice<D> {
     /// Return the next fault after `since` that makes the device absent, and its start.
     fn next_absence(&self, since: Nanos) -> Option<(usize, Nanos)> {
         let faults = self.faults.iter().enumerate();
-        let later = faults
-            .filter(|(_, f)| f.spec.fault.absent().is_some() && f.from > since && f.from < f.until);
+        let later = faults.filter(|(_, f)| {
+            f.spec.fault.absent().is_some() && f.from > since && !f.until.has_come(f.from)
+        });
         later.map(|(index, f)| (index, f.from)).min_by_key(|&(_, from)| from)
     }
 
@@ -326,24 +326,18 @@ impl<D: Device> FaultyDevice<D> {
                 FaultKind::MediaError => flight.fails = true,
                 FaultKind::LatencySpike { extra_ms } => flight.extra += (extra_ms * 1e6) as Nanos,
                 FaultKind::SlowDown { factor } => flight.factor *= factor,
-                FaultKind::Stall => flight.not_before = flight.not_before.max(fault.until),
+                FaultKind::Stall => {
+                    let end = fault.until.time().expect("checked: a stall ends");
+                    flight.not_before = flight.not_before.max(end);
+                }
                 FaultKind::DropOff
                 | FaultKind::PowerLoss
                 | FaultKind::Degraded
                 | FaultKind::Rebuild => {}
             }
         }
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.flights[index] = flight;
-                index
-            }
-            None => {
-                self.flights.push(flight);
-                self.flights.len() - 1
-            }
-        };
-        self.device.submit(now, Request { tag: index as u64, ..request });
+        let tag = self.flights.insert(flight).tag();
+        self.device.submit(now, Request { tag, ..request });
     }
 
     /// Collect completions due by `now`, or certain to be due by `until`, and delay or fail them
@@ -353,8 +347,8 @@ impl<D: Device> FaultyDevice<D> {
         let mut woken = std::mem::take(&mut self.woken);
         self.device.wake_ahead(now, until, &mut woken);
         for completion in woken.drain(..) {
-            let index = completion.tag as usize;
-            self.free.push(index);
+            let index = Id::of_tag(completion.tag);
+            self.flights.remove(index);
             let flight = &mut self.flights[index];
             // Already failed: the device was absent at its completion time.
             if !std::mem::replace(&mut flight.under_way, false) {
@@ -384,7 +378,7 @@ impl<D: Device> FaultyDevice<D> {
 
     /// Fail every request in flight at the time when the device becomes absent.
     fn lose(&mut self, now: Nanos) {
-        for index in 0..self.flights.len() {
+        for index in self.flights.ids() {
             let flight = self.flights[index];
             if !flight.under_way {
                 continue;
@@ -459,7 +453,8 @@ impl<D: Device> Device for FaultyDevice<D> {
         if self.done.in_flight() == 0 {
             return None;
         }
-        let oldest = self.flights.iter().filter(|f| f.under_way).map(|f| f.submitted).min();
+        let flights = self.flights.ids().map(|id| &self.flights[id]);
+        let oldest = flights.filter(|f| f.under_way).map(|f| f.submitted).min();
         let absence = oldest.and_then(|since| self.next_absence(since)).map(|(_, from)| from);
         [self.device.next_wake(), self.done.first(), absence].into_iter().flatten().min()
     }

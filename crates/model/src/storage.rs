@@ -2,6 +2,7 @@
 
 use crate::drive::{build, Drive};
 use crate::faults::{FaultKind, FaultSpec, FaultyDevice};
+use crate::moment::Moment;
 use crate::raid::member::MemberDrive;
 use crate::raid::spec::StorageSpec;
 use crate::raid::Raid;
@@ -136,9 +137,10 @@ impl Storage {
             Drives::Raid(raid) if raid.is_redundant() => raid,
             _ => return refuse("fault.kind", "a storage without redundancy", "RAID 1, 5, 6 or 10"),
         };
-        let mut changes = vec![raid.schedule_failure(spec.from(), number)];
+        let start = Moment::at(spec.from());
+        let mut changes = vec![raid.schedule_failure(start, number)];
         if spec.fault == FaultKind::Rebuild {
-            changes.push(raid.schedule_replacement(spec.from(), number, spare));
+            changes.push(raid.schedule_replacement(start, number, spare));
         } else {
             // A fault without an end gets the replacement when the fault is lifted.
             changes.push(raid.schedule_replacement(spec.until(), number, spare));

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use headrace_model::Nanos;
 
+use crate::ids::{InstanceId, RpcId};
 use crate::scenario::CacheSpec;
 
 /// Fill levels of XCache's volume in percent (`pfc.diskusage`): above the second, files are removed
@@ -22,10 +23,10 @@ enum Block {
 #[derive(Debug)]
 struct CachedFile {
     /// The file on the volume.
-    instance: u32,
+    instance: InstanceId,
     blocks: Vec<Block>,
     /// Requests that wait for blocks that are being fetched.
-    waiting: Vec<u32>,
+    waiting: Vec<RpcId>,
     last_use: Nanos,
 }
 
@@ -51,18 +52,18 @@ pub(crate) struct BlockCache {
 /// What became of fetched blocks.
 pub(crate) struct Fetched {
     /// The file on the volume.
-    pub instance: u32,
+    pub instance: InstanceId,
     /// Requests that waited for blocks of the file.
-    pub waiting: Vec<u32>,
+    pub waiting: Vec<RpcId>,
 }
 
 /// Files that were removed from the cache.
 #[derive(Default)]
 pub(crate) struct Removed {
     /// Their files on the volume.
-    pub instances: Vec<u32>,
+    pub instances: Vec<InstanceId>,
     /// Requests that waited for blocks of them.
-    pub waiting: Vec<u32>,
+    pub waiting: Vec<RpcId>,
 }
 
 impl BlockCache {
@@ -85,12 +86,12 @@ impl BlockCache {
     }
 
     /// Return the file on the volume that holds the blocks of `file`.
-    pub fn instance(&self, file: u32) -> Option<u32> {
+    pub fn instance(&self, file: u32) -> Option<InstanceId> {
         self.files.get(&file).map(|cached| cached.instance)
     }
 
     /// Add a file of which no block is present.
-    pub fn add(&mut self, file: u32, instance: u32) {
+    pub fn add(&mut self, file: u32, instance: InstanceId) {
         let cached = CachedFile { instance, blocks: Vec::new(), waiting: Vec::new(), last_use: 0 };
         self.files.insert(file, cached);
     }
@@ -155,7 +156,7 @@ impl BlockCache {
     }
 
     /// Let a request wait until blocks of the file arrive.
-    pub fn wait(&mut self, file: u32, rpc: u32) {
+    pub fn wait(&mut self, file: u32, rpc: RpcId) {
         if let Some(cached) = self.files.get_mut(&file) {
             cached.waiting.push(rpc);
         }
@@ -208,6 +209,8 @@ impl BlockCache {
 
 #[cfg(test)]
 mod tests {
+    use headrace_model::slots::Id;
+
     use super::*;
 
     const BLOCK: u64 = 4096;
@@ -220,14 +223,14 @@ mod tests {
     #[test]
     fn a_block_is_fetched_once() {
         let mut cache = cache(1000, 0);
-        cache.add(7, 1);
+        cache.add(7, Id::at(1));
         assert_eq!(cache.fetch(7, 100, 2 * BLOCK, 10 * BLOCK), vec![0..3 * BLOCK]);
         assert!(!cache.holds(7, 100, 10));
         // Blocks 1 and 2 are on their way.
         assert_eq!(cache.fetch(7, BLOCK, 3 * BLOCK, 10 * BLOCK), vec![3 * BLOCK..4 * BLOCK]);
-        cache.wait(7, 42);
+        cache.wait(7, Id::at(42));
         let fetched = cache.fetched(7, &(0..3 * BLOCK), false).unwrap();
-        assert_eq!((fetched.instance, fetched.waiting), (1, vec![42]));
+        assert_eq!((fetched.instance, fetched.waiting), (Id::at(1), vec![Id::at(42)]));
         assert!(cache.holds(7, 100, 2 * BLOCK) && !cache.holds(7, BLOCK, 3 * BLOCK));
         assert_eq!(cache.kept_bytes(), 4 * BLOCK);
     }
@@ -235,7 +238,7 @@ mod tests {
     #[test]
     fn blocks_that_did_not_arrive_are_fetched_again() {
         let mut cache = cache(1000, 0);
-        cache.add(7, 1);
+        cache.add(7, Id::at(1));
         assert_eq!(cache.fetch(7, 0, 10, 100), vec![0..100]);
         assert!(cache.fetched(7, &(0..100), true).is_some());
         assert_eq!(cache.kept_bytes(), 0);
@@ -245,7 +248,7 @@ mod tests {
     #[test]
     fn blocks_are_fetched_ahead_up_to_the_end() {
         let mut cache = cache(1000, 3);
-        cache.add(7, 1);
+        cache.add(7, Id::at(1));
         assert_eq!(cache.fetch(7, 0, 1, 10 * BLOCK), vec![0..4 * BLOCK]);
         assert_eq!(cache.fetch(7, 9 * BLOCK, 1, 10 * BLOCK), vec![9 * BLOCK..10 * BLOCK]);
     }
@@ -254,7 +257,7 @@ mod tests {
     fn the_files_unused_for_longest_make_room() {
         let mut cache = cache(100, 0);
         for file in 0..9 {
-            cache.add(file, 100 + file);
+            cache.add(file, Id::at(100 + file as usize));
             cache.fetch(file, 0, 10 * BLOCK, 10 * BLOCK);
             if file != 3 {
                 cache.fetched(file, &(0..10 * BLOCK), false);
@@ -263,7 +266,7 @@ mod tests {
         }
         // 90 of 95 blocks are used; file 8 is the oldest, and file 3 is still being fetched.
         assert!(cache.make_room(0, BLOCK).instances.is_empty());
-        assert_eq!(cache.make_room(8, 8 * BLOCK).instances, [107]);
+        assert_eq!(cache.make_room(8, 8 * BLOCK).instances, [Id::at(107)]);
         assert_eq!(cache.kept_bytes(), 80 * BLOCK);
     }
 }

@@ -1,6 +1,7 @@
 //! A client that keeps several requests in flight, as fio's jobs do: one thread reaps a completion,
 //! computes, and submits the next request.
 
+use crate::ids::TaskId;
 use crate::offsets;
 use crate::program::Requests;
 use crate::scenario::{Access, PatternOp};
@@ -9,7 +10,7 @@ use crate::world::{Flow, Mounted, Phase, Progress, State, World};
 impl World<'_> {
     /// Submit requests until `in_flight` of them are pending, or all are done. At its beginning the
     /// process reaps a completion.
-    pub(super) fn requests_step(&mut self, task: u32, r: &Requests) -> Flow {
+    pub(super) fn requests_step(&mut self, task: TaskId, r: &Requests) -> Flow {
         let now = self.now;
         let t = &mut self.tasks[task];
         let until = *t.until.get_or_insert(match r.duration_ns {
@@ -48,7 +49,7 @@ impl World<'_> {
         }
     }
 
-    fn wait_for_requests(&mut self, task: u32, file: u32) -> Flow {
+    fn wait_for_requests(&mut self, task: TaskId, file: u32) -> Flow {
         let instance = self.current_file(task, file);
         let local = matches!(
             self.mounts[self.instances[instance].mount as usize].mounted,
@@ -58,7 +59,7 @@ impl World<'_> {
         Flow::Blocked
     }
 
-    fn one_request(&mut self, task: u32, r: &Requests) -> Flow {
+    fn one_request(&mut self, task: TaskId, r: &Requests) -> Flow {
         let instance = self.current_file(task, r.file);
         let bytes = self.instances[instance].bytes;
         let span = if r.span > 0 { r.span } else { bytes };

@@ -28,21 +28,21 @@ impl Default for SharingSpec {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Running {
+struct Running<W> {
     work_mark: f64,
     sequence: u64,
-    task: u32,
+    task: W,
     cpu_mark: f64,
 }
 
-/// The cores of one host.
+/// The cores of one host, with work for a `W` each.
 #[derive(Debug)]
-pub struct Cpu {
+pub struct Cpu<W> {
     cores: u32,
     speed: f64,
     sharing: SharingSpec,
     /// Binary heap by (work mark, sequence).
-    heap: Vec<Running>,
+    heap: Vec<Running<W>>,
     work_clock: f64,
     cpu_clock: f64,
     /// Progress of the two clocks per nanosecond.
@@ -54,7 +54,7 @@ pub struct Cpu {
     awake_ns: u64,
 }
 
-impl Cpu {
+impl<W: Copy> Cpu<W> {
     pub fn new(cores: u32, speed: f64, sharing: SharingSpec) -> Self {
         Cpu {
             cores: cores.max(1),
@@ -117,7 +117,7 @@ impl Cpu {
     }
 
     /// Start work of `cpu_ns` for a task (nanoseconds on an idle core of speed 1).
-    pub fn start(&mut self, now: Nanos, task: u32, cpu_ns: u64) {
+    pub fn start(&mut self, now: Nanos, task: W, cpu_ns: u64) {
         self.advance(now);
         if self.heap.is_empty() {
             // No task is running: restart the clocks, which preserves their floating-point
@@ -146,7 +146,7 @@ impl Cpu {
 
     /// Remove the task that is done at `now` (which is `next_done`); return it and the CPU time it
     /// used.
-    pub fn finish(&mut self, now: Nanos) -> (u32, u64) {
+    pub fn finish(&mut self, now: Nanos) -> (W, u64) {
         self.advance(now);
         let first = self.heap[0];
         // The clock may be below the mark because of rounding.
@@ -166,7 +166,7 @@ impl Cpu {
         self.advance(now);
     }
 
-    fn before(a: &Running, b: &Running) -> bool {
+    fn before(a: &Running<W>, b: &Running<W>) -> bool {
         (a.work_mark, a.sequence) < (b.work_mark, b.sequence)
     }
 
@@ -203,7 +203,7 @@ impl Cpu {
 mod tests {
     use super::*;
 
-    fn run(cpu: &mut Cpu) -> Vec<(Nanos, u32, u64)> {
+    fn run(cpu: &mut Cpu<u32>) -> Vec<(Nanos, u32, u64)> {
         let mut done = Vec::new();
         while let Some(time) = cpu.next_done() {
             let (task, cpu_ns) = cpu.finish(time);

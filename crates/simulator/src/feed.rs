@@ -3,9 +3,10 @@
 use headrace_model::stream::Stream;
 use headrace_model::Nanos;
 
+use crate::ids::{InstanceId, JobId, TaskId};
 use crate::outcome::JobOutcome;
 use crate::scenario::{Assign, Feed, Load, PacketSpec, Share};
-use crate::world::{Event, Mounted, Packet, PacketSource, Slot, World, NONE};
+use crate::world::{Content, Event, Mounted, Packet, PacketSource, SetPlace, Slot, World};
 
 impl World<'_> {
     // ---- Slots ----
@@ -56,10 +57,10 @@ impl World<'_> {
                 }
             }
         }
-        let job = self.jobs.len() as u32;
+        let job = JobId::at(self.jobs.len());
         self.feeder.next_job += 1;
         self.jobs.push(JobOutcome {
-            number: u64::from(job),
+            number: job.tag(),
             host: self.hosts[host as usize].name.clone(),
             slot: number,
             start_ns: self.now,
@@ -67,14 +68,14 @@ impl World<'_> {
         });
         let task = self.new_task(host, number, job, 1 + 2 * number);
         self.tasks[task].slot = slot;
-        self.feeder.slots[slot as usize].task = task;
-        self.feeder.task_of_job.push(task);
+        self.feeder.slots[slot as usize].task = Some(task);
+        self.feeder.task_of_job.push(Some(task));
         self.run_task(task);
     }
 
     pub fn job_finished(&mut self, slot: u32) {
         self.feeder.finished += 1;
-        self.feeder.slots[slot as usize].task = NONE;
+        self.feeder.slots[slot as usize].task = None;
         let run = &self.scenario.run;
         if run.feed != Feed::Files {
             self.feeder.workers_left -= 1;
@@ -92,38 +93,45 @@ impl World<'_> {
 
     // ---- Files of sets ----
 
-    /// Return the next file of a set for a host: its number, and whether the set is local.
-    pub fn next_in_set(&mut self, host: u32, set: u32) -> (u32, bool) {
+    /// Return the number of the next file of a set for a host.
+    pub fn next_in_set(&mut self, host: u32, set: u32) -> u32 {
         let files = &mut self.feeder.sets[set as usize];
-        let local = !files.local.is_empty();
-        let (turn, count) = if local {
-            (&mut files.turn[host as usize], files.local[host as usize].len())
-        } else {
-            (&mut files.turn[0], files.remote.len())
+        let (turn, count) = match &files.place {
+            SetPlace::Volumes(local) => {
+                (&mut files.turn[host as usize], local[host as usize].len())
+            }
+            SetPlace::Service { files: remote, .. } => (&mut files.turn[0], remote.len()),
         };
         let number = (*turn % count.max(1) as u64) as u32;
         *turn += 1;
-        (number, local)
+        number
     }
 
     /// Return the instance of the `number`-th file of a set on a host.
-    pub fn set_instance(&mut self, host: u32, set: u32, number: u32) -> u32 {
+    pub fn set_instance(&mut self, host: u32, set: u32, number: u32) -> InstanceId {
         let files = &self.feeder.sets[set as usize];
-        if !files.local.is_empty() {
-            return files.local[host as usize][number as usize];
+        match &files.place {
+            SetPlace::Volumes(local) => local[host as usize][number as usize],
+            SetPlace::Service { service, files: remote } => {
+                let (service, file) = (*service, remote[number as usize]);
+                let mount = self.mount_of_set(host, set);
+                self.client_instance(mount, service, file)
+            }
         }
-        let (service, file, mount) =
-            (files.service, files.remote[number as usize], files.mount[host as usize]);
-        self.client_instance(mount, service, file)
+    }
+
+    fn mount_of_set(&self, host: u32, set: u32) -> u32 {
+        let mount = self.feeder.sets[set as usize].mount[host as usize];
+        mount.expect("checked: each node has the volume or service of the set")
     }
 
     /// Create a new, empty file of a set.
-    pub fn new_file_in_set(&mut self, host: u32, set: u32) -> u32 {
-        let mount = self.feeder.sets[set as usize].mount[host as usize];
+    pub fn new_file_in_set(&mut self, host: u32, set: u32) -> InstanceId {
+        let mount = self.mount_of_set(host, set);
         match self.mounts[mount as usize].mounted {
             Mounted::Volume(volume) => {
                 let file = self.volumes[volume as usize].fs.create();
-                self.new_instance(mount, file, 0)
+                self.new_instance(mount, Content::File(file), 0)
             }
             Mounted::Service(service) => {
                 let file = self.new_service_file(service);
@@ -133,7 +141,7 @@ impl World<'_> {
     }
 
     /// Assign a file of a set to a process that uses the set for the first time.
-    pub fn assign_file(&mut self, task: u32, set: u32) -> u32 {
+    pub fn assign_file(&mut self, task: TaskId, set: u32) -> InstanceId {
         let host = self.tasks[task].host;
         match self.scenario.files[set as usize].share {
             Share::New => self.new_file_in_set(host, set),
@@ -142,7 +150,7 @@ impl World<'_> {
                 self.set_instance(host, set, number)
             }
             Share::Each => {
-                let (number, _) = self.next_in_set(host, set);
+                let number = self.next_in_set(host, set);
                 self.set_instance(host, set, number)
             }
         }
@@ -158,10 +166,11 @@ impl World<'_> {
         hosts.sort_unstable();
         hosts.dedup();
         let files = &self.feeder.sets[set];
-        let lists: Vec<(Option<u32>, usize)> = if files.local.is_empty() {
-            vec![(None, files.remote.len())]
-        } else {
-            hosts.iter().map(|&host| (Some(host), files.local[host as usize].len())).collect()
+        let lists: Vec<(Option<u32>, usize)> = match &files.place {
+            SetPlace::Service { files: remote, .. } => vec![(None, remote.len())],
+            SetPlace::Volumes(local) => {
+                hosts.iter().map(|&host| (Some(host), local[host as usize].len())).collect()
+            }
         };
         let sources = lists.len() as u64;
         for (number, (key, count)) in lists.into_iter().enumerate() {
@@ -180,7 +189,7 @@ impl World<'_> {
 
     /// Return the next packet for a worker and the time at which the worker receives it; `None` if
     /// no events are left.
-    pub fn next_packet(&mut self, task: u32) -> Option<(Packet, Nanos)> {
+    pub fn next_packet(&mut self, task: TaskId) -> Option<(Packet, Nanos)> {
         let Feed::Packets(spec) = &self.scenario.run.feed else { return None };
         let t = &self.tasks[task];
         let (host, worked_events, worked_ns) = (t.host, t.worked_events, t.worked_ns);
@@ -196,10 +205,11 @@ impl World<'_> {
         };
         // The worker's current file, else the file with the fewest workers (the first of these).
         let set = &self.feeder.sets[self.feeder.packet_set as usize];
-        let current = if set.local.is_empty() || on == NONE {
-            None
-        } else {
-            set.local[host as usize].iter().position(|&instance| instance == on)
+        let current = match (&set.place, on) {
+            (SetPlace::Volumes(local), Some(on)) => {
+                local[host as usize].iter().position(|&instance| instance == on)
+            }
+            _ => None,
         };
         let source = self.feeder.sources.get_mut(&own)?;
         if source.left == 0 {

@@ -1,11 +1,13 @@
 //! Writeback of dirty files by the flushers to the drive or server, and operations that wait for it
 //! (fsync).
 
-use headrace_model::pagecache::{PageState, PAGE_BYTES};
+use headrace_model::pagecache::{Extent, PageState, PAGE_BYTES};
+use headrace_model::slots::Id;
 use headrace_model::Op as DriveOp;
 
+use crate::ids::{InstanceId, IoId, OpId};
 use crate::storage::{page_of, FLUSHER};
-use crate::world::{Event, Io, IoKind, JournalState, Mounted, OpStage, World, NONE};
+use crate::world::{Content, Event, Io, IoKind, JournalState, Mounted, OpStage, World};
 
 /// Pages of one file that a flusher writes before it continues with the next file
 /// (MAX_WRITEBACK_PAGES).
@@ -15,7 +17,7 @@ impl World<'_> {
     // ---- Dirty files ----
 
     /// Add a file with new dirty pages to its mount's list.
-    pub fn dirtied(&mut self, instance: u32) {
+    pub fn dirtied(&mut self, instance: InstanceId) {
         let now = self.now;
         let i = &mut self.instances[instance];
         if i.in_dirty_list {
@@ -33,7 +35,7 @@ impl World<'_> {
         }
     }
 
-    pub fn undirty(&mut self, instance: u32) {
+    pub fn undirty(&mut self, instance: InstanceId) {
         let i = &mut self.instances[instance];
         let (mount, listed, urgent) = (i.mount, i.in_dirty_list, i.urgent);
         i.in_dirty_list = false;
@@ -54,7 +56,7 @@ impl World<'_> {
         let host = self.mounts[mount as usize].host as usize;
         let expire = self.hosts[host].dirty_expire_ns;
         // The list is ordered by age.
-        let old: Vec<u32> = self.mounts[mount as usize]
+        let old: Vec<InstanceId> = self.mounts[mount as usize]
             .dirty
             .iter()
             .copied()
@@ -71,7 +73,7 @@ impl World<'_> {
         self.pump(mount);
     }
 
-    pub(super) fn make_urgent(&mut self, instance: u32) {
+    pub(super) fn make_urgent(&mut self, instance: InstanceId) {
         let i = &mut self.instances[instance];
         if !i.urgent {
             i.urgent = true;
@@ -121,7 +123,7 @@ impl World<'_> {
     }
 
     /// Write up to `TURN_PAGES` pages of one file. Return true if anything was written.
-    fn write_turn(&mut self, mount: u32, instance: u32) -> bool {
+    fn write_turn(&mut self, mount: u32, instance: InstanceId) -> bool {
         let mut left = TURN_PAGES;
         let mut wrote = false;
         while left > 0 {
@@ -155,7 +157,7 @@ impl World<'_> {
         wrote
     }
 
-    fn pass_done(&mut self, mount: u32, instance: u32) {
+    fn pass_done(&mut self, mount: u32, instance: InstanceId) {
         let host = self.mounts[mount as usize].host as usize;
         let i = &self.instances[instance];
         let clean = self.hosts[host].cache.file_dirty_pages(i.cache_file) == 0;
@@ -181,7 +183,13 @@ impl World<'_> {
     }
 
     /// Submit up to `most` pages of a dirty extent; return how many.
-    fn write_extent(&mut self, mount: u32, instance: u32, extent: u32, most: u32) -> u32 {
+    fn write_extent(
+        &mut self,
+        mount: u32,
+        instance: InstanceId,
+        extent: Id<Extent>,
+        most: u32,
+    ) -> u32 {
         let host = self.mounts[mount as usize].host as usize;
         let e = *self.hosts[host].cache.extent(extent);
         debug_assert_eq!(e.state, PageState::Dirty);
@@ -189,13 +197,9 @@ impl World<'_> {
         let urgent = !self.instances[instance].sync_waiters.is_empty();
         match self.mounts[mount as usize].mounted {
             Mounted::Volume(volume) => {
-                let is_metadata = self.instances[instance].is_metadata;
-                let file = self.instances[instance].file;
+                let content = self.instances[instance].content;
                 let v = &mut self.volumes[volume as usize];
-                let sector = if is_metadata {
-                    pages = 1;
-                    v.fs.metadata_sector(e.start)
-                } else {
+                let sector = if let Content::File(file) = content {
                     // Delayed allocation: the whole dirty extent is allocated at once.
                     let placed = v.fs.allocate(file, e.start, e.pages);
                     match v.fs.locate(file, e.start) {
@@ -209,18 +213,21 @@ impl World<'_> {
                             // No space: the data is lost, as in an application that ignores ENOSPC.
                             self.counters.out_of_space += 1;
                             let cache = &mut self.hosts[host].cache;
-                            cache.start_writeback(extent, NONE);
+                            cache.start_writeback(extent);
                             cache.finish_writeback(extent);
                             return e.pages;
                         }
                     }
+                } else {
+                    pages = 1;
+                    v.fs.metadata_sector(e.start)
                 };
                 let io = self.start_writeback(host, instance, extent, pages);
                 self.submit_to_drive(volume, io, DriveOp::Write, sector, pages, FLUSHER, urgent);
             }
             Mounted::Service(service) => {
                 let (rpc_bytes, in_row) = self.services[service as usize]
-                    .write_piece(self.instances[instance].file, u64::from(e.start) * PAGE_BYTES);
+                    .write_piece(self.instances[instance].file(), u64::from(e.start) * PAGE_BYTES);
                 let limit = page_of(rpc_bytes.min(in_row)).max(1);
                 pages = pages.min(limit);
                 let io = self.start_writeback(host, instance, extent, pages);
@@ -230,14 +237,20 @@ impl World<'_> {
         pages
     }
 
-    fn start_writeback(&mut self, host: usize, instance: u32, extent: u32, pages: u32) -> u32 {
+    fn start_writeback(
+        &mut self,
+        host: usize,
+        instance: InstanceId,
+        extent: Id<Extent>,
+        pages: u32,
+    ) -> IoId {
         let e = *self.hosts[host].cache.extent(extent);
         if pages < e.pages {
             self.hosts[host].cache.split(extent, e.start + pages);
         }
         let io =
-            self.ios.insert(Io { kind: IoKind::Writeback { extent }, instance, waiters: NONE });
-        self.hosts[host].cache.start_writeback(extent, io);
+            self.ios.insert(Io { kind: IoKind::Writeback { extent }, instance, waiters: None });
+        self.hosts[host].cache.start_writeback(extent);
         let i = &mut self.instances[instance];
         i.writes += 1;
         let mount = i.mount;
@@ -246,7 +259,7 @@ impl World<'_> {
     }
 
     /// Complete a write-back I/O.
-    pub fn written(&mut self, instance: u32, extent: u32) {
+    pub fn written(&mut self, instance: InstanceId, extent: Id<Extent>) {
         let mount = self.instances[instance].mount;
         let host = self.mounts[mount as usize].host;
         self.hosts[host as usize].cache.finish_writeback(extent);
@@ -281,7 +294,7 @@ impl World<'_> {
 
     // ---- fsync ----
 
-    pub fn run_sync(&mut self, index: u32) -> bool {
+    pub fn run_sync(&mut self, index: OpId) -> bool {
         let op = self.ops[index];
         let mount = self.instances[op.instance].mount;
         let host = self.mounts[mount as usize].host as usize;
@@ -304,10 +317,10 @@ impl World<'_> {
             }
             if let Mounted::Volume(volume) = self.mounts[mount as usize].mounted {
                 let inode =
-                    self.volumes[volume as usize].fs.inode(self.instances[op.instance].file);
+                    self.volumes[volume as usize].fs.inode(self.instances[op.instance].file());
                 let journal = &mut self.volumes[volume as usize].journal;
                 let pending = journal.is_dirty.get(inode as usize).copied().unwrap_or(false);
-                if pending && !self.instances[op.instance].is_metadata {
+                if pending && !self.instances[op.instance].is_metadata() {
                     if journal.state == JournalState::Idle {
                         journal.waiters.push(index);
                         self.start_commit(volume);
@@ -321,7 +334,7 @@ impl World<'_> {
         self.ops[index].outstanding == 0
     }
 
-    pub(super) fn wake_syncs(&mut self, instance: u32) {
+    pub(super) fn wake_syncs(&mut self, instance: InstanceId) {
         let i = &self.instances[instance];
         if i.sync_waiters.is_empty() || i.writes > 0 {
             return;

@@ -5,28 +5,29 @@ use headrace_model::filesystem::FilesystemKind;
 use headrace_model::scheduler::SubmittedIo;
 use headrace_model::{Op as DriveOp, Request};
 
+use crate::ids::InstanceId;
 use crate::storage::FLUSHER;
-use crate::world::{Event, Io, IoKind, JournalState, Mounted, World, NONE};
+use crate::world::{Event, Io, IoKind, JournalState, Mounted, World};
 
 impl World<'_> {
     /// Allocate blocks at write time, as ext3 does; the other filesystems allocate at writeback.
-    pub fn allocate_early(&mut self, volume: u32, instance: u32, from: u32, to: u32) {
+    pub fn allocate_early(&mut self, volume: u32, instance: InstanceId, from: u32, to: u32) {
         let v = &mut self.volumes[volume as usize];
         if v.fs.spec().kind != FilesystemKind::Ext3
-            || self.instances[instance].is_metadata
+            || self.instances[instance].is_metadata()
             || from >= to
         {
             return;
         }
-        let file = self.instances[instance].file;
+        let file = self.instances[instance].file();
         if v.fs.allocate(file, from, to - from).is_err() {
             self.counters.out_of_space += 1;
         }
         self.dirty_metadata_of(volume, instance, to - 1);
     }
 
-    pub(super) fn dirty_metadata_of(&mut self, volume: u32, instance: u32, page: u32) {
-        let file = self.instances[instance].file;
+    pub(super) fn dirty_metadata_of(&mut self, volume: u32, instance: InstanceId, page: u32) {
+        let file = self.instances[instance].file();
         let blocks = self.volumes[volume as usize].fs.dirtied_by_growth(file, page);
         for block in blocks {
             self.dirty_metadata(volume, block);
@@ -69,9 +70,10 @@ impl World<'_> {
             // Ordered mode: the data of all files with newly allocated blocks is written first.
             // ext3 allocates immediately, so these are all dirty files.
             let mount = v.mount;
-            let files: Vec<u32> = self.mounts[mount as usize].dirty.iter().copied().collect();
+            let files: Vec<InstanceId> =
+                self.mounts[mount as usize].dirty.iter().copied().collect();
             for instance in files {
-                if !self.instances[instance].is_metadata && !self.instances[instance].ordered {
+                if !self.instances[instance].is_metadata() && !self.instances[instance].ordered {
                     self.instances[instance].ordered = true;
                     self.volumes[volume as usize].journal.ordered_left += 1;
                     self.make_urgent(instance);
@@ -83,7 +85,7 @@ impl World<'_> {
     }
 
     /// Note that the flusher finished its pass over a file that a commit waits for.
-    pub(super) fn ordered_done(&mut self, instance: u32) {
+    pub(super) fn ordered_done(&mut self, instance: InstanceId) {
         let i = &mut self.instances[instance];
         if !i.ordered {
             return;
@@ -104,9 +106,8 @@ impl World<'_> {
         v.journal.state = JournalState::Log;
         let (sector, sectors) = v.fs.journal_write(v.journal.committing.len() as u64);
         let instance = v.metadata;
-        let io = self.ios.insert(Io { kind: IoKind::Journal { volume }, instance, waiters: NONE });
-        let request =
-            Request { tag: u64::from(io), op: DriveOp::Write, sector, sectors, fua: false };
+        let io = self.ios.insert(Io { kind: IoKind::Journal { volume }, instance, waiters: None });
+        let request = Request { tag: io.tag(), op: DriveOp::Write, sector, sectors, fua: false };
         let now = self.now;
         // jbd2 writes with priority because processes may be waiting.
         let process = FLUSHER;
@@ -123,14 +124,9 @@ impl World<'_> {
             v.journal.state = JournalState::Barrier;
             let instance = v.metadata;
             let io =
-                self.ios.insert(Io { kind: IoKind::Journal { volume }, instance, waiters: NONE });
-            let request = Request {
-                tag: u64::from(io),
-                op: DriveOp::Flush,
-                sector: 0,
-                sectors: 0,
-                fua: false,
-            };
+                self.ios.insert(Io { kind: IoKind::Journal { volume }, instance, waiters: None });
+            let request =
+                Request { tag: io.tag(), op: DriveOp::Flush, sector: 0, sectors: 0, fua: false };
             let now = self.now;
             let io = SubmittedIo { request, process: FLUSHER, sync: true };
             self.volumes[volume as usize].queue.submit_io(now, io);

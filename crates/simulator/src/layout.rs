@@ -2,6 +2,7 @@
 
 use headrace_model::stream::name_hash;
 
+use crate::ids::InstanceId;
 use crate::scenario::ServiceKind;
 
 /// How the bytes of files are distributed over targets.
@@ -23,9 +24,9 @@ pub(crate) struct ServiceFile {
     /// First target (whole and striped files).
     pub first: u32,
     pub number: u64,
-    /// Instance of each part on its server, `NONE` if not created yet. Parts are: replicas of a
-    /// whole file; stripe objects; block × replicas.
-    pub parts: Vec<u32>,
+    /// Instance of each part on its server, if it is created. Parts are: replicas of a whole file;
+    /// stripe objects; block × replicas.
+    pub parts: Vec<Option<InstanceId>>,
     pub live: bool,
     /// The file of the upstream that the service passes on, and whether its server opened it.
     pub upstream: Option<u32>,

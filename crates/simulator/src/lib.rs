@@ -13,6 +13,7 @@ pub mod cpu;
 mod faults;
 mod feed;
 mod flush;
+mod ids;
 mod journal;
 mod layout;
 mod offsets;

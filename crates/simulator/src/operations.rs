@@ -4,25 +4,26 @@ use headrace_model::filesystem::AccessTime;
 use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::pagecache::PAGE_BYTES;
 
+use crate::ids::{InstanceId, TaskId};
 use crate::scenario::Access;
 use crate::storage::{Started, Wanted};
-use crate::world::{Flow, Mounted, Op, OpKind, Parent, Phase, State, World, NONE};
+use crate::world::{Flow, Mounted, Op, OpKind, Parent, Phase, State, World};
 
 impl World<'_> {
     /// Start a read, write or sync on the current file of a set.
     pub(super) fn operate(
         &mut self,
-        task: u32,
+        task: TaskId,
         set: u32,
         kind: OpKind,
         offset: u64,
         length: u64,
         mapped: bool,
     ) -> Flow {
+        let instance = self.current_file(task, set);
         let t = &self.tasks[task];
-        let file = &t.files[set as usize];
-        let (instance, read_ahead, process, job, copying) =
-            (file.instance, file.read_ahead, t.process, t.job, t.copying.is_some());
+        let (process, job, copying) = (t.process, t.job, t.copying.is_some());
+        let read_ahead = t.files[set as usize].read_ahead;
         let mount = self.instances[instance].mount;
         let mounted = self.mounts[mount as usize].mounted;
         let local = matches!(mounted, Mounted::Volume(_));
@@ -40,7 +41,7 @@ impl World<'_> {
             parent: Parent::Task(task),
             instance,
             process,
-            job,
+            job: Some(job),
             offset,
             length,
             mapped,
@@ -62,7 +63,7 @@ impl World<'_> {
     }
 
     /// Charge the CPU time of a call, and count it for its job.
-    fn count_call(&mut self, task: u32, kind: OpKind, length: u64, local: bool) {
+    fn count_call(&mut self, task: TaskId, kind: OpKind, length: u64, local: bool) {
         let t = &mut self.tasks[task];
         if !matches!(kind, OpKind::Sync | OpKind::Close) {
             let h = &self.hosts[t.host as usize];
@@ -71,7 +72,7 @@ impl World<'_> {
         if t.copying.is_some() {
             return;
         }
-        let j = &mut self.jobs[t.job as usize];
+        let j = &mut self.jobs[t.job.index()];
         match kind {
             OpKind::Read | OpKind::DirectRead => {
                 j.reads += 1;
@@ -89,11 +90,11 @@ impl World<'_> {
     }
 
     /// Update access times: a read dirties the inode if the mount options require it.
-    pub(super) fn note_access(&mut self, instance: u32, mounted: Mounted) {
+    pub(super) fn note_access(&mut self, instance: InstanceId, mounted: Mounted) {
         let Mounted::Volume(volume) = mounted else { return };
         let fs = &self.volumes[volume as usize].fs;
         let i = &self.instances[instance];
-        if i.is_metadata {
+        if i.is_metadata() {
             return;
         }
         let due = match fs.spec().access_time {
@@ -102,29 +103,30 @@ impl World<'_> {
             AccessTime::Relative => i.last_access == 0,
         };
         if due {
-            let inode = fs.inode(i.file);
+            let inode = fs.inode(i.file());
             self.instances[instance].last_access = self.now.max(1);
             self.dirty_metadata(volume, inode);
         }
     }
 
-    pub(super) fn after_op(&mut self, task: u32, set: u32, op: &Op) {
+    pub(super) fn after_op(&mut self, task: TaskId, set: u32, op: &Op) {
         let t = &mut self.tasks[task];
-        if op.kind == OpKind::Read && t.files[set as usize].instance == op.instance {
+        if op.kind == OpKind::Read && t.files[set as usize].instance == Some(op.instance) {
             t.files[set as usize].read_ahead = op.read_ahead;
         }
         if op.failed {
-            let job = &mut self.jobs[t.job as usize];
+            let job = &mut self.jobs[t.job.index()];
             job.errors += 1;
             job.failed |= self.scenario.run.fail_on_error;
         }
     }
 
     /// Continue a process after an operation that it waited for.
-    pub fn op_done(&mut self, task: u32, op: &Op) {
+    pub fn op_done(&mut self, task: TaskId, op: &Op) {
         let t = &self.tasks[task];
         let set =
-            t.files.iter().position(|file| file.instance == op.instance).unwrap_or_default() as u32;
+            t.files.iter().position(|file| file.instance == Some(op.instance)).unwrap_or_default()
+                as u32;
         self.after_op(task, set, op);
         let t = &mut self.tasks[task];
         t.waiting_ops -= 1;
@@ -138,7 +140,7 @@ impl World<'_> {
     /// Read a range as the file's mount and `access` require.
     pub(super) fn read(
         &mut self,
-        task: u32,
+        task: TaskId,
         set: u32,
         offset: u64,
         length: u64,
@@ -156,7 +158,7 @@ impl World<'_> {
             _ => {
                 let buffer = self.client_buffer(task, instance);
                 if buffer > 0 {
-                    return self.read_buffered(task, set, offset, length, buffer);
+                    return self.read_buffered(task, set, offset, length, (buffer, bytes));
                 }
                 OpKind::DirectRead
             }
@@ -166,7 +168,7 @@ impl World<'_> {
 
     /// Return the size of the client library's buffer for a process; 0 for stagers, which bypass
     /// it.
-    fn client_buffer(&self, task: u32, instance: u32) -> u64 {
+    fn client_buffer(&self, task: TaskId, instance: InstanceId) -> u64 {
         match self.mounts[self.instances[instance].mount as usize].mounted {
             Mounted::Service(service) if self.tasks[task].copying.is_none() => {
                 self.services[service as usize].settled.client_buffer_bytes
@@ -180,14 +182,14 @@ impl World<'_> {
     /// read if that lies outside the buffer.
     fn read_buffered(
         &mut self,
-        task: u32,
+        task: TaskId,
         set: u32,
         offset: u64,
         length: u64,
-        buffer: u64,
+        (buffer, file_bytes): (u64, u64),
     ) -> Flow {
         let t = &mut self.tasks[task];
-        let (host, job) = (t.host as usize, t.job as usize);
+        let (host, job) = (t.host as usize, t.job.index());
         let file = &mut t.files[set as usize];
         let (from, until) = file.buffer;
         let end = offset + length;
@@ -200,7 +202,7 @@ impl World<'_> {
             return Flow::On;
         }
         let fills = (end - start).div_ceil(buffer);
-        let filled = (start + fills * buffer).min(self.instances[file.instance].bytes);
+        let filled = (start + fills * buffer).min(file_bytes);
         file.buffer = (filled.saturating_sub(buffer).max(start), filled);
         // `asked_bytes` counts what the job requested; bytes fetched beyond that count as served.
         let flow = self.operate(task, set, OpKind::DirectRead, start, filled - start, false);
@@ -211,7 +213,7 @@ impl World<'_> {
 
     pub(super) fn write(
         &mut self,
-        task: u32,
+        task: TaskId,
         set: u32,
         offset: Option<u64>,
         length: u64,
@@ -227,14 +229,14 @@ impl World<'_> {
         self.operate(task, set, kind, offset, length, false)
     }
 
-    pub(super) fn caches(&self, instance: u32) -> bool {
+    pub(super) fn caches(&self, instance: InstanceId) -> bool {
         match self.mounts[self.instances[instance].mount as usize].mounted {
             Mounted::Volume(_) => true,
             Mounted::Service(service) => self.services[service as usize].settled.client_cache,
         }
     }
 
-    pub(super) fn writes_back(&self, instance: u32) -> bool {
+    pub(super) fn writes_back(&self, instance: InstanceId) -> bool {
         match self.mounts[self.instances[instance].mount as usize].mounted {
             Mounted::Volume(_) => true,
             Mounted::Service(service) => {
@@ -245,9 +247,9 @@ impl World<'_> {
     }
 
     /// Return the process's file of a set; assign one first if there is none.
-    pub fn current_file(&mut self, task: u32, set: u32) -> u32 {
+    pub fn current_file(&mut self, task: TaskId, set: u32) -> InstanceId {
         let instance = self.tasks[task].files[set as usize].instance;
-        if instance != NONE {
+        if let Some(instance) = instance {
             return instance;
         }
         let instance = self.assign_file(task, set);
@@ -256,22 +258,20 @@ impl World<'_> {
     }
 
     /// Make an instance the process's file of a set.
-    pub fn hold(&mut self, task: u32, set: u32, instance: u32) {
+    pub fn hold(&mut self, task: TaskId, set: u32, instance: InstanceId) {
         self.instances[instance].opened += 1;
         let file = &mut self.tasks[task].files[set as usize];
-        file.instance = instance;
+        file.instance = Some(instance);
         file.read_ahead = ReadAhead::default();
         file.buffer = (0, 0);
     }
 
     /// Release the process's file of a set.
-    pub fn release(&mut self, task: u32, set: u32) {
+    pub fn release(&mut self, task: TaskId, set: u32) {
         let file = &mut self.tasks[task].files[set as usize];
-        let instance = std::mem::replace(&mut file.instance, NONE);
+        let instance = file.instance.take();
         file.open = false;
-        if instance == NONE {
-            return;
-        }
+        let Some(instance) = instance else { return };
         let i = &mut self.instances[instance];
         i.opened -= 1;
         if let Mounted::Volume(volume) = self.mounts[i.mount as usize].mounted {
@@ -281,7 +281,7 @@ impl World<'_> {
                     .file_dirty_pages(i.cache_file)
                     == 0
             {
-                let file = i.file;
+                let file = i.file();
                 self.volumes[volume as usize].fs.close(file);
             }
         }
@@ -293,7 +293,7 @@ impl World<'_> {
     /// Create a file on a volume. Even if its inode is the first in a block of the inode table,
     /// that block is not read (ext3 and ext4 fill it with zeroes, `ext4_get_inode_loc` in
     /// `fs/ext4/inode.c`; XFS writes new inodes by the chunk, `xfs_ialloc_inode_init`).
-    pub(super) fn make_item(&mut self, task: u32, set: u32) {
+    pub(super) fn make_item(&mut self, task: TaskId, set: u32) {
         let Some((volume, host, file)) = self.item_on_volume(task, set) else { return };
         let host = &mut self.hosts[host as usize];
         self.tasks[task].pending_cpu_ns += host.create_ns;
@@ -303,25 +303,24 @@ impl World<'_> {
         }
         let (table, page) = (self.instances[v.metadata].cache_file, v.fs.inode(file));
         if host.cache.find(table, page).is_none() {
-            let extent = host.cache.start_reading(table, page, 1, NONE);
-            host.cache.finish_reading(extent);
+            host.cache.fill(table, page, 1);
         }
     }
 
     /// Charge the CPU time of removing a file from a volume.
-    pub(super) fn remove_item(&mut self, task: u32, set: u32) {
+    pub(super) fn remove_item(&mut self, task: TaskId, set: u32) {
         if let Some((_, host, _)) = self.item_on_volume(task, set) {
             self.tasks[task].pending_cpu_ns += self.hosts[host as usize].remove_ns;
         }
     }
 
     /// Return the volume of the process's file, the volume's host, and the file on it.
-    fn item_on_volume(&mut self, task: u32, set: u32) -> Option<(u32, u32, u32)> {
+    fn item_on_volume(&mut self, task: TaskId, set: u32) -> Option<(u32, u32, u32)> {
         let instance = self.current_file(task, set);
         let i = &self.instances[instance];
         let mount = &self.mounts[i.mount as usize];
         match mount.mounted {
-            Mounted::Volume(volume) => Some((volume, mount.host, i.file)),
+            Mounted::Volume(volume) => Some((volume, mount.host, i.file())),
             Mounted::Service(_) => None,
         }
     }
@@ -330,7 +329,7 @@ impl World<'_> {
     /// metadata server.
     pub(super) fn metadata(
         &mut self,
-        task: u32,
+        task: TaskId,
         set: u32,
         changes: bool,
         round_trips: Option<u32>,
@@ -340,14 +339,14 @@ impl World<'_> {
         let (job, process, host) = (t.job, t.process, t.host);
         let copying = t.copying.is_some();
         if !copying {
-            self.jobs[job as usize].operations += 1;
+            self.jobs[job.index()].operations += 1;
         }
         self.tasks[task].pending_cpu_ns += self.hosts[host as usize].call_ns;
         let i = &self.instances[instance];
         match self.mounts[i.mount as usize].mounted {
             Mounted::Volume(volume) => {
                 let v = &self.volumes[volume as usize];
-                let inode = v.fs.inode(i.file);
+                let inode = v.fs.inode(i.file());
                 let metadata = v.metadata;
                 if changes {
                     self.dirty_metadata(volume, inode);
@@ -357,7 +356,7 @@ impl World<'_> {
                     parent: Parent::Task(task),
                     instance: metadata,
                     process,
-                    job,
+                    job: Some(job),
                     offset: u64::from(inode) * PAGE_BYTES,
                     length: PAGE_BYTES,
                     mapped: false,
@@ -371,7 +370,7 @@ impl World<'_> {
                 Flow::On
             }
             Mounted::Service(service) => {
-                let file = i.file;
+                let file = i.file();
                 let s = &self.services[service as usize].settled;
                 let (trips, cpu) = (round_trips.unwrap_or(s.open_round_trips), s.client_request_ns);
                 self.tasks[task].pending_cpu_ns += cpu * u64::from(trips);

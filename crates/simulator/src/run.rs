@@ -107,7 +107,7 @@ impl World<'_> {
         if complete
             && run.timeout_ns > 0
             && end >= run.timeout_ns
-            && !self.feeder.slots.iter().all(|s| s.task == crate::world::NONE)
+            && !self.feeder.slots.iter().all(|s| s.task.is_none())
         {
             broken_off = Some("timeout".to_owned());
         }
@@ -143,14 +143,12 @@ impl World<'_> {
     /// End the jobs that run when the run ends.
     fn end_unfinished_jobs(&mut self, end: Nanos) {
         for slot in self.feeder.slots.clone() {
-            if slot.task == crate::world::NONE {
-                continue;
-            }
-            let job = self.tasks[slot.task].job as usize;
-            if self.tasks[slot.task].state == State::Cpu {
+            let Some(task) = slot.task else { continue };
+            let job = self.tasks[task].job.index();
+            if self.tasks[task].state == State::Cpu {
                 // The completed part of unfinished work is unknown: estimate it from the share of
                 // the cores.
-                let t = &mut self.tasks[slot.task];
+                let t = &mut self.tasks[task];
                 let span = end - t.since;
                 t.since = end;
                 let host = &self.hosts[t.host as usize];
@@ -162,7 +160,7 @@ impl World<'_> {
                 self.jobs[job].ledger.on_cpu_ns += on_cpu;
                 self.jobs[job].ledger.wait_cpu_ns += span - on_cpu;
             }
-            self.enter(slot.task, State::Other, Phase::None);
+            self.enter(task, State::Other, Phase::None);
             self.jobs[job].end_ns = end;
             self.jobs[job].unfinished = true;
         }

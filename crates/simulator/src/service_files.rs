@@ -4,18 +4,25 @@ use std::cmp::Reverse;
 
 use headrace_model::Nanos;
 
+use crate::ids::InstanceId;
 use crate::layout::{mixed, Layout};
-use crate::world::{Mounted, World, NONE};
+use crate::world::{Content, Mounted, World};
 
 impl World<'_> {
     /// Return the instance of a file's part on a server; create it if it does not exist.
-    pub(super) fn part_instance(&mut self, service: u32, file: u32, part: u32, target: u32) -> u32 {
+    pub(super) fn part_instance(
+        &mut self,
+        service: u32,
+        file: u32,
+        part: u32,
+        target: u32,
+    ) -> InstanceId {
         let f = &mut self.services[service as usize].files[file as usize];
         if f.parts.len() <= part as usize {
-            f.parts.resize(part as usize + 1, NONE);
+            f.parts.resize(part as usize + 1, None);
         }
-        if f.parts[part as usize] != NONE {
-            return f.parts[part as usize];
+        if let Some(instance) = f.parts[part as usize] {
+            return instance;
         }
         let behind = f.upstream;
         let instance = match self.services[service as usize].upstream.zip(behind) {
@@ -25,18 +32,18 @@ impl World<'_> {
             }
             None => self.new_part(service, target, 0),
         };
-        self.services[service as usize].files[file as usize].parts[part as usize] = instance;
+        self.services[service as usize].files[file as usize].parts[part as usize] = Some(instance);
         instance
     }
 
-    pub(super) fn new_part(&mut self, service: u32, target: u32, bytes: u64) -> u32 {
+    pub(super) fn new_part(&mut self, service: u32, target: u32, bytes: u64) -> InstanceId {
         let mount = self.services[service as usize].targets[target as usize].mount;
         self.services[service as usize].targets[target as usize].stored_bytes += bytes;
         self.new_file_on(mount, bytes)
     }
 
     /// Create a file on the volume of a mount.
-    pub(super) fn new_file_on(&mut self, mount: u32, bytes: u64) -> u32 {
+    pub(super) fn new_file_on(&mut self, mount: u32, bytes: u64) -> InstanceId {
         let Mounted::Volume(volume) = self.mounts[mount as usize].mounted else {
             unreachable!("files of a service are created in the service")
         };
@@ -52,7 +59,7 @@ impl World<'_> {
         } else {
             fs.create()
         };
-        self.new_instance(mount, file, bytes)
+        self.new_instance(mount, Content::File(file), bytes)
     }
 
     /// Create a file that existed in the service before the run.
@@ -85,7 +92,7 @@ impl World<'_> {
         for (part, bytes) in parts.into_iter().enumerate() {
             let f = &self.services[service as usize].files[file as usize];
             let target = layout.target(f, part as u32, replicas, targets, None);
-            let instance = if bytes > 0 { self.new_part(service, target, bytes) } else { NONE };
+            let instance = (bytes > 0).then(|| self.new_part(service, target, bytes));
             self.services[service as usize].files[file as usize].parts.push(instance);
         }
         file
@@ -101,12 +108,12 @@ impl World<'_> {
         let (upstream, targets) = (s.upstream, s.targets.len() as u32);
         if let (Some(upstream), Some(behind)) = (upstream, behind) {
             (0..targets).for_each(|target| self.uncache(service, target, file));
-            if parts.iter().all(|&part| part == NONE) {
+            if parts.iter().all(Option::is_none) {
                 // No server opened it; else the server's instance of it deletes it.
                 self.delete_remote(upstream, behind);
             }
         }
-        for instance in parts.into_iter().filter(|&instance| instance != NONE) {
+        for instance in parts.into_iter().flatten() {
             self.doom(instance);
         }
     }
@@ -156,12 +163,12 @@ impl World<'_> {
     }
 
     /// Return the instance of a service's file on a mount.
-    pub fn client_instance(&mut self, mount: u32, service: u32, file: u32) -> u32 {
+    pub fn client_instance(&mut self, mount: u32, service: u32, file: u32) -> InstanceId {
         if let Some(&instance) = self.client_instances.get(&(mount, file)) {
             return instance;
         }
         let bytes = self.services[service as usize].files[file as usize].bytes;
-        let instance = self.new_instance(mount, file, bytes);
+        let instance = self.new_instance(mount, Content::File(file), bytes);
         self.client_instances.insert((mount, file), instance);
         instance
     }

@@ -1,12 +1,13 @@
 //! Requests at a data server: a thread, the server's cores and volume, and the next replica.
 
+use crate::ids::{InstanceId, RpcId, ThreadId};
 use crate::storage::{Started, Wanted};
-use crate::world::{Event, Op, OpKind, Parent, World, NONE};
+use crate::world::{Event, Op, OpKind, Parent, World};
 
 use crate::remote::*;
 
 impl World<'_> {
-    pub(super) fn arrive(&mut self, rpc: u32) {
+    pub(super) fn arrive(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         let s = &mut self.services[r.service as usize];
         let host = s.targets[r.target as usize].host;
@@ -25,7 +26,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn try_again(&mut self, rpc: u32) {
+    pub(super) fn try_again(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         let s = &mut self.services[r.service as usize];
         let host = s.targets[r.target as usize].host;
@@ -74,7 +75,7 @@ impl World<'_> {
             }
             let targets = &s.targets;
             let rpcs = &self.rpcs;
-            let (back, stay): (Vec<u32>, Vec<u32>) =
+            let (back, stay): (Vec<RpcId>, Vec<RpcId>) =
                 s.parked.iter().partition(|&&rpc| targets[rpcs[rpc].target as usize].host == host);
             s.parked = stay;
             for rpc in back {
@@ -84,8 +85,8 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn serve(&mut self, rpc: u32, thread: u32) {
-        self.rpcs[rpc].thread = thread;
+    pub(super) fn serve(&mut self, rpc: RpcId, thread: ThreadId) {
+        self.rpcs[rpc].thread = Some(thread);
         self.rpcs[rpc].stage = Stage::Working;
         let r = self.rpcs[rpc];
         let s = &self.services[r.service as usize];
@@ -105,13 +106,13 @@ impl World<'_> {
     }
 
     /// Send the data to the next replica while this server stores it.
-    pub(super) fn forward(&mut self, rpc: u32, host: u32) {
+    pub(super) fn forward(&mut self, rpc: RpcId, host: u32) {
         let r = self.rpcs[rpc];
         let s = &self.services[r.service as usize];
         let f = &s.files[r.file as usize];
         let part = r.part + r.replica + 1;
         let target = match f.parts.get(part as usize) {
-            Some(&instance) if instance != NONE => self.part_target(r.service, f, part),
+            Some(Some(_)) => self.part_target(r.service, f, part),
             _ => {
                 // Replicas are placed after the first one, wherever the writer placed that.
                 let first =
@@ -125,11 +126,10 @@ impl World<'_> {
             target,
             replica: r.replica + 1,
             client: host,
-            io: NONE,
-            forwarder: rpc,
+            sender: Sender::Forwarder(rpc),
             pending: 1,
-            thread: NONE,
-            job: NONE,
+            thread: None,
+            job: None,
             sent: self.now,
             failed: false,
             ..r
@@ -140,7 +140,7 @@ impl World<'_> {
 
     /// Continue after the CPU work of a request: at a server that sends it, or at its data server
     /// with the server's cache, volume or upstream.
-    pub fn rpc_worked(&mut self, rpc: u32) {
+    pub fn rpc_worked(&mut self, rpc: RpcId) {
         if self.rpcs[rpc].stage == Stage::Calling {
             self.rpcs[rpc].stage = Stage::Arriving;
             self.enqueue(rpc);
@@ -151,7 +151,7 @@ impl World<'_> {
     }
 
     /// Read or write the data of a request.
-    pub(super) fn store_request(&mut self, rpc: u32) {
+    pub(super) fn store_request(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         if self.services[r.service as usize].upstream.is_some() && self.served_from_cache(rpc) {
             return;
@@ -161,8 +161,9 @@ impl World<'_> {
     }
 
     /// Read or write the data of a request in a file of the server.
-    pub(super) fn store(&mut self, rpc: u32, instance: u32) {
+    pub(super) fn store(&mut self, rpc: RpcId, instance: InstanceId) {
         let r = self.rpcs[rpc];
+        let thread = r.thread.expect("a request is stored by the thread that serves it");
         let cached = self.services[r.service as usize].settled.server_cache;
         let kind = match (r.kind, cached) {
             (RpcKind::Commit, _) => OpKind::Sync,
@@ -175,7 +176,7 @@ impl World<'_> {
             kind,
             parent: Parent::Rpc(rpc),
             instance,
-            process: FIRST_SERVER_PROCESS + r.thread,
+            process: FIRST_SERVER_PROCESS + thread.number(),
             job: r.job,
             offset: r.offset,
             length: r.bytes,
@@ -192,7 +193,7 @@ impl World<'_> {
     }
 
     /// Continue after the server completed the operation of a request.
-    pub fn stored(&mut self, rpc: u32, op: &Op) {
+    pub fn stored(&mut self, rpc: RpcId, op: &Op) {
         let r = self.rpcs[rpc];
         self.rpcs[rpc].failed |= op.failed;
         if op.kind == OpKind::Read {
@@ -206,7 +207,7 @@ impl World<'_> {
                 parent: Parent::Rpc(rpc),
                 instance: op.instance,
                 process: op.process,
-                job: NONE,
+                job: None,
                 offset: 0,
                 length: 0,
                 mapped: false,
@@ -220,19 +221,20 @@ impl World<'_> {
     }
 
     /// Free the thread for the next request; only the network transfer remains.
-    pub(super) fn done_storing(&mut self, rpc: u32) {
+    pub(super) fn done_storing(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         let target = &mut self.services[r.service as usize].targets[r.target as usize];
-        let next = target.waiting.pop_front();
-        match next {
-            Some(next) => self.serve(next, r.thread),
-            None => target.free_threads.push(r.thread),
+        if let Some(thread) = r.thread {
+            match target.waiting.pop_front() {
+                Some(next) => self.serve(next, thread),
+                None => target.free_threads.push(thread),
+            }
         }
         self.part_done(rpc);
     }
 
     /// Complete one of the operations that the reply waits for.
-    pub(super) fn part_done(&mut self, rpc: u32) {
+    pub(super) fn part_done(&mut self, rpc: RpcId) {
         let r = &mut self.rpcs[rpc];
         r.pending -= 1;
         if r.pending > 0 {
@@ -248,7 +250,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn delivered(&mut self, rpc: u32) {
+    pub(super) fn delivered(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         self.leave_channel(rpc);
         let replicas = self.services[r.service as usize].replicas;
@@ -257,17 +259,21 @@ impl World<'_> {
             return;
         }
         self.rpcs.remove(rpc);
-        if r.forwarder != NONE {
-            self.rpcs[r.forwarder].failed |= r.failed;
-            self.part_done(r.forwarder);
-            return;
+        match r.sender {
+            Sender::Forwarder(forwarder) => {
+                self.rpcs[forwarder].failed |= r.failed;
+                self.part_done(forwarder);
+            }
+            Sender::Client(io) => {
+                let latency = self.now - r.sent;
+                self.services[r.service as usize].totals.latency.add(latency);
+                self.io_done(io, r.failed);
+            }
         }
-        self.services[r.service as usize].totals.latency.add(self.now - r.sent);
-        self.io_done(r.io, r.failed);
     }
 
     /// Resend a read that failed to the server of the next replica.
-    fn read_other_replica(&mut self, rpc: u32) {
+    fn read_other_replica(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         let s = &mut self.services[r.service as usize];
         let replica = (r.replica + 1) % s.replicas;

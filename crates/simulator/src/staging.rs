@@ -2,24 +2,25 @@
 
 use headrace_model::pagecache::readahead::ReadAhead;
 
+use crate::ids::TaskId;
 use crate::scenario::Access;
-use crate::world::{CopyStep, Copying, Flow, Phase, Progress, Staged, State, World, NONE};
+use crate::world::{CopyStep, Copying, Flow, Phase, Progress, Staged, State, World};
 
 impl World<'_> {
     /// Start to copy the next file of a set to the node, or use the copy in the node's pCache.
-    pub(super) fn stage(&mut self, task: u32, from: u32, to: u32, chunk: u64) {
+    pub(super) fn stage(&mut self, task: TaskId, from: u32, to: u32, chunk: u64) {
         let (host, job, slot, process) = {
             let t = &self.tasks[task];
             (t.host, t.job, t.slot, t.process)
         };
         let source = self.next_in_set(host, from);
-        if let Some(instance) = self.feeder.pcache.find(host, (from, source.0)) {
+        if let Some(instance) = self.feeder.pcache.find(host, (from, source)) {
             self.instances[instance].opened += 1;
             let staged = Staged { instance, ready: true, cached: true };
             self.tasks[task].files[to as usize].staged.push_back(staged);
             return;
         }
-        let from_instance = self.set_instance(host, from, source.0);
+        let from_instance = self.set_instance(host, from, source);
         let to_instance = self.new_file_in_set(host, to);
         self.instances[to_instance].opened += 1;
         let staged = Staged { instance: to_instance, ready: false, cached: false };
@@ -28,8 +29,8 @@ impl World<'_> {
         self.instances[from_instance].opened += 1;
         self.instances[to_instance].opened += 1;
         let t = &mut self.tasks[stager];
-        t.files[from as usize].instance = from_instance;
-        t.files[to as usize].instance = to_instance;
+        t.files[from as usize].instance = Some(from_instance);
+        t.files[to as usize].instance = Some(to_instance);
         t.copying = Some(Copying {
             parent: task,
             job,
@@ -39,15 +40,15 @@ impl World<'_> {
             chunk,
             at: 0,
             next: CopyStep::Open,
-            source: (from, source.0),
+            source: (from, source),
         });
         self.run_task(stager);
     }
 
     /// Copy a stager's next chunk: CPU work for the last chunk, then read, then write.
-    pub(super) fn copy_step(&mut self, task: u32) -> Flow {
+    pub(super) fn copy_step(&mut self, task: TaskId) -> Flow {
         let Some(copying) = self.tasks[task].copying else { return Flow::Done };
-        let from = self.tasks[task].files[copying.from as usize].instance;
+        let from = self.current_file(task, copying.from);
         let bytes = self.instances[from].bytes;
         let left = bytes - copying.at;
         let chunk = copying.chunk.min(left);
@@ -72,22 +73,22 @@ impl World<'_> {
                     c.next = CopyStep::Read;
                     c.at += chunk;
                 }
-                self.jobs[copying.job as usize].bytes.staged_bytes += chunk;
+                self.jobs[copying.job.index()].bytes.staged_bytes += chunk;
                 self.write(task, copying.to, Some(copying.at), chunk, Access::Buffered)
             }
         }
     }
 
-    fn copy_next(&mut self, task: u32, next: CopyStep) {
+    fn copy_next(&mut self, task: TaskId, next: CopyStep) {
         if let Some(copying) = &mut self.tasks[task].copying {
             copying.next = next;
         }
     }
 
     /// Finish a stager; continue its parent if it waits.
-    pub(super) fn staged(&mut self, task: u32, copying: Copying) {
+    pub(super) fn staged(&mut self, task: TaskId, copying: Copying) {
         let host = self.tasks[task].host;
-        let to = self.tasks[task].files[copying.to as usize].instance;
+        let to = self.current_file(task, copying.to);
         self.release(task, copying.from);
         self.release(task, copying.to);
         let cached = self.scenario.run.pcache_bytes > 0;
@@ -121,7 +122,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn await_staged(&mut self, task: u32, set: u32, number: usize) -> Flow {
+    pub(super) fn await_staged(&mut self, task: TaskId, set: u32, number: usize) -> Flow {
         let ready = self.tasks[task].files[set as usize].staged.get(number).is_none_or(|s| s.ready);
         if ready {
             self.tasks[task].take_waits = false;
@@ -137,14 +138,14 @@ impl World<'_> {
         Flow::Blocked
     }
 
-    pub(super) fn take(&mut self, task: u32, set: u32) -> Flow {
+    pub(super) fn take(&mut self, task: TaskId, set: u32) -> Flow {
         if let Flow::Blocked = self.await_staged(task, set, 0) {
             return Flow::Blocked;
         }
         self.drop_file(task, set);
         if let Some(staged) = self.tasks[task].files[set as usize].staged.pop_front() {
             let file = &mut self.tasks[task].files[set as usize];
-            file.instance = staged.instance;
+            file.instance = Some(staged.instance);
             file.cached = staged.cached;
             file.read_ahead = ReadAhead::default();
         }
@@ -154,12 +155,10 @@ impl World<'_> {
 
     /// Release the process's file of a set. Delete it if it is a `new` file without `keep` and not in
     /// the pCache.
-    pub(super) fn drop_file(&mut self, task: u32, set: u32) {
+    pub(super) fn drop_file(&mut self, task: TaskId, set: u32) {
         let file = &self.tasks[task].files[set as usize];
         let (instance, cached) = (file.instance, file.cached);
-        if instance == NONE {
-            return;
-        }
+        let Some(instance) = instance else { return };
         self.tasks[task].files[set as usize].cached = false;
         self.release(task, set);
         let spec = &self.scenario.files[set as usize];

@@ -1,5 +1,6 @@
 //! Executes the program of a process.
 
+use crate::ids::TaskId;
 use crate::offsets;
 use crate::program::{Events, Instruction, Pattern};
 use crate::scenario::{Access, PatternOp};
@@ -7,10 +8,10 @@ use crate::world::{Flow, Mounted, OpKind, Phase, Progress, State, World};
 
 impl World<'_> {
     /// Run a process until it has to wait or is done.
-    pub fn run_task(&mut self, task: u32) {
+    pub fn run_task(&mut self, task: TaskId) {
         loop {
             let t = &self.tasks[task];
-            if self.jobs[t.job as usize].failed && t.copying.is_none() {
+            if self.jobs[t.job.index()].failed && t.copying.is_none() {
                 // The completion of its pending operations calls this function again.
                 if t.waiting_ops == 0 {
                     self.finish_task(task);
@@ -38,7 +39,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn advance(&mut self, task: u32) -> Flow {
+    pub(super) fn advance(&mut self, task: TaskId) -> Flow {
         let t = &mut self.tasks[task];
         t.pc += 1;
         t.progress = Progress::Begun;
@@ -47,7 +48,7 @@ impl World<'_> {
         Flow::On
     }
 
-    pub(super) fn step(&mut self, task: u32) -> Flow {
+    pub(super) fn step(&mut self, task: TaskId) -> Flow {
         let t = &self.tasks[task];
         let (pc, progress) = (t.pc, t.progress);
         let Some(instruction) = self.program.get(pc as usize) else { return Flow::Done };
@@ -98,7 +99,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn simple_step(&mut self, task: u32, instruction: &Instruction) -> Flow {
+    pub(super) fn simple_step(&mut self, task: TaskId, instruction: &Instruction) -> Flow {
         self.tasks[task].progress = Progress::Ending;
         match *instruction {
             Instruction::Compute { cpu_ns } => self.compute(task, cpu_ns),
@@ -117,10 +118,7 @@ impl World<'_> {
                 self.metadata(task, file, true, Some(1))
             }
             Instruction::Close { file } => self.close_file(task, file),
-            Instruction::Fsync { file } => {
-                self.current_file(task, file);
-                self.operate(task, file, OpKind::Sync, 0, 0, false)
-            }
+            Instruction::Fsync { file } => self.operate(task, file, OpKind::Sync, 0, 0, false),
             Instruction::Delete { file } => {
                 self.remove_item(task, file);
                 let flow = self.metadata(task, file, true, Some(1));
@@ -154,7 +152,7 @@ impl World<'_> {
     }
 
     /// Close the process's file of a set; wait for the service to have what was written to it.
-    fn close_file(&mut self, task: u32, file: u32) -> Flow {
+    fn close_file(&mut self, task: TaskId, file: u32) -> Flow {
         let instance = self.current_file(task, file);
         self.tasks[task].files[file as usize].open = false;
         let i = &self.instances[instance];
@@ -168,7 +166,7 @@ impl World<'_> {
         Flow::On
     }
 
-    fn begin_loop(&mut self, task: u32, times: u64, end: u32) -> Flow {
+    fn begin_loop(&mut self, task: TaskId, times: u64, end: u32) -> Flow {
         let t = &mut self.tasks[task];
         if times == 0 {
             t.pc = end;
@@ -181,7 +179,7 @@ impl World<'_> {
     }
 
     /// Go back to the start of a loop, unless it was the last time.
-    fn repeat_loop(&mut self, task: u32, start: u32) -> Flow {
+    fn repeat_loop(&mut self, task: TaskId, start: u32) -> Flow {
         let t = &mut self.tasks[task];
         match t.loops.last_mut() {
             Some((at, left)) if *at == start && *left > 0 => {
@@ -197,7 +195,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn pattern_step(&mut self, task: u32, p: &Pattern) -> Flow {
+    pub(super) fn pattern_step(&mut self, task: TaskId, p: &Pattern) -> Flow {
         match self.tasks[task].progress {
             Progress::Begun => {
                 if self.tasks[task].iteration >= p.count {
@@ -233,7 +231,7 @@ impl World<'_> {
     }
 
     /// Determine the ranges of the next requests of a pattern.
-    fn locate_pattern(&mut self, task: u32, p: &Pattern) {
+    fn locate_pattern(&mut self, task: TaskId, p: &Pattern) {
         let instance = self.current_file(task, p.file);
         let file_bytes = self.instances[instance].bytes;
         let span = match (p.span, p.op) {
@@ -242,7 +240,7 @@ impl World<'_> {
             (span, _) => span,
         };
         let parts = u64::from(p.parts);
-        let begin = p.offset + span / parts * (u64::from(self.tasks[task].job) % parts);
+        let begin = p.offset + span / parts * (self.tasks[task].job.tag() % parts);
         let span = span / parts;
         let t = &mut self.tasks[task];
         let vector = u64::from(p.vector).min(p.count - t.iteration);
@@ -262,13 +260,13 @@ impl World<'_> {
         }
         t.next_range = 0;
         t.progress = Progress::Located;
-        let job = &mut self.jobs[t.job as usize];
+        let job = &mut self.jobs[t.job.index()];
         job.events += p.events * vector;
         job.bytes.uncompressed_bytes += p.uncompressed * vector;
     }
 
     /// Compute, sleep, then read or write each range of a sequence.
-    fn sequence_step(&mut self, task: u32) -> Flow {
+    fn sequence_step(&mut self, task: TaskId) -> Flow {
         let t = &self.tasks[task];
         let index = t.iteration as usize;
         let Some(Instruction::Sequence(s)) = self.program.get(t.pc as usize) else {
@@ -287,7 +285,7 @@ impl World<'_> {
                 }
                 if index >= s.ranges.len() {
                     let (work, events, uncompressed) = (s.cpu_after_ns, s.events, s.uncompressed);
-                    let job = &mut self.jobs[t.job as usize];
+                    let job = &mut self.jobs[t.job.index()];
                     job.events += events;
                     job.bytes.uncompressed_bytes += uncompressed;
                     self.tasks[task].progress = Progress::Ending;
@@ -323,7 +321,7 @@ impl World<'_> {
 
     /// Read the next range of a list, or all at once if the service supports vectored reads. Return
     /// `Done` when all are read.
-    pub(super) fn vector_step(&mut self, task: u32, file: u32, access: Access) -> Flow {
+    pub(super) fn vector_step(&mut self, task: TaskId, file: u32, access: Access) -> Flow {
         let t = &self.tasks[task];
         let (next, count) = (t.next_range as usize, t.ranges.len());
         if next >= count {
@@ -344,7 +342,7 @@ impl World<'_> {
         flow
     }
 
-    pub(super) fn events_step(&mut self, task: u32, e: &Events) -> Flow {
+    pub(super) fn events_step(&mut self, task: TaskId, e: &Events) -> Flow {
         let (first, count) = match self.tasks[task].packet {
             Some(packet) => (packet.first, packet.count),
             None => (0, e.events),
@@ -371,7 +369,7 @@ impl World<'_> {
                 let work = mine * e.cpu_ns * (step + 1) / steps - mine * e.cpu_ns * step / steps;
                 t.progress = Progress::Worked;
                 if step == 0 {
-                    let job = &mut self.jobs[t.job as usize];
+                    let job = &mut self.jobs[t.job.index()];
                     job.events += mine;
                     job.bytes.uncompressed_bytes += mine * e.uncompressed;
                 }

@@ -6,15 +6,16 @@ use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::stream::Stream;
 use headrace_model::Nanos;
 
-use crate::world::{Event, Flow, Phase, Progress, State, Task, TaskFile, World, NONE};
+use crate::ids::{JobId, TaskId};
+use crate::world::{Event, Flow, Phase, Progress, State, Task, TaskFile, World};
 
 impl World<'_> {
-    pub fn new_task(&mut self, host: u32, slot: u32, job: u32, process: u32) -> u32 {
+    pub fn new_task(&mut self, host: u32, slot: u32, job: JobId, process: u32) -> TaskId {
         let run = &self.scenario.run;
-        let mut stream = Stream::numbered(self.scenario.seed, "job", u64::from(job));
+        let mut stream = Stream::numbered(self.scenario.seed, "job", job.tag());
         let cpu_factor = 1.0 + run.cpu_spread * (2.0 * stream.unit() - 1.0);
         let file = TaskFile {
-            instance: NONE,
+            instance: None,
             read_ahead: ReadAhead::default(),
             buffer: (0, 0),
             open: false,
@@ -57,7 +58,7 @@ impl World<'_> {
     // ---- Ledger ----
 
     /// Charge the time since the last change to the previous state, then enter `state`.
-    pub fn enter(&mut self, task: u32, state: State, phase: Phase) {
+    pub fn enter(&mut self, task: TaskId, state: State, phase: Phase) {
         let now = self.now;
         let t = &mut self.tasks[task];
         let span = now - t.since;
@@ -68,7 +69,7 @@ impl World<'_> {
         if t.copying.is_some() || span == 0 {
             return;
         }
-        let job = &mut self.jobs[t.job as usize];
+        let job = &mut self.jobs[t.job.index()];
         match was {
             State::Cpu => job.ledger.on_cpu_ns += span,
             State::Block => job.ledger.wait_block_ns += span,
@@ -85,15 +86,15 @@ impl World<'_> {
     }
 
     /// Add the CPU time of a request to the process's next CPU work.
-    pub fn charge_job(&mut self, job: u32, cpu_ns: u64) {
-        let task = self.feeder.task_of_job[job as usize];
-        if task != NONE {
+    pub fn charge_job(&mut self, job: JobId, cpu_ns: u64) {
+        let task = self.feeder.task_of_job[job.index()];
+        if let Some(task) = task {
             self.tasks[task].pending_cpu_ns += cpu_ns;
         }
     }
 
     /// Start CPU work, if there is any.
-    pub(super) fn compute(&mut self, task: u32, cpu_ns: u64) -> Flow {
+    pub(super) fn compute(&mut self, task: TaskId, cpu_ns: u64) -> Flow {
         let t = &mut self.tasks[task];
         let mut work = cpu_ns as f64 * t.cpu_factor;
         if t.variation > 0.0 && cpu_ns > 0 {
@@ -110,7 +111,7 @@ impl World<'_> {
     }
 
     /// Continue a process whose CPU work is done.
-    pub fn task_worked(&mut self, task: u32, cpu_ns: u64) {
+    pub fn task_worked(&mut self, task: TaskId, cpu_ns: u64) {
         let now = self.now;
         let t = &mut self.tasks[task];
         let elapsed = now - t.since;
@@ -118,7 +119,7 @@ impl World<'_> {
         t.since = now;
         t.state = State::Other;
         if t.copying.is_none() {
-            let ledger = &mut self.jobs[t.job as usize].ledger;
+            let ledger = &mut self.jobs[t.job.index()].ledger;
             ledger.on_cpu_ns += on_cpu;
             ledger.wait_cpu_ns += elapsed - on_cpu;
         }
@@ -126,12 +127,12 @@ impl World<'_> {
     }
 
     /// Continue a process whose sleep, or wait for an answer, is over.
-    pub fn timer_done(&mut self, task: u32) {
+    pub fn timer_done(&mut self, task: TaskId) {
         self.enter(task, State::Other, Phase::None);
         self.run_task(task);
     }
 
-    pub(super) fn pause(&mut self, task: u32, until: Nanos, state: State, phase: Phase) -> Flow {
+    pub(super) fn pause(&mut self, task: TaskId, until: Nanos, state: State, phase: Phase) -> Flow {
         if until <= self.now {
             return Flow::On;
         }
@@ -142,7 +143,7 @@ impl World<'_> {
 
     // ---- End of a process ----
 
-    pub(super) fn finish_task(&mut self, task: u32) {
+    pub(super) fn finish_task(&mut self, task: TaskId) {
         if let Some(copying) = self.tasks[task].copying {
             self.staged(task, copying);
             self.tasks[task].alive = false;
@@ -164,14 +165,14 @@ impl World<'_> {
         let t = &mut self.tasks[task];
         t.alive = false;
         let (slot, job) = (t.slot, t.job);
-        self.jobs[job as usize].end_ns = self.now;
-        self.feeder.task_of_job[job as usize] = NONE;
+        self.jobs[job.index()].end_ns = self.now;
+        self.feeder.task_of_job[job.index()] = None;
         self.tasks.remove(task);
         self.job_finished(slot);
     }
 
     /// Report a completed packet and its processing time to the master and request the next packet.
-    pub(super) fn ask_for_packet(&mut self, task: u32) -> Flow {
+    pub(super) fn ask_for_packet(&mut self, task: TaskId) -> Flow {
         let now = self.now;
         let t = &mut self.tasks[task];
         if let Some(packet) = t.packet.take() {

@@ -7,9 +7,10 @@ use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::Nanos;
 
 use crate::block_cache::{BlockCache, Removed};
+use crate::ids::{FetchId, InstanceId, JobId, RpcId};
 use crate::remote::{Backend, Fetch, RpcKind, FIRST_SERVER_PROCESS};
 use crate::storage::{Started, Wanted};
-use crate::world::{Op, OpKind, Parent, World, NONE};
+use crate::world::{Op, OpKind, Parent, World};
 
 impl World<'_> {
     fn block_cache(&mut self, service: u32, target: u32) -> Option<&mut BlockCache> {
@@ -30,7 +31,7 @@ impl World<'_> {
     }
 
     /// Serve a request from the cache of its server if it has one. Return whether it does.
-    pub(super) fn served_from_cache(&mut self, rpc: u32) -> bool {
+    pub(super) fn served_from_cache(&mut self, rpc: RpcId) -> bool {
         let r = self.rpcs[rpc];
         if self.block_cache(r.service, r.target).is_none() {
             return false;
@@ -48,7 +49,7 @@ impl World<'_> {
 
     /// Read from the cache; if blocks are missing, fetch them first. Return false if the cache has
     /// no room for them.
-    fn read_cached(&mut self, rpc: u32) -> bool {
+    fn read_cached(&mut self, rpc: RpcId) -> bool {
         let r = self.rpcs[rpc];
         let now = self.now;
         let Some(cache) = self.block_cache(r.service, r.target) else { return false };
@@ -89,7 +90,7 @@ impl World<'_> {
         self.services[service as usize].targets[target as usize].stored_bytes = kept;
     }
 
-    fn start_fetch(&mut self, fetch: Fetch, part: u32, job: u32) {
+    fn start_fetch(&mut self, fetch: Fetch, part: u32, job: Option<JobId>) {
         let source = self.part_instance(fetch.service, fetch.file, part, fetch.target);
         let range = fetch.range.clone();
         let index = self.fetches.insert(fetch);
@@ -99,10 +100,10 @@ impl World<'_> {
     /// Start the read of fetched blocks from the upstream, or their write to the volume.
     fn continue_fetch(
         &mut self,
-        index: u32,
+        index: FetchId,
         kind: OpKind,
-        instance: u32,
-        job: u32,
+        instance: InstanceId,
+        job: Option<JobId>,
         range: Range<u64>,
     ) {
         let wanted = Wanted {
@@ -123,7 +124,7 @@ impl World<'_> {
 
     /// Continue a fetch: write the blocks that arrived to the volume and serve the requests that
     /// waited for them. A request that needs blocks that could not be read fails.
-    pub fn fetch_step(&mut self, index: u32, op: &Op) {
+    pub fn fetch_step(&mut self, index: FetchId, op: &Op) {
         let Fetch { service, target, file, range } = self.fetches[index].clone();
         if op.kind == OpKind::Write {
             self.fetches.remove(index);
@@ -140,7 +141,7 @@ impl World<'_> {
             self.fetches.remove(index);
         } else {
             // From here on the blocks are in the page cache of the server's host.
-            self.continue_fetch(index, OpKind::Write, fetched.instance, NONE, range.clone());
+            self.continue_fetch(index, OpKind::Write, fetched.instance, None, range.clone());
         }
         for rpc in fetched.waiting {
             let r = &mut self.rpcs[rpc];

@@ -28,7 +28,7 @@ impl Filesystem {
 
     /// Return the metadata blocks needed to find `page`, in read order, and the first page that
     /// needs others.
-    pub fn metadata_for(&self, file: u32, page: u32) -> (impl Iterator<Item = u32> + '_, u32) {
+    pub fn metadata_for(&self, file: u32, page: u32) -> (impl Iterator<Item = u32>, u32) {
         let f = &self.files[file as usize];
         let (first, second, until) = match self.spec.kind {
             FilesystemKind::Ext3 if page < DIRECT_PAGES => (None, None, DIRECT_PAGES),

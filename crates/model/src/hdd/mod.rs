@@ -18,6 +18,7 @@ pub mod write_cache;
 use std::collections::VecDeque;
 
 use crate::completions::Completions;
+use crate::moment::Moment;
 use crate::request::{
     Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Request, SectorRange, Status,
     SECTOR_BYTES,
@@ -31,8 +32,6 @@ use seek::SeekCurve;
 use spec::HddSpec;
 use waiting::{Order, Waiting};
 use write_cache::{Extent, WriteCache};
-
-const NEVER: Nanos = Nanos::MAX;
 
 /// A command in the controller.
 #[derive(Clone, Copy)]
@@ -202,45 +201,52 @@ impl Hdd {
     fn advance(&mut self, now: Nanos) {
         let horizon = now.max(self.controller_free) + self.overhead_ns;
         loop {
-            let finish = if self.destaging.is_some() { self.arm.free_at } else { NEVER };
-            let arrive = self.next_arrival();
-            let decide = self.next_decision();
-            let next = finish.min(arrive).min(decide);
-            if next >= horizon {
-                break;
-            }
-            self.clock = next;
+            let (finish, arrive) = (self.next_finish(), self.next_arrival());
+            let next = finish.min(arrive).min(self.next_decision());
+            let Some(time) = next.before(horizon) else { break };
+            self.clock = time;
             if finish == next {
-                self.finish_destage(next);
+                self.finish_destage(time);
             } else if arrive == next {
-                self.arrive(next);
+                self.arrive(time);
             } else {
-                self.decide(next);
+                self.decide(time);
             }
         }
     }
 
+    /// Return when the write that is being destaged is on the platter.
     #[inline]
-    fn next_arrival(&self) -> Nanos {
+    fn next_finish(&self) -> Moment {
+        if self.destaging.is_some() {
+            Moment::at(self.arm.free_at)
+        } else {
+            Moment::NEVER
+        }
+    }
+
+    #[inline]
+    fn next_arrival(&self) -> Moment {
         match self.arriving.front() {
             Some(front) if self.waiting.len() + self.blocked.len() < self.depth => {
-                front.ready.max(self.room_since)
+                Moment::at(front.ready.max(self.room_since))
             }
-            _ => NEVER,
+            _ => Moment::NEVER,
         }
     }
 
     #[inline]
-    fn next_decision(&self) -> Nanos {
+    fn next_decision(&self) -> Moment {
         let free = self.arm.free_at.max(self.clock);
         if !self.waiting.is_empty() {
-            free
+            Moment::at(free)
         } else if self.cache.extents.is_empty() {
-            NEVER
+            Moment::NEVER
         } else if self.destage_presses() {
-            free
+            Moment::at(free)
         } else {
-            free.max(self.last_arrival.max(self.arm.free_at).saturating_add(self.destage_idle_ns))
+            let idle_since = self.last_arrival.max(self.arm.free_at);
+            Moment::at(free.max(idle_since.saturating_add(self.destage_idle_ns)))
         }
     }
 
@@ -305,14 +311,9 @@ impl Device for Hdd {
         if self.done.in_flight() == 0 {
             return None;
         }
-        let finish = if self.destaging.is_some() { self.arm.free_at } else { NEVER };
-        let next = finish.min(self.next_arrival()).min(self.next_decision());
-        match self.done.first() {
-            // An event at `next` or later cannot complete a request before `next`.
-            Some(first) if first <= next => Some(first),
-            Some(first) => Some(first.min(next)),
-            None => Some(next),
-        }
+        let next = self.next_finish().min(self.next_arrival()).min(self.next_decision());
+        // An event at `next` or later cannot complete a request before `next`.
+        next.min(self.done.first().into()).time()
     }
 
     fn in_flight(&self) -> usize {

@@ -1,6 +1,7 @@
 //! Extents, the elements of the LRU lists and of a file's index: create, split, join and drop.
 
-use super::{Extent, PageCache, PageState, NONE, REGION_SHIFT};
+use super::{CachedFile, Extent, PageCache, PageState, REGION_SHIFT};
+use crate::slots::Id;
 
 const MAX_EXTENT_PAGES: u32 = 1024;
 
@@ -14,38 +15,28 @@ impl PageCache {
 
     pub(super) fn new_extent(
         &mut self,
-        file: u32,
+        file: Id<CachedFile>,
         start: u32,
         pages: u32,
         state: PageState,
-    ) -> u32 {
+    ) -> Id<Extent> {
         let extent = Extent {
             file,
             start,
             pages,
             state,
-            mark: NONE,
-            io: NONE,
+            mark: None,
             active: false,
             touched_end: start,
-            newer: NONE,
-            older: NONE,
+            newer: None,
+            older: None,
         };
-        let index = match self.free_extents.pop() {
-            Some(index) => {
-                self.extents[index as usize] = extent;
-                index
-            }
-            None => {
-                self.extents.push(extent);
-                (self.extents.len() - 1) as u32
-            }
-        };
-        self.link_newest(index);
-        let f = &mut self.files[file as usize];
+        let extent = self.extents.insert(extent);
+        self.link_newest(extent);
+        let f = &mut self.files[file];
         f.pages_end = f.pages_end.max(start + pages);
         // A process that waits for the pages will look them up next.
-        f.hint.set(index);
+        f.hint.set(Some(extent));
         let regions = &mut f.regions;
         let number = (start >> REGION_SHIFT) as usize;
         if number >= regions.len() {
@@ -53,42 +44,37 @@ impl PageCache {
         }
         let region = &mut regions[number];
         let at = region.partition_point(|&(s, _)| s < start);
-        region.insert(at, (start, index));
-        index
+        region.insert(at, (start, extent));
+        extent
     }
 
     /// Split an extent in two; return the part that starts at `page`.
-    pub fn split(&mut self, extent: u32, page: u32) -> u32 {
-        let e = self.extents[extent as usize];
+    pub fn split(&mut self, extent: Id<Extent>, page: u32) -> Id<Extent> {
+        let e = self.extents[extent];
         debug_assert!(e.start < page && page < e.end());
-        let left = &mut self.extents[extent as usize];
+        let left = &mut self.extents[extent];
         left.pages = page - e.start;
         left.touched_end = e.touched_end.min(page);
-        if e.mark != NONE && e.mark >= page {
-            left.mark = NONE;
-        }
+        left.mark = e.mark.filter(|&mark| mark < page);
         self.lists[usize::from(e.active)].pages -= u64::from(e.end() - page);
         let right = self.new_extent(e.file, page, e.end() - page, e.state);
         // Both parts keep their age.
         self.unlink(right);
-        self.extents[right as usize].active = e.active;
+        self.extents[right].active = e.active;
         self.link_behind(right, extent);
-        let r = &mut self.extents[right as usize];
+        let r = &mut self.extents[right];
         r.touched_end = e.touched_end.max(page);
-        r.io = e.io;
-        if e.mark != NONE && e.mark >= page {
-            r.mark = e.mark;
-        }
+        r.mark = e.mark.filter(|&mark| mark >= page);
         right
     }
 
-    pub(super) fn join_left(&mut self, extent: u32) {
-        let e = self.extents[extent as usize];
+    pub(super) fn join_left(&mut self, extent: Id<Extent>) {
+        let e = self.extents[extent];
         if e.start & ((1 << REGION_SHIFT) - 1) == 0 {
             return;
         }
         let Some(left) = self.find(e.file, e.start - 1) else { return };
-        let l = self.extents[left as usize];
+        let l = self.extents[left];
         let joined_touch = if l.touched_end == l.end() {
             e.touched_end
         } else if e.touched_end == e.start {
@@ -99,17 +85,17 @@ impl PageCache {
         if l.state != e.state
             || l.active != e.active
             || l.pages + e.pages > MAX_EXTENT_PAGES
-            || (l.mark != NONE && e.mark != NONE)
+            || (l.mark.is_some() && e.mark.is_some())
         {
             return;
         }
         self.forget(extent);
-        let was = self.extents[left as usize];
+        let was = self.extents[left];
         self.unlink(left);
-        let l = &mut self.extents[left as usize];
+        let l = &mut self.extents[left];
         *l = Extent {
             pages: was.pages + e.pages,
-            mark: if was.mark == NONE { e.mark } else { was.mark },
+            mark: was.mark.or(e.mark),
             touched_end: joined_touch,
             ..was
         };
@@ -117,29 +103,29 @@ impl PageCache {
         if e.state == PageState::Dirty {
             // `forget` subtracted them.
             self.dirty_pages += u64::from(e.pages);
-            self.files[e.file as usize].dirty_pages += u64::from(e.pages);
+            self.files[e.file].dirty_pages += u64::from(e.pages);
         }
     }
 
     /// Remove an extent from the index and the lists.
-    pub(super) fn forget(&mut self, extent: u32) {
-        let e = self.extents[extent as usize];
+    pub(super) fn forget(&mut self, extent: Id<Extent>) {
+        let e = self.extents[extent];
         if e.state == PageState::Dirty {
             self.dirty_pages -= u64::from(e.pages);
-            self.files[e.file as usize].dirty_pages -= u64::from(e.pages);
+            self.files[e.file].dirty_pages -= u64::from(e.pages);
         } else if e.state == PageState::Writeback {
             self.writeback_pages -= u64::from(e.pages);
         }
         self.unlink(extent);
-        let region = &mut self.files[e.file as usize].regions[(e.start >> REGION_SHIFT) as usize];
+        let region = &mut self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize];
         let at = region.partition_point(|&(s, _)| s < e.start);
         region.remove(at);
         self.free(extent);
     }
 
-    /// Free the slot of an extent. `file = NONE` marks stale references to it as invalid.
-    pub(super) fn free(&mut self, extent: u32) {
-        self.extents[extent as usize].file = NONE;
-        self.free_extents.push(extent);
+    /// Free the slot of an extent. Without pages, it is not what a file's hint looks for.
+    pub(super) fn free(&mut self, extent: Id<Extent>) {
+        self.extents[extent].pages = 0;
+        self.extents.remove(extent);
     }
 }

@@ -1,20 +1,21 @@
 //! Look-up of pages: which pages of a file are in the cache, and in which extents.
 
-use super::{Extent, PageCache, REGION_SHIFT};
+use super::{CachedFile, Extent, PageCache, REGION_SHIFT};
+use crate::slots::Id;
 
 impl PageCache {
-    pub fn extent(&self, extent: u32) -> &Extent {
-        &self.extents[extent as usize]
+    pub fn extent(&self, extent: Id<Extent>) -> &Extent {
+        &self.extents[extent]
     }
 
     /// Return the extent that holds a page.
-    pub fn find(&self, file: u32, page: u32) -> Option<u32> {
-        let f = &self.files[file as usize];
+    pub fn find(&self, file: Id<CachedFile>, page: u32) -> Option<Id<Extent>> {
+        let f = &self.files[file];
         if page >= f.pages_end {
             return None;
         }
-        let hint = f.hint.get();
-        if let Some(e) = self.extents.get(hint as usize) {
+        if let Some(hint) = f.hint.get() {
+            let e = &self.extents[hint];
             if e.file == file && e.start <= page && page < e.end() {
                 return Some(hint);
             }
@@ -22,23 +23,23 @@ impl PageCache {
         let region = f.regions.get((page >> REGION_SHIFT) as usize)?;
         let at = region.partition_point(|&(start, _)| start <= page).checked_sub(1)?;
         let extent = region[at].1;
-        if page >= self.extents[extent as usize].end() {
+        if page >= self.extents[extent].end() {
             return None;
         }
-        f.hint.set(extent);
+        f.hint.set(Some(extent));
         Some(extent)
     }
 
     /// Return the first cached page in `page..limit`, or `limit`.
-    pub fn next_cached(&self, file: u32, page: u32, limit: u32) -> u32 {
-        let f = &self.files[file as usize];
+    pub fn next_cached(&self, file: Id<CachedFile>, page: u32, limit: u32) -> u32 {
+        let f = &self.files[file];
         let regions = &f.regions;
         let mut from = page;
         while from < limit.min(f.pages_end) {
             let number = (from >> REGION_SHIFT) as usize;
             let Some(region) = regions.get(number) else { return limit };
             let at = region.partition_point(|&(start, _)| start <= from);
-            if at > 0 && from < self.extents[region[at - 1].1 as usize].end() {
+            if at > 0 && from < self.extents[region[at - 1].1].end() {
                 return from;
             }
             if let Some(&(start, _)) = region.get(at) {
@@ -50,11 +51,11 @@ impl PageCache {
     }
 
     /// Return the first missing page in `page..limit`, or `limit`.
-    pub fn next_missing(&self, file: u32, page: u32, limit: u32) -> u32 {
+    pub fn next_missing(&self, file: Id<CachedFile>, page: u32, limit: u32) -> u32 {
         let mut from = page;
         while from < limit {
             match self.find(file, from) {
-                Some(extent) => from = self.extents[extent as usize].end(),
+                Some(extent) => from = self.extents[extent].end(),
                 None => return from,
             }
         }
@@ -62,7 +63,7 @@ impl PageCache {
     }
 
     /// Return the number of missing pages in `from..to`.
-    pub fn missing_pages(&self, file: u32, from: u32, to: u32) -> u32 {
+    pub fn missing_pages(&self, file: Id<CachedFile>, from: u32, to: u32) -> u32 {
         let (mut page, mut missing) = (self.next_missing(file, from, to), 0);
         while page < to {
             let cached = self.next_cached(file, page, to);
@@ -73,11 +74,11 @@ impl PageCache {
     }
 
     /// Return the number of contiguous cached pages directly before `page`, at most `max`.
-    pub fn cached_before(&self, file: u32, page: u32, max: u32) -> u32 {
+    pub fn cached_before(&self, file: Id<CachedFile>, page: u32, max: u32) -> u32 {
         let mut from = page;
         while from > 0 && page - from < max {
             match self.find(file, from - 1) {
-                Some(extent) => from = self.extents[extent as usize].start,
+                Some(extent) => from = self.extents[extent].start,
                 None => break,
             }
         }

@@ -20,33 +20,22 @@ mod writeback;
 
 use serde::{Deserialize, Serialize};
 
-pub use extent::{Extent, PageState};
+use crate::slots::{Id, Slab};
+
+pub use extent::{CachedFile, Extent, PageIo, PageState};
 pub use writeback::WritebackSpec;
 
 /// Bytes per page.
 pub const PAGE_BYTES: u64 = 4096;
-/// No extent, no page, no I/O.
-pub const NONE: u32 = u32::MAX;
 
 /// Extents of a file are found by region of 4096 pages (16 MiB). No extent crosses a region
 /// boundary.
 const REGION_SHIFT: u32 = 12;
 
-#[derive(Debug, Default)]
-struct CachedFile {
-    regions: Vec<Vec<(u32, u32)>>,
-    dirty_pages: u64,
-    /// The last extent found: most look-ups hit it or the next one.
-    hint: std::cell::Cell<u32>,
-    /// End of the cached pages: no page at or after this one is in the cache.
-    pages_end: u32,
-    in_use: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct List {
-    newest: u32,
-    oldest: u32,
+    newest: Option<Id<Extent>>,
+    oldest: Option<Id<Extent>>,
     pages: u64,
 }
 
@@ -67,10 +56,8 @@ pub struct CacheCounters {
 #[derive(Debug)]
 pub struct PageCache {
     capacity_pages: u64,
-    files: Vec<CachedFile>,
-    free_files: Vec<u32>,
-    extents: Vec<Extent>,
-    free_extents: Vec<u32>,
+    files: Slab<CachedFile>,
+    extents: Slab<Extent>,
     lists: [List; 2],
     dirty_pages: u64,
     writeback_pages: u64,
@@ -81,11 +68,9 @@ impl PageCache {
     pub fn new(capacity_bytes: u64) -> Self {
         PageCache {
             capacity_pages: (capacity_bytes / PAGE_BYTES).max(256),
-            files: Vec::new(),
-            free_files: Vec::new(),
-            extents: Vec::new(),
-            free_extents: Vec::new(),
-            lists: [List { newest: NONE, oldest: NONE, pages: 0 }; 2],
+            files: Slab::default(),
+            extents: Slab::default(),
+            lists: [List::default(); 2],
             dirty_pages: 0,
             writeback_pages: 0,
             counters: CacheCounters::default(),
@@ -107,20 +92,15 @@ impl PageCache {
     }
 
     /// Register a file and return its number.
-    pub fn add_file(&mut self) -> u32 {
-        let file = self.free_files.pop().unwrap_or_else(|| {
-            self.files.push(CachedFile::default());
-            (self.files.len() - 1) as u32
-        });
-        self.files[file as usize].in_use = true;
-        file
+    pub fn add_file(&mut self) -> Id<CachedFile> {
+        self.files.insert(CachedFile::default())
     }
 
     /// Drop a file and its pages, including dirty ones. The file must have no I/O in flight.
-    pub fn remove_file(&mut self, file: u32) {
-        let mut regions = std::mem::take(&mut self.files[file as usize].regions);
+    pub fn remove_file(&mut self, file: Id<CachedFile>) {
+        let mut regions = std::mem::take(&mut self.files[file].regions);
         for (_, extent) in regions.drain(..).flatten() {
-            let e = self.extents[extent as usize];
+            let e = self.extents[extent];
             debug_assert!(matches!(e.state, PageState::Clean | PageState::Dirty));
             if e.state == PageState::Dirty {
                 self.dirty_pages -= u64::from(e.pages);
@@ -128,48 +108,67 @@ impl PageCache {
             self.unlink(extent);
             self.free(extent);
         }
-        self.files[file as usize] = CachedFile::default();
-        self.free_files.push(file);
+        self.files[file] = CachedFile::default();
+        self.files.remove(file);
     }
 
     /// Start to read pages. They must be missing and form one `piece`.
-    pub fn start_reading(&mut self, file: u32, start: u32, pages: u32, io: u32) -> u32 {
+    pub fn start_reading(
+        &mut self,
+        file: Id<CachedFile>,
+        start: u32,
+        pages: u32,
+        io: Id<PageIo>,
+    ) -> Id<Extent> {
+        self.add_read(file, start, pages, PageState::Reading(io))
+    }
+
+    /// Put clean pages into the cache without I/O. They must be missing and form one `piece`.
+    pub fn fill(&mut self, file: Id<CachedFile>, start: u32, pages: u32) {
+        let extent = self.add_read(file, start, pages, PageState::Clean);
+        self.join_left(extent);
+    }
+
+    fn add_read(
+        &mut self,
+        file: Id<CachedFile>,
+        start: u32,
+        pages: u32,
+        state: PageState,
+    ) -> Id<Extent> {
         self.make_room(u64::from(pages));
-        let extent = self.new_extent(file, start, pages, PageState::Reading);
-        self.extents[extent as usize].io = io;
+        let extent = self.new_extent(file, start, pages, state);
         self.counters.read_pages += u64::from(pages);
         extent
     }
 
     /// Set the read-ahead mark on `page`, which must be in the cache.
-    pub fn set_mark(&mut self, file: u32, page: u32) {
+    pub fn set_mark(&mut self, file: Id<CachedFile>, page: u32) {
         if let Some(extent) = self.find(file, page) {
-            self.extents[extent as usize].mark = page;
+            self.extents[extent].mark = Some(page);
         }
     }
 
-    pub fn clear_mark(&mut self, extent: u32) {
-        self.extents[extent as usize].mark = NONE;
+    pub fn clear_mark(&mut self, extent: Id<Extent>) {
+        self.extents[extent].mark = None;
     }
 
     /// Complete a read: the pages become clean and join adjacent extents if no information is lost.
-    pub fn finish_reading(&mut self, extent: u32) {
-        let e = &mut self.extents[extent as usize];
-        e.state = PageState::Clean;
-        e.io = NONE;
+    pub fn finish_reading(&mut self, extent: Id<Extent>) {
+        self.extents[extent].state = PageState::Clean;
         self.join_left(extent);
     }
 
     /// Drop the extent of a failed read.
-    pub fn abandon_reading(&mut self, extent: u32) {
+    pub fn abandon_reading(&mut self, extent: Id<Extent>) {
         self.forget(extent);
     }
 
     /// Access pages `from..to` of an extent. The second access of a page activates that page only
     /// (`mark_page_accessed`).
-    pub fn touch(&mut self, extent: u32, from: u32, to: u32) {
-        let e = self.extents[extent as usize];
-        self.extents[extent as usize].touched_end = e.touched_end.max(to);
+    pub fn touch(&mut self, extent: Id<Extent>, from: u32, to: u32) {
+        let e = self.extents[extent];
+        self.extents[extent].touched_end = e.touched_end.max(to);
         let again = to.min(e.touched_end);
         if e.active || from >= again {
             return;
@@ -183,7 +182,7 @@ impl PageCache {
             self.split(extent, again);
         }
         self.unlink(extent);
-        self.extents[extent as usize].active = true;
+        self.extents[extent].active = true;
         self.link_newest(extent);
         if clean {
             self.join_left(extent);

@@ -1,53 +1,49 @@
 //! The two LRU lists of the page cache and reclaim (`mm/vmscan.c`).
 
-use super::{PageCache, PageState, NONE, REGION_SHIFT};
+use super::{Extent, PageCache, PageState, REGION_SHIFT};
+use crate::slots::Id;
 
 impl PageCache {
-    pub(super) fn link_newest(&mut self, extent: u32) {
-        let e = self.extents[extent as usize];
+    pub(super) fn link_newest(&mut self, extent: Id<Extent>) {
+        let e = self.extents[extent];
         let list = &mut self.lists[usize::from(e.active)];
         let second = list.newest;
-        list.newest = extent;
+        list.newest = Some(extent);
         list.pages += u64::from(e.pages);
-        if second == NONE {
-            list.oldest = extent;
-        } else {
-            self.extents[second as usize].newer = extent;
+        match second {
+            None => list.oldest = Some(extent),
+            Some(second) => self.extents[second].newer = Some(extent),
         }
-        let e = &mut self.extents[extent as usize];
-        e.newer = NONE;
+        let e = &mut self.extents[extent];
+        e.newer = None;
         e.older = second;
     }
 
     /// Insert an extent directly after another of its list, as slightly newer.
-    pub(super) fn link_behind(&mut self, extent: u32, older: u32) {
-        let newer = self.extents[older as usize].newer;
-        let e = &mut self.extents[extent as usize];
-        (e.newer, e.older) = (newer, older);
+    pub(super) fn link_behind(&mut self, extent: Id<Extent>, older: Id<Extent>) {
+        let newer = self.extents[older].newer;
+        let e = &mut self.extents[extent];
+        (e.newer, e.older) = (newer, Some(older));
         let (pages, list) = (u64::from(e.pages), usize::from(e.active));
         self.lists[list].pages += pages;
-        self.extents[older as usize].newer = extent;
-        if newer == NONE {
-            self.lists[list].newest = extent;
-        } else {
-            self.extents[newer as usize].older = extent;
+        self.extents[older].newer = Some(extent);
+        match newer {
+            None => self.lists[list].newest = Some(extent),
+            Some(newer) => self.extents[newer].older = Some(extent),
         }
     }
 
-    pub(super) fn unlink(&mut self, extent: u32) {
-        let e = self.extents[extent as usize];
+    pub(super) fn unlink(&mut self, extent: Id<Extent>) {
+        let e = self.extents[extent];
         let list = &mut self.lists[usize::from(e.active)];
         list.pages -= u64::from(e.pages);
-        if e.newer == NONE {
-            list.newest = e.older;
-        } else {
-            self.extents[e.newer as usize].older = e.older;
+        match e.newer {
+            None => list.newest = e.older,
+            Some(newer) => self.extents[newer].older = e.older,
         }
-        let list = &mut self.lists[usize::from(e.active)];
-        if e.older == NONE {
-            list.oldest = e.newer;
-        } else {
-            self.extents[e.older as usize].newer = e.newer;
+        match e.older {
+            None => list.oldest = e.newer,
+            Some(older) => self.extents[older].newer = e.newer,
         }
     }
 
@@ -58,16 +54,13 @@ impl PageCache {
             // Refill: keep the inactive list at least as long as the active one.
             while self.lists[1].pages > self.lists[0].pages && patience > 0 {
                 patience -= 1;
-                let oldest = self.lists[1].oldest;
+                let Some(oldest) = self.lists[1].oldest else { break };
                 self.unlink(oldest);
-                self.extents[oldest as usize].active = false;
+                self.extents[oldest].active = false;
                 self.link_newest(oldest);
             }
-            let oldest = self.lists[0].oldest;
-            if oldest == NONE {
-                return;
-            }
-            let e = self.extents[oldest as usize];
+            let Some(oldest) = self.lists[0].oldest else { return };
+            let e = self.extents[oldest];
             if e.state != PageState::Clean {
                 self.unlink(oldest);
                 self.link_newest(oldest);
@@ -85,19 +78,17 @@ impl PageCache {
     }
 
     /// Drop the first pages of a clean extent.
-    fn trim(&mut self, extent: u32, pages: u32) {
-        let e = self.extents[extent as usize];
+    fn trim(&mut self, extent: Id<Extent>, pages: u32) {
+        let e = self.extents[extent];
         let start = e.start + pages;
-        let region = &mut self.files[e.file as usize].regions[(e.start >> REGION_SHIFT) as usize];
+        let region = &mut self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize];
         let at = region.partition_point(|&(s, _)| s < e.start);
         region[at].0 = start;
-        let left = &mut self.extents[extent as usize];
+        let left = &mut self.extents[extent];
         left.start = start;
         left.pages -= pages;
         left.touched_end = left.touched_end.max(start);
-        if e.mark != NONE && e.mark < start {
-            left.mark = NONE;
-        }
+        left.mark = e.mark.filter(|&mark| mark >= start);
         self.lists[usize::from(e.active)].pages -= u64::from(pages);
         self.counters.evicted_pages += u64::from(pages);
     }

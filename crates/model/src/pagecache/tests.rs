@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read(cache: &mut PageCache, file: u32, start: u32, pages: u32) {
+fn read(cache: &mut PageCache, file: Id<CachedFile>, start: u32, pages: u32) {
     let mut page = start;
     while page < start + pages {
         if let Some(extent) = cache.find(file, page) {
@@ -14,7 +14,7 @@ fn read(cache: &mut PageCache, file: u32, start: u32, pages: u32) {
         } else {
             let missing = cache.next_cached(file, page, start + pages) - page;
             let piece = PageCache::piece(page, missing);
-            let extent = cache.start_reading(file, page, piece, 0);
+            let extent = cache.start_reading(file, page, piece, Id::at(0));
             cache.finish_reading(extent);
         }
     }
@@ -28,7 +28,7 @@ fn sequential_pages_become_few_extents() {
         read(&mut cache, file, page, 32);
     }
     assert_eq!(cache.used_pages(), 8192);
-    assert!(cache.extents.len() - cache.free_extents.len() <= 8);
+    assert!(cache.extents.occupied() <= 8);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_page_used_again_leaves_its_neighbours_where_they_are() {
     let file = cache.add_file();
     cache.write(file, 0, 800);
     while let Some(extent) = cache.next_dirty(file, 0) {
-        cache.start_writeback(extent, 1);
+        cache.start_writeback(extent);
         cache.finish_writeback(extent);
     }
     // 15 of every 25 pages are read again: the gaps keep their age and are evicted first.
@@ -97,7 +97,7 @@ fn writing_dirties_and_write_back_cleans() {
     assert_eq!(cache.write(file, 16, 100), 0);
     assert_eq!((cache.dirty_pages(), cache.file_dirty_pages(file)), (100, 100));
     while let Some(extent) = cache.next_dirty(file, 0) {
-        cache.start_writeback(extent, 1);
+        cache.start_writeback(extent);
         cache.finish_writeback(extent);
     }
     assert_eq!((cache.dirty_pages(), cache.writeback_pages(), cache.used_pages()), (0, 0, 116));
@@ -116,7 +116,7 @@ proptest! {
                 0 => read(&mut cache, file, start, pages),
                 1 => { cache.write(file, start, pages); }
                 _ => while let Some(extent) = cache.next_dirty(file, start) {
-                    cache.start_writeback(extent, 0);
+                    cache.start_writeback(extent);
                     cache.finish_writeback(extent);
                 },
             }
@@ -124,7 +124,7 @@ proptest! {
             let mut dirty = 0u64;
             for f in files {
                 let mut end = 0;
-                for &(start, extent) in cache.files[f as usize].regions.iter().flatten() {
+                for &(start, extent) in cache.files[f].regions.iter().flatten() {
                     let e = cache.extent(extent);
                     prop_assert_eq!(e.start, start);
                     prop_assert!(e.start >= end, "extents overlap");

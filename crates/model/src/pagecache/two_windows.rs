@@ -6,8 +6,6 @@
 //! pages. After 256 cached pages without a miss, read-ahead stops until a page is missing. Unlike
 //! the kernel's, these windows are never dropped for a congested queue.
 
-use super::NONE;
-
 /// Cached pages without a miss after which the file counts as cached (`VM_MAX_CACHE_HIT`).
 const MAX_CACHE_HIT: u16 = 256;
 /// `VM_MIN_READAHEAD`, 16 KiB: the minimum window after pages were evicted before use.
@@ -26,32 +24,17 @@ pub(super) fn initial_size(request: u32, max: u32) -> u32 {
 }
 
 /// Read-ahead state of one open file (`struct file_ra_state` up to 2.6.22).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TwoWindows {
     start: u32,
     size: u32,
     ahead_start: u32,
     ahead_size: u32,
-    /// The last page checked (`prev_page`); `NONE` before the first.
-    last: u32,
+    /// The last page checked (`prev_page`).
+    last: Option<u32>,
     cache_hit: u16,
     missed: bool,
     in_cache: bool,
-}
-
-impl Default for TwoWindows {
-    fn default() -> Self {
-        TwoWindows {
-            start: 0,
-            size: 0,
-            ahead_start: 0,
-            ahead_size: 0,
-            last: NONE,
-            cache_hit: 0,
-            missed: false,
-            in_cache: false,
-        }
-    }
 }
 
 /// Pages to read (none if `start == end`), and the page at which to call again.
@@ -73,21 +56,22 @@ impl TwoWindows {
         max: u32,
         mut missing: impl FnMut(u32, u32) -> bool,
     ) -> Ahead {
-        if page == self.last {
+        if self.last == Some(page) {
             request = request.saturating_sub(1);
             if request > 0 {
                 page += 1;
             }
         }
-        let in_sequence = page == self.last.wrapping_add(1);
-        self.last = page;
+        let in_sequence = page == self.last.map_or(0, |last| last + 1);
+        self.last = Some(page);
         let size = request.min(max);
         let mut ahead = Ahead { start: page, end: page, next: page + 1 };
         if size == 0 || self.in_cache {
             return ahead;
         }
-        self.last += size - 1;
-        ahead.next = self.last + 1;
+        let last = page + size - 1;
+        self.last = Some(last);
+        ahead.next = last + 1;
         if !in_sequence {
             self.off();
             ahead.end = page + size;
@@ -108,7 +92,7 @@ impl TwoWindows {
                     return ahead;
                 }
             }
-            if self.last >= self.ahead_start {
+            if last >= self.ahead_start {
                 self.start = self.ahead_start;
                 self.size = self.ahead_size;
                 if ahead.end == ahead.start {

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PageCache, PageState, NONE, PAGE_BYTES, REGION_SHIFT};
+use super::{CachedFile, Extent, PageCache, PageState, PAGE_BYTES, REGION_SHIFT};
+use crate::slots::Id;
 
 /// Writeback settings, as in `/proc/sys/vm`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,17 +67,17 @@ impl PageCache {
         self.writeback_pages
     }
 
-    pub fn file_dirty_pages(&self, file: u32) -> u64 {
-        self.files[file as usize].dirty_pages
+    pub fn file_dirty_pages(&self, file: Id<CachedFile>) -> u64 {
+        self.files[file].dirty_pages
     }
 
     /// Return the first dirty extent of a file at or after `page`.
-    pub fn next_dirty(&self, file: u32, page: u32) -> Option<u32> {
-        let regions = &self.files[file as usize].regions;
+    pub fn next_dirty(&self, file: Id<CachedFile>, page: u32) -> Option<Id<Extent>> {
+        let regions = &self.files[file].regions;
         let first = (page >> REGION_SHIFT) as usize;
         for region in regions.iter().skip(first) {
             let from = region.partition_point(|&(start, _)| start < page);
-            let dirty = |&&(_, e): &&(u32, u32)| self.extents[e as usize].state == PageState::Dirty;
+            let dirty = |&&(_, e): &&(u32, Id<Extent>)| self.extents[e].state == PageState::Dirty;
             if let Some(&(_, extent)) = region[from..].iter().find(dirty) {
                 return Some(extent);
             }
@@ -85,7 +86,7 @@ impl PageCache {
     }
 
     /// Record a write of pages `start..start + pages`; return how many become dirty.
-    pub fn write(&mut self, file: u32, start: u32, pages: u32) -> u64 {
+    pub fn write(&mut self, file: Id<CachedFile>, start: u32, pages: u32) -> u64 {
         let end = start + pages;
         let mut page = start;
         let mut dirtied = 0;
@@ -95,29 +96,29 @@ impl PageCache {
                 let piece = Self::piece(page, missing);
                 self.make_room(u64::from(piece));
                 let extent = self.new_extent(file, page, piece, PageState::Dirty);
-                self.extents[extent as usize].touched_end = page + piece;
+                self.extents[extent].touched_end = page + piece;
                 dirtied += u64::from(piece);
                 self.dirty_pages += u64::from(piece);
-                self.files[file as usize].dirty_pages += u64::from(piece);
+                self.files[file].dirty_pages += u64::from(piece);
                 page += piece;
                 self.join_left(extent);
                 continue;
             };
             let mut extent = extent;
-            let upto = self.extents[extent as usize].end().min(end);
-            if self.extents[extent as usize].state == PageState::Clean {
-                if self.extents[extent as usize].start < page {
+            let upto = self.extents[extent].end().min(end);
+            if self.extents[extent].state == PageState::Clean {
+                if self.extents[extent].start < page {
                     extent = self.split(extent, page);
                 }
-                if upto < self.extents[extent as usize].end() {
+                if upto < self.extents[extent].end() {
                     self.split(extent, upto);
                 }
-                let e = &mut self.extents[extent as usize];
+                let e = &mut self.extents[extent];
                 e.state = PageState::Dirty;
                 let count = u64::from(e.pages);
                 dirtied += count;
                 self.dirty_pages += count;
-                self.files[file as usize].dirty_pages += count;
+                self.files[file].dirty_pages += count;
             }
             page = upto;
         }
@@ -125,23 +126,21 @@ impl PageCache {
     }
 
     /// Start the writeback of a dirty extent.
-    pub fn start_writeback(&mut self, extent: u32, io: u32) {
-        let e = &mut self.extents[extent as usize];
+    pub fn start_writeback(&mut self, extent: Id<Extent>) {
+        let e = &mut self.extents[extent];
         debug_assert_eq!(e.state, PageState::Dirty);
         e.state = PageState::Writeback;
-        e.io = io;
         let (file, pages) = (e.file, u64::from(e.pages));
         self.dirty_pages -= pages;
-        self.files[file as usize].dirty_pages -= pages;
+        self.files[file].dirty_pages -= pages;
         self.writeback_pages += pages;
     }
 
     /// Complete a writeback: the extent becomes clean.
-    pub fn finish_writeback(&mut self, extent: u32) {
-        let e = &mut self.extents[extent as usize];
+    pub fn finish_writeback(&mut self, extent: Id<Extent>) {
+        let e = &mut self.extents[extent];
         debug_assert_eq!(e.state, PageState::Writeback);
         e.state = PageState::Clean;
-        e.io = NONE;
         let pages = u64::from(e.pages);
         self.writeback_pages -= pages;
         self.counters.written_pages += pages;

@@ -12,15 +12,17 @@ pub mod spec;
 mod state;
 
 use crate::completions::{Completions, ANSWER_NS};
+use crate::moment::Moment;
 use crate::ranges;
 use crate::request::{
     Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Queue, Request, SectorRange, Status,
     SubmittedIo,
 };
+use crate::slots::{Id, Slab};
 use crate::spec::SpecError;
 use layout::{Layout, Level, Piece};
 use spec::RaidSpec;
-use state::{Change, Child, Job, Lists, Member, Parent, Rebuild, Slab, NEVER};
+use state::{Change, Child, Job, Lists, Member, Parent, Rebuild};
 
 /// Process number of the RAID's own thread; the processes of jobs have other numbers.
 const RAID_THREAD: u32 = 0;
@@ -79,7 +81,7 @@ impl<D: Queue> Raid<D> {
         }
         let member = |device| Member {
             device,
-            next_wake: NEVER,
+            next_wake: Moment::NEVER,
             failed: false,
             pending: 0,
             last_end: 0,
@@ -88,9 +90,9 @@ impl<D: Queue> Raid<D> {
         Ok(Raid {
             layout: Layout { level, members: devices.len(), chunk, member_sectors },
             members: devices.into_iter().map(member).collect(),
-            parents: Slab::new(),
-            jobs: Slab::new(),
-            children: Slab::new(),
+            parents: Slab::default(),
+            jobs: Slab::default(),
+            children: Slab::default(),
             rebuild: None,
             rebuild_bytes_per_s: spec.rebuild_bytes_per_s,
             changes: Vec::new(),
@@ -143,15 +145,14 @@ impl<D: Queue> Raid<D> {
                     which = Some(index);
                 }
             }
-            if let Some(change) = self.next_change().filter(|&(_, due)| due <= next.min(now)) {
-                self.clock = self.clock.max(change.1);
-                self.change(change.0);
+            let change = self.next_change().filter(|&(_, due)| due <= next && due.has_come(now));
+            let due = change.map_or(next, |(_, due)| due);
+            let Some(time) = due.time().filter(|&time| time <= now) else { break };
+            self.clock = self.clock.max(time);
+            if let Some((number, _)) = change {
+                self.change(number);
                 continue;
             }
-            if next > now {
-                break;
-            }
-            self.clock = self.clock.max(next);
             match which {
                 Some(index) => self.wake_member(index),
                 None => self.rebuild_step(),
@@ -160,25 +161,25 @@ impl<D: Queue> Raid<D> {
         self.clock = self.clock.max(now);
     }
 
-    fn next_rebuild_step(&self) -> Nanos {
-        self.rebuild.as_ref().and_then(|rebuild| rebuild.due).unwrap_or(NEVER)
+    fn next_rebuild_step(&self) -> Moment {
+        self.rebuild.as_ref().map_or(Moment::NEVER, |rebuild| rebuild.due)
     }
 
     fn wake_member(&mut self, index: usize) {
         let mut woken = std::mem::take(&mut self.woken);
         let member = &mut self.members[index];
         member.device.wake(self.clock, &mut woken);
-        member.next_wake = member.device.next_wake().unwrap_or(NEVER);
+        member.next_wake = member.device.next_wake().into();
         for completion in woken.drain(..) {
             self.end_child(&completion);
         }
         self.woken = woken;
     }
 
-    fn issue(&mut self, job: usize, op: Op, piece: Piece, instead: bool) {
-        let fua = self.jobs.slots[job].fua;
+    fn issue(&mut self, job: Id<Job>, op: Op, piece: Piece, instead: bool) {
+        let fua = self.jobs[job].fua;
         let (process, sync) = self.submitter(job, op);
-        let tag = self.children.insert(Child { job, op, piece, instead }) as u64;
+        let tag = self.children.insert(Child { job, op, piece, instead }).tag();
         let member = &mut self.members[piece.member];
         member.pending += 1;
         member.issued += 1;
@@ -186,16 +187,16 @@ impl<D: Queue> Raid<D> {
         let Piece { sector, sectors, .. } = piece;
         let request = Request { tag, op, sector, sectors, fua: fua && op != Op::Read };
         member.device.submit_io(self.clock, SubmittedIo { request, process, sync });
-        member.next_wake = member.device.next_wake().unwrap_or(NEVER);
+        member.next_wake = member.device.next_wake().into();
     }
 
     /// Return which process the member's scheduler attributes a request to, and whether it is
     /// synchronous. That is the submitting process if its own call issues the piece (stripes, plain
     /// reads), otherwise the RAID's own thread (raid5d, raid1d, resync), whose reads are
     /// synchronous.
-    fn submitter(&self, job: usize, op: Op) -> (u32, bool) {
-        let job = &self.jobs.slots[job];
-        match job.parent.map(|parent| &self.parents.slots[parent]) {
+    fn submitter(&self, job: Id<Job>, op: Op) -> (u32, bool) {
+        let job = &self.jobs[job];
+        match job.parent.map(|parent| &self.parents[parent]) {
             Some(parent) if self.layout.level == Level::Striped => (parent.process, parent.sync),
             Some(parent) if op == Op::Read && job.then_op.is_none() => {
                 (parent.process, parent.sync)
@@ -206,19 +207,13 @@ impl<D: Queue> Raid<D> {
     }
 
     /// Start a job with the pieces in `first`, followed by those in `then`; empty both lists.
-    fn start_job(&mut self, parent: Option<usize>, op: Op, then_op: Option<Op>, fua: bool) {
+    fn start_job(&mut self, parent: Option<Id<Parent>>, op: Op, then_op: Option<Op>, fua: bool) {
         let mut first = std::mem::take(&mut self.first);
         if let Some(parent) = parent {
-            self.parents.slots[parent].jobs += 1;
+            self.parents[parent].jobs += 1;
         }
-        let job = match self.jobs.free.pop() {
-            Some(job) => job,
-            None => {
-                self.jobs.slots.push(Job::default());
-                self.jobs.slots.len() - 1
-            }
-        };
-        let slot = &mut self.jobs.slots[job];
+        let job = self.jobs.occupy();
+        let slot = &mut self.jobs[job];
         (slot.parent, slot.pending, slot.then_op, slot.fua) = (parent, first.len(), then_op, fua);
         slot.then.clear();
         slot.then.append(&mut self.then);
@@ -230,14 +225,14 @@ impl<D: Queue> Raid<D> {
     }
 
     fn end_child(&mut self, completion: &Completion) {
-        let index = completion.tag as usize;
-        let child @ Child { job, piece, .. } = self.children.slots[index];
-        self.children.free.push(index);
+        let index = Id::of_tag(completion.tag);
+        let child @ Child { job, piece, .. } = self.children[index];
+        self.children.remove(index);
         self.members[piece.member].pending -= 1;
         if let Status::Failed(fault) = completion.status {
             self.repair(&child, fault);
         }
-        let slot = &mut self.jobs.slots[job];
+        let slot = &mut self.jobs[job];
         slot.pending -= 1;
         if slot.pending > 0 {
             return;
@@ -250,25 +245,25 @@ impl<D: Queue> Raid<D> {
                     self.issue(job, op, piece, false);
                 }
                 then.clear();
-                self.jobs.slots[job].then = then;
+                self.jobs[job].then = then;
             }
             _ => self.end_job(job),
         }
     }
 
-    fn end_job(&mut self, job: usize) {
-        let parent = self.jobs.slots[job].parent;
-        self.jobs.free.push(job);
+    fn end_job(&mut self, job: Id<Job>) {
+        let parent = self.jobs[job].parent;
+        self.jobs.remove(job);
         let Some(parent) = parent else {
             self.rebuild_stepped();
             return;
         };
-        let slot = &mut self.parents.slots[parent];
+        let slot = &mut self.parents[parent];
         slot.jobs -= 1;
         if slot.jobs == 0 {
             let Parent { tag, seq, status, .. } = *slot;
             self.done.push(self.clock, seq, tag, status);
-            self.parents.free.push(parent);
+            self.parents.remove(parent);
         }
     }
 
@@ -289,12 +284,12 @@ impl<D: Queue> Raid<D> {
             _ => self.layout.level != Level::Striped && self.survives(),
         };
         if !recovered {
-            if let Some(parent) = self.jobs.slots[job].parent {
-                self.parents.slots[parent].status = Status::Failed(fault);
+            if let Some(parent) = self.jobs[job].parent {
+                self.parents[parent].status = Status::Failed(fault);
             }
             return;
         }
-        self.jobs.slots[job].pending += instead.len();
+        self.jobs[job].pending += instead.len();
         for piece in instead {
             self.issue(job, Op::Read, piece, true);
         }
@@ -365,9 +360,9 @@ impl<D: Queue> Device for Raid<D> {
         if self.done.in_flight() == 0 {
             return None;
         }
-        let members = self.members.iter().map(|member| member.next_wake).min().unwrap_or(NEVER);
-        let rebuild = self.next_rebuild_step();
-        Some(members.min(rebuild).min(self.done.first().unwrap_or(NEVER)))
+        let members = self.members.iter().map(|member| member.next_wake);
+        let next = members.fold(self.next_rebuild_step(), Moment::min);
+        next.min(self.done.first().into()).time()
     }
 
     fn in_flight(&self) -> usize {
@@ -400,11 +395,11 @@ impl<D: Queue> Queue for Raid<D> {
             sync,
         });
         self.plan(parent, &request);
-        let slot = &mut self.parents.slots[parent];
+        let slot = &mut self.parents[parent];
         slot.jobs -= 1;
         if slot.jobs == 0 {
             self.done.push(now + ANSWER_NS, seq, request.tag, slot.status);
-            self.parents.free.push(parent);
+            self.parents.remove(parent);
         }
     }
 
@@ -416,7 +411,7 @@ impl<D: Queue> Queue for Raid<D> {
         self.advance(now);
         for member in &mut self.members {
             member.device.unplug(now);
-            member.next_wake = member.device.next_wake().unwrap_or(NEVER);
+            member.next_wake = member.device.next_wake().into();
         }
     }
 }

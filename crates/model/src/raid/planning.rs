@@ -1,9 +1,10 @@
 //! Planning of requests: striping, read balancing, parity updates and reads with a missing member.
 
 use super::layout::{join, Level, Piece};
-use super::state::Lists;
+use super::state::{Lists, Parent};
 use super::Raid;
 use crate::request::{Op, Queue, Request};
+use crate::slots::Id;
 
 impl<D: Queue> Raid<D> {
     /// Return whether all data is still available.
@@ -31,7 +32,7 @@ impl<D: Queue> Raid<D> {
     }
 
     /// Start the jobs of a request.
-    pub(super) fn plan(&mut self, parent: usize, request: &Request) {
+    pub(super) fn plan(&mut self, parent: Id<Parent>, request: &Request) {
         match (request.op, self.layout.level) {
             (Op::Flush, _) => {
                 for member in 0..self.members.len() {
@@ -53,7 +54,7 @@ impl<D: Queue> Raid<D> {
         }
     }
 
-    fn plan_read(&mut self, parent: usize, request: &Request) {
+    fn plan_read(&mut self, parent: Id<Parent>, request: &Request) {
         let mut pieces = std::mem::take(&mut self.first);
         if self.layout.level == Level::Mirrored {
             let member = self.balance(0..self.members.len(), request.sector);
@@ -160,7 +161,7 @@ impl<D: Queue> Raid<D> {
     }
 
     /// Plan a write with parity, stripe by stripe.
-    fn plan_parity_write(&mut self, parent: usize, request: &Request) {
+    fn plan_parity_write(&mut self, parent: Id<Parent>, request: &Request) {
         let stripe_sectors = self.layout.chunk * self.layout.data_chunks() as u64;
         let end = request.sector + u64::from(request.sectors);
         let mut at = request.sector;
@@ -177,7 +178,7 @@ impl<D: Queue> Raid<D> {
     /// (reconstruct-write).
     fn plan_stripe(
         &mut self,
-        parent: usize,
+        parent: Id<Parent>,
         stripe: u64,
         sector: u64,
         sectors: u32,

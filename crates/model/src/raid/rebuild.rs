@@ -1,8 +1,9 @@
 //! Rebuild: fill a replaced member from the others during the load.
 
 use super::layout::{Level, Piece};
-use super::state::{Change, Rebuild, NEVER};
+use super::state::{Change, Rebuild};
 use super::Raid;
+use crate::moment::Moment;
 use crate::request::{Nanos, Op, Queue, SECTOR_BYTES};
 
 /// One step of a rebuild (1 MiB).
@@ -10,14 +11,14 @@ const STEP_SECTORS: u64 = 2048;
 
 impl<D: Queue> Raid<D> {
     /// Take a member out of service at `due`; return the index of the change.
-    pub fn schedule_failure(&mut self, due: Nanos, member: usize) -> usize {
+    pub fn schedule_failure(&mut self, due: Moment, member: usize) -> usize {
         self.changes.push(Change { member, due, spare: None, replaces: false, done: false });
         self.changes.len() - 1
     }
 
     /// Replace a failed member at `due`, or as soon as its requests in flight have completed.
     /// Return the index of the change.
-    pub fn schedule_replacement(&mut self, due: Nanos, member: usize, spare: D) -> usize {
+    pub fn schedule_replacement(&mut self, due: Moment, member: usize, spare: D) -> usize {
         self.changes.push(Change { member, due, spare: Some(spare), replaces: true, done: false });
         self.changes.len() - 1
     }
@@ -25,11 +26,11 @@ impl<D: Queue> Raid<D> {
     /// Bring a change forward to `now`, if it is still due later.
     pub fn hasten(&mut self, number: usize, now: Nanos) {
         let change = &mut self.changes[number];
-        change.due = change.due.min(now);
+        change.due = change.due.min(Moment::at(now));
     }
 
     /// Return the next change that can be applied, and its time.
-    pub(super) fn next_change(&self) -> Option<(usize, Nanos)> {
+    pub(super) fn next_change(&self) -> Option<(usize, Moment)> {
         let ready = |change: &Change<D>| {
             let member = &self.members[change.member];
             !change.done
@@ -69,13 +70,13 @@ impl<D: Queue> Raid<D> {
         if !redundant || !fits || !member.failed || member.pending > 0 || self.rebuild.is_some() {
             return Err(device);
         }
-        member.next_wake = NEVER;
+        member.next_wake = Moment::NEVER;
         member.last_end = 0;
         let old = std::mem::replace(&mut member.device, device);
         self.rebuild = Some(Rebuild {
             member: index,
             position: 0,
-            due: Some(self.clock),
+            due: Moment::at(self.clock),
             step: 0,
             started: self.clock,
         });
@@ -95,7 +96,7 @@ impl<D: Queue> Raid<D> {
         let Some(rebuild) = &mut self.rebuild else { return };
         let (member, sector) = (rebuild.member, rebuild.position);
         let step = STEP_SECTORS.min(self.layout.member_sectors - sector);
-        (rebuild.due, rebuild.step, rebuild.started) = (None, step, clock);
+        (rebuild.due, rebuild.step, rebuild.started) = (Moment::NEVER, step, clock);
         let piece = Piece { member, sector, sectors: step as u32 };
         let mut reads = std::mem::take(&mut self.first);
         let possible = self.plan_instead(piece, &mut reads);
@@ -122,6 +123,6 @@ impl<D: Queue> Raid<D> {
             return;
         }
         let pace = (rebuild.step * SECTOR_BYTES) as f64 / limit * 1e9;
-        rebuild.due = Some(self.clock.max(rebuild.started + pace as Nanos));
+        rebuild.due = Moment::at(self.clock.max(rebuild.started + pace as Nanos));
     }
 }

@@ -1,10 +1,9 @@
 //! The parts of a RAID's state: requests, their jobs and pieces, members, and the rebuild.
 
 use super::layout::Piece;
+use crate::moment::Moment;
 use crate::request::{Nanos, Op, Status};
-
-/// Later than every event.
-pub(super) const NEVER: Nanos = Nanos::MAX;
+use crate::slots::Id;
 
 /// A request of the caller.
 #[derive(Clone, Copy)]
@@ -21,7 +20,7 @@ pub(super) struct Parent {
 #[derive(Default)]
 pub(super) struct Job {
     /// `None`: a step of the rebuild, which belongs to no request.
-    pub(super) parent: Option<usize>,
+    pub(super) parent: Option<Id<Parent>>,
     pub(super) pending: usize,
     pub(super) then: Vec<Piece>,
     pub(super) then_op: Option<Op>,
@@ -31,7 +30,7 @@ pub(super) struct Job {
 /// A piece in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Child {
-    pub(super) job: usize,
+    pub(super) job: Id<Job>,
     pub(super) op: Op,
     pub(super) piece: Piece,
     /// Read because another piece failed: if this one fails too, no other copy is tried.
@@ -40,7 +39,7 @@ pub(super) struct Child {
 
 pub(super) struct Member<D> {
     pub(super) device: D,
-    pub(super) next_wake: Nanos,
+    pub(super) next_wake: Moment,
     /// Absent, or being filled by `Raid::rebuild`.
     pub(super) failed: bool,
     pub(super) pending: usize,
@@ -49,38 +48,13 @@ pub(super) struct Member<D> {
     pub(super) issued: u64,
 }
 
-/// A list with reusable slots.
-pub(super) struct Slab<T> {
-    pub(super) slots: Vec<T>,
-    pub(super) free: Vec<usize>,
-}
-
-impl<T> Slab<T> {
-    pub(super) fn new() -> Self {
-        Slab { slots: Vec::new(), free: Vec::new() }
-    }
-
-    pub(super) fn insert(&mut self, value: T) -> usize {
-        match self.free.pop() {
-            Some(index) => {
-                self.slots[index] = value;
-                index
-            }
-            None => {
-                self.slots.push(value);
-                self.slots.len() - 1
-            }
-        }
-    }
-}
-
 /// A rebuild in progress.
 pub(super) struct Rebuild {
     pub(super) member: usize,
     /// Filled up to this sector.
     pub(super) position: u64,
-    /// When the next step starts; `None` while a step is in progress.
-    pub(super) due: Option<Nanos>,
+    /// When the next step starts; never while a step is in progress.
+    pub(super) due: Moment,
     pub(super) step: u64,
     pub(super) started: Nanos,
 }
@@ -88,7 +62,7 @@ pub(super) struct Rebuild {
 /// A scheduled failure or replacement of a member.
 pub(super) struct Change<D> {
     pub(super) member: usize,
-    pub(super) due: Nanos,
+    pub(super) due: Moment,
     /// The replacement device; `None` for a failure.
     pub(super) spare: Option<D>,
     pub(super) replaces: bool,

@@ -12,6 +12,7 @@ pub mod spec;
 mod table;
 
 use crate::completions::Completions;
+use crate::moment::Moment;
 use crate::request::{
     Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Request, SectorRange, Status,
     SECTOR_BYTES,
@@ -22,7 +23,6 @@ use log_blocks::LogBlocks;
 use page_map::{Cleaned, PageMap};
 use spec::{GarbageCollection, InitialState, MappingSpec, SsdPowerSpec, SsdSpec};
 
-const NEVER: Nanos = Nanos::MAX;
 /// Units of the write buffer whose completion times are stored. A larger buffer counts as this
 /// size.
 const BUFFER_UNITS_MAX: u64 = 1 << 18;
@@ -57,8 +57,8 @@ impl Translation {
 /// A unit in the write buffer.
 #[derive(Clone, Copy)]
 struct Buffered {
-    /// When the unit is in flash and its slot is free again.
-    stable: Nanos,
+    /// When the unit is in flash and its slot is free again; never until it is programmed.
+    stable: Moment,
     unit: u64,
 }
 
@@ -185,7 +185,7 @@ impl Ssd {
             inbound: usize::from(spec.link_duplex),
             channel_clock: vec![0; spec.flash.channels as usize],
             translation: Translation::new(spec, die_block_units * dies.count() as u64),
-            buffer: vec![Buffered { stable: 0, unit: 0 }; buffer_units as usize],
+            buffer: vec![Buffered { stable: Moment::at(0), unit: 0 }; buffer_units as usize],
             buffer_next: 0,
             gathered: 0,
             next_die: 0,
@@ -293,9 +293,9 @@ impl Ssd {
                 }
             }
             // The buffer is a ring: this slot is free once its previous unit is in flash.
-            let room = self.buffer[self.buffer_next].stable;
-            taken = taken.max(room);
-            self.buffer[self.buffer_next] = Buffered { stable: NEVER, unit };
+            let room = self.buffer[self.buffer_next].stable.time();
+            taken = taken.max(room.expect("checked: the buffer holds more than one page"));
+            self.buffer[self.buffer_next] = Buffered { stable: Moment::NEVER, unit };
             self.buffer_next = (self.buffer_next + 1) % self.buffer.len();
             self.gathered += 1;
             self.translate_write(unit, taken);
@@ -383,7 +383,7 @@ impl Ssd {
         self.next_die = (self.next_die + 1) % self.dies.count();
         let size = self.buffer.len();
         for back in 1..=self.gathered {
-            self.buffer[(self.buffer_next + size - back) % size].stable = stable;
+            self.buffer[(self.buffer_next + size - back) % size].stable = Moment::at(stable);
         }
         self.gathered = 0;
         self.last_stable = self.last_stable.max(stable);
@@ -420,7 +420,7 @@ impl Medium for Ssd {
         if self.protected {
             return Vec::new();
         }
-        let lost = self.buffer.iter().filter(|buffered| buffered.stable > now);
+        let lost = self.buffer.iter().filter(|buffered| !buffered.stable.has_come(now));
         lost.map(|buffered| (buffered.unit << self.unit_shift, self.unit_sectors)).collect()
     }
 

@@ -9,28 +9,28 @@ const CHUNK: usize = 1 << CHUNK_SHIFT;
 
 /// A copy-on-write table with copies per chunk.
 #[derive(Clone)]
-pub struct Table {
-    first: Arc<[u32]>,
-    own: Vec<Option<Box<[u32]>>>,
+pub struct Table<T> {
+    first: Arc<[T]>,
+    own: Vec<Option<Box<[T]>>>,
 }
 
-impl Table {
+impl<T: Copy> Table<T> {
     /// Create a table with `length` entries of `value`.
-    pub fn new(value: u32, length: usize) -> Self {
+    pub fn new(value: T, length: usize) -> Self {
         let chunks = length.div_ceil(CHUNK);
         Table { first: vec![value; chunks * CHUNK].into(), own: vec![None; chunks] }
     }
 
-    #[inline]
-    pub fn get(&self, index: u32) -> u32 {
+    #[inline(always)]
+    pub fn get(&self, index: u32) -> T {
         match &self.own[(index >> CHUNK_SHIFT) as usize] {
             Some(chunk) => chunk[index as usize % CHUNK],
             None => self.first[index as usize],
         }
     }
 
-    #[inline]
-    pub fn set(&mut self, index: u32, value: u32) {
+    #[inline(always)]
+    pub fn set(&mut self, index: u32, value: T) {
         let number = (index >> CHUNK_SHIFT) as usize;
         let first = &self.first;
         let chunk = self.own[number]
@@ -38,9 +38,9 @@ impl Table {
         chunk[index as usize % CHUNK] = value;
     }
 
-    /// Write `value`, `value + 1` … to `count` consecutive entries.
-    pub fn set_run(&mut self, index: u32, value: u32, count: u32) {
-        let (mut at, mut next, end) = (index as usize, value, (index + count) as usize);
+    /// Write `count` consecutive entries, with the value of each by its number in the run.
+    pub fn set_run(&mut self, index: u32, count: u32, value: impl Fn(u32) -> T) {
+        let (mut at, mut number_in_run, end) = (index as usize, 0, (index + count) as usize);
         while at < end {
             let number = at / CHUNK;
             let until = end.min((number + 1) * CHUNK);
@@ -48,8 +48,8 @@ impl Table {
             let chunk = self.own[number]
                 .get_or_insert_with(|| first[number * CHUNK..(number + 1) * CHUNK].into());
             for place in &mut chunk[at % CHUNK..at % CHUNK + (until - at)] {
-                *place = next;
-                next = next.wrapping_add(1);
+                *place = value(number_in_run);
+                number_in_run += 1;
             }
             at = until;
         }
@@ -69,7 +69,7 @@ impl Table {
     /// Return the bytes that are not shared.
     #[cfg(test)]
     pub fn own_bytes(&self) -> usize {
-        self.own.iter().flatten().count() * CHUNK * std::mem::size_of::<u32>()
+        self.own.iter().flatten().count() * CHUNK * std::mem::size_of::<T>()
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
                 for (offset, place) in plain[index..index + count].iter_mut().enumerate() {
                     *place = value.wrapping_add(offset as u32);
                 }
-                table.set_run(index as u32, value, count as u32);
+                table.set_run(index as u32, count as u32, |number| value.wrapping_add(number));
             }
             table.settle();
             let other = table.clone();

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use crate::loads::load;
 use headrace_model::drive::build;
 use headrace_model::drive_run::{run, DriveRun, FioLike, Rw};
 use headrace_model::hdd::seek::SeekCurve;
@@ -26,25 +27,6 @@ fn catalog() -> Vec<(String, DriveSpec)> {
     drives.sort_by(|a, b| a.0.cmp(&b.0));
     assert!(drives.len() >= 14, "{}", drives.len());
     drives
-}
-
-fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
-    FioLike {
-        rw,
-        bs_bytes,
-        iodepth,
-        numjobs: 1,
-        runtime_s,
-        ramp_time_s: 0.0,
-        offset_bytes: 0,
-        offset_increment_bytes: 0,
-        size_bytes: None,
-        rwmixread: 50,
-        fsync: 0,
-        number_ios: None,
-        seed: 3,
-        empty: false,
-    }
 }
 
 /// Mean over all pairs of cylinders, as the sheets define it.

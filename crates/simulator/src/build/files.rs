@@ -5,7 +5,7 @@ use headrace_model::Medium;
 
 use crate::scenario::{CacheState, FileSetSpec, Place, ScenarioError, Share};
 use crate::storage::page_end;
-use crate::world::{Mount, Mounted, SetFiles, World, NONE};
+use crate::world::{Content, Mount, Mounted, SetFiles, SetPlace, World};
 
 impl World<'_> {
     pub(super) fn add_files(&mut self) -> Result<(), ScenarioError> {
@@ -42,57 +42,53 @@ impl World<'_> {
         hosts: &[u32],
     ) -> Option<SetFiles> {
         let all = self.hosts.len();
-        let mut files = SetFiles { mount: vec![NONE; all], service: NONE, ..SetFiles::default() };
-        files.local = vec![Vec::new(); all];
-        files.turn = vec![0; all];
+        let mut mount = vec![None; all];
+        let mut local = vec![Vec::new(); all];
         for &host in hosts {
             let volume = self.volumes.iter().position(|v| v.host == host && v.name == name);
             let volume = volume.expect("checked: each node has the volume");
-            let mount = self.volumes[volume].mount;
-            files.mount[host as usize] = mount;
+            let on = self.volumes[volume].mount;
+            mount[host as usize] = Some(on);
             if set.share == Share::New {
                 continue;
             }
             for _ in 0..set.count {
                 let file = self.volumes[volume].fs.create_filled(set.bytes).ok()?;
-                let instance = self.new_instance(mount, file, set.bytes);
-                files.local[host as usize].push(instance);
+                let instance = self.new_instance(on, Content::File(file), set.bytes);
+                local[host as usize].push(instance);
             }
         }
-        Some(files)
+        Some(SetFiles { place: SetPlace::Volumes(local), mount, turn: vec![0; all] })
     }
 
     /// Create a set's files in a service. Return `None` if a volume is full.
     fn add_service_files(&mut self, set: &FileSetSpec, name: &str) -> Option<SetFiles> {
-        let all = self.hosts.len();
-        let mut files = SetFiles { mount: vec![NONE; all], service: NONE, ..SetFiles::default() };
         let service = self.scenario.services.iter().position(|s| s.name == name);
         let service = service.expect("checked: the service exists") as u32;
-        files.service = service;
-        files.turn = vec![0];
-        for host in 0..all as u32 {
-            files.mount[host as usize] =
-                self.mount_of(host, |m| m.mounted == Mounted::Service(service));
-        }
+        let mount = (0..self.hosts.len() as u32)
+            .map(|host| self.mount_of(host, |m| m.mounted == Mounted::Service(service)))
+            .collect();
+        let mut files = Vec::new();
         if set.share != Share::New {
             for _ in 0..set.count {
                 let file = self.place_service_file(service, set.bytes);
-                files.remote.push(file);
+                files.push(file);
                 self.warm_upstreams(service, file);
             }
         }
         if self.counters.out_of_space > 0 {
             return None;
         }
-        Some(files)
+        let place = SetPlace::Service { service, files };
+        Some(SetFiles { place, mount, turn: vec![0] })
     }
 
     /// Fill the caches with the files, in order, as far as they fit: node caches with local files,
     /// server caches with the servers' files.
     fn warm_caches(&mut self) {
-        for index in 0..self.instances.len() as u32 {
+        for index in self.instances.ids() {
             let i = &self.instances[index];
-            if i.is_metadata {
+            if i.is_metadata() {
                 continue;
             }
             let (file, pages) = (i.cache_file, page_end(i.bytes));
@@ -101,8 +97,7 @@ impl World<'_> {
             let mut page = 0;
             while page < pages && cache.used_pages() + 1024 < cache.capacity_pages() {
                 let piece = PageCache::piece(page, pages - page);
-                let extent = cache.start_reading(file, page, piece, NONE);
-                cache.finish_reading(extent);
+                cache.fill(file, page, piece);
                 page += piece;
             }
         }
@@ -126,9 +121,9 @@ impl World<'_> {
         }
     }
 
-    fn mount_of(&self, host: u32, mounted: impl Fn(&Mount) -> bool) -> u32 {
+    fn mount_of(&self, host: u32, mounted: impl Fn(&Mount) -> bool) -> Option<u32> {
         let mounts = &self.hosts[host as usize].mounts;
         let suits = |mount: &Mount| !mount.of_server && mounted(mount);
-        mounts.iter().copied().find(|&m| suits(&self.mounts[m as usize])).unwrap_or(NONE)
+        mounts.iter().copied().find(|&m| suits(&self.mounts[m as usize]))
     }
 }

@@ -12,7 +12,7 @@ use super::block_layer::block_layer;
 use crate::cpu::Cpu;
 use crate::scenario::{HostSpec, ScenarioError, VolumeSpec};
 use crate::storage::page_end;
-use crate::world::{Host, Journal, Mount, Mounted, Sampler, Volume, World, NONE};
+use crate::world::{Content, Host, Journal, Mount, Mounted, Sampler, Volume, World};
 
 fn host_name(spec: &HostSpec, number: u32) -> String {
     if spec.count == 1 {
@@ -119,6 +119,9 @@ impl World<'_> {
         self.mounts[mount as usize].large_read_pages = page_end(volume.large_read_bytes);
         let seed = self.scenario.seed ^ name_hash(host_name);
         let interval = self.scenario.observe.series_interval_ns;
+        // Metadata blocks are numbered separately; there are far fewer than this.
+        let blocks_bytes = u64::from(u32::MAX) * PAGE_BYTES;
+        let metadata = self.new_instance(mount, Content::Metadata, blocks_bytes);
         self.volumes.push(Volume {
             host,
             name: volume.name.clone(),
@@ -126,16 +129,11 @@ impl World<'_> {
             timer: None,
             fs: Filesystem::new(&volume.filesystem, capacity, seed),
             mount,
-            metadata: NONE,
+            metadata,
             max_bio_pages: page_end(volume.max_request_bytes).max(1),
             journal: Journal::default(),
             series: (interval > 0).then(|| Sampler::new(interval)),
         });
-        let metadata = self.new_instance(mount, NONE, 0);
-        self.instances[metadata].is_metadata = true;
-        // Metadata blocks are numbered separately; there are far fewer than this.
-        self.instances[metadata].bytes = u64::from(u32::MAX) * PAGE_BYTES;
-        self.volumes[index as usize].metadata = metadata;
         Ok(())
     }
 

@@ -11,12 +11,13 @@ mod services;
 use std::collections::HashMap;
 
 use headrace_model::link::{Network, Port};
+use headrace_model::slots::Slab;
 
 use crate::outcome::Counters;
 use crate::program::{compile, Instruction};
 use crate::queue::EventQueue;
 use crate::scenario::{Feed, HostSpec, Scenario, ScenarioError};
-use crate::world::{Event, Feeder, Host, Slab, Slot, World, NONE};
+use crate::world::{Event, Feeder, Host, Slot, World};
 
 pub(crate) use hosts::port;
 
@@ -107,7 +108,7 @@ impl<'a> World<'a> {
                 continue;
             }
             for number in 0..run.slots_per_node {
-                self.feeder.slots.push(Slot { host, number, task: NONE });
+                self.feeder.slots.push(Slot { host, number, task: None });
             }
         }
     }

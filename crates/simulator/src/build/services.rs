@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use headrace_model::pagecache::PAGE_BYTES;
+use headrace_model::slots::Id;
 
 use crate::block_cache::BlockCache;
 use crate::layout::Layout;
@@ -64,7 +65,7 @@ impl World<'_> {
                     host,
                     mount,
                     backend,
-                    free_threads: (0..threads).rev().collect(),
+                    free_threads: (0..threads as usize).rev().map(Id::at).collect(),
                     waiting: VecDeque::new(),
                     stored_bytes: 0,
                 });

@@ -6,19 +6,20 @@ use headrace_model::pagecache::{PageCache, PAGE_BYTES};
 
 use super::requests::Asked;
 use super::RpcKind;
+use crate::ids::{InstanceId, IoId, OpId};
 use crate::layout::{Layout, Piece};
 use crate::scenario::Commit;
 use crate::storage::page_of;
-use crate::world::{Io, IoKind, OpKind, OpStage, World, NONE};
+use crate::world::{Io, IoKind, OpKind, OpStage, World};
 
 impl World<'_> {
     /// Request the missing pages of an operation's window.
-    pub fn submit_remote(&mut self, index: u32, service: u32) {
+    pub fn submit_remote(&mut self, index: OpId, service: u32) {
         let op = self.ops[index];
         let (mut from, to) = (op.submit_from, op.submit_to);
         self.ops[index].submit_from = to;
         let instance = &self.instances[op.instance];
-        let (cache_file, file, file_bytes) = (instance.cache_file, instance.file, instance.bytes);
+        let (cache_file, file, file_bytes) = (instance.cache_file, instance.file(), instance.bytes);
         let mount = &self.mounts[instance.mount as usize];
         let (host, of_server) = (mount.host, mount.of_server);
         loop {
@@ -35,16 +36,10 @@ impl World<'_> {
             let pages = PageCache::piece(from, (until - from).min(most));
             let bytes =
                 (u64::from(pages) * PAGE_BYTES).min(file_bytes.saturating_sub(offset)).max(1);
-            let io = self.ios.insert(Io {
-                kind: IoKind::Fill { extent: NONE },
-                instance: op.instance,
-                waiters: NONE,
-            });
-            let extent = self.hosts[host as usize].cache.start_reading(cache_file, from, pages, io);
-            self.ios[io].kind = IoKind::Fill { extent };
-            self.instances[op.instance].ios += 1;
+            let io = self.start_fill(host, op.instance, from, pages);
             let job = op.job;
-            self.send_read(Asked { service, file, piece, bytes, client: host, of_server, io, job });
+            let asked = Asked { service, file, piece, bytes, client: host, of_server, job };
+            self.send_read(asked, io);
             from += pages;
         }
     }
@@ -52,11 +47,11 @@ impl World<'_> {
     /// Read or write, bypassing the client's cache: send all pieces at once, as far as the channels
     /// and the window allow. With write-behind a write is done when all of it fits in the window,
     /// and closing the file waits for the rest.
-    pub fn run_direct_remote(&mut self, index: u32, service: u32) -> bool {
+    pub fn run_direct_remote(&mut self, index: OpId, service: u32) -> bool {
         let op = self.ops[index];
         let instance = &self.instances[op.instance];
         let mount = &self.mounts[instance.mount as usize];
-        let (file, host, of_server) = (instance.file, mount.host, mount.of_server);
+        let (file, host, of_server) = (instance.file(), mount.host, mount.of_server);
         let s = &self.services[service as usize];
         let write = op.kind == OpKind::DirectWrite;
         let behind = write && s.settled.write_behind;
@@ -98,8 +93,8 @@ impl World<'_> {
             {
                 break;
             }
-            let (io, job) = (NONE, op.job);
-            let asked = Asked { service, file, piece, bytes, client: host, of_server, io, job };
+            let job = op.job;
+            let asked = Asked { service, file, piece, bytes, client: host, of_server, job };
             self.send_copies(index, asked, copies, behind);
             at += bytes;
         }
@@ -111,13 +106,19 @@ impl World<'_> {
 
     /// Send a call on a striped file to all servers at once, to each the contiguous range in its
     /// object.
-    fn run_on_all_targets(&mut self, index: u32, service: u32, targets: u32, largest: u64) -> bool {
+    fn run_on_all_targets(
+        &mut self,
+        index: OpId,
+        service: u32,
+        targets: u32,
+        largest: u64,
+    ) -> bool {
         let op = self.ops[index];
         let o = &mut self.ops[index];
         (o.stage, o.offset, o.length) = (OpStage::Submitted, op.offset + op.length, 0);
         let instance = &self.instances[op.instance];
         let mount = &self.mounts[instance.mount as usize];
-        let (file, host, of_server) = (instance.file, mount.host, mount.of_server);
+        let (file, host, of_server) = (instance.file(), mount.host, mount.of_server);
         let s = &self.services[service as usize];
         let layout = s.layout;
         let copies = s.copies(op.kind == OpKind::DirectWrite);
@@ -130,8 +131,8 @@ impl World<'_> {
             while left > 0 {
                 let bytes = left.min(largest);
                 let piece = Piece { part, offset, in_row: left };
-                let (io, job) = (NONE, op.job);
-                let asked = Asked { service, file, piece, bytes, client: host, of_server, io, job };
+                let job = op.job;
+                let asked = Asked { service, file, piece, bytes, client: host, of_server, job };
                 self.send_copies(index, asked, copies, false);
                 (offset, left) = (offset + bytes, left - bytes);
             }
@@ -141,7 +142,7 @@ impl World<'_> {
 
     /// Send a piece of a read, or `copies` copies of a piece of a write. Each is an I/O that the
     /// operation waits for, or with `behind` does not wait for.
-    fn send_copies(&mut self, index: u32, asked: Asked, copies: u32, behind: bool) {
+    fn send_copies(&mut self, index: OpId, asked: Asked, copies: u32, behind: bool) {
         let op = self.ops[index];
         for copy in 0..copies {
             if behind {
@@ -153,50 +154,48 @@ impl World<'_> {
             } else {
                 IoKind::Through { op: index }
             };
-            let asked = Asked { io: self.start_io(index, kind), ..asked };
+            let io = self.start_io(index, kind);
             match op.kind {
-                OpKind::DirectWrite => self.send_write_piece(asked, copy),
-                _ => self.send_read(asked),
+                OpKind::DirectWrite => self.send_write_piece(asked, io, copy),
+                _ => self.send_read(asked, io),
             }
         }
     }
 
     /// Create an I/O of an operation that bypasses the page cache.
-    fn start_io(&mut self, index: u32, kind: IoKind) -> u32 {
+    fn start_io(&mut self, index: OpId, kind: IoKind) -> IoId {
         let instance = self.ops[index].instance;
         self.instances[instance].ios += 1;
         if let IoKind::Through { .. } = kind {
             self.ops[index].outstanding += 1;
         }
-        self.ios.insert(Io { kind, instance, waiters: NONE })
+        self.ios.insert(Io { kind, instance, waiters: None })
     }
 
     /// Queue a write until enough of the file's earlier writes are acknowledged.
-    fn wait_for_window(&mut self, index: u32) {
+    fn wait_for_window(&mut self, index: OpId) {
         let instance = self.ops[index].instance;
-        let mut last = self.instances[instance].behind_waiter;
-        if last == NONE {
-            self.instances[instance].behind_waiter = index;
+        let Some(mut last) = self.instances[instance].behind_waiter else {
+            self.instances[instance].behind_waiter = Some(index);
             return;
+        };
+        while let Some(next) = self.ops[last].next {
+            last = next;
         }
-        while self.ops[last].next != NONE {
-            last = self.ops[last].next;
-        }
-        self.ops[last].next = index;
+        self.ops[last].next = Some(index);
     }
 
     /// Complete a write-behind I/O.
-    pub(crate) fn behind_done(&mut self, instance: u32, bytes: u64) {
+    pub(crate) fn behind_done(&mut self, instance: InstanceId, bytes: u64) {
         let i = &mut self.instances[instance];
         i.ios -= 1;
         i.writes -= 1;
         i.behind_bytes -= bytes;
         i.uncommitted = true;
-        let mut waiter = std::mem::replace(&mut i.behind_waiter, NONE);
-        while waiter != NONE {
-            let next = std::mem::replace(&mut self.ops[waiter].next, NONE);
+        let mut waiting = i.behind_waiter.take();
+        while let Some(waiter) = waiting {
+            waiting = self.ops[waiter].next.take();
             self.resume_op(waiter);
-            waiter = next;
         }
         self.wake_syncs(instance);
         self.bury(instance);
@@ -204,7 +203,7 @@ impl World<'_> {
 
     /// Request that the servers flush the written data of a file to their drives, if the service
     /// requires it. Return true if there is nothing to wait for.
-    pub(crate) fn commit_remote(&mut self, index: u32, service: u32) -> bool {
+    pub(crate) fn commit_remote(&mut self, index: OpId, service: u32) -> bool {
         let op = self.ops[index];
         let s = &self.services[service as usize];
         let due = match s.settled.commit {
@@ -217,19 +216,19 @@ impl World<'_> {
             return true;
         }
         let mount = &self.mounts[instance.mount as usize];
-        let (file, host, of_server) = (instance.file, mount.host, mount.of_server);
+        let (file, host, of_server) = (instance.file(), mount.host, mount.of_server);
         let parts = s.files[file as usize].parts.len() as u32;
         for part in 0..parts {
             let f = &self.services[service as usize].files[file as usize];
-            if f.parts[part as usize] == NONE {
+            if f.parts[part as usize].is_none() {
                 continue;
             }
             let target = self.part_target(service, f, part);
             let io = self.start_io(index, IoKind::Through { op: index });
             let piece = Piece { part, offset: 0, in_row: 0 };
             let (bytes, job) = (0, op.job);
-            let asked = Asked { service, file, piece, bytes, client: host, of_server, io, job };
-            self.send(RpcKind::Commit, asked, 0, target);
+            let asked = Asked { service, file, piece, bytes, client: host, of_server, job };
+            self.send(RpcKind::Commit, asked, io, 0, target);
         }
         self.ops[index].outstanding == 0
     }

@@ -17,6 +17,7 @@ use headrace_model::histogram::Histogram;
 use headrace_model::Nanos;
 
 use crate::block_cache::BlockCache;
+use crate::ids::{IoId, JobId, RpcId, ThreadId};
 use crate::layout::{mixed, Layout, ServiceFile};
 use crate::outcome::ServiceOutcome;
 
@@ -41,8 +42,8 @@ pub(crate) struct Target {
     pub mount: u32,
     pub backend: Backend,
     /// Free threads, and requests that wait for one.
-    pub free_threads: Vec<u32>,
-    pub waiting: VecDeque<u32>,
+    pub free_threads: Vec<ThreadId>,
+    pub waiting: VecDeque<RpcId>,
     pub stored_bytes: u64,
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct Target {
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
     pub in_flight: u32,
-    pub waiting: VecDeque<u32>,
+    pub waiting: VecDeque<RpcId>,
 }
 
 /// The state of a file service.
@@ -70,7 +71,7 @@ pub(crate) struct Service {
     /// For each metadata server, the times at which its threads become free.
     pub metadata: Vec<BinaryHeap<Reverse<Nanos>>>,
     /// Requests that wait for a failed server to return.
-    pub parked: Vec<u32>,
+    pub parked: Vec<RpcId>,
     /// Targets that clients consider down.
     pub suspected: Vec<bool>,
     pub totals: ServiceTotals,
@@ -156,6 +157,15 @@ pub(crate) enum Stage {
     TimedOut,
 }
 
+/// Who sent a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// A client, for this I/O.
+    Client(IoId),
+    /// The server of another replica, for this request.
+    Forwarder(RpcId),
+}
+
 /// A request to a data server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rpc {
@@ -170,15 +180,13 @@ pub(crate) struct Rpc {
     pub client: u32,
     pub offset: u64,
     pub bytes: u64,
-    /// The client's I/O that it belongs to; `NONE` if it was sent by another server.
-    pub io: u32,
-    /// The request that forwarded this one to the next replica.
-    pub forwarder: u32,
+    pub sender: Sender,
     /// Number of completions that the reply waits for: the server's own storage and the next
     /// replica.
     pub pending: u8,
-    pub thread: u32,
-    pub job: u32,
+    /// The server's thread, while the request has one.
+    pub thread: Option<ThreadId>,
+    pub job: Option<JobId>,
     pub sent: Nanos,
     pub synced: bool,
     /// The server could not read or write the data.

@@ -3,11 +3,12 @@
 
 use headrace_model::pagecache::PAGE_BYTES;
 
-use super::{Rpc, RpcKind, Stage};
+use super::{Rpc, RpcKind, Sender, Stage};
+use crate::ids::{InstanceId, IoId, JobId};
 use crate::layout::{mixed, Piece, ServiceFile};
-use crate::world::{World, NONE};
+use crate::world::World;
 
-/// A client's request to a service, and the I/O and job that it belongs to.
+/// A client's request to a service, and the job that it belongs to.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub service: u32,
@@ -17,25 +18,31 @@ pub(super) struct Asked {
     pub client: u32,
     /// A file server of the client's host sends it, not a process.
     pub of_server: bool,
-    pub io: u32,
-    pub job: u32,
+    pub job: Option<JobId>,
 }
 
 impl World<'_> {
     /// Send write-back of pages of a client's cache.
-    pub fn send_write(&mut self, service: u32, instance: u32, page: u32, pages: u32, io: u32) {
+    pub fn send_write(
+        &mut self,
+        service: u32,
+        instance: InstanceId,
+        page: u32,
+        pages: u32,
+        io: IoId,
+    ) {
         let i = &self.instances[instance];
         let mount = &self.mounts[i.mount as usize];
-        let (file, host, of_server, size) = (i.file, mount.host, mount.of_server, i.bytes);
+        let (file, host, of_server, size) = (i.file(), mount.host, mount.of_server, i.bytes);
         let offset = u64::from(page) * PAGE_BYTES;
         let bytes = (u64::from(pages) * PAGE_BYTES).min(size.saturating_sub(offset)).max(1);
         let s = &self.services[service as usize];
         let piece = s.layout.locate(offset, s.replicas);
-        let asked = Asked { service, file, piece, bytes, client: host, of_server, io, job: NONE };
-        self.send_write_piece(asked, 0);
+        let asked = Asked { service, file, piece, bytes, client: host, of_server, job: None };
+        self.send_write_piece(asked, io, 0);
     }
 
-    pub(super) fn send_read(&mut self, asked: Asked) {
+    pub(super) fn send_read(&mut self, asked: Asked, io: IoId) {
         let Asked { service, piece, bytes, of_server, job, .. } = asked;
         let replica = self.choose_replica(service, asked.file, piece, asked.client);
         let f = &self.services[service as usize].files[asked.file as usize];
@@ -44,13 +51,13 @@ impl World<'_> {
         totals.read_requests += 1;
         totals.read_bytes += bytes;
         // Counted where the job receives them, not between servers.
-        if job != NONE && !of_server {
-            self.jobs[job as usize].bytes.served_bytes += bytes;
+        if let (Some(job), false) = (job, of_server) {
+            self.jobs[job.index()].bytes.served_bytes += bytes;
         }
-        self.send(RpcKind::Read, asked, replica, target);
+        self.send(RpcKind::Read, asked, io, replica, target);
     }
 
-    pub(super) fn send_write_piece(&mut self, asked: Asked, replica: u32) {
+    pub(super) fn send_write_piece(&mut self, asked: Asked, io: IoId, replica: u32) {
         let Asked { service, piece, client, .. } = asked;
         let s = &self.services[service as usize];
         let near = s
@@ -60,9 +67,7 @@ impl World<'_> {
             .flatten();
         let f = &s.files[asked.file as usize];
         let target = match f.parts.get((piece.part + replica) as usize) {
-            Some(&instance) if instance != NONE => {
-                self.part_target(service, f, piece.part + replica)
-            }
+            Some(Some(_)) => self.part_target(service, f, piece.part + replica),
             _ => {
                 let near = near.map(|t| t as u32);
                 s.layout.target(f, piece.part + replica, s.replicas, s.targets.len() as u32, near)
@@ -71,13 +76,20 @@ impl World<'_> {
         let totals = &mut self.services[service as usize].totals.outcome;
         totals.write_requests += 1;
         totals.written_bytes += asked.bytes;
-        self.send(RpcKind::Write, asked, replica, target);
+        self.send(RpcKind::Write, asked, io, replica, target);
     }
 
     /// Send a client's request to a data server. Its CPU time is charged to the job, or used on the
     /// cores of the file server that sends it.
-    pub(super) fn send(&mut self, kind: RpcKind, asked: Asked, replica: u32, target: u32) {
-        let Asked { service, file, piece, bytes, client, of_server, io, job } = asked;
+    pub(super) fn send(
+        &mut self,
+        kind: RpcKind,
+        asked: Asked,
+        io: IoId,
+        replica: u32,
+        target: u32,
+    ) {
+        let Asked { service, file, piece, bytes, client, of_server, job } = asked;
         let rpc = Rpc {
             kind,
             stage: Stage::Arriving,
@@ -89,10 +101,9 @@ impl World<'_> {
             client,
             offset: piece.offset,
             bytes,
-            io,
-            forwarder: NONE,
+            sender: Sender::Client(io),
             pending: 1,
-            thread: NONE,
+            thread: None,
             job,
             sent: self.now,
             synced: false,
@@ -107,7 +118,7 @@ impl World<'_> {
             self.start_rpc_work(client, rpc, cpu_ns);
             return;
         }
-        if job != NONE && !of_server {
+        if let (Some(job), false) = (job, of_server) {
             self.charge_job(job, cpu_ns);
         }
         self.enqueue(rpc);
@@ -137,7 +148,7 @@ impl World<'_> {
     pub(crate) fn part_target(&self, service: u32, file: &ServiceFile, part: u32) -> u32 {
         let s = &self.services[service as usize];
         match file.parts.get(part as usize) {
-            Some(&instance) if instance != NONE => {
+            Some(&Some(instance)) => {
                 let mount = self.instances[instance].mount;
                 s.targets.iter().position(|t| t.mount == mount).unwrap_or_default() as u32
             }

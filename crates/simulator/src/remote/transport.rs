@@ -1,11 +1,12 @@
 //! Transport of a request: a slot of the client's channel to the server, the network, and the
 //! reply.
 
-use super::{Channel, RpcKind, Stage};
-use crate::world::{Event, World, NONE};
+use super::{Channel, RpcKind, Sender, Stage};
+use crate::ids::RpcId;
+use crate::world::{Event, World};
 
 impl World<'_> {
-    fn channel(&mut self, rpc: u32) -> &mut Channel {
+    fn channel(&mut self, rpc: RpcId) -> &mut Channel {
         let r = self.rpcs[rpc];
         let s = &mut self.services[r.service as usize];
         let index = r.client as usize * s.targets.len() + r.target as usize;
@@ -18,8 +19,8 @@ impl World<'_> {
     /// Queue a client's request for a slot of its channel. A server that forwards a replica does
     /// not wait: each pipeline has its own connection and thread, and a limit shared by crossing
     /// pipelines would deadlock.
-    pub(crate) fn enqueue(&mut self, rpc: u32) {
-        if self.rpcs[rpc].forwarder != NONE {
+    pub(crate) fn enqueue(&mut self, rpc: RpcId) {
+        if matches!(self.rpcs[rpc].sender, Sender::Forwarder(_)) {
             self.depart(rpc);
             return;
         }
@@ -33,8 +34,8 @@ impl World<'_> {
         }
     }
 
-    pub(crate) fn leave_channel(&mut self, rpc: u32) {
-        if self.rpcs[rpc].forwarder != NONE {
+    pub(crate) fn leave_channel(&mut self, rpc: RpcId) {
+        if matches!(self.rpcs[rpc].sender, Sender::Forwarder(_)) {
             return;
         }
         let channel = self.channel(rpc);
@@ -55,7 +56,7 @@ impl World<'_> {
         }
     }
 
-    fn depart(&mut self, rpc: u32) {
+    fn depart(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         let server = self.services[r.service as usize].targets[r.target as usize].host;
         if r.kind == RpcKind::Write && server != r.client {
@@ -66,7 +67,7 @@ impl World<'_> {
         self.travel(rpc);
     }
 
-    fn travel(&mut self, rpc: u32) {
+    fn travel(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         let s = &self.services[r.service as usize];
         let delay =
@@ -76,14 +77,14 @@ impl World<'_> {
     }
 
     /// Continue a request whose data was sent completely.
-    pub fn rpc_sent(&mut self, rpc: u32) {
+    pub fn rpc_sent(&mut self, rpc: RpcId) {
         match self.rpcs[rpc].stage {
             Stage::Sending => self.travel(rpc),
             _ => self.deliver_later(rpc),
         }
     }
 
-    pub(crate) fn deliver_later(&mut self, rpc: u32) {
+    pub(crate) fn deliver_later(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         let server = self.services[r.service as usize].targets[r.target as usize].host;
         self.rpcs[rpc].stage = Stage::Delivering;
@@ -92,7 +93,7 @@ impl World<'_> {
     }
 
     /// Continue a request at its next stage.
-    pub fn rpc_stage(&mut self, rpc: u32) {
+    pub fn rpc_stage(&mut self, rpc: RpcId) {
         match self.rpcs[rpc].stage {
             Stage::Arriving => self.arrive(rpc),
             Stage::Delivering => self.delivered(rpc),

@@ -1,17 +1,19 @@
 //! Reads and writes through the page cache: read-ahead, cache hits, and throttled writers.
 
 use headrace_model::pagecache::readahead::{ReadAheadRules, Window};
-use headrace_model::pagecache::PageState;
+use headrace_model::pagecache::{CachedFile, PageState};
+use headrace_model::slots::Id;
 
 use super::page_end;
+use crate::ids::OpId;
 use crate::scenario::ClientReadAhead;
-use crate::world::{Mounted, Op, OpStage, World, NONE};
+use crate::world::{Mounted, Op, OpStage, World};
 
 /// What decides how an operation reads.
 struct ReadRules {
     host: usize,
     /// The file in the page cache.
-    file: u32,
+    file: Id<CachedFile>,
     /// Exactly the requested pages are read.
     exact: bool,
     /// Limit of a read-ahead window, in pages.
@@ -22,7 +24,7 @@ struct ReadRules {
 
 impl World<'_> {
     /// Start the client's own read-ahead, which does not depend on missing pages.
-    pub(super) fn before_read(&mut self, index: u32) {
+    pub(super) fn before_read(&mut self, index: OpId) {
         let op = self.ops[index];
         let instance = &self.instances[op.instance];
         let Mounted::Service(service) = self.mounts[instance.mount as usize].mounted else {
@@ -43,7 +45,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn run_read(&mut self, index: u32) -> bool {
+    pub(super) fn run_read(&mut self, index: OpId) -> bool {
         loop {
             if self.ops[index].submit_from < self.ops[index].submit_to && !self.submit_range(index)
             {
@@ -67,7 +69,7 @@ impl World<'_> {
                 continue;
             };
             let extent = *cache.extent(found);
-            if extent.mark == op.cursor {
+            if extent.mark == Some(op.cursor) {
                 cache.clear_mark(found);
                 let missing =
                     cache.next_missing(r.file, op.cursor + 1, op.cursor.saturating_add(r.max + 1));
@@ -79,13 +81,13 @@ impl World<'_> {
                 }
                 continue;
             }
-            if extent.state == PageState::Reading {
-                self.wait_for_io(index, extent.io);
+            if let PageState::Reading(io) = extent.state {
+                self.wait_for_io(index, io);
                 return false;
             }
             let mut upto = extent.end().min(op.end);
-            if extent.mark != NONE && extent.mark > op.cursor {
-                upto = upto.min(extent.mark);
+            if let Some(mark) = extent.mark.filter(|&mark| mark > op.cursor) {
+                upto = upto.min(mark);
             }
             if r.two_windows && op.ask_at > op.cursor {
                 upto = upto.min(op.ask_at);
@@ -109,7 +111,7 @@ impl World<'_> {
         let mount = &self.mounts[instance.mount as usize];
         let wanted = op.end - op.cursor.min(op.end);
         let max = match mount.read_ahead_pages {
-            _ if instance.is_metadata => 0,
+            _ if instance.is_metadata() => 0,
             limit if wanted > limit && limit > 0 => limit.max(wanted.min(mount.large_read_pages)),
             limit => limit,
         };
@@ -121,12 +123,12 @@ impl World<'_> {
             max,
             file_end: page_end(instance.bytes),
             two_windows: self.hosts[host].read_ahead == ReadAheadRules::TwoWindows
-                && !(mount.exact || op.mapped || instance.is_metadata),
+                && !(mount.exact || op.mapped || instance.is_metadata()),
         }
     }
 
     /// Invoke two-window read-ahead. Return whether pages must be read.
-    fn read_ahead_window(&mut self, index: u32, op: &Op, r: &ReadRules) -> bool {
+    fn read_ahead_window(&mut self, index: OpId, op: &Op, r: &ReadRules) -> bool {
         let cache = &mut self.hosts[r.host].cache;
         let o = &mut self.ops[index];
         let ahead = o.read_ahead.windows.reach(op.cursor, op.end - op.cursor, r.max, |from, to| {
@@ -145,7 +147,7 @@ impl World<'_> {
     }
 
     /// Set the window to read for a page that is not in the cache.
-    fn read_missing(&mut self, index: u32, op: &Op, r: &ReadRules) {
+    fn read_missing(&mut self, index: OpId, op: &Op, r: &ReadRules) {
         let cache = &mut self.hosts[r.host].cache;
         let o = &mut self.ops[index];
         let window = if r.two_windows {
@@ -165,12 +167,12 @@ impl World<'_> {
         self.set_window(index, window, r.file_end);
     }
 
-    fn set_window(&mut self, index: u32, window: Window, file_end: u32) {
+    fn set_window(&mut self, index: OpId, window: Window, file_end: u32) {
         let o = &mut self.ops[index];
         // A window entirely beyond the end of the file reads nothing.
         o.submit_from = window.start.min(file_end.max(o.cursor + 1));
         o.submit_to = (window.start + window.pages).min(file_end.max(o.cursor + 1));
-        o.mark = window.mark.unwrap_or(NONE);
+        o.mark = window.mark;
         if o.submit_from > o.cursor && o.submit_to <= o.cursor {
             o.submit_from = o.cursor;
             o.submit_to = o.cursor + 1;
@@ -179,7 +181,7 @@ impl World<'_> {
 
     /// Start to read the missing pages of an operation's window. Return false if metadata must be
     /// read first.
-    fn submit_range(&mut self, index: u32) -> bool {
+    fn submit_range(&mut self, index: OpId) -> bool {
         let mount = self.instances[self.ops[index].instance].mount;
         match self.mounts[mount as usize].mounted {
             Mounted::Volume(volume) => {
@@ -195,16 +197,16 @@ impl World<'_> {
             Mounted::Service(service) => self.submit_remote(index, service),
         }
         let op = self.ops[index];
-        if op.mark != NONE {
+        if let Some(mark) = op.mark {
             let instance = &self.instances[op.instance];
             let host = self.mounts[instance.mount as usize].host;
-            self.hosts[host as usize].cache.set_mark(instance.cache_file, op.mark);
-            self.ops[index].mark = NONE;
+            self.hosts[host as usize].cache.set_mark(instance.cache_file, mark);
+            self.ops[index].mark = None;
         }
         true
     }
 
-    pub(super) fn run_write(&mut self, index: u32) -> bool {
+    pub(super) fn run_write(&mut self, index: OpId) -> bool {
         let op = self.ops[index];
         let mount = self.instances[op.instance].mount;
         let host = self.mounts[mount as usize].host as usize;

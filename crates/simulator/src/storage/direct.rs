@@ -4,10 +4,11 @@
 use headrace_model::pagecache::PAGE_BYTES;
 use headrace_model::Op as DriveOp;
 
-use crate::world::{Io, IoKind, Mounted, OpKind, OpStage, World, NONE};
+use crate::ids::OpId;
+use crate::world::{Io, IoKind, Mounted, OpKind, OpStage, World};
 
 impl World<'_> {
-    pub(super) fn run_direct(&mut self, index: u32) -> bool {
+    pub(super) fn run_direct(&mut self, index: OpId) -> bool {
         let op = self.ops[index];
         let mount = self.instances[op.instance].mount;
         match self.mounts[mount as usize].mounted {
@@ -16,13 +17,13 @@ impl World<'_> {
         }
     }
 
-    fn run_direct_local(&mut self, index: u32, volume: u32) -> bool {
+    fn run_direct_local(&mut self, index: OpId, volume: u32) -> bool {
         let op = self.ops[index];
         let write = op.kind == OpKind::DirectWrite;
         if op.stage == OpStage::Submitted {
             return op.outstanding == 0;
         }
-        let fs_file = self.instances[op.instance].file;
+        let fs_file = self.instances[op.instance].file();
         if write && op.cursor < op.end {
             let fs = &mut self.volumes[volume as usize].fs;
             if fs.allocate(fs_file, op.cursor, op.end - op.cursor).is_err() {
@@ -37,14 +38,8 @@ impl World<'_> {
         let mut waits = false;
         while page < op.end {
             let v = &self.volumes[volume as usize];
-            let (blocks, until) = v.fs.metadata_for(fs_file, page);
-            let mut both = [NONE; 2];
-            blocks.zip(&mut both).for_each(|(block, slot)| *slot = block);
-            if let Some(&_missing) = both
-                .iter()
-                .filter(|&&b| b != NONE)
-                .find(|&&block| !self.metadata_present(index, volume, block))
-            {
+            let (mut blocks, until) = v.fs.metadata_for(fs_file, page);
+            if !blocks.all(|block| self.metadata_present(index, volume, block)) {
                 waits = true;
                 break;
             }
@@ -57,7 +52,7 @@ impl World<'_> {
             let io = self.ios.insert(Io {
                 kind: IoKind::Through { op: index },
                 instance: op.instance,
-                waiters: NONE,
+                waiters: None,
             });
             self.instances[op.instance].ios += 1;
             self.ops[index].outstanding += 1;

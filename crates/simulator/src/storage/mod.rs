@@ -12,7 +12,8 @@ mod volume;
 use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::pagecache::PAGE_BYTES;
 
-use crate::world::{Io, IoKind, Op, OpKind, OpStage, Parent, World, NONE};
+use crate::ids::{InstanceId, IoId, JobId, OpId};
+use crate::world::{Io, IoKind, Op, OpKind, OpStage, Parent, World};
 
 /// The process number of asynchronous writeback (the flusher).
 pub(crate) const FLUSHER: u32 = 0;
@@ -32,9 +33,9 @@ pub(crate) fn page_end(byte: u64) -> u32 {
 pub(crate) struct Wanted {
     pub kind: OpKind,
     pub parent: Parent,
-    pub instance: u32,
+    pub instance: InstanceId,
     pub process: u32,
-    pub job: u32,
+    pub job: Option<JobId>,
     pub offset: u64,
     pub length: u64,
     pub mapped: bool,
@@ -64,14 +65,14 @@ impl World<'_> {
             end: page_end(wanted.offset + wanted.length),
             submit_from: 0,
             submit_to: 0,
-            mark: NONE,
+            mark: None,
             ask_at: page_of(wanted.offset),
             missed: 0,
             offset: wanted.offset,
             length: wanted.length,
             read_ahead: wanted.read_ahead,
             outstanding: 0,
-            next: NONE,
+            next: None,
         };
         let index = self.ops.insert(op);
         self.instances[wanted.instance].ios += 1;
@@ -85,7 +86,7 @@ impl World<'_> {
         }
     }
 
-    fn take_op(&mut self, index: u32) -> Op {
+    fn take_op(&mut self, index: OpId) -> Op {
         let op = self.ops[index];
         self.ops.remove(index);
         self.instances[op.instance].ios -= 1;
@@ -94,7 +95,7 @@ impl World<'_> {
     }
 
     /// Continue an operation that waited; if it is done, continue its parent.
-    pub fn resume_op(&mut self, index: u32) {
+    pub fn resume_op(&mut self, index: OpId) {
         if self.run_op(index) {
             let op = self.take_op(index);
             match op.parent {
@@ -106,7 +107,7 @@ impl World<'_> {
     }
 
     /// Return true if the operation is done.
-    fn run_op(&mut self, index: u32) -> bool {
+    fn run_op(&mut self, index: OpId) -> bool {
         match self.ops[index].kind {
             OpKind::Read => self.run_read(index),
             OpKind::Write => self.run_write(index),
@@ -115,14 +116,30 @@ impl World<'_> {
         }
     }
 
-    fn wait_for_io(&mut self, index: u32, io: u32) {
+    fn wait_for_io(&mut self, index: OpId, io: IoId) {
         let first = self.ios[io].waiters;
         self.ops[index].next = first;
-        self.ios[io].waiters = index;
+        self.ios[io].waiters = Some(index);
+    }
+
+    /// Create the I/O that fills missing pages of a file's cache.
+    pub(crate) fn start_fill(
+        &mut self,
+        host: u32,
+        instance: InstanceId,
+        from: u32,
+        pages: u32,
+    ) -> IoId {
+        let i = &mut self.instances[instance];
+        i.ios += 1;
+        let io = self.ios.next_id();
+        let cache = &mut self.hosts[host as usize].cache;
+        let extent = cache.start_reading(i.cache_file, from, pages, io);
+        self.ios.insert(Io { kind: IoKind::Fill { extent }, instance, waiters: None })
     }
 
     /// Complete an I/O: update its pages and continue the operations that waited for it.
-    pub fn io_done(&mut self, io: u32, failed: bool) {
+    pub fn io_done(&mut self, io: IoId, failed: bool) {
         let Io { kind, instance, waiters } = self.ios[io];
         self.ios.remove(io);
         match kind {
@@ -134,13 +151,12 @@ impl World<'_> {
                     self.hosts[host].cache.finish_reading(extent);
                 }
                 self.instances[instance].ios -= 1;
-                let mut waiter = waiters;
-                while waiter != NONE {
-                    let next = self.ops[waiter].next;
-                    self.ops[waiter].next = NONE;
-                    self.ops[waiter].failed |= failed;
+                let mut waiting = waiters;
+                while let Some(waiter) = waiting {
+                    let op = &mut self.ops[waiter];
+                    waiting = op.next.take();
+                    op.failed |= failed;
                     self.resume_op(waiter);
-                    waiter = next;
                 }
                 self.bury(instance);
             }

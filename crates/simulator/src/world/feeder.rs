@@ -5,24 +5,33 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headrace_model::Nanos;
 
+use crate::ids::{InstanceId, TaskId};
+
 /// A job slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub host: u32,
     pub number: u32,
-    pub task: u32,
+    pub task: Option<TaskId>,
+}
+
+/// Where the files of a set are.
+#[derive(Clone, Debug)]
+pub(crate) enum SetPlace {
+    /// Indexed by host: instances on its volume.
+    Volumes(Vec<Vec<InstanceId>>),
+    Service {
+        service: u32,
+        files: Vec<u32>,
+    },
 }
 
 /// The files of a set and their locations.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct SetFiles {
-    /// Indexed by host: instances on its volume. Empty for sets in services.
-    pub local: Vec<Vec<u32>>,
-    /// Indexed by host: the mount of the volume or service; `NONE` if the host has none.
-    pub mount: Vec<u32>,
-    /// Files of the service, for sets in services.
-    pub remote: Vec<u32>,
-    pub service: u32,
+    pub place: SetPlace,
+    /// Indexed by host: the mount of the volume or service, if the host has one.
+    pub mount: Vec<Option<u32>>,
     /// Number of files assigned so far: one counter per host for local sets, a single one
     /// otherwise.
     pub turn: Vec<u64>,
@@ -40,13 +49,13 @@ pub(crate) struct PacketSource {
 #[derive(Debug, Default)]
 pub(crate) struct PCache {
     /// By host and source (set, file): instance and bytes.
-    entries: BTreeMap<(u32, (u32, u32)), (u32, u64)>,
+    entries: BTreeMap<(u32, (u32, u32)), (InstanceId, u64)>,
     /// By host: sources, least recently used first, and bytes held.
     order: BTreeMap<u32, (VecDeque<(u32, u32)>, u64)>,
 }
 
 impl PCache {
-    pub fn find(&mut self, host: u32, source: (u32, u32)) -> Option<u32> {
+    pub fn find(&mut self, host: u32, source: (u32, u32)) -> Option<InstanceId> {
         let &(instance, _) = self.entries.get(&(host, source))?;
         let (order, _) = self.order.entry(host).or_default();
         order.retain(|&other| other != source);
@@ -59,10 +68,10 @@ impl PCache {
         &mut self,
         host: u32,
         source: (u32, u32),
-        instance: u32,
+        instance: InstanceId,
         bytes: u64,
         limit: u64,
-    ) -> Vec<u32> {
+    ) -> Vec<InstanceId> {
         let mut gone = Vec::new();
         let (order, held) = self.order.entry(host).or_default();
         if let Some((old, old_bytes)) = self.entries.remove(&(host, source)) {
@@ -90,7 +99,7 @@ impl PCache {
 pub(crate) struct Feeder {
     pub slots: Vec<Slot>,
     pub sets: Vec<SetFiles>,
-    pub task_of_job: Vec<u32>,
+    pub task_of_job: Vec<Option<TaskId>>,
     pub next_job: u64,
     pub finished: u64,
     /// Jobs that each node has yet to receive (static assignment).

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 
 use headrace_model::filesystem::Filesystem;
 use headrace_model::pagecache::readahead::{ReadAhead, ReadAheadRules};
-use headrace_model::pagecache::PageCache;
+use headrace_model::pagecache::{CachedFile, PageCache};
 use headrace_model::scheduler::BlockQueue;
+use headrace_model::slots::Id;
 use headrace_model::Nanos;
 
 use super::journal::Journal;
 use super::series::Sampler;
 use crate::cpu::Cpu;
+use crate::ids::{InstanceId, OpId, Worker};
 use crate::queue::Handle;
 
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub(crate) struct Host {
     pub is_node: bool,
     /// Index of its specification in `nodes` or `servers`.
     pub spec: u32,
-    pub cpu: Cpu,
+    pub cpu: Cpu<Worker>,
     pub cpu_timer: Option<Handle>,
     pub cache: PageCache,
     pub call_ns: u64,
@@ -32,7 +34,7 @@ pub(crate) struct Host {
     pub dirty_expire_ns: u64,
     pub dirty_writeback_ns: u64,
     /// Writers throttled until the amount of dirty data falls.
-    pub throttled: VecDeque<u32>,
+    pub throttled: VecDeque<OpId>,
     pub read_ahead: ReadAheadRules,
     pub mounts: Vec<u32>,
     pub down: bool,
@@ -48,7 +50,7 @@ pub(crate) struct Volume {
     pub fs: Filesystem,
     pub mount: u32,
     /// The instance whose pages are the filesystem's metadata blocks.
-    pub metadata: u32,
+    pub metadata: InstanceId,
     pub max_bio_pages: u32,
     pub journal: Journal,
     pub series: Option<Sampler>,
@@ -75,24 +77,31 @@ pub(crate) struct Mount {
     /// No kernel read-ahead: exactly the requested pages are fetched.
     pub exact: bool,
     /// Instances with dirty pages, ordered by when they first became dirty.
-    pub dirty: VecDeque<u32>,
+    pub dirty: VecDeque<InstanceId>,
     /// Instances whose writeback an operation waits for.
-    pub urgent: VecDeque<u32>,
+    pub urgent: VecDeque<InstanceId>,
     pub writing: u32,
     pub writing_limit: u32,
     pub timer: Option<Handle>,
     pub pumping: bool,
 }
 
+/// What an instance shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// The file in the volume's filesystem, or the service's file.
+    File(u32),
+    /// The metadata blocks of the volume's filesystem.
+    Metadata,
+}
+
 /// A file on a mount, with its pages in the host's cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
     pub mount: u32,
-    pub cache_file: u32,
-    /// The file in the volume's filesystem, or the service's file.
-    pub file: u32,
+    pub cache_file: Id<CachedFile>,
+    pub content: Content,
     pub bytes: u64,
-    pub is_metadata: bool,
     pub opened: u32,
     /// I/Os in progress.
     pub ios: u32,
@@ -106,12 +115,12 @@ pub(crate) struct Instance {
     pub flush_cursor: u32,
     /// Write I/Os in progress, and operations that wait for all of them.
     pub writes: u32,
-    pub sync_waiters: Vec<u32>,
+    pub sync_waiters: Vec<OpId>,
     /// The servers hold written pages for which no commit to their drives was requested yet.
     pub uncommitted: bool,
     /// Write-behind bytes in flight, and the first of the writes that wait for space in the window.
     pub behind_bytes: u64,
-    pub behind_waiter: u32,
+    pub behind_waiter: Option<OpId>,
     pub read_ahead: ReadAhead,
     pub last_access: Nanos,
 }

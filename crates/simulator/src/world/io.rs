@@ -2,21 +2,25 @@
 //! journals.
 
 use headrace_model::pagecache::readahead::ReadAhead;
+use headrace_model::pagecache::Extent;
+use headrace_model::slots::Id;
+
+use crate::ids::{FetchId, InstanceId, JobId, OpId, RpcId, TaskId};
 
 /// The purpose of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IoKind {
     /// Fills an extent of the page cache.
     Fill {
-        extent: u32,
+        extent: Id<Extent>,
     },
     /// Writes an extent of the page cache to storage.
     Writeback {
-        extent: u32,
+        extent: Id<Extent>,
     },
     /// Part of an operation that bypasses the page cache.
     Through {
-        op: u32,
+        op: OpId,
     },
     /// A write that bypasses the page cache and was already acknowledged to its caller
     /// (write-behind).
@@ -31,17 +35,17 @@ pub(crate) enum IoKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Io {
     pub kind: IoKind,
-    pub instance: u32,
+    pub instance: InstanceId,
     /// The first of the operations that wait for it (a linked list).
-    pub waiters: u32,
+    pub waiters: Option<OpId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parent {
-    Task(u32),
-    Rpc(u32),
+    Task(TaskId),
+    Rpc(RpcId),
     /// Blocks that a server fetches for its cache.
-    Fetch(u32),
+    Fetch(FetchId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +76,10 @@ pub(crate) enum OpStage {
 pub(crate) struct Op {
     pub kind: OpKind,
     pub parent: Parent,
-    pub instance: u32,
+    pub instance: InstanceId,
     pub process: u32,
-    /// The job that its bytes are charged to; `NONE` if no job.
-    pub job: u32,
+    /// The job that its bytes are charged to.
+    pub job: Option<JobId>,
     pub mapped: bool,
     pub failed: bool,
     pub stage: OpStage,
@@ -83,7 +87,8 @@ pub(crate) struct Op {
     pub end: u32,
     pub submit_from: u32,
     pub submit_to: u32,
-    pub mark: u32,
+    /// Where the read-ahead mark is set once the window is being read.
+    pub mark: Option<u32>,
     /// The page at which two-window read-ahead is next invoked.
     pub ask_at: u32,
     pub missed: u32,
@@ -92,5 +97,5 @@ pub(crate) struct Op {
     pub read_ahead: ReadAhead,
     pub outstanding: u32,
     /// The next operation that waits for the same I/O.
-    pub next: u32,
+    pub next: Option<OpId>,
 }

@@ -1,5 +1,6 @@
 //! State of a filesystem's journal.
 
+use crate::ids::OpId;
 use crate::queue::Handle;
 
 /// The running transaction of a filesystem.
@@ -13,8 +14,8 @@ pub(crate) struct Journal {
     pub committing: Vec<u32>,
     /// Number of files whose data must be written first (ordered mode).
     pub ordered_left: u32,
-    pub waiters: Vec<u32>,
-    pub next_waiters: Vec<u32>,
+    pub waiters: Vec<OpId>,
+    pub next_waiters: Vec<OpId>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! `hosts` defines machines with their volumes and mounts, `journal` the journals of filesystems,
 //! `task` the processes of jobs, `feeder` the distribution of work, and `io` operations and I/Os in
-//! progress. Short-lived objects are stored in slots of `slab`. `timers` schedules the events of
+//! progress. `timers` schedules the events of
 //! cores, drives and the network, `series` records time series of drives.
 
 mod feeder;
@@ -10,7 +10,6 @@ mod hosts;
 mod io;
 mod journal;
 mod series;
-mod slab;
 mod task;
 mod timers;
 
@@ -19,27 +18,26 @@ use std::sync::atomic::{AtomicBool, Ordering as Atomic};
 
 use headrace_model::link::Network;
 use headrace_model::pagecache::lustre::LustreReadAhead;
+use headrace_model::pagecache::PageIo;
 use headrace_model::request::Completion;
+use headrace_model::slots::Slab;
 use headrace_model::Nanos;
 
+use crate::ids::{kinds, InstanceId, RpcId, TaskId};
 use crate::outcome::{Counters, JobOutcome};
 use crate::program::Instruction;
 use crate::queue::{EventQueue, Handle};
 use crate::remote::{Fetch, Rpc, Service};
 use crate::scenario::Scenario;
 
-pub(crate) use feeder::{Feeder, PacketSource, SetFiles, Slot};
-pub(crate) use hosts::{Host, Instance, Mount, Mounted, Volume};
+pub(crate) use feeder::{Feeder, PacketSource, SetFiles, SetPlace, Slot};
+pub(crate) use hosts::{Content, Host, Instance, Mount, Mounted, Volume};
 pub(crate) use io::{Io, IoKind, Op, OpKind, OpStage, Parent};
 pub(crate) use journal::{Journal, JournalState};
 pub(crate) use series::Sampler;
-pub(crate) use slab::Slab;
 pub(crate) use task::{
     CopyStep, Copying, Flow, Packet, Phase, Progress, Staged, State, Task, TaskFile,
 };
-
-/// Invalid index.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// Event types. Small and `Copy`: the queue stores them by value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +49,9 @@ pub(crate) enum Event {
     /// A network flow completed.
     Network,
     /// A task's sleep, or its wait for a metadata server or master, is over.
-    Timer(u32),
+    Timer(TaskId),
     /// A request to a service arrives at its next stage.
-    Rpc(u32),
+    Rpc(RpcId),
     /// The flusher of that mount looks for old dirty pages.
     Flusher(u32),
     /// The journal of that volume starts a commit.
@@ -74,18 +72,18 @@ pub(crate) struct World<'a> {
     pub volumes: Vec<Volume>,
     pub mounts: Vec<Mount>,
     pub services: Vec<Service>,
-    pub instances: Slab<Instance>,
-    pub ios: Slab<Io>,
-    pub ops: Slab<Op>,
-    pub rpcs: Slab<Rpc>,
-    pub fetches: Slab<Fetch>,
-    pub tasks: Slab<Task>,
+    pub instances: Slab<Instance, kinds::Instance>,
+    pub ios: Slab<Io, PageIo>,
+    pub ops: Slab<Op, kinds::Op>,
+    pub rpcs: Slab<Rpc, kinds::Rpc>,
+    pub fetches: Slab<Fetch, kinds::Fetch>,
+    pub tasks: Slab<Task, kinds::Task>,
     pub network: Network,
     pub network_timer: Option<Handle>,
     /// Client instance of a service's file on a mount.
-    pub client_instances: HashMap<(u32, u32), u32>,
+    pub client_instances: HashMap<(u32, u32), InstanceId>,
     /// Lustre read-ahead state by instance, for services that use it.
-    pub lustre: HashMap<u32, LustreReadAhead>,
+    pub lustre: HashMap<InstanceId, LustreReadAhead>,
     pub program: Vec<Instruction>,
     pub feeder: Feeder,
     pub jobs: Vec<JobOutcome>,

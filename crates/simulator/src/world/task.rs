@@ -6,6 +6,8 @@ use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::stream::Stream;
 use headrace_model::Nanos;
 
+use crate::ids::{InstanceId, JobId, TaskId};
+
 /// What a process is doing, as recorded in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -28,7 +30,7 @@ pub(crate) enum Phase {
 /// The current file of a process in one file set.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskFile {
-    pub instance: u32,
+    pub instance: Option<InstanceId>,
     pub read_ahead: ReadAhead,
     /// Byte range of the file in the client library's buffer of this process.
     pub buffer: (u64, u64),
@@ -42,7 +44,7 @@ pub(crate) struct TaskFile {
 /// A file that is being staged or is ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Staged {
-    pub instance: u32,
+    pub instance: InstanceId,
     pub ready: bool,
     pub cached: bool,
 }
@@ -50,9 +52,9 @@ pub(crate) struct Staged {
 /// State of a stager: a process that copies one file for its parent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copying {
-    pub parent: u32,
+    pub parent: TaskId,
     /// The parent's job; the parent's slot of the slab may be reused by another job.
-    pub job: u32,
+    pub job: JobId,
     pub from: u32,
     pub to: u32,
     pub set: u32,
@@ -106,7 +108,7 @@ pub(crate) enum CopyStep {
 pub(crate) struct Task {
     pub host: u32,
     pub slot: u32,
-    pub job: u32,
+    pub job: JobId,
     pub process: u32,
     pub alive: bool,
     pub pc: u32,

@@ -2,23 +2,23 @@
 
 use headrace_model::request::{Device, Status};
 
-use super::{Event, World};
+use headrace_model::slots::Id;
 
-/// Set in the identifier of work on a core that serves a request; clear for a job's process.
-const RPC_BIT: u32 = 1 << 31;
+use super::{Event, World};
+use crate::ids::{RpcId, TaskId, Worker};
 
 impl World<'_> {
     /// Start work of a job's process on a host's cores.
-    pub fn start_task_work(&mut self, host: u32, task: u32, cpu_ns: u64) {
+    pub fn start_task_work(&mut self, host: u32, task: TaskId, cpu_ns: u64) {
         let now = self.now;
-        self.hosts[host as usize].cpu.start(now, task, cpu_ns);
+        self.hosts[host as usize].cpu.start(now, Worker::Task(task), cpu_ns);
         self.set_cpu_timer(host);
     }
 
     /// Start work for a request on the cores of the host that serves it.
-    pub fn start_rpc_work(&mut self, host: u32, rpc: u32, cpu_ns: u64) {
+    pub fn start_rpc_work(&mut self, host: u32, rpc: RpcId, cpu_ns: u64) {
         let now = self.now;
-        self.hosts[host as usize].cpu.start(now, rpc | RPC_BIT, cpu_ns);
+        self.hosts[host as usize].cpu.start(now, Worker::Rpc(rpc), cpu_ns);
         self.set_cpu_timer(host);
     }
 
@@ -46,10 +46,9 @@ impl World<'_> {
         h.cpu_timer = None;
         let (who, cpu_ns) = h.cpu.finish(self.now);
         self.set_cpu_timer(host);
-        if who & RPC_BIT != 0 {
-            self.rpc_worked(who & !RPC_BIT);
-        } else {
-            self.task_worked(who, cpu_ns);
+        match who {
+            Worker::Task(task) => self.task_worked(task, cpu_ns),
+            Worker::Rpc(rpc) => self.rpc_worked(rpc),
         }
     }
 
@@ -80,18 +79,18 @@ impl World<'_> {
         self.volumes[volume as usize].queue.wake(self.now, &mut completions);
         self.counters.requests += completions.len() as u64;
         for completion in completions.drain(..) {
-            self.io_done(completion.tag as u32, completion.status != Status::Done);
+            self.io_done(Id::of_tag(completion.tag), completion.status != Status::Done);
         }
         self.completions = completions;
         self.set_drive_timer(volume);
     }
 
     /// Send bytes from one host to another; the request continues when the last byte was sent.
-    pub fn start_flow(&mut self, from: u32, to: u32, bytes: u64, rpc: u32) {
+    pub fn start_flow(&mut self, from: u32, to: u32, bytes: u64, rpc: RpcId) {
         self.hosts[from as usize].sent_bytes += bytes;
         self.hosts[to as usize].received_bytes += bytes;
         self.counters.flows += 1;
-        self.network.start(self.now, from, to, bytes, u64::from(rpc));
+        self.network.start(self.now, from, to, bytes, rpc.tag());
         self.set_network_timer();
     }
 
@@ -118,7 +117,7 @@ impl World<'_> {
     pub(super) fn flow_done(&mut self) {
         let rpc = self.network.finish(self.now);
         if let Some(rpc) = rpc {
-            self.rpc_sent(rpc as u32);
+            self.rpc_sent(Id::of_tag(rpc));
         }
         self.set_network_timer();
     }

@@ -11,14 +11,24 @@
 //! Drives with the same specification and the same stored data share their initial map and copy
 //! only what they write: a thousand nodes do not need a thousand maps.
 
+mod cleaning;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::amplification::valid_share_at_age;
 use super::spec::InitialState;
 use super::table::Table;
+use crate::slots::Id;
 
-const NOWHERE: u32 = u32::MAX;
+/// A modelled unit; only its ids are used.
+#[derive(Debug)]
+enum Unit {}
+
+/// A physical place of a unit; only its ids are used.
+#[derive(Debug)]
+enum Place {}
+
 /// Maximum number of modelled units. A larger drive is modelled by a slice.
 const SLICE_UNITS_MAX: u64 = 1 << 20;
 /// Blocks without data in steady state: two open for writing (host, garbage collection) and one in
@@ -44,11 +54,11 @@ pub struct PageMap {
     all_units: u64,
     block_units: u32,
     /// Bitmap of the groups that hold data; unused if every unit is modelled.
-    held: Table,
-    /// Physical place of each unit.
-    places: Table,
-    /// Unit at each physical place.
-    owners: Table,
+    held: Table<u32>,
+    /// Physical place of each unit that holds data.
+    places: Table<Option<Id<Place>>>,
+    /// Unit at each physical place that holds valid data.
+    owners: Table<Option<Id<Unit>>>,
     valid: Vec<u32>,
     erases: Vec<u32>,
     /// Least recently erased first, for wear levelling.
@@ -144,11 +154,11 @@ impl PageMap {
             let followed = first.div_ceil(self.scale)..end.div_ceil(self.scale);
             let (mut unit, end) = (followed.start as u32, followed.end as u32);
             while unit < end {
-                if self.places.get(unit) != NOWHERE {
+                if self.places.get(unit).is_some() {
                     unit += 1;
                     continue;
                 }
-                let free = (unit..end).take_while(|&unit| self.places.get(unit) == NOWHERE).count();
+                let free = (unit..end).take_while(|&unit| self.places.get(unit).is_none()).count();
                 self.write_run(unit, free as u32);
                 unit += free as u32;
             }
@@ -165,8 +175,8 @@ impl PageMap {
             }
             let length = count.min(self.block_units - self.host.next);
             let place = self.host.block * self.block_units + self.host.next;
-            self.places.set_run(unit, place, length);
-            self.owners.set_run(place, unit, length);
+            self.places.set_run(unit, length, |number| Some(Id::numbered(place + number)));
+            self.owners.set_run(place, length, |number| Some(Id::numbered(unit + number)));
             self.valid[self.host.block as usize] += length;
             self.host.next += length;
             self.flash_units += u64::from(length);
@@ -209,8 +219,8 @@ impl PageMap {
             all_units,
             block_units,
             held: Table::new(0, if scale > 1 { units.div_ceil(BITS) as usize } else { 0 }),
-            places: Table::new(NOWHERE, units as usize),
-            owners: Table::new(NOWHERE, (blocks * block_units) as usize),
+            places: Table::new(None, units as usize),
+            owners: Table::new(None, (blocks * block_units) as usize),
             valid: vec![0; blocks as usize],
             erases: vec![0; blocks as usize],
             free: (2..blocks).collect(),
@@ -265,8 +275,8 @@ impl PageMap {
             let count = (upto - placed).min(self.block_units);
             for offset in 0..count {
                 let place = block * self.block_units + offset;
-                self.owners.set(place, unit as u32);
-                self.places.set(unit as u32, place);
+                self.owners.set(place, Some(Id::numbered(unit as u32)));
+                self.places.set(unit as u32, Some(Id::numbered(place)));
                 unit = (unit + step) % u64::from(mapped);
             }
             self.valid[block as usize] = count;
@@ -295,8 +305,7 @@ impl PageMap {
     #[inline]
     pub fn place(&self, unit: u64) -> Option<u64> {
         if self.scale == 1 {
-            let place = self.places.get(unit as u32);
-            (place != NOWHERE).then_some(u64::from(place))
+            self.places.get(unit as u32).map(|place| u64::from(place.number()))
         } else {
             // Only the slice has places: assume the stripe of data written in order.
             let group = (unit / self.scale) as u32;
@@ -342,19 +351,18 @@ impl PageMap {
         }
         let (first, end) = (first.div_ceil(self.scale), end.div_ceil(self.scale));
         for unit in first..end.min(u64::from(self.units)) {
-            if self.places.get(unit as u32) != NOWHERE {
+            if self.places.get(unit as u32).is_some() {
                 self.invalidate(unit as u32);
-                self.places.set(unit as u32, NOWHERE);
+                self.places.set(unit as u32, None);
             }
         }
     }
 
     #[inline]
     fn invalidate(&mut self, unit: u32) {
-        let old = self.places.get(unit);
-        if old != NOWHERE {
-            self.owners.set(old, NOWHERE);
-            self.valid[(old / self.block_units) as usize] -= 1;
+        if let Some(old) = self.places.get(unit) {
+            self.owners.set(old.number(), None);
+            self.valid[(old.number() / self.block_units) as usize] -= 1;
         }
     }
 
@@ -374,59 +382,10 @@ impl PageMap {
     fn put(&mut self, open: &mut Open, unit: u32) {
         let place = open.block * self.block_units + open.next;
         open.next += 1;
-        self.owners.set(place, unit);
-        self.places.set(unit, place);
+        self.owners.set(place, Some(Id::numbered(unit)));
+        self.places.set(unit, Some(Id::numbered(place)));
         self.valid[open.block as usize] += 1;
         self.flash_units += 1;
-    }
-
-    /// Return a free block. There is always one, because cleaning stops only at two free blocks.
-    fn open(&mut self) -> Open {
-        let block = self.free.pop_front().unwrap_or(self.host.block);
-        self.is_free[block as usize] = false;
-        Open { block, next: 0 }
-    }
-
-    /// Clean the blocks with the fewest valid units until two are free.
-    fn clean(&mut self) {
-        while self.free.len() < 2 {
-            let mut victim = NOWHERE;
-            let mut fewest = u32::MAX;
-            for (block, &valid) in self.valid.iter().enumerate() {
-                if valid < fewest && !self.is_free[block] {
-                    let block = block as u32;
-                    if block != self.host.block && block != self.cleaner.block {
-                        fewest = valid;
-                        victim = block;
-                    }
-                }
-            }
-            if victim == NOWHERE {
-                return;
-            }
-            let first = victim * self.block_units;
-            for place in first..first + self.block_units {
-                let unit = self.owners.get(place);
-                if unit != NOWHERE {
-                    if self.cleaner.next == self.block_units {
-                        self.cleaner = self.open();
-                    }
-                    self.owners.set(place, NOWHERE);
-                    let mut open = self.cleaner;
-                    self.put(&mut open, unit);
-                    self.cleaner = open;
-                }
-            }
-            self.valid[victim as usize] = 0;
-            self.erases[victim as usize] += 1;
-            self.is_free[victim as usize] = true;
-            self.free.push_back(victim);
-            let so_far = self.cleaned.unwrap_or(Cleaned { valid: 0, block_units: 0 });
-            self.cleaned = Some(Cleaned {
-                valid: so_far.valid + fewest,
-                block_units: so_far.block_units + self.block_units,
-            });
-        }
     }
 
     /// Return the units of the slice written to flash and by the host since the start.
@@ -440,7 +399,7 @@ impl PageMap {
     }
 
     pub fn mapped_units(&self) -> u64 {
-        (0..self.units).filter(|&unit| self.places.get(unit) != NOWHERE).count() as u64
+        (0..self.units).filter(|&unit| self.places.get(unit).is_some()).count() as u64
     }
 }
 
@@ -473,101 +432,4 @@ fn coprime_near(n: u64, share: f64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ssd::amplification::write_amplification;
-    use crate::stream::Stream;
-
-    fn amplification(spare_ratio: f64, initial: InitialState, warm_up: u64, measured: u64) -> f64 {
-        let units = 1 << 19;
-        let mut map = PageMap::new(units, 512, spare_ratio, initial);
-        let mut random = Stream::new(9, "writes");
-        (0..warm_up * units).for_each(|_| map.write(random.below(units)));
-        let (flash, host) = map.written();
-        (0..measured * units).for_each(|_| map.write(random.below(units)));
-        let (flash_after, host_after) = map.written();
-        assert_eq!(map.mapped_units(), units);
-        (flash_after - flash) as f64 / (host_after - host) as f64
-    }
-
-    #[test]
-    fn random_writes_amplify_as_theory_says() {
-        for spare_ratio in [0.07, 0.1, 0.2, 0.28, 0.5, 1.0] {
-            let expected = write_amplification(spare_ratio);
-            let fresh = amplification(spare_ratio, InitialState::Filled { fill: 1.0 }, 4, 4);
-            assert!(
-                (fresh / expected - 1.0).abs() < 0.02,
-                "r = {spare_ratio}: {fresh}, theory {expected}"
-            );
-            let steady = amplification(spare_ratio, InitialState::Steady { fill: 1.0 }, 0, 2);
-            assert!(
-                (steady / expected - 1.0).abs() < 0.02,
-                "r = {spare_ratio}: {steady}, theory {expected}"
-            );
-        }
-    }
-
-    #[test]
-    fn drives_of_one_kind_share_what_they_have_not_written() {
-        let units = 3 << 20;
-        let made = || PageMap::new(units, 512, 0.09, InitialState::Steady { fill: 0.7 });
-        let untouched = made();
-        let mut written = made();
-        let mut alone = PageMap::begin(&Kind {
-            units,
-            row_units: 512,
-            spare_ratio: 0.09,
-            initial: InitialState::Steady { fill: 0.7 },
-            preloaded: Arc::default(),
-        });
-        for unit in 0..60 {
-            written.write(unit);
-            alone.write(unit);
-        }
-        assert_eq!(untouched.places.own_bytes() + untouched.owners.own_bytes(), 0);
-        let own_bytes = written.places.own_bytes() + written.owners.own_bytes();
-        assert!(own_bytes > 0 && own_bytes < 2 << 20, "{own_bytes}");
-        assert_eq!(written.written(), alone.written());
-        let place = |map: &PageMap, unit| map.place(unit);
-        assert!((0..units).step_by(977).all(|unit| place(&written, unit) == place(&alone, unit)));
-        assert_eq!(made().written(), (0, 0), "a new drive begins as the first did");
-    }
-
-    #[test]
-    fn writing_in_order_copies_nothing() {
-        let units = 1 << 16;
-        let mut map = PageMap::new(units, 256, 0.07, InitialState::Filled { fill: 1.0 });
-        for _ in 0..5 {
-            (0..units).for_each(|unit| map.write(unit));
-        }
-        let (flash, host) = map.written();
-        assert_eq!(host, 5 * units);
-        assert!(flash as f64 / (host as f64) < 1.001, "{flash} {host}");
-    }
-
-    #[test]
-    fn a_slice_amplifies_like_the_whole() {
-        let units = 30 << 20;
-        let mut map = PageMap::new(units, 20_000, 0.28, InitialState::Steady { fill: 1.0 });
-        assert_eq!(map.scale, 30);
-        let mut random = Stream::new(9, "writes");
-        (0..90_000_000).for_each(|_| map.write(random.below(units)));
-        let (flash, host) = map.written();
-        let obtained = flash as f64 / host as f64;
-        assert!((obtained / write_amplification(0.28) - 1.0).abs() < 0.03, "{obtained}");
-    }
-
-    #[test]
-    fn discarded_units_make_room() {
-        let units = 1 << 17;
-        let mut map = PageMap::new(units, 512, 0.07, InitialState::Steady { fill: 1.0 });
-        map.discard(units / 2, units);
-        assert_eq!(map.mapped_units(), units / 2);
-        let mut random = Stream::new(9, "writes");
-        (0..4 * units).for_each(|_| map.write(random.below(units / 2)));
-        let (flash, host) = map.written();
-        // The other half is spare space: r = 1.14.
-        assert!((flash as f64 / host as f64) < 1.4, "{flash} {host}");
-        assert!(map.place(units - 1).is_none());
-    }
-}
+mod tests;
