@@ -5,10 +5,19 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import Annotated
+from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
 
+from headrace.catalog import entry, names
+from headrace.catalog.tables import CatalogPrice
 from headrace.currencies import currency_code
 from headrace.site import Section
 from headrace.units import Bytes, BytesPerS
@@ -38,7 +47,12 @@ class Offer(Section):
 
 
 class DriveOffer(Offer):
-    """`[drive.NAME]`: a drive, by its name in the catalog or the model that it reports."""
+    """`[drive.NAME]`: a drive, by its name in the catalog or the model that it reports.
+
+    Without `price`, `currency` and `date` it has those of the catalog.
+    """
+
+    _of_catalog: bool = PrivateAttr(False)
 
     capacity: Bytes | None = Field(None, gt=0, description="the catalog's when not given")
     endurance: Bytes | None = Field(None, gt=0, description="bytes that may be written in its life")
@@ -51,6 +65,29 @@ class DriveOffer(Offer):
     rebuild_rate: BytesPerS | None = Field(
         None, gt=0, description="rate at which a failed drive's data are written to a new one"
     )
+
+    @property
+    def of_catalog(self) -> bool:
+        """Return whether its price is the catalog's."""
+        return self._of_catalog
+
+    def mark_of_catalog(self) -> DriveOffer:
+        """Note that its price is the catalog's, and return it."""
+        self._of_catalog = True
+        return self
+
+
+def catalog_price(drive: str) -> dict[str, object] | None:
+    """Return the catalog's price of a drive, with currency and date; None without one."""
+    for name in names("prices"):
+        table: CatalogPrice = entry("prices", name).table
+        if table.drive == drive:
+            return {
+                "price": table.amount / table.drives,
+                "currency": table.currency,
+                "date": table.date or table.year,
+            }
+    return None
 
 
 class MachineOffer(Offer):
@@ -111,6 +148,27 @@ class Offers(Section):
     server: dict[str, MachineOffer] = Field(default_factory=dict[str, MachineOffer])
     switch: dict[str, SwitchOffer] = Field(default_factory=dict[str, SwitchOffer])
     target: dict[str, Parts] = Field(default_factory=dict[str, Parts])
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_catalog_prices(cls, given: Any, made: ModelWrapValidatorHandler[Offers]) -> Offers:
+        """Give drives without a price that of the catalog, where it has one."""
+        if not isinstance(given, dict) or not isinstance(given.get("drive"), dict):
+            return made(given)
+        drives: dict[str, object] = dict(given["drive"])
+        completed: list[str] = []
+        for name, written in drives.items():
+            price = catalog_price(name)
+            if price is None or not isinstance(written, dict):
+                continue
+            table = cast("dict[str, object]", written)
+            if not price.keys() & table.keys():
+                drives[name] = {**table, **price}
+                completed.append(name)
+        offers = made({**given, "drive": drives})
+        for name in completed:
+            offers.drive[name].mark_of_catalog()
+        return offers
 
     @field_validator("rates")
     @classmethod

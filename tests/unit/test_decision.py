@@ -25,7 +25,7 @@ from headrace.decision.sensitivity import DecisionInputs
 from headrace.decision.wishes import metric_quantity, parse_wishes
 from headrace.errors import RefusedError, StudyError
 from headrace.records.inventory import InventoryItem
-from headrace.report.decision import headline, reasons
+from headrace.report.decision import basis_sentences, headline, reasons
 from headrace.whatif.scaling import scaled
 from synthetic_records import Truth, plan_of, write_results
 
@@ -132,6 +132,29 @@ def test_the_catalog_completes_offers_in_the_currencies_that_they_have() -> None
     rates = {"GBP": {"rate": 1.5, "date": 2010}}
     both = with_catalog(Offers.model_validate({"currency": "USD", "rates": rates}))
     assert both.amount(both.drive["intel-x25-m-g2-160gb"]) == pytest.approx(245 * 1.5)
+
+
+def test_an_offer_without_a_price_has_the_catalog_s_and_the_answer_says_so(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "offers.toml"
+    file.write_text('currency = "USD"\n[drive.corsair-f40]\nendurance = "70 TB"\n')
+    offer = load_offers(file).drive["corsair-f40"]
+    assert (offer.price, offer.date.year, offer.of_catalog) == (104.99, 2011, True)
+    assert offer.endurance == 70e12
+    part = {"a": {"nodes": {"worker": 1}, "drives": {"corsair-f40": 1}}}
+    priced = Offers.model_validate(
+        {"currency": "USD", "target": part, "node": {"worker": {"price": 1, "date": 2026}}}
+    )
+    made = _answer([_results(tmp_path / "r", {"a": 0.0})], offers=with_catalog(priced))
+    said = "Prices of the catalog, as no offer states one: corsair-f40 (2011)."
+    assert said in basis_sentences(made)
+    file.write_text('currency = "USD"\n[drive.corsair-f40]\ndate = 2026\n')
+    with pytest.raises(StudyError, match=r"drive\.corsair-f40\.price: is missing"):
+        load_offers(file)
+    file.write_text('currency = "EUR"\n[drive.corsair-f40]\n')
+    with pytest.raises(StudyError, match=r"\[rates\] USD"):
+        load_offers(file)
 
 
 def test_the_catalog_s_prices_are_in_the_currency_of_the_drives_that_are_judged() -> None:

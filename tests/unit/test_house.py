@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
         for name in ("units", "errors", "labels", "registry", "palette", "user")
     },
     "site": {"raid", "units"},
-    "offers": {"currencies", "site", "units"},
+    "offers": {"catalog", "currencies", "site", "units"},
     "raid": set(),
     "currencies": set(),
     "provenance": set(),

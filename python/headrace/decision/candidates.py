@@ -446,7 +446,8 @@ def _drawn(evidence: Evidence, factor: Draws, random: _Random) -> dict[str, Draw
         drawn = np.full(draws, mean)
         if len(known) == n and n > 1:
             drawn = mean + (known - mean) @ weights / math.sqrt(n * (n - 1)) * scale
-        efficiency = float(np.nanmean(evidence.values.get("efficiency", (math.nan,))))
+        fed = [each for each in evidence.values.get("efficiency", ()) if not math.isnan(each)]
+        efficiency = float(np.mean(fed)) if fed else math.nan
         found[name] = _with_error(name, np.maximum(drawn, 0.0), factor * common, efficiency)
         highest = metric_of(name).highest
         if math.isfinite(highest):

@@ -36,6 +36,8 @@ class PricedPart:
     """Price of one in the offers' currency; None when no offer names it."""
     date: str = ""
     """Of the offer."""
+    of_catalog: bool = False
+    """Whether no offer states the price, so that it is the catalog's."""
 
     @property
     def total(self) -> float | None:
@@ -135,7 +137,8 @@ def _bill(items: Inventory, offers: Offers) -> tuple[PricedPart, ...]:
         offer = _offer(item, offers)
         each = None if offer is None else offers.amount(offer)
         date = "" if offer is None else offer.date.isoformat()
-        parts.append(PricedPart(item.part, item.name, item.count, each, date))
+        own = isinstance(offer, DriveOffer) and offer.of_catalog
+        parts.append(PricedPart(item.part, item.name, item.count, each, date, own))
     ports = sum(item.count for item in items if item.part in ("node", "server"))
     if offers.switch and ports > 1:
         name, offer = min(
@@ -156,7 +159,7 @@ def _together(parts: Sequence[PricedPart]) -> tuple[PricedPart, ...]:
         counts[part.what, part.name] = counts.get((part.what, part.name), 0) + part.count
     first = {(part.what, part.name): part for part in reversed(parts)}
     return tuple(
-        PricedPart(what, name, count, one.each, one.date)
+        PricedPart(what, name, count, one.each, one.date, one.of_catalog)
         for (what, name), count in counts.items()
         for one in (first[what, name],)
     )

@@ -9,13 +9,13 @@ from pydantic import ValidationError
 
 from headrace.analysis.read import Records
 from headrace.catalog import entry, names
-from headrace.catalog.tables import CatalogPrice
 from headrace.document import Document, read_document
 from headrace.errors import FileProblem, RefusedError, StudyError
 from headrace.offers import DriveOffer as DriveOffer
 from headrace.offers import MachineOffer as MachineOffer
 from headrace.offers import Offer as Offer
 from headrace.offers import Offers as Offers
+from headrace.offers import catalog_price
 from headrace.validation import Problems, refusals
 
 
@@ -96,18 +96,11 @@ def catalog_offers(drives: Sequence[str] = ()) -> Offers:
 
 def _catalog_drives() -> dict[str, DriveOffer]:
     """Return the catalog's prices, each for the drive that it names."""
-    found: dict[str, DriveOffer] = {}
-    for name in names("prices"):
-        table: CatalogPrice = entry("prices", name).table
-        if table.drive is not None:
-            found[table.drive] = DriveOffer.model_validate(
-                {
-                    "price": table.amount / table.drives,
-                    "currency": table.currency,
-                    "date": table.date or table.year,
-                }
-            )
-    return found
+    drives = (entry("prices", name).table.drive for name in names("prices"))
+    priced = {drive: catalog_price(drive) for drive in drives if drive is not None}
+    return {
+        drive: DriveOffer.model_validate(price).mark_of_catalog() for drive, price in priced.items()
+    }
 
 
 def refuse(file: Path, field: str, given: object, problem: str, allowed: str = "") -> StudyError:

@@ -218,6 +218,15 @@ def basis_sentences_of(choice: Choice, currency: str) -> list[str]:
             for note in each.candidate.costs.assumptions
         )
     )
+    of_catalog = {
+        f"{part.name} ({part.date[:4]})"
+        for each in choice.judged
+        for part in each.candidate.costs.parts
+        if part.of_catalog
+    }
+    if of_catalog:
+        named = ", ".join(sorted(of_catalog))
+        found.append(f"Prices of the catalog, as no offer states one: {named}.")
     dates = sorted(
         {part.date for each in choice.judged for part in each.candidate.costs.parts} - {""}
     )
