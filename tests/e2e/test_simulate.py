@@ -89,19 +89,27 @@ def digests(results: Path) -> dict[str, str]:
     }
 
 
-def test_records_report_and_equal_bytes(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text(STUDY)
-    headrace("simulate", "study.toml", "--results", "one", cwd=tmp_path)
-    trials = sorted((tmp_path / "one" / "trials").iterdir())
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of STUDY; nothing may change them."""
+    folder = tmp_path_factory.mktemp("simulated")
+    (folder / "study.toml").write_text(STUDY)
+    headrace("simulate", "study.toml", "--results", "results", cwd=folder)
+    return folder / "results"
+
+
+def test_records_report_and_equal_bytes(simulated: Path, tmp_path: Path) -> None:
+    trials = sorted((simulated / "trials").iterdir())
     assert len(trials) == 16
     record = json.loads((trials[0] / "trial.json").read_text())
     assert record["provenance"] == "simulated"
     assert record["started_utc"] is None
     assert record["validity"]["valid"]
-    page = (tmp_path / "one" / "report.html").read_text()
+    page = (simulated / "report.html").read_text()
     assert "simulated" in page
-    headrace("simulate", "study.toml", "--results", "two", cwd=tmp_path)
-    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    (tmp_path / "study.toml").write_text(STUDY)
+    headrace("simulate", "study.toml", "--results", "again", cwd=tmp_path)
+    assert digests(simulated) == digests(tmp_path / "again")
 
 
 def test_energy_reaches_the_report(tmp_path: Path) -> None:
@@ -146,10 +154,8 @@ def test_energy_reaches_the_report(tmp_path: Path) -> None:
 ENERGY_PARTS = ("nodes", "servers", "drives", "switch")
 
 
-def test_a_simulated_record_has_every_field_that_is_documented(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text(STUDY)
-    load_study(tmp_path / "study.toml").run(tmp_path / "results", engine="simulate")
-    for path in (tmp_path / "results" / "trials").iterdir():
+def test_a_simulated_record_has_every_field_that_is_documented(simulated: Path) -> None:
+    for path in (simulated / "trials").iterdir():
         record = json.loads((path / "trial.json").read_text())
         assert set(record) == documented_fields()
         assert record["run"]["nodes"] == 2, "as many as the site has"
@@ -207,14 +213,12 @@ def test_files_on_ssds_are_read_from_flash_and_writes_have_times_of_their_own(
         assert took_us >= entry("drives", drive).table["flash"]["read_us"], drive
 
 
-def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text(STUDY)
-    headrace("simulate", "study.toml", "--results", "whole", cwd=tmp_path)
-    shutil.copytree(tmp_path / "whole", tmp_path / "part")
+def test_it_goes_on_where_it_was_stopped(simulated: Path, tmp_path: Path) -> None:
+    shutil.copytree(simulated, tmp_path / "part")
     for path in sorted((tmp_path / "part" / "trials").iterdir())[3:9]:
         shutil.rmtree(path)
     headrace("resume", "part", cwd=tmp_path)
-    assert digests(tmp_path / "whole") == digests(tmp_path / "part")
+    assert digests(simulated) == digests(tmp_path / "part")
 
 
 def test_a_real_medium_without_a_drive_that_stands_for_it_is_refused(tmp_path: Path) -> None:
@@ -418,12 +422,20 @@ repeats = { min = 2 }
 """
 
 
+@pytest.fixture(scope="module")
+def whole_long(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The digests of LONG's records, simulated without a stop."""
+    folder = tmp_path_factory.mktemp("long")
+    (folder / "long.toml").write_text(LONG)
+    headrace("simulate", "long.toml", "--results", "whole", cwd=folder)
+    return digests(folder / "whole")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_stop_in_the_middle_of_a_trial_is_clean_and_resume_completes(
-    number: signal.Signals, tmp_path: Path
+    number: signal.Signals, whole_long: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "long.toml").write_text(LONG)
-    headrace("simulate", "long.toml", "--results", "whole", cwd=tmp_path)
     process = subprocess.Popen(
         [
             sys.executable,
@@ -453,7 +465,7 @@ def test_a_stop_in_the_middle_of_a_trial_is_clean_and_resume_completes(
     assert 0 < sum(name.endswith("trial.json") for name in left) < 6
     assert all(path.name.count(".making") == 0 for path in (tmp_path / "part").rglob("*"))
     headrace("resume", "part", cwd=tmp_path)
-    assert digests(tmp_path / "part") == digests(tmp_path / "whole")
+    assert digests(tmp_path / "part") == whole_long
 
 
 class ProgressObserver(Silent):

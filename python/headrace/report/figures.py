@@ -32,6 +32,7 @@ from headrace.report.wording import LevelNames, factor_text
 # Any: the annotations of Bokeh's models miss many of their properties.
 models: Any = bokeh.models
 plotting: Any = bokeh.plotting
+documents: Any = bokeh.document
 
 _CURVE_TIP = """<div class="tip"><strong>@label</strong><br>\
 @load @noun: <strong>@text</strong> @mark<br>
@@ -144,7 +145,7 @@ def _row_whisker(source: Any, base: str) -> Any:
 
 def _item(plot: Any, element: str) -> dict[str, object]:
     """Return what `bokeh.embed.json_item` returns; that visits every model three times more."""
-    document = bokeh.document.Document()
+    document = documents.Document()
     document.title = ""
     document.add_root(plot)
     made = document.to_json(deferred=False)
