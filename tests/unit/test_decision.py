@@ -253,6 +253,17 @@ def test_jobs_that_run_half_the_time_leave_idle_power_for_the_other_half() -> No
     assert costs.values["energy_wh_per_year"] == pytest.approx(1.5 * (300 + 120) / 2 * 8766)
 
 
+def test_overhead_and_switches_of_the_records_are_not_counted_twice() -> None:
+    node = (InventoryItem(part="node", name="generic-node", host="node", count=3),)
+    offers = _offers(pue=1.5)
+    plain = costs_of(node, "t", Activity(300.0, None), offers)
+    whole = Activity(300.0, None, of_facility=True, with_switches=True)
+    assert costs_of(node, "t", whole, offers).values["power_w"] == 300
+    assert plain.values["power_w"] > 1.5 * 300, "with a switch"
+    notes = " ".join(costs_of(node, "t", whole, offers).assumptions)
+    assert "PUE is not applied" in notes and "switches is not added" in notes
+
+
 def test_a_part_without_an_offer_leaves_the_price_unknown_and_is_named() -> None:
     costs = costs_of(RAID_5, "nas", Activity(500.0, None), _offers(server={}))
     assert "price" not in costs.values and "server generic-server" in costs.unknown["price"]

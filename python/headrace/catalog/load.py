@@ -82,7 +82,7 @@ def entry(shelf: str, name: str, *, base: Path | None = None) -> CatalogEntry:
 
 
 def _one(shelf: str) -> str:
-    return shelf.removesuffix("s")
+    return "switch" if shelf == "switches" else shelf.removesuffix("s")
 
 
 def _state(path: Path) -> tuple[int, ...]:

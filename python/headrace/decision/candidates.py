@@ -527,4 +527,11 @@ def _activity(cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float])
         events_per_s=point.get("events_per_s"),
         requested_bytes_per_s=point.get("asked_bytes_per_s"),
         throughput_jobs=point.get("throughput_jobs"),
+        of_facility=_every_trial_has(cell, mix, "energy_facility_wh_per_job"),
+        with_switches=_every_trial_has(cell, mix, "energy_switch_j_per_job"),
     )
+
+
+def _every_trial_has(cell: _Cell, mix: Mapping[str, float], metric: str) -> bool:
+    rows = [row for name in mix for row in cell.rows[name][1]]
+    return bool(rows) and all(row["metrics"].get(metric) is not None for row in rows)

@@ -58,6 +58,10 @@ class Activity:
     """Bytes that jobs request."""
     throughput_jobs: float | None = None
     """Sum of the job efficiencies: how many jobs' worth of CPU are delivered."""
+    of_facility: bool = False
+    """Whether the power has the overhead of the facility: [site] states it, or it was metered."""
+    with_switches: bool = False
+    """Whether the power has that of switches: [site] names them, or a meter covers them."""
 
 
 @dataclass(frozen=True)
@@ -225,8 +229,14 @@ def _power(
         for part in _bill(items, offers)
         if part.what == "switch"
     )
+    if activity.with_switches and switches:
+        notes.append("the power of the offered switches is not added: the records have switches")
+        switches = 0.0
     pue = offers.pue or 1.0
-    power_w = (busy_w + switches) * pue
+    counted = 1.0 if activity.of_facility else pue
+    if counted != pue:
+        notes.append("the offers' PUE is not applied: the records have the facility's overhead")
+    power_w = busy_w * counted + switches * pue
     put("power_w", power_w, "")
     idle_w = _idle_w(items)
     if offers.busy < 1 and idle_w is None:
