@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -33,7 +34,11 @@ def _date(value: object) -> object:
 
 
 Currency = Annotated[str, BeforeValidator(currency_code)]
-Date = Annotated[datetime.date, BeforeValidator(_date)]
+Date = Annotated[
+    datetime.date,
+    BeforeValidator(_date),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+]
 
 
 class Offer(Section):
