@@ -570,6 +570,12 @@ def test_a_number_of_nodes_with_which_another_storage_leads_is_named(tmp_path: P
     assert [lead for what, lead in by.items() if "nodes" in what] == ["local, 1 slot"], by
 
 
+def test_single_trials_alone_name_no_winner_by_a_small_difference(tmp_path: Path) -> None:
+    made = _answer([_results(tmp_path / "r", {"a": 0.0, "b": 0.05}, sigma=0.0, repeats=1)])
+    assert made.choice.recommended is None
+    assert any("no configuration was measured twice" in note for note in made.choice.basis.notes)
+
+
 def test_a_single_trial_has_the_spread_of_the_others(tmp_path: Path) -> None:
     several = _results(tmp_path / "m", {"a": 0.0}, sigma=0.2, repeats=6)
     one = _results(tmp_path / "o", {"b": 0.0}, sigma=0.2, repeats=1)

@@ -25,6 +25,10 @@ ASSUMED_MODEL_ERROR = 0.15
 """Relative error of a simulated rate where no measurement of the same study is given. An
 assumption, near the largest of the errors in docs/profiles.md."""
 
+ASSUMED_SPREAD = 0.1
+"""Relative standard deviation of rates between repeats where no configuration was measured twice.
+An assumption: with none, two single trials would show any difference."""
+
 SETTINGS_ERROR = 0.03
 """Relative error of a simulated rate between settings of one storage with the same slots, at most.
 Twice what is left in the reproduction of *cluster-energy* without the mean error of each storage:
@@ -164,7 +168,15 @@ def basis_of(
     error, source = _error(cells, compared, model_error)
     cells, notes = _measured_first(cells)
     names = _differing(cells)
-    random = _Random(np.random.default_rng(seed), draws, error, _pooled_spread(cells))
+    spread = _pooled_spread(cells)
+    if spread is None:
+        spread = ASSUMED_SPREAD
+        notes = (
+            *notes,
+            "no configuration was measured twice: repeats are taken to differ by "
+            f"{100 * ASSUMED_SPREAD:.0f} %",
+        )
+    random = _Random(np.random.default_rng(seed), draws, error, spread)
     needed = frozenset((*SHOWN_METRICS, *metrics))
     made: list[Candidate] = []
     incomplete: dict[str, str] = {}
@@ -315,17 +327,23 @@ def _key(cell: _Cell, names: Sequence[str]) -> str:
 # -- numbers --
 
 
-def _pooled_spread(cells: Sequence[_Cell]) -> float:
-    """Return the relative standard deviation of rates between repeats, over all measured cells."""
+def _pooled_spread(cells: Sequence[_Cell]) -> float | None:
+    """Return the relative standard deviation of rates between repeats, over all measured cells.
+
+    None when some were measured, and none twice.
+    """
     squares, freedom = 0.0, 0
-    for cell in cells:
+    measured = [cell for cell in cells if cell.provenance != "simulated"]
+    for cell in measured:
         for _, rows in cell.rows.values():
             values = [row["metrics"].get(_rate_name(row["metrics"]), math.nan) for row in rows]
             logs = np.log([value for value in values if value > 0])
             if len(logs) > 1:
                 squares += float(((logs - logs.mean()) ** 2).sum())
                 freedom += len(logs) - 1
-    return math.sqrt(squares / freedom) if freedom else 0.0
+    if freedom:
+        return math.sqrt(squares / freedom)
+    return None if measured else 0.0
 
 
 class _Random:
@@ -376,7 +394,7 @@ def _candidate(
     factor = np.ones(random.draws)
     if simulated:
         factor = random.model_factor(cell.target, inventory, cell.slots)
-    drawn = [_drawn(each, factor, random) for each in evidence]
+    drawn = [_drawn(each, factor, random, 0.0 if simulated else random.spread) for each in evidence]
     points = [{name: float(np.nanmean(v)) for name, v in each.values.items()} for each in evidence]
     weights = list(mix.values())
     draws = _combined(drawn, weights)
@@ -426,17 +444,17 @@ def _evidence(cell: _Cell, workload: str, needed: frozenset[str]) -> Evidence:
     )
 
 
-def _drawn(evidence: Evidence, factor: Draws, random: _Random) -> dict[str, Draws]:
+def _drawn(evidence: Evidence, factor: Draws, random: _Random, spread: float) -> dict[str, Draws]:
     """Return draws of each metric's mean: a multivariate t about the mean of the trials.
 
     One random weight per trial serves all metrics, so that their correlations are kept. With one
-    trial, the spread of rates between the repeats of other cells is taken.
+    trial, `spread` is that of rates between repeats.
     """
     n = len(evidence.trials)
     draws, source = random.draws, random.source
     weights = source.normal(size=(n, draws))
     scale = 1 / np.sqrt(source.chisquare(n - 1, draws) / (n - 1)) if n > 1 else np.ones(draws)
-    common = np.exp(random.spread * source.normal(size=draws)) if n == 1 else np.ones(draws)
+    common = np.exp(spread * source.normal(size=draws)) if n == 1 else np.ones(draws)
     found: dict[str, Draws] = {}
     for name, values in evidence.values.items():
         known = np.array([value for value in values if not math.isnan(value)])
