@@ -3,6 +3,7 @@ and years of use (docs/decide.md). A file of their own, or `[offers]` of a study
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from typing import Annotated, Any, cast
@@ -24,18 +25,24 @@ from headrace.site import Section
 from headrace.units import Bytes, BytesPerS
 
 
-def _date(value: object) -> object:
-    """Return a date given as TOML date, `2026`, `"2026-11"` or `"2026-11-01"`."""
-    if isinstance(value, int) and not isinstance(value, bool) and 1980 <= value <= 2100:
-        return datetime.date(value, 1, 1)
-    if isinstance(value, str) and re.match(r"^\d{4}-\d{2}$", value):
-        return f"{value}-01"
-    return value
+def _date(value: object) -> str:
+    """Return the text of a date given as TOML date, `2026`, `"2026-11"` or `"2026-11-01"`.
+
+    As exact as it was given: a price of a year is not one of its first day.
+    """
+    if isinstance(value, datetime.date):
+        return value.isoformat()[:10]
+    text = str(value)
+    if re.fullmatch(r"(19[89]|20\d|210)\d(-\d\d(-\d\d)?)?", text) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError):
+            datetime.date.fromisoformat(f"{text}-01-01"[:10] if len(text) < 10 else text)
+            return text
+    raise ValueError('must be a date: "2026-11-01", "2026-11" or 2026')
 
 
 Currency = Annotated[str, BeforeValidator(currency_code)]
 Date = Annotated[
-    datetime.date,
+    str,
     BeforeValidator(_date),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
 ]

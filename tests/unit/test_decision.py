@@ -110,14 +110,14 @@ def test_a_price_in_another_currency_is_converted_at_the_given_rate(tmp_path: Pa
     )
     offers = load_offers(file)
     assert offers.amount(offers.drive["a"]) == pytest.approx(90)
-    assert offers.drive["a"].date.isoformat() == "2026-11-01"
+    assert offers.drive["a"].date == "2026-11"
 
 
 def test_the_catalog_s_prices_have_dates_and_are_those_of_one_currency() -> None:
     offers = catalog_offers()
     assert offers.drive
     assert {offer.currency for offer in offers.drive.values()} == {offers.currency}
-    assert all(offer.date.year > 1980 for offer in offers.drive.values())
+    assert all(int(offer.date[:4]) > 1980 for offer in offers.drive.values())
 
 
 # -- costs --
@@ -140,7 +140,7 @@ def test_an_offer_without_a_price_has_the_catalog_s_and_the_answer_says_so(
     file = tmp_path / "offers.toml"
     file.write_text('currency = "USD"\n[drive.corsair-f40]\nendurance = "70 TB"\n')
     offer = load_offers(file).drive["corsair-f40"]
-    assert (offer.price, offer.date.year, offer.of_catalog) == (104.99, 2011, True)
+    assert (offer.price, offer.date[:4], offer.of_catalog) == (104.99, "2011", True)
     assert offer.endurance == 70e12
     part = {"a": {"nodes": {"worker": 1}, "drives": {"corsair-f40": 1}}}
     priced = Offers.model_validate(

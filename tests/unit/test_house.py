@@ -575,7 +575,9 @@ def texts_with_terms() -> Iterator[Path]:
     yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"))
 
 
-@pytest.mark.parametrize("path", texts_with_terms(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", list(texts_with_terms()), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_no_old_terms_of_the_glossary(path: Path) -> None:
     text = STORED_OR_OTHER.sub("", path.read_text())
     found = sorted({match[0] for match in OLD_TERMS.finditer(text)})

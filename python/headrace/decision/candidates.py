@@ -28,6 +28,7 @@ assumption, near the largest of the errors in docs/profiles.md."""
 ASSUMED_SPREAD = 0.1
 """Relative standard deviation of rates between repeats where no configuration was measured twice.
 An assumption: with none, two single trials would show any difference."""
+_NOT_REPEATED = "no configuration was measured twice: repeats are taken to differ by 10 %"
 
 SETTINGS_ERROR = 0.03
 """Relative error of a simulated rate between settings of one storage with the same slots, at most.
@@ -170,12 +171,7 @@ def basis_of(
     names = _differing(cells)
     spread = _pooled_spread(cells)
     if spread is None:
-        spread = ASSUMED_SPREAD
-        notes = (
-            *notes,
-            "no configuration was measured twice: repeats are taken to differ by "
-            f"{100 * ASSUMED_SPREAD:.0f} %",
-        )
+        spread, notes = ASSUMED_SPREAD, (*notes, _NOT_REPEATED)
     random = _Random(np.random.default_rng(seed), draws, error, spread)
     needed = frozenset((*SHOWN_METRICS, *metrics))
     made: list[Candidate] = []

@@ -140,7 +140,7 @@ def _bill(items: Inventory, offers: Offers) -> tuple[PricedPart, ...]:
     for item in items:
         offer = _offer(item, offers)
         each = None if offer is None else offers.amount(offer)
-        date = "" if offer is None else offer.date.isoformat()
+        date = "" if offer is None else offer.date
         own = isinstance(offer, DriveOffer) and offer.of_catalog
         parts.append(PricedPart(item.part, item.name, item.count, each, date, own))
     ports = sum(item.count for item in items if item.part in ("node", "server"))
@@ -150,9 +150,7 @@ def _bill(items: Inventory, offers: Offers) -> tuple[PricedPart, ...]:
             key=lambda named: offers.amount(named[1]) * math.ceil(ports / named[1].ports),
         )
         count = math.ceil(ports / offer.ports)
-        parts.append(
-            PricedPart("switch", name, count, offers.amount(offer), offer.date.isoformat())
-        )
+        parts.append(PricedPart("switch", name, count, offers.amount(offer), offer.date))
     return _together(parts)
 
 

@@ -23,6 +23,15 @@ MINUTES_FROM_S = 300
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _HEADINGS = {
     "efficiency": "efficiency",
+    "events_per_s": "event rate",
+    "usable_bytes": "usable",
+    "power_w": "power",
+    "energy_wh_per_year": "energy/year",
+    "co2_g_per_year": "CO2/year",
+    "wear_years": "life",
+    "drive_failures_per_year": "failures",
+    "rebuild_failure": "rebuild risk",
+    "losses_per_year": "losses",
     "cost": "cost",
     "energy_wh_per_job": "Wh/job",
     "cluster_energy_wh_per_job": "Wh/job of a node",
@@ -90,6 +99,13 @@ def columns_of(answer: DecisionAnswer) -> list[DecisionColumn]:
     ]
 
 
+def likely(probability: float) -> str:
+    """Return a probability of draws in per cent; never certainty, which draws cannot show."""
+    if probability > 0.995:
+        return "over 99 %"
+    return "under 1 %" if 0 < probability < 0.005 else percent(probability, 3)
+
+
 def headline(answer: DecisionAnswer) -> str:
     """Return the answer in one sentence."""
     choice, currency = answer.choice, answer.offers.currency
@@ -107,7 +123,7 @@ def headline(answer: DecisionAnswer) -> str:
     within = " within the limits" if choice.wishes.limits else ""
     return (
         f"{lead.key}: {value}, the best {wanted.title}{within}. It is the best with a "
-        f"probability of {percent(choice.leading.best, 3)}."
+        f"probability of {likely(choice.leading.best)}."
     )
 
 
@@ -122,7 +138,7 @@ def reasons(answer: DecisionAnswer) -> list[str]:
         if bounds:
             found.append(f"95 % interval of its {wanted.title}: {bounds}.")
         if choice.wishes.limits:
-            kept = percent(lead.feasible, 3)
+            kept = likely(lead.feasible)
             found.append(f"It keeps all limits with a probability of {kept}.")
         if choice.recommended is None:
             found += _cheapest(answer)
@@ -134,7 +150,7 @@ def reasons(answer: DecisionAnswer) -> list[str]:
         value = amount(second.candidate.points.get(wanted.name), wanted, currency)
         found.append(
             f"Runner-up: {second.candidate.key}, {value}; the best with a probability of "
-            f"{percent(second.best, 3)}."
+            f"{likely(second.best)}."
         )
     for each in answer.changes:
         leads = f"{each.leads} would lead" if each.leads else "nothing would be left"
