@@ -401,7 +401,8 @@ def test_a_price_for_performance_is_as_uncertain_as_the_performance(tmp_path: Pa
 @pytest.mark.parametrize(
     ("within", "said"),
     [
-        ("power <= 100 W", "power <= 100 W excludes every configuration; the nearest has 200"),
+        ("power <= 100 W", "power <= 100 W excludes every configuration; the nearest has 200 W"),
+        ("power <= 0.1 kW", "power <= 0.1 kW excludes every configuration; the nearest has 0.2 kW"),
         ("price <= 1500 EUR, usable >= 1 TB", "usable capacity is unknown for every"),
         ("price <= 1050 EUR, power <= 199 W", "price <= 1050 EUR excludes every"),
     ],

@@ -234,7 +234,8 @@ def _excluding(candidates: Sequence[Candidate], wishes: Wishes) -> str:
         known = [value for value in values if value is not None]
         if known and not any(limit.holds(value) for value in known):
             nearest = min(known) if limit.sense == "<=" else max(known)
-            return f"{limit.text} excludes every configuration; the nearest has {nearest:.4g}"
+            found = limit.written(nearest)
+            return f"{limit.text} excludes every configuration; the nearest has {found}"
     counts = dict.fromkeys(wishes.limits, 0)
     for one in candidates:
         broken = _broken(one, wishes)

@@ -80,6 +80,14 @@ class WishLimit:
     """As given."""
     currency: str = ""
     """Of an amount of money."""
+    unit: str = ""
+    """As given."""
+    factor: float = 1.0
+    """Of that unit, in the unit of the quantity's value."""
+
+    def written(self, value: float) -> str:
+        """Return a value in the unit in which the limit was given."""
+        return f"{value / self.factor:.4g} {self.unit}".rstrip()
 
     def holds(self, value: float) -> bool:
         """Return whether a value is within the limit."""
@@ -193,8 +201,9 @@ def _limit(text: str, currency: str, known: Collection[str]) -> WishLimit:
                 if unit else f"the currency of {quantity.title} is missing",
                 currency,
             )  # fmt: skip
-        return WishLimit(quantity, sense, number, shown, currency)
-    return WishLimit(quantity, sense, number * _factor(quantity, unit, shown), shown)
+        return WishLimit(quantity, sense, number, shown, currency, unit)
+    factor = _factor(quantity, unit, shown)
+    return WishLimit(quantity, sense, number * factor, shown, unit=unit, factor=factor)
 
 
 def _factor(quantity: Quantity, unit: str, text: str) -> float:

@@ -103,7 +103,7 @@ def likely(probability: float) -> str:
     """Return a probability of draws in per cent; never certainty, which draws cannot show."""
     if probability > 0.995:
         return "over 99 %"
-    return "under 1 %" if 0 < probability < 0.005 else percent(probability, 3)
+    return "under 1 %" if probability < 0.005 else percent(probability, 3)
 
 
 def headline(answer: DecisionAnswer) -> str:
@@ -304,7 +304,7 @@ def _table(answer: DecisionAnswer) -> TextTable:
         table.add_row(
             escape(each.candidate.key + (" *" if each.pareto else "")),
             *map(escape, values),
-            percent(each.best),
+            likely(each.best).replace("over ", "> ").replace("under ", "< "),
             "" if each.within and not each.alike else escape(status_of(each)),
         )
     return table
