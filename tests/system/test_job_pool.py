@@ -55,10 +55,15 @@ class Telling(MachineAgent):
         self._told(pid, self._slot)
 
 
-def caught(pid: int) -> str:
-    """The signals that a process handles itself, as /proc has them."""
+OF_THE_C_LIBRARY = 1 << 31 | 1 << 32
+"""Signals 32 and 33, which it handles itself as soon as a process has threads (nptl(7))."""
+
+
+def caught(pid: int) -> int:
+    """The signals that a process handles itself, as /proc has them, as bits."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(line.split()[1] for line in lines if line.startswith("SigCgt"))
+    found = next(line.split()[1] for line in lines if line.startswith("SigCgt"))
+    return int(found, 16) & ~OF_THE_C_LIBRARY
 
 
 def task(

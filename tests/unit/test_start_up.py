@@ -9,6 +9,7 @@ import pkgutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -74,12 +75,12 @@ def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
         assert {each for each in every if f"{package}.{each}" in modules} <= allowed, package
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [part.kinds() for part in (engine, faults, launchers, meters, probes, targets, workloads)],
-    ids=str,
-)
-def test_a_kind_is_the_same_class_looked_up_and_listed(kinds: Plugins[object]) -> None:
+PACKAGES = (engine, faults, launchers, meters, probes, targets, workloads)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_a_kind_is_the_same_class_looked_up_and_listed(package: ModuleType) -> None:
+    kinds: Plugins[object] = package.kinds()
     assert len(kinds) == len(list(kinds)) > 1
     assert list(kinds) == sorted(kinds)
     for kind, part in kinds.items():
