@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use headrace_model::request::FlashWrites;
 use headrace_model::stream::Stream;
 use headrace_model::{Medium, Nanos, Op, Status};
 
@@ -86,6 +87,7 @@ struct State {
     lost_bytes: u64,
     since: Nanos,
     busy_before: Nanos,
+    flash_before: FlashWrites,
     chance: Stream,
     /// Whether the timer thread sleeps or is about to sleep.
     asleep: bool,
@@ -121,6 +123,9 @@ pub struct Snapshot {
     pub faults_fired: Vec<u64>,
     pub lost_bytes: u64,
     pub energy_j: f64,
+    /// Bytes written to a flash drive, and bytes that its flash wrote for them, since the reset.
+    pub flash_host_bytes: u64,
+    pub flash_written_bytes: u64,
     pub data_bytes: u64,
     pub volatile_bytes: u64,
 }
@@ -185,6 +190,7 @@ impl Engine {
                 lost_bytes: 0,
                 since: 0,
                 busy_before: 0,
+                flash_before: FlashWrites::default(),
                 chance: Stream::new(seed, "emulator/torn"),
                 asleep: false,
             }),
@@ -472,6 +478,7 @@ impl Engine {
         state.meter.reset();
         state.since = now;
         state.busy_before = state.pacer.busy_ns(now);
+        state.flash_before = flash_writes(&mut state.pacer);
     }
 
     pub fn snapshot(&self) -> Snapshot {
@@ -484,6 +491,8 @@ impl Engine {
             Some(storage) => (storage.fired(), storage.energy_j(at)),
             None => (Vec::new(), 0.0),
         };
+        let flash = flash_writes(&mut state.pacer);
+        let before = state.flash_before;
         Snapshot {
             counts: state.counts,
             lateness_ns: state.meter.lateness(),
@@ -495,8 +504,14 @@ impl Engine {
             faults_fired,
             lost_bytes: state.lost_bytes,
             energy_j,
+            flash_host_bytes: flash.host_bytes - before.host_bytes,
+            flash_written_bytes: flash.flash_bytes - before.flash_bytes,
             data_bytes: self.store.held_bytes(),
             volatile_bytes,
         }
     }
+}
+
+fn flash_writes(pacer: &mut Pacer) -> FlashWrites {
+    pacer.storage().map_or(FlashWrites::default(), |storage| storage.flash_writes())
 }

@@ -10,8 +10,8 @@ use std::collections::BinaryHeap;
 use serde::{Deserialize, Serialize};
 
 use crate::request::{
-    Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Queue, Request, SectorRange, Status,
-    SubmittedIo, SECTOR_BYTES,
+    Completion, Device, Fault, FaultCounts, FlashWrites, Medium, Nanos, Op, Queue, Request,
+    SectorRange, Status, SubmittedIo, SECTOR_BYTES,
 };
 use crate::stream::Stream;
 
@@ -109,6 +109,10 @@ impl Medium for IdealDrive {
 
     fn fault_counts(&self) -> FaultCounts {
         FaultCounts::default()
+    }
+
+    fn flash_writes(&self) -> FlashWrites {
+        FlashWrites::default()
     }
 
     /// Do nothing: the service time does not depend on the address.

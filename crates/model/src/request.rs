@@ -83,6 +83,8 @@ pub trait Medium {
     fn unflushed(&mut self, now: Nanos) -> Vec<SectorRange>;
     /// Return the effects of injected faults on the device.
     fn fault_counts(&self) -> FaultCounts;
+    /// Return what was written to flash memory and by it; zero for other media.
+    fn flash_writes(&self) -> FlashWrites;
     /// Store data before the first request, in no time and without wear. The ranges are sorted and
     /// do not overlap (`ranges::merge`). Sectors neither preloaded nor written hold no data.
     fn preload(&mut self, data: &[SectorRange]);
@@ -117,8 +119,29 @@ impl<W: Wrapper> Medium for W {
     fn fault_counts(&self) -> FaultCounts {
         self.with_own_faults(self.below().fault_counts())
     }
+    fn flash_writes(&self) -> FlashWrites {
+        self.below().flash_writes()
+    }
     fn preload(&mut self, data: &[SectorRange]) {
         self.below_mut().preload(data);
+    }
+}
+
+/// Bytes written to a drive with flash memory, and bytes that its flash wrote for them. The ratio
+/// is the write amplification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlashWrites {
+    pub host_bytes: u64,
+    pub flash_bytes: u64,
+}
+
+impl std::ops::Add for FlashWrites {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            host_bytes: self.host_bytes + other.host_bytes,
+            flash_bytes: self.flash_bytes + other.flash_bytes,
+        }
     }
 }
 

@@ -132,6 +132,9 @@ pub struct DriveOutcome {
     pub read_latency: LatencyOutcome,
     pub write_latency: LatencyOutcome,
     pub energy_j: f64,
+    /// Bytes written to flash drives, and bytes that their flash wrote for them.
+    pub flash_host_bytes: u64,
+    pub flash_written_bytes: u64,
     /// How often each fault of the drive took effect, in the order of `storage.faults`.
     pub faults_fired: Vec<u64>,
     /// Bytes acknowledged but not on stable storage when power was lost.

@@ -239,6 +239,7 @@ impl World<'_> {
             let energy_j = volume.queue.energy_j(end);
             energies[volume.host as usize] += energy_j;
             let faults = volume.queue.fault_counts();
+            let flash = volume.queue.flash_writes();
             outcomes.push(DriveOutcome {
                 host: self.hosts[volume.host as usize].name.clone(),
                 volume: volume.name.clone(),
@@ -253,6 +254,8 @@ impl World<'_> {
                 read_latency: LatencyOutcome::of(volume.queue.read_latency(), histograms),
                 write_latency: LatencyOutcome::of(volume.queue.write_latency(), histograms),
                 energy_j,
+                flash_host_bytes: flash.host_bytes,
+                flash_written_bytes: flash.flash_bytes,
                 faults_fired: faults.fired,
                 lost_bytes: faults.lost_bytes,
                 rebuilt: faults.rebuilt,

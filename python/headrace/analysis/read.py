@@ -39,6 +39,8 @@ _DEVICE = [
     "busy_s",
     "read_latency_s",
     "write_latency_s",
+    "flash_host_bytes",
+    "flash_written_bytes",
 ]
 _NUMBERS = ("last_done_s", "stonewall_s")
 _SUMS = [

@@ -541,9 +541,17 @@ def _activity(cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float])
         events_per_s=point.get("events_per_s"),
         requested_bytes_per_s=point.get("asked_bytes_per_s"),
         throughput_jobs=point.get("throughput_jobs"),
+        write_amplification=_write_amplification(cell, mix),
         of_facility=_every_trial_has(cell, mix, "energy_facility_wh_per_job"),
         with_switches=_every_trial_has(cell, mix, "energy_switch_j_per_job"),
     )
+
+
+def _write_amplification(cell: _Cell, mix: Mapping[str, float]) -> float | None:
+    """Return what flash wrote per byte written to it, over all trials; None without any write."""
+    rows = [row for name in mix for row in cell.rows[name][1]]
+    host = sum(row["device_flash_host_bytes"] for row in rows)
+    return sum(row["device_flash_written_bytes"] for row in rows) / host if host > 0 else None
 
 
 def _every_trial_has(cell: _Cell, mix: Mapping[str, float], metric: str) -> bool:

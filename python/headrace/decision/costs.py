@@ -60,6 +60,8 @@ class Activity:
     """Sum of the job efficiencies: how many jobs' worth of CPU are delivered."""
     of_facility: bool = False
     """Whether the power has the overhead of the facility: [site] states it, or it was metered."""
+    write_amplification: float | None = None
+    """Bytes that flash wrote per byte written to it; None where the records do not say."""
     with_switches: bool = False
     """Whether the power has that of switches: [site] names them, or a meter covers them."""
 
@@ -100,7 +102,7 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
     put("usable_bytes", _usable(items, target, offers), _why_not_usable(items))
     put("rack_units", _rack_units(items, offers), "no offer states rack units")
     _power(items, activity, offers, put, notes)
-    _wear(items, activity, offers, put)
+    _wear(items, activity, offers, put, notes)
     _failures(items, offers, put)
     _years(offers, values, unknown)
     _per_performance(activity, values, unknown)
@@ -272,7 +274,7 @@ def _idle_w(items: Inventory) -> float | None:
     return total
 
 
-def _wear(items: Inventory, activity: Activity, offers: Offers, put: Put) -> None:
+def _wear(items: Inventory, activity: Activity, offers: Offers, put: Put, notes: list[str]) -> None:
     """Years until the rated endurance of the drives is written."""
     holding = [item for item in items if item.part == "drive" and item.usable_bytes is not None]
     rate = activity.written_bytes_per_s
@@ -287,12 +289,20 @@ def _wear(items: Inventory, activity: Activity, offers: Offers, put: Put) -> Non
     years = math.inf
     machines = {each.host: each.count for each in items if each.part != "drive"}
     total = sum(item.count for item in holding)
+    if any(offer is not None and offer.write_amplification is None for offer in offered):
+        notes.append(
+            "flash writes as much as is written to it, as neither offers nor records say more"
+            if activity.write_amplification is None
+            else f"flash writes {activity.write_amplification:.3g} times what is written to it, by "
+            "the records"
+        )
     for item, offer in zip(holding, offered, strict=True):
         if offer is None or offer.endurance is None:
             continue
+        amplification = offer.write_amplification or activity.write_amplification or 1.0
         one = max(1, item.count // machines.get(item.host, 1))
         spread = one / drives_of_data(item.raid_level, one) if item.raid_level != 0 else 1.0
-        per_drive = rate * spread * (offer.write_amplification or 1.0) / total
+        per_drive = rate * spread * amplification / total
         written_per_year = per_drive * offers.busy * HOURS_PER_YEAR * 3600
         years = min(years, offer.endurance / written_per_year)
     put("wear_years", years, "")

@@ -22,6 +22,13 @@ def _device_requests(trial: RecordedTrial) -> float | None:
     )
 
 
+def _flash_write_amplification(trial: RecordedTrial) -> float | None:
+    device = trial.record.device
+    if device is None or not device.flash_host_bytes:
+        return None
+    return device.flash_written_bytes / device.flash_host_bytes
+
+
 UNCOMPRESSED_BYTES_PER_S = Metric(
     name="uncompressed_bytes_per_s",
     title="Uncompressed rate",
@@ -85,6 +92,15 @@ NETWORK_AMPLIFICATION = Metric(
     value=lambda trial: ratio(trial.network_bytes, trial.requested_bytes),
     needs="counters of the nodes' interfaces",
     rank=130,
+)
+FLASH_WRITE_AMPLIFICATION = Metric(
+    name="flash_write_amplification",
+    title="Write amplification of flash",
+    unit="×",
+    better="less",
+    value=_flash_write_amplification,
+    needs="writes to an emulated or simulated SSD",
+    rank=135,
 )
 IOPS = Metric(
     name="iops",

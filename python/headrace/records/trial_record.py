@@ -100,6 +100,10 @@ class DeviceTotals(msgspec.Struct, kw_only=True, frozen=True):
     busy_s: float
     read_latency_s: float
     write_latency_s: float
+    flash_host_bytes: int = 0
+    """Bytes written to modelled flash drives."""
+    flash_written_bytes: int = 0
+    """Bytes that their flash wrote for them; the ratio is the write amplification."""
 
 
 class DriveTotals(DeviceTotals, kw_only=True, frozen=True):

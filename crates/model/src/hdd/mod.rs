@@ -20,8 +20,8 @@ use std::collections::VecDeque;
 use crate::completions::Completions;
 use crate::moment::Moment;
 use crate::request::{
-    Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Request, SectorRange, Status,
-    SECTOR_BYTES,
+    Completion, Device, Fault, FaultCounts, FlashWrites, Medium, Nanos, Op, Request, SectorRange,
+    Status, SECTOR_BYTES,
 };
 use crate::spec::SpecError;
 use crate::stream::Stream as Random;
@@ -280,6 +280,10 @@ impl Medium for Hdd {
 
     fn fault_counts(&self) -> FaultCounts {
         FaultCounts::default()
+    }
+
+    fn flash_writes(&self) -> FlashWrites {
+        FlashWrites::default()
     }
 
     /// Do nothing: the read time of a platter does not depend on its data.

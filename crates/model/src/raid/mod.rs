@@ -15,8 +15,8 @@ use crate::completions::{Completions, ANSWER_NS};
 use crate::moment::Moment;
 use crate::ranges;
 use crate::request::{
-    Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Queue, Request, SectorRange, Status,
-    SubmittedIo,
+    Completion, Device, Fault, FaultCounts, FlashWrites, Medium, Nanos, Op, Queue, Request,
+    SectorRange, Status, SubmittedIo,
 };
 use crate::slots::{Id, Slab};
 use crate::spec::SpecError;
@@ -42,6 +42,8 @@ pub struct Raid<D: Queue> {
     rebuilt: Option<f64>,
     /// Energy of removed members.
     retired_j: f64,
+    /// Likewise, of flash.
+    retired_writes: FlashWrites,
     done: Completions,
     clock: Nanos,
     woken: Vec<Completion>,
@@ -98,6 +100,7 @@ impl<D: Queue> Raid<D> {
             changes: Vec::new(),
             rebuilt: None,
             retired_j: 0.0,
+            retired_writes: FlashWrites::default(),
             done: Completions::new(),
             clock: 0,
             woken: Vec::new(),
@@ -304,6 +307,11 @@ impl<D: Queue> Medium for Raid<D> {
 
     fn energy_j(&self, now: Nanos) -> f64 {
         self.retired_j + self.members.iter().map(|member| member.device.energy_j(now)).sum::<f64>()
+    }
+
+    fn flash_writes(&self) -> FlashWrites {
+        let of_members = self.members.iter().map(|member| member.device.flash_writes());
+        of_members.fold(self.retired_writes, |sum, each| sum + each)
     }
 
     fn unflushed(&mut self, now: Nanos) -> Vec<SectorRange> {

@@ -50,6 +50,7 @@ impl<D: Queue> Raid<D> {
             Some(device) => {
                 if let Ok(old) = self.put_in(member, device) {
                     self.retired_j += old.energy_j(self.clock);
+                    self.retired_writes = self.retired_writes + old.flash_writes();
                     self.rebuilt = Some(0.0);
                 }
             }

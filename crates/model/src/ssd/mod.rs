@@ -14,8 +14,8 @@ mod table;
 use crate::completions::Completions;
 use crate::moment::Moment;
 use crate::request::{
-    Completion, Device, Fault, FaultCounts, Medium, Nanos, Op, Request, SectorRange, Status,
-    SECTOR_BYTES,
+    Completion, Device, Fault, FaultCounts, FlashWrites, Medium, Nanos, Op, Request, SectorRange,
+    Status, SECTOR_BYTES,
 };
 use crate::spec::SpecError;
 use dies::Dies;
@@ -422,6 +422,18 @@ impl Medium for Ssd {
         }
         let lost = self.buffer.iter().filter(|buffered| !buffered.stable.has_come(now));
         lost.map(|buffered| (buffered.unit << self.unit_shift, self.unit_sectors)).collect()
+    }
+
+    /// Of a large drive, estimated from the modelled slice. Data that a drive first keeps in one bit
+    /// per cell counts once.
+    fn flash_writes(&self) -> FlashWrites {
+        let (flash, host) = self.written();
+        let units = match &self.translation {
+            Translation::Page(map) => map.scale,
+            Translation::LogBlock(_) => 1,
+        };
+        let bytes = units * self.unit_sectors * SECTOR_BYTES;
+        FlashWrites { host_bytes: host * bytes, flash_bytes: flash * bytes }
     }
 
     fn fault_counts(&self) -> FaultCounts {

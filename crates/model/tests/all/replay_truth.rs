@@ -3,7 +3,7 @@
 use headrace_model::drive_replay::{replay, replay_on, ReplayMode, TraceOp, TraceRequest};
 use headrace_model::drive_run::{run, FioLike, Rw};
 use headrace_model::request::{
-    Completion, Device, FaultCounts, Medium, Nanos, Op, Request, SectorRange, Status,
+    Completion, Device, FaultCounts, FlashWrites, Medium, Nanos, Op, Request, SectorRange, Status,
 };
 use headrace_model::spec::DriveSpec;
 use headrace_model::stream::Stream;
@@ -56,6 +56,9 @@ struct Exponential {
 }
 
 impl Medium for Exponential {
+    fn flash_writes(&self) -> FlashWrites {
+        FlashWrites::default()
+    }
     fn capacity_sectors(&self) -> u64 {
         u64::MAX
     }

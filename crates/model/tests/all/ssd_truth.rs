@@ -61,6 +61,9 @@ fn random_writes_at_steady_state_pay_the_amplification() {
     let result = run_device(&mut device, &load(Rw::RandWrite, 4096, 32, 120.0)).unwrap();
     let (flash, host) = device.written();
     close(flash as f64 / host as f64, write_amplification(0.28), 0.02);
+    let writes = device.flash_writes();
+    close(writes.flash_bytes as f64 / writes.host_bytes as f64, write_amplification(0.28), 0.02);
+    close(writes.host_bytes as f64, 4096.0 * 120.0 * result.write.iops, 0.05);
     // A program for each unit, and for each unit copied a read and a program; an erase a block.
     let copied = write_amplification(0.28) - 1.0;
     let die_us = 750.0 + copied * (750.0 + 75.0) + (1.0 + copied) * 3800.0 / 64.0;

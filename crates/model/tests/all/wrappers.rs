@@ -7,8 +7,8 @@ use headrace_model::drive::build;
 use headrace_model::faults::{FaultSpec, FaultyDevice};
 use headrace_model::raid::member::MemberDrive;
 use headrace_model::request::{
-    Completion, Device, FaultCounts, Medium, Nanos, Op, Queue, Request, SectorRange, Status,
-    SubmittedIo,
+    Completion, Device, FaultCounts, FlashWrites, Medium, Nanos, Op, Queue, Request, SectorRange,
+    Status, SubmittedIo,
 };
 use headrace_model::scheduler::{BlockQueue, QueueSpec, SharedHabits};
 use headrace_model::spec::{DriveSpec, RaidSpec, StorageSpec};
@@ -23,6 +23,9 @@ struct Bottom {
 }
 
 impl Medium for Bottom {
+    fn flash_writes(&self) -> FlashWrites {
+        FlashWrites { host_bytes: 4096, flash_bytes: 8192 }
+    }
     fn capacity_sectors(&self) -> u64 {
         4242
     }
@@ -84,6 +87,7 @@ fn a_wrapper_reports_what_is_below_it() {
         assert_eq!(device.fault_counts(), counts, "{name}");
         assert_eq!(device.capacity_sectors(), 4242, "{name}");
         assert_eq!(device.energy_j(5), 22.0, "{name}");
+        assert_eq!(device.flash_writes().flash_bytes, 8192, "{name}");
         assert_eq!(device.unflushed(5), [(7, 5)], "{name}");
     }
 }

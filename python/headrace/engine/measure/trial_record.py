@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -147,7 +148,7 @@ def _ran(
         settings=_settings(outcome),
         settings_after=outcome.settings_after,
         location={**prepared.location.description, "devices": list(prepared.location.device_names)},
-        device=None if not device else msgspec.convert(device, DeviceTotals),
+        device=_device(device, outcome.emulators),
         cpu=None if cpu is None else msgspec.convert(cpu, CpuTotals),
         energy=completed(outcome.energy, resolved.site, inventory, pool.last_done_s),
         inventory=inventory,
@@ -167,6 +168,17 @@ def _ran(
         emulators=tuple(outcome.emulators),
         clock={"release_monotonic_s": pool.release_monotonic_s},
     )
+
+
+def _device(
+    totals: Mapping[str, object] | None, emulated: Sequence[Mapping[str, object]]
+) -> DeviceTotals | None:
+    """Return the totals of the kernel's counters, with what emulated drives know of their flash."""
+    if not totals:
+        return None
+    names = ("flash_host_bytes", "flash_written_bytes")
+    flash = {name: sum(int(str(each.get(name, 0))) for each in emulated) for name in names}
+    return msgspec.convert({**totals, **flash}, DeviceTotals)
 
 
 def _settings(outcome: Outcome) -> tuple[SettingRecord, ...]:

@@ -109,6 +109,8 @@ class SimulatedDrive(TypedDict):
     read_latency: SimulatedLatency
     write_latency: SimulatedLatency
     energy_j: float
+    flash_host_bytes: int
+    flash_written_bytes: int
     faults_fired: list[int]
     lost_bytes: int
     rebuilt: float | None

@@ -251,6 +251,8 @@ def _drive(drive: SimulatedDrive) -> DriveTotals:
         read_latency_s=_latency_s(drive["read_latency"]),
         write_latency_s=_latency_s(drive["write_latency"]),
         energy_j=drive["energy_j"],
+        flash_host_bytes=drive["flash_host_bytes"],
+        flash_written_bytes=drive["flash_written_bytes"],
     )
 
 
@@ -263,6 +265,8 @@ def _device(drives: Sequence[DriveTotals]) -> DeviceTotals:
         busy_s=sum(drive.busy_s for drive in drives),
         read_latency_s=sum(drive.read_latency_s for drive in drives),
         write_latency_s=sum(drive.write_latency_s for drive in drives),
+        flash_host_bytes=sum(drive.flash_host_bytes for drive in drives),
+        flash_written_bytes=sum(drive.flash_written_bytes for drive in drives),
     )
 
 

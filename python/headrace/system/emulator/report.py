@@ -99,6 +99,10 @@ class Report:
     """Acknowledged data lost in power losses."""
     energy_j: float
     """Since attaching (modelled)."""
+    flash_host_bytes: int
+    """Written to a flash drive since the reset."""
+    flash_written_bytes: int
+    """Written by its flash for that."""
     data_bytes: int
     """Current memory of the data; at most `data_limit_bytes`."""
     volatile_bytes: int
