@@ -151,6 +151,7 @@ def resolved_run(text: str, run: str) -> tuple[RunOptions, NodesWanted]:
         (ON_A_FOLDER, "nodes = 2", "namespaces"),
         (ON_A_SERVER, "", "namespaces"),
         (ON_A_FOLDER, 'on = "local"', "local"),
+        (ON_A_FOLDER, 'on = "dask://127.0.0.1:8786"\nnodes = 2', "dask"),
     ],
 )
 def test_jobs_run_on_built_nodes_where_a_study_has_nodes(
@@ -163,18 +164,26 @@ def test_jobs_run_on_built_nodes_where_a_study_has_nodes(
 
 
 @pytest.mark.parametrize(
-    ("text", "run", "why"),
+    ("text", "run", "why", "allowed"),
     [
-        (ON_A_FOLDER, 'on = "local"\nnodes = 2', "nodes = 2"),
-        (ON_A_SERVER, 'on = "local"', "target nas starts servers"),
+        (
+            *(ON_A_FOLDER, 'on = "local"\nnodes = 2', "nodes = 2"),
+            'on = "dask://HOST:PORT" or on = "namespaces"',
+        ),
+        (ON_A_SERVER, 'on = "local"', "target nas starts servers", 'on = "namespaces"'),
+        (
+            *(ON_A_SERVER, 'on = "dask://127.0.0.1:8786"', "target nas starts servers"),
+            'on = "namespaces"',
+        ),
     ],
 )
 def test_nodes_that_the_named_launcher_cannot_have_are_refused(
-    text: str, run: str, why: str
+    text: str, run: str, why: str, allowed: str
 ) -> None:
-    (problem,) = launcher_problems(*resolved_run(text, run))
-    assert problem.what.startswith(f'on = "local": {why}')
-    assert problem.remedy == 'allowed here: on = "namespaces", or no `on`'
+    options, wanted = resolved_run(text, run)
+    (problem,) = launcher_problems(options, wanted)
+    assert problem.what.startswith(f'on = "{launcher_of(options, wanted)}": {why}')
+    assert problem.remedy == f"allowed here: {allowed}, or no `on`"
 
 
 def test_a_launcher_that_is_not_there_is_refused_with_those_that_are() -> None:
@@ -183,7 +192,7 @@ def test_a_launcher_that_is_not_there_is_refused_with_those_that_are() -> None:
     (fault,) = refused.value.problems
     assert (fault.field, fault.given) == ("run.on", '"namespace"')
     assert fault.problem == 'not one of the allowed values; did you mean "namespaces"?'
-    assert fault.allowed == '"local", "namespaces"'
+    assert fault.allowed == '"dask://HOST:PORT", "local", "namespaces"'
 
 
 def test_the_launcher_is_a_factor_between_whole_plots() -> None:
