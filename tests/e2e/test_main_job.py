@@ -276,7 +276,9 @@ def test_bad_jobs_are_recorded_and_the_study_goes_on(workspace: Workspace) -> No
     assert "did not end within 3 s" in trials["hangs"]["cause"]
     assert "memory" in trials["eats"]["cause"]
     assert trials["works"]["status"] == "done"
-    assert {each["code"] for each in trials["works"]["validity"]["reasons"]} <= {"foreign-load"}
+    # Other tests run beside it, on the same device.
+    reasons = {each["code"] for each in trials["works"]["validity"]["reasons"]}
+    assert reasons <= {"competing-io", "foreign-load"}
     assert not _processes_in(workspace.place)
 
 
