@@ -182,13 +182,12 @@ def _listed(problems: Sequence[Problem]) -> str:
 
 def _measure_idle(live: LiveMeters) -> None:
     """Measure idle power, and say whether the machine was idle."""
-    from headrace.system.machine_use import Own, snapshot, usable_cpus, use_between
+    from headrace.system.machine_use import LoadWatch, Own, usable_cpus
 
     err.print(f"measuring idle power for {format_seconds(live.idle_s)}: leave the machine alone")
-    cpus = usable_cpus()
-    before = snapshot(cpus)
+    watch = LoadWatch(usable_cpus(), Own())
     live.measure_idle()
-    use = use_between(before, snapshot(cpus), cpus, Own())
+    use = watch.finish(Own())
     busy = (use.foreign_s + use.steal_s) / use.window_s
     if busy > 0.05 * use.cpus:
         names = ", ".join(each.name for each in use.programs[:3] if each.cpu_s > 0.1)

@@ -246,5 +246,6 @@ def _put(spec: JobSpec, leftovers: Leftovers) -> None:
     if leftovers.log:
         spec.log.write_bytes(leftovers.log)
     for name, content in leftovers.kept.items():
-        if spec.input.keep is not None and name not in ("", ".", "..") and "/" not in name:
+        plain = name not in ("", ".", "..") and not {"/", "\0"} & set(name)
+        if spec.input.keep is not None and plain:
             (spec.input.keep / name).write_bytes(content)
