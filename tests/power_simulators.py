@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 Profile = Callable[[float], float]
@@ -29,7 +28,22 @@ def steady(watts: float) -> Profile:
     return lambda time_s: watts * (1 + 0.01 * ((time_s * 7919) % 1 - 0.5))
 
 
-class PowercapTree:
+class Advanced:
+    """Something that a thread advances while the block lasts."""
+
+    _thread: threading.Thread
+    _stop: threading.Event
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class PowercapTree(Advanced):
     """A folder like /sys/class/powercap, whose counters a thread advances."""
 
     def __init__(self, folder: Path, zones: dict[str, tuple[str, Profile]], range_uj: int) -> None:
@@ -66,19 +80,6 @@ class PowercapTree:
                 self._energy_j[zone] += profile(now_s - self._begin_s) * (now_s - last_s)
             last_s = now_s
             self._write()
-
-    def __enter__(self) -> PowercapTree:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
 
 
 # -- meters over HTTP --
@@ -227,7 +228,7 @@ def watts_up(power: Callable[[], float], every_s: float = 0.2) -> Iterator[str]:
 # -- a log --
 
 
-class PowerLogger:
+class PowerLogger(Advanced):
     """A meter that logs the power of a profile (of monotonic time) by a clock that is ahead."""
 
     def __init__(
@@ -248,21 +249,8 @@ class PowerLogger:
                 if self._stop.wait(self._interval_s):
                     return
 
-    def __enter__(self) -> PowerLogger:
-        self._thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-
-
-class KnownLoad:
+class KnownLoad(Advanced):
     """A file like /proc/stat of a machine with two CPUs, whose load a thread advances."""
 
     def __init__(self, file: Path, share: Profile) -> None:
@@ -287,16 +275,3 @@ class KnownLoad:
             self._idle += 200 * (1 - share) * (now_s - last_s)
             last_s = now_s
             self._write()
-
-    def __enter__(self) -> KnownLoad:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()

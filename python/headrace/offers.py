@@ -89,17 +89,22 @@ class DriveOffer(Offer):
         return self
 
 
+def catalog_entry(drive: str) -> CatalogPrice | None:
+    """Return the catalog's price of a drive as it stands there; None without one."""
+    tables = (entry("prices", name).table for name in names("prices"))
+    return next((table for table in tables if table.drive == drive), None)
+
+
 def catalog_price(drive: str) -> dict[str, object] | None:
-    """Return the catalog's price of a drive, with currency and date; None without one."""
-    for name in names("prices"):
-        table: CatalogPrice = entry("prices", name).table
-        if table.drive == drive:
-            return {
-                "price": table.amount / table.drives,
-                "currency": table.currency,
-                "date": table.date or table.year,
-            }
-    return None
+    """Return the catalog's price of one drive, with currency and date; None without one."""
+    table = catalog_entry(drive)
+    if table is None:
+        return None
+    return {
+        "price": table.amount / table.drives,
+        "currency": table.currency,
+        "date": table.date or table.year,
+    }
 
 
 class MachineOffer(Offer):
@@ -147,8 +152,8 @@ class Offers(Section):
     pue: float | None = Field(
         None,
         ge=1,
-        description="power usage effectiveness: multiplies the power of the records; leave it out "
-        "where the study's [site] has one",
+        description="power usage effectiveness: multiplies the power of records that do not have "
+        "the facility's overhead",
     )
     filesystem_share: float = Field(
         0.05, ge=0, lt=1, description="share of the capacity that filesystems keep for themselves"

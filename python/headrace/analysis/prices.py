@@ -6,14 +6,13 @@ drives that hold its data. Amounts in different currencies are not compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.analysis.findings import Curve, Estimate, Point, StoragePrice
 from headrace.analysis.ranking import peak
 from headrace.analysis.read import Records
-from headrace.catalog import entry, names
-from headrace.catalog.tables import CatalogPrice
+from headrace.offers import catalog_entry
 from headrace.records.inventory import Inventory
 from headrace.study.model import Price
 
@@ -77,21 +76,15 @@ def _stated(price: Price | None) -> _Known | None:
 def _of_catalog(inventory: Inventory) -> _Known | None:
     """Return the catalog's price of the drives that hold data; None if it lacks one of them."""
     drives = [item for item in inventory if item.part == "drive" and item.usable_bytes is not None]
-    dated = _catalog_prices()
-    if not drives or any(item.name not in dated for item in drives):
+    prices = [(item, price) for item in drives if (price := catalog_entry(item.name)) is not None]
+    if not drives or len(prices) < len(drives):
         return None
-    prices = [(item, dated[item.name]) for item in drives]
     currencies = {price.currency for _, price in prices}
     if len(currencies) > 1:
         return None
     amount = sum(item.count * price.amount / price.drives for item, price in prices)
     what = ", ".join(f"{item.count} × {item.name}, {price.year}" for item, price in prices)
     return _Known(amount, currencies.pop(), "published", f"catalog: {what}")
-
-
-def _catalog_prices() -> dict[str, CatalogPrice]:
-    tables: Iterable[CatalogPrice] = (entry("prices", name).table for name in names("prices"))
-    return {table.drive: table for table in tables if table.drive is not None}
 
 
 def _priced(curve: Curve, best: Point, known: _Known, inventory: Inventory) -> StoragePrice:

@@ -10,7 +10,7 @@ from headrace.catalog import entry, names
 from headrace.decision.offers import DriveOffer, MachineOffer, Offer, Offers
 from headrace.decision.rebuild import fails_meanwhile, group_of, losses_per_year
 from headrace.raid import drives_of_data
-from headrace.records.inventory import Inventory, InventoryItem
+from headrace.records.inventory import Inventory, InventoryItem, idle_power_w
 
 HOURS_PER_YEAR = 8766.0
 DAYS_PER_YEAR = 365.25
@@ -238,7 +238,7 @@ def _power(
         notes.append("the offers' PUE is not applied: the records have the facility's overhead")
     power_w = busy_w * counted + switches * pue
     put("power_w", power_w, "")
-    idle_w = _idle_w(items)
+    idle_w = idle_power_w(items)
     if offers.busy < 1 and idle_w is None:
         notes.append("idle power is unknown: nodes are taken to draw the power of busy ones")
     idle = power_w if idle_w is None else (idle_w + switches) * pue
@@ -259,19 +259,6 @@ def _offered_power(items: Inventory, offers: Offers) -> float | None:
             return None
         total += offer.power * item.count
     return total if machines else None
-
-
-def _idle_w(items: Inventory) -> float | None:
-    """Return the idle power of all parts by the catalog; None if it lacks one."""
-    total = 0.0
-    for item in items:
-        shelf = "drives" if item.part == "drive" else "nodes"
-        if item.name not in names(shelf):
-            return None
-        table = entry(shelf, item.name).table
-        idle = table["power"]["idle_w"] if item.part == "drive" else table.power.idle_w
-        total += float(idle) * item.count
-    return total
 
 
 def _wear(items: Inventory, activity: Activity, offers: Offers, put: Put, notes: list[str]) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from headrace.engine.site_energy import idle_power_w
+from headrace.engine.site_energy import of_part
 from headrace.meters.sampling import PowerRow
 from headrace.records.energy import Energy
-from headrace.records.inventory import Inventory
+from headrace.records.inventory import Inventory, idle_power_w
 from headrace.records.rows import BlockRow, JobRow
 
 METER = "model"
@@ -56,7 +56,7 @@ def power_rows(
         source = energy.part_provenance.get(part, energy.provenance)
         if not energy_j or source != "modelled" or part in energy.contained:
             continue
-        idle_w = idle_power_w(part, inventory)
+        idle_w = idle_power_w(of_part(part, inventory))
         watts = spread(energy_j, idle_w, done, lengths)
         for end_s, power_w in zip(activity.ends_s, watts, strict=True):
             rows.append({"time_s": end_s, "meter": METER, "channel": part, "power_w": power_w})

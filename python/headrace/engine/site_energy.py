@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 
-from headrace.catalog import entry, names
+from headrace.catalog import entry
 from headrace.records.energy import Energy
-from headrace.records.inventory import Inventory, InventoryItem
+from headrace.records.inventory import Inventory, InventoryItem, idle_power_w
 from headrace.site import Site
 
 _PARTS = {"node": "nodes", "server": "servers", "drive": "drives"}
@@ -99,29 +98,13 @@ def _modelled_idle_w(energy: Energy, inventory: Inventory) -> float | None:
         source = energy.part_provenance.get(part, energy.provenance)
         if part in energy.contained or source != "modelled" or not _joules(energy, part):
             continue
-        idle_w = idle_power_w(part, inventory)
+        idle_w = idle_power_w(of_part(part, inventory))
         if idle_w is None:
             return None
         total_w += idle_w
     return total_w
 
 
-def idle_power_w(part: str, inventory: Inventory) -> float | None:
-    """Return the idle power of all `nodes`, `servers` or `drives` by the catalog; None if it lacks
-    one of them."""
-    return _idle_w(item for item in inventory if _PARTS[item.part] == part)
-
-
-def _idle_w(items: Iterable[InventoryItem]) -> float | None:
-    """Return the idle power of these items together; None if one of them has no entry."""
-    total_w, count = 0.0, 0
-    for item in items:
-        shelf = "drives" if item.part == "drive" else "nodes"
-        if item.name not in names(shelf):
-            return None
-        table = entry(shelf, item.name).table
-        power_w = table.get("power", {}).get("idle_w") if shelf == "drives" else table.power.idle_w
-        if power_w is None:
-            return None
-        total_w, count = total_w + item.count * float(power_w), count + item.count
-    return total_w if count else None
+def of_part(part: str, inventory: Inventory) -> list[InventoryItem]:
+    """Return the items that are `nodes`, `servers` or `drives`."""
+    return [item for item in inventory if _PARTS[item.part] == part]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
+
+from headrace.catalog import entry, names
 
 
 class StatedPower(msgspec.Struct, kw_only=True, frozen=True):
@@ -43,3 +46,19 @@ class InventoryItem(msgspec.Struct, kw_only=True, frozen=True):
 
 
 Inventory = tuple[InventoryItem, ...]
+
+
+def idle_power_w(items: Iterable[InventoryItem]) -> float | None:
+    """Return the idle power of these items together by the catalog; None if it lacks one of them,
+    and without any item."""
+    total_w, count = 0.0, 0
+    for item in items:
+        shelf = "drives" if item.part == "drive" else "nodes"
+        if item.name not in names(shelf):
+            return None
+        table = entry(shelf, item.name).table
+        power_w = table.get("power", {}).get("idle_w") if shelf == "drives" else table.power.idle_w
+        if power_w is None:
+            return None
+        total_w, count = total_w + item.count * float(power_w), count + item.count
+    return total_w if count else None
