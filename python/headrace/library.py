@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import headrace.engine
 import headrace.study.load
@@ -404,10 +404,29 @@ def report(
         check_place(Path(output), "--output")
     check_request(root, formats, series)
     findings = find(read(root))
-    if console is not None:
-        print_report(findings, console)
     folder = None if output is None else Path(output)
-    return findings, write_report(root, findings, formats, series, folder)
+    return findings, _write_then_print(
+        lambda: write_report(root, findings, formats, series, folder),
+        lambda: None if console is None else print_report(findings, console),
+    )
+
+
+Written = TypeVar("Written")
+
+
+def _write_then_print(write: Callable[[], Written], show: Callable[[], object]) -> Written:
+    """Write files, print, and return what was written.
+
+    In this order, because a reader that closes its pipe (`| head`) ends the command while it
+    prints. What cannot be written is printed all the same, before the error.
+    """
+    try:
+        written = write()
+    except HeadraceError:
+        show()
+        raise
+    show()
+    return written
 
 
 def compare(
@@ -424,10 +443,10 @@ def compare(
     from headrace.report.comparison import print_comparison, write_comparison
 
     comparison = compare_records(read(Path(a)), read(Path(b)), force=force)
-    if console is not None:
-        print_comparison(comparison, console)
-    if html is not None:
-        write_comparison(comparison, html, Path(a), Path(b))
+    _write_then_print(
+        lambda: None if html is None else write_comparison(comparison, html, Path(a), Path(b)),
+        lambda: None if console is None else print_comparison(comparison, console),
+    )
     return comparison
 
 
@@ -479,9 +498,10 @@ def decide(
         at_nodes=lambda which, count: scaled_configurations(sets, which, count),
     )  # fmt: skip
     made = make_answer(inputs)
-    if console is not None:
-        print_answer(made, console)
-    return made, write_page(made, html, pdf)
+    return made, _write_then_print(
+        lambda: write_page(made, html, pdf),
+        lambda: None if console is None else print_answer(made, console),
+    )
 
 
 def screen(

@@ -69,6 +69,29 @@ def test_a_report_goes_elsewhere_and_leaves_the_results_as_they_are(tmp_path: Pa
         assert (output / link.replace("%20", " ")).is_dir(), link
 
 
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        (("report", "r"), "r/report.html"),
+        (("compare", "r", "r", "--html", "c.html"), "c.html"),
+        (("decide", "r", "--html", "d.html"), "d.html"),
+    ],
+)
+def test_a_page_is_written_though_nobody_reads_the_text(
+    words: tuple[str, ...], page: str, tmp_path: Path
+) -> None:
+    """`headrace report results | head -1`: the reader has gone before the end."""
+    write_results(tmp_path / "r", plan_of(CELLS, 3), Truth(trial_sigma=0.01), series=False)
+    command = [sys.executable, "-c", "from headrace.cli import main; main()", *words]
+    started = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    started.stdout.close()
+    assert "Traceback" not in started.communicate(timeout=120)[1]
+    assert "</html>" in (tmp_path / page).read_text(encoding="utf-8")
+
+
 def test_a_report_that_cannot_be_written_is_printed_first_and_names_the_way_out(
     tmp_path: Path,
 ) -> None:
