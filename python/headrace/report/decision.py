@@ -12,7 +12,13 @@ from headrace.decision.answer import DecisionAnswer
 from headrace.decision.candidates import SETTINGS_ERROR, Candidate
 from headrace.decision.choose import Choice, JudgedConfiguration
 from headrace.decision.wishes import Quantity, metric_quantity, own_quantity
-from headrace.report.numbers import NARROW_SPACE, number, percent
+from headrace.report.numbers import (
+    NARROW_SPACE,
+    number,
+    percent,
+    probability,
+    probability_words,
+)
 from headrace.report.text_table import TextTable, WholeText
 from headrace.report.wording import plural
 
@@ -99,13 +105,6 @@ def columns_of(answer: DecisionAnswer) -> list[DecisionColumn]:
     ]
 
 
-def likely(probability: float) -> str:
-    """Return a probability of draws in per cent; never certainty, which draws cannot show."""
-    if probability > 0.995:
-        return "over 99 %"
-    return "under 1 %" if probability < 0.005 else percent(probability, 3)
-
-
 def headline(answer: DecisionAnswer) -> str:
     """Return the answer in one sentence."""
     choice, currency = answer.choice, answer.offers.currency
@@ -123,7 +122,7 @@ def headline(answer: DecisionAnswer) -> str:
     within = " within the limits" if choice.wishes.limits else ""
     return (
         f"{lead.key}: {value}, the best {wanted.title}{within}. It is the best with a "
-        f"probability of {likely(choice.leading.best)}."
+        f"probability of {probability_words(choice.leading.best)}."
     )
 
 
@@ -138,7 +137,7 @@ def reasons(answer: DecisionAnswer) -> list[str]:
         if bounds:
             found.append(f"95 % interval of its {wanted.title}: {bounds}.")
         if choice.wishes.limits:
-            kept = likely(lead.feasible)
+            kept = probability_words(lead.feasible)
             found.append(f"It keeps all limits with a probability of {kept}.")
         if choice.recommended is None:
             found += _cheapest(answer)
@@ -150,7 +149,7 @@ def reasons(answer: DecisionAnswer) -> list[str]:
         value = amount(second.candidate.points.get(wanted.name), wanted, currency)
         found.append(
             f"Runner-up: {second.candidate.key}, {value}; the best with a probability of "
-            f"{likely(second.best)}."
+            f"{probability_words(second.best)}."
         )
     for each in answer.changes:
         leads = f"{each.leads} would lead" if each.leads else "nothing would be left"
@@ -304,7 +303,7 @@ def _table(answer: DecisionAnswer) -> TextTable:
         table.add_row(
             escape(each.candidate.key + (" *" if each.pareto else "")),
             *map(escape, values),
-            likely(each.best).replace("over ", "> ").replace("under ", "< "),
+            probability(each.best),
             "" if each.within and not each.alike else escape(status_of(each)),
         )
     return table

@@ -25,6 +25,7 @@ from headrace.report.decision import (
     status_of,
 )
 from headrace.report.html import environment
+from headrace.report.numbers import probability
 from headrace.report.whole_file import write_whole
 
 ROWS_AT_MOST = 200
@@ -116,13 +117,12 @@ def _row(each: JudgedConfiguration, answer: DecisionAnswer, folder: Path) -> dic
         }
         for one in candidate.evidence
     ]
-    best = f"{each.best * 100:.1f}\u202f%" if each.best < 0.995 else "> 99\u202f%"
     return {
         "key": candidate.key,
         "provenance": candidate.provenance,
         "pareto": each.pareto,
         "cells": cells,
-        "best": best,
+        "best": probability(each.best),
         "status": status_of(each),
         "evidence": evidence,
     }

@@ -73,6 +73,22 @@ def interval_text(estimate: Estimate, shown: ShownMetric) -> str:
     return f"{_fixed(low, decimals)} – {_fixed(high, decimals)}"
 
 
+def probability(share: float) -> str:
+    """Return a share of random draws as a probability; never certainty, which draws cannot show."""
+    if share > 0.995:
+        return f">{NARROW_SPACE}99{NARROW_SPACE}%"
+    return f"<{NARROW_SPACE}1{NARROW_SPACE}%" if share < 0.005 else percent(share, 3)
+
+
+def probability_words(share: float) -> str:
+    """Return the same for a sentence: `over 99 %`."""
+    return (
+        probability(share)
+        .replace(f">{NARROW_SPACE}", "over ")
+        .replace(f"<{NARROW_SPACE}", "under ")
+    )
+
+
 def percent(share: float, digits: int = 2) -> str:
     """Return a share as per cent: `0.9` is `90 %`."""
     return f"{number(share * 100, digits)}{NARROW_SPACE}%"

@@ -9,7 +9,7 @@ from headrace.decision.choose import JudgedConfiguration
 from headrace.decision.screening import KEPT_PROBABILITY, ScreenedTrials, Screening
 from headrace.decision.wishes import Quantity
 from headrace.report.decision import amount, basis_sentences_of, short_heading
-from headrace.report.numbers import percent
+from headrace.report.numbers import percent, probability
 from headrace.report.text_table import TextTable, WholeText
 from headrace.report.wording import plural
 from headrace.units import format_seconds
@@ -71,7 +71,7 @@ def _table(
         cells = [
             escape(each.candidate.key),
             escape(amount(value, wanted, currency)),
-            percent(each.best),
+            probability(each.best),
         ]
         if title != "Kept":
             cells.append(escape(why_left_out(each, wanted, best)))
