@@ -5,6 +5,7 @@ One clear message each, no traceback, in bounded time, nothing left.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +17,9 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.system.cluster import Cluster
+from headrace.system.journal import Journal
 from headrace.system.own_programs import own_program
+from headrace.system.servers.glusterfs import GlusterfsClient
 from headrace.targets import TargetContext
 from headrace.targets.served import client_nodes
 from served_targets import made, namespaces, namespaces_of, processes_of
@@ -102,6 +105,21 @@ def test_an_address_that_refuses(kind: str, tmp_path: Path) -> None:
     assert code == 5
     assert "target store: target store" not in said
     assert wanted in said, said
+
+
+def test_a_client_that_fails_is_dead_before_its_mount_is_undone(tmp_path: Path) -> None:
+    """Else it could mount after that, and leave a dead mount."""
+    (tmp_path / "mount").mkdir()
+    with Journal.open("a volume that is not there", tmp_path / "journal") as journal:
+        client = GlusterfsClient(
+            journal, None, ["no.such.host.invalid"], "v", tmp_path / "mount", tmp_path / "log"
+        )
+        with pytest.raises(HeadraceError, match="cannot be mounted"):
+            client.mount()
+        lines = [json.loads(line) for line in journal.file.read_text().splitlines()]
+    action = {line["begin"]: line["action"] for line in lines if "begin" in line}
+    undone = [action[line["end"]] for line in lines if "end" in line]
+    assert undone == ["end_process", "unmount"]
 
 
 def test_a_program_that_is_missing_is_named_with_its_package(tmp_path: Path) -> None:

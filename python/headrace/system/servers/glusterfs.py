@@ -451,6 +451,9 @@ class GlusterfsClient:
                 self._started = start_process(self._journal, argv)
             self._wait()
         except BaseException:
+            # The client may be about to mount: ended first, it cannot do so after the unmounting.
+            if self._started is not None:
+                self._started.stop()
             self.unmount()
             raise
 
