@@ -18,7 +18,7 @@ from headrace.datasets.trees import choose_tree, codec_of, unique_names
 from headrace.errors import HeadraceError
 from headrace.readers.options import ReadingOptions
 from headrace.readers.own_columns import OwnNotes, matching
-from headrace.readers.root_reader import RootTotals, counted, plain_name, root
+from headrace.readers.root_reader import RootTotals, counted, plain_name, root, root_frames
 from headrace.readers.spans import Span, spans_of
 from headrace.readers.tables import plain_column
 
@@ -79,7 +79,7 @@ class OwnTrees:
             # ROOT opens the file of an RNTuple again at each loop.
             path = self._stack.enter_context(plain_name(file))
             with counted(file, tree.is_ntuple, self._totals):
-                opened = root().headrace.OwnFrame(path, tree.name, tree.is_ntuple)
+                opened = root_frames().headrace.OwnFrame(path, tree.name, tree.is_ntuple)
             self._frame = file, opened
         return self._frame[1]
 

@@ -1,10 +1,10 @@
 """Read events with ROOT: RDataFrame, or a classic event loop that ROOT's interpreter compiles.
 
-Optional: needs the `root` package. The event loop is in kernel.hpp. For a TTree, the bytes
-requested come from TFile's own counters. An RNTuple does not read through TFile, so they come from
-the kernel's counters of this process; these include every other read of the process (the
-interpreter's files, when it compiles something first). ROOT does not report how long reads took,
-nor which bytes it read twice.
+Optional: needs the `root` package. The event loop is in kernel.hpp; RDataFrame over the user's own
+files is in frames.hpp. For a TTree, the bytes requested come from TFile's own counters. An RNTuple
+does not read through TFile, so they come from the kernel's counters of this process; these include
+every other read of the process (the interpreter's files, when it compiles something first). ROOT
+does not report how long reads took, nor which bytes it read twice.
 """
 
 from __future__ import annotations
@@ -45,12 +45,24 @@ def root() -> Any:
     module.gROOT.SetBatch(True)
     # Otherwise ROOT silently opens a file of a server on the same machine as a local file.
     module.gEnv.SetValue("TFile.ForceRemote", 1)
-    kernel = Path(__file__).with_name("kernel.hpp")
-    # -O2 for the loop: by default, the interpreter compiles without optimisation.
-    if not module.gInterpreter.Declare(f'#pragma cling optimize(2)\n#include "{kernel}"\n'):
-        raise HeadraceError(f"{kernel}: ROOT cannot compile it")
+    _compile(module, "kernel.hpp")
     module.headrace.keep_errors()
     return module
+
+
+@cache
+def root_frames() -> Any:
+    """Return the module ROOT, with RDataFrame over the user's own files compiled, too."""
+    module = root()
+    _compile(module, "frames.hpp")
+    return module
+
+
+def _compile(module: Any, header: str) -> None:
+    file = Path(__file__).with_name(header)
+    # -O2 for the loop: by default, the interpreter compiles without optimisation.
+    if not module.gInterpreter.Declare(f'#pragma cling optimize(2)\n#include "{file}"\n'):
+        raise HeadraceError(f"{file}: ROOT cannot compile it")
 
 
 @dataclass

@@ -1,0 +1,173 @@
+// The user's own files with RDataFrame. Not in kernel.hpp: ROOT's interpreter takes three times as
+// long for these templates as for all of kernel.hpp, and most readers do not need them.
+
+#pragma once
+
+#include "kernel.hpp"
+
+namespace headrace {
+
+// One of the user's own files in RDataFrame: its columns, and the types that RDataFrame gives them.
+struct OwnFrame {
+   std::unique_ptr<OwnTree> tree;
+   std::unique_ptr<ROOT::RDataFrame> frame;
+   std::vector<std::string> paths; // those of OwnTree or, of an RNTuple, the fields
+   std::vector<std::string> names; // RDataFrame's; empty when it has no such column
+   std::vector<std::string> types;
+   std::vector<std::string> known; // every name that RDataFrame has
+   long long events = 0;
+   int compression = 0; // of the file's header
+
+   OwnFrame(const std::string &file, const std::string &name, bool is_ntuple)
+   {
+      std::vector<std::vector<std::string>> candidates;
+      if (is_ntuple) {
+         // RDataFrame silently reads a recovered file, or one that bypasses its server.
+         compression = opened(file)->GetCompressionSettings();
+         const auto reader = ROOT::RNTupleReader::Open(name, file);
+         events = reader->GetNEntries();
+         for (const auto &field : reader->GetDescriptor().GetTopLevelFields()) {
+            paths.push_back(field.GetFieldName());
+            candidates.push_back({field.GetFieldName()});
+         }
+         frame = std::make_unique<ROOT::RDataFrame>(name, file);
+      } else {
+         tree = std::make_unique<OwnTree>(file, name);
+         compression = tree->file->GetCompressionSettings();
+         events = tree->tree->GetEntries();
+         paths = tree->paths;
+         tree->looped = true;
+         frame = std::make_unique<ROOT::RDataFrame>(*tree->tree);
+         for (std::size_t i = 0; i < paths.size(); ++i)
+            candidates.push_back(names_of(tree->branches[i], paths[i]));
+      }
+      choose(candidates);
+   }
+
+   OwnFrame(const OwnFrame &) = delete;
+
+   ~OwnFrame() { frame.reset(); } // before its tree
+
+   static std::vector<std::string> names_of(TBranch *branch, const std::string &path)
+   {
+      // The baskets of a branch with branches of its own hold the length of a collection, and
+      // RDataFrame takes them for the collection.
+      if (branch->GetListOfBranches()->GetEntriesFast() > 0)
+         return {};
+      const std::string name = branch->GetName();
+      std::string dotted = path;
+      std::replace(dotted.begin(), dotted.end(), '/', '.');
+      std::vector<std::string> found{branch->GetFullName().Data(), dotted, name};
+      if (branch->GetListOfLeaves()->GetEntriesFast() == 1)
+         found.push_back(name + "." + branch->GetListOfLeaves()->At(0)->GetName());
+      return found;
+   }
+
+   void choose(const std::vector<std::vector<std::string>> &candidates)
+   {
+      known = frame->GetColumnNames();
+      const std::set<std::string> all(known.begin(), known.end());
+      for (const auto &some : candidates) {
+         const auto name = std::find_if(some.begin(), some.end(), [&](const auto &each) { return all.count(each); });
+         names.push_back(name == some.end() ? "" : *name);
+         types.emplace_back();
+         try {
+            if (name != some.end())
+               types.back() = frame->GetColumnType(*name);
+         } catch (const std::exception &) { // a type that RDataFrame cannot name
+         }
+      }
+      forget_error();
+   }
+};
+
+// A step of RDataFrame that takes one column. RDataFrame would compile a call for all columns of a
+// file in every job; these calls are compiled with this file, one for each type.
+template <class T>
+ROOT::RDF::RNode taking(ROOT::RDF::RNode node, Column &column)
+{
+   auto step = [&column](const T &value) {
+      if (!first_error().empty())
+         throw std::runtime_error(first_error());
+      take(column, value);
+      return true;
+   };
+   return node.Filter(step, {column.name});
+}
+
+// A step that defines a column with the values of another. Snapshot copies other columns with the
+// classes and counters of their branches, for which ROOT may have no code; it may crash then.
+template <class T>
+ROOT::RDF::RNode copying(ROOT::RDF::RNode node, const Column &column, const std::string &name)
+{
+   auto copy = [](const T &value) { return value; };
+   return name == column.name ? node.Redefine(name, copy, {column.name}) : node.Define(name, copy, {column.name});
+}
+
+// One of the two steps for a column of this type; a copy when it has a name.
+inline ROOT::RDF::RNode step_of_type(ROOT::RDF::RNode node, Column &column, const std::string &type, const std::string &copy = "")
+{
+#define HEADRACE_STEP(T)                                                                                           \
+   if (type == #T)                                                                                                 \
+      return copy.empty() ? taking<T>(node, column) : copying<T>(node, column, copy);                              \
+   if (type == "list of " #T)                                                                                      \
+      return copy.empty() ? taking<ROOT::RVec<T>>(node, column) : copying<ROOT::RVec<T>>(node, column, copy);
+   HEADRACE_STEP(bool)
+   HEADRACE_STEP(char)
+   HEADRACE_STEP(signed char)
+   HEADRACE_STEP(unsigned char)
+   HEADRACE_STEP(short)
+   HEADRACE_STEP(unsigned short)
+   HEADRACE_STEP(int)
+   HEADRACE_STEP(unsigned int)
+   HEADRACE_STEP(long)
+   HEADRACE_STEP(unsigned long)
+   HEADRACE_STEP(long long)
+   HEADRACE_STEP(unsigned long long)
+   HEADRACE_STEP(float)
+   HEADRACE_STEP(double)
+#undef HEADRACE_STEP
+   throw std::runtime_error("column " + column.name + " is of a type that is not read here: " + type);
+}
+
+// The events [first, stop) of the user's own file, every column taken and then worked on.
+inline ROOT::RDF::RNode taking_all(ROOT::RDF::RNode node, Columns &columns, const std::vector<std::string> &types,
+                                   long long first, long long stop, std::size_t offset_bytes, Work &work)
+{
+   if (first > 0 || stop >= 0)
+      node = node.Range(first, stop);
+   for (std::size_t i = 0; i < columns.all.size(); ++i)
+      node = step_of_type(node, columns.all[i], types[i]);
+   return node.Filter([&columns, &work, offset_bytes] {
+      columns.count(offset_bytes);
+      work.event();
+      return true;
+   });
+}
+
+// RDataFrame's loop over the user's own files; a negative stop means to the end.
+inline long long loop_frame(OwnFrame &own, Columns &columns, const std::vector<std::string> &types, long long first, long long stop,
+                            std::size_t offset_bytes, Work &work)
+{
+   return *taking_all(*own.frame, columns, types, first, stop, offset_bytes, work).Count();
+}
+
+// The same, and a copy of an evenly spaced share `keep` of the events, with columns of these names.
+// Returns the numbers of events read and kept. The rule is that of `survives` in own_skim.py.
+inline std::pair<long long, long long> skim_frame(OwnFrame &own, Columns &columns, const std::vector<std::string> &types,
+                                                  const std::vector<std::string> &names, long long first, long long stop,
+                                                  std::size_t offset_bytes, double keep, const std::string &name,
+                                                  const std::string &copy, const ROOT::RDF::RSnapshotOptions &options)
+{
+   Nothing work;
+   auto read = taking_all(*own.frame, columns, types, first, stop, offset_bytes, work);
+   ROOT::RDF::RNode kept = read.Filter(
+      [keep](ULong64_t event) { return std::floor((event + 1.0) * keep) > std::floor(event * keep); }, {"rdfentry_"});
+   auto events = read.Count(), survivors = kept.Count();
+   for (std::size_t i = 0; i < names.size(); ++i)
+      kept = step_of_type(kept, columns.all[i], types[i], names[i]);
+   kept.Snapshot(name, copy, names, options);
+   return {*events, *survivors};
+}
+
+} // namespace headrace
