@@ -46,6 +46,7 @@ from headrace.system.network_namespaces import FOLDER
 from headrace.system.storage import storage_of
 from headrace.targets import TargetContext
 from headrace.targets import kinds as target_kinds
+from ssh_server import ssh_server
 
 PATIENCE_S = 60.0
 Kind = TypeVar("Kind", Ready, PacketWanted, Reported, Ended)
@@ -73,7 +74,7 @@ def running(
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setenv("PYTHONPATH", f"{place}:{Path(__file__).parent}")
         patch.setenv("HEADRACE_JOURNAL_DIR", str(place / "journal"))
-        address = stack.enter_context(dask_cluster(2)) if request.param == "dask" else ""
+        address = _address_of(request.param, place, stack, patch)
         two = NodesWanted(
             (NodeSettings("node-0"), NodeSettings("node-1")), reason="two nodes", address=address
         )
@@ -87,6 +88,17 @@ def running(
             yield launcher, nodes
         left = [file.read_text() for file in (place / "journal").iterdir()]
         assert left == [], "nothing is left to undo"
+
+
+def _address_of(kind: str, place: Path, stack: ExitStack, patch: pytest.MonkeyPatch) -> str:
+    """The address of two nodes that are started for a launcher, or nothing."""
+    if kind == "dask":
+        return stack.enter_context(dask_cluster(2))
+    if kind == "ssh":
+        variables = {name: os.environ[name] for name in ("PYTHONPATH", "HEADRACE_JOURNAL_DIR")}
+        patch.setenv("PATH", stack.enter_context(ssh_server(place / "ssh", variables)).path)
+        return "alpha,beta"
+    return ""
 
 
 @dataclass

@@ -152,6 +152,7 @@ def resolved_run(text: str, run: str) -> tuple[RunOptions, NodesWanted]:
         (ON_A_SERVER, "", "namespaces"),
         (ON_A_FOLDER, 'on = "local"', "local"),
         (ON_A_FOLDER, 'on = "dask://127.0.0.1:8786"\nnodes = 2', "dask"),
+        (ON_A_FOLDER, 'on = "ssh://alpha,me@beta:2222"\nnodes = 2', "ssh"),
     ],
 )
 def test_jobs_run_on_built_nodes_where_a_study_has_nodes(
@@ -168,7 +169,7 @@ def test_jobs_run_on_built_nodes_where_a_study_has_nodes(
     [
         (
             *(ON_A_FOLDER, 'on = "local"\nnodes = 2', "nodes = 2"),
-            'on = "dask://HOST:PORT" or on = "namespaces"',
+            'on = "dask://HOST:PORT" or on = "namespaces" or on = "ssh://HOST,HOST"',
         ),
         (ON_A_SERVER, 'on = "local"', "target nas starts servers", 'on = "namespaces"'),
         (
@@ -192,7 +193,23 @@ def test_a_launcher_that_is_not_there_is_refused_with_those_that_are() -> None:
     (fault,) = refused.value.problems
     assert (fault.field, fault.given) == ("run.on", '"namespace"')
     assert fault.problem == 'not one of the allowed values; did you mean "namespaces"?'
-    assert fault.allowed == '"dask://HOST:PORT", "local", "namespaces"'
+    assert fault.allowed == '"dask://HOST:PORT", "local", "namespaces", "ssh://HOST,HOST"'
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ('on = "ssh://alpha,-oProxyCommand=x"', '"-oProxyCommand=x" is no host'),
+        ('on = "ssh://alpha,,beta"', '"" is no host'),
+        ('on = "ssh://alpha;reboot"', '"alpha;reboot" is no host'),
+        ('on = "ssh://alpha:70000"', "ports are 1 to 65535"),
+        ('on = "ssh://alpha"\npython = "-c"', "python"),
+    ],
+)
+def test_hosts_of_ssh_are_checked_with_the_study(run: str, said: str) -> None:
+    with pytest.raises(StudyError) as refused:
+        resolved_run(ON_A_FOLDER, run)
+    assert said in str(refused.value)
 
 
 def test_the_launcher_is_a_factor_between_whole_plots() -> None:

@@ -290,6 +290,8 @@ class NodesWanted:
     """Why nodes that are other machines cannot use the storage; empty when they can."""
     address: str = ""
     """What follows `KIND://` in `[run] on`; empty when nothing does."""
+    python: str = ""
+    """Path of the Python with Headrace on other machines; empty: the path of this one."""
 
 
 @dataclass(frozen=True)
@@ -357,6 +359,11 @@ class Launcher(ABC):
 
     def __init__(self, others: Launchers) -> None:
         """`others`: the launchers of the same run, for one that builds on another."""
+
+    @classmethod
+    def misread(cls, address: str) -> str | None:
+        """Return what is wrong with what follows `KIND://`; None when nothing is."""
+        return None
 
     @classmethod
     def refuses(cls, wanted: NodesWanted) -> str | None:

@@ -79,8 +79,15 @@ class RunOptions(Section):
     on: str | None = Field(
         None,
         description="where jobs run: local (this machine), namespaces (nodes that are network "
-        "namespaces of it) or dask://HOST:PORT (workers of a running Dask cluster, one for each "
-        "node); namespaces when not given and the study has nodes or servers, local otherwise",
+        "namespaces of it), ssh://HOST,HOST (hosts reached by SSH, one for each node) or "
+        "dask://HOST:PORT (workers of a running Dask cluster, one for each node); namespaces "
+        "when not given and the study has nodes or servers, local otherwise",
+    )
+    python: str | None = Field(
+        None,
+        pattern=r"^[^-\s][^\x00-\x1f]*$",
+        description="ssh: path of the Python with Headrace on the hosts; the path of this one "
+        "when not given",
     )
     slots: Annotated[int, Label("{} slot", "{} slots")] = Field(
         1, ge=1, le=MOST_SLOTS, description="jobs that run at once on a node"
@@ -155,6 +162,8 @@ class RunOptions(Section):
         if kind not in kinds or bool(address) != bool(kinds[kind].address_form):
             forms = [f"'{each.address_form or each.kind}'" for each in kinds.values()]
             raise PydanticKnownError("literal_error", {"expected": ", ".join(forms)})
+        if (wrong := kinds[kind].misread(address)) is not None:
+            raise ValueError(wrong)
         return value
 
     @model_validator(mode="before")

@@ -41,6 +41,7 @@ def nodes_wanted(
         reason,
         next(filter(None, (each.only_here() for each in (target, *sources))), ""),
         launchers.split_on(resolved.run.on or "")[1],
+        resolved.run.python or "",
     )
 
 

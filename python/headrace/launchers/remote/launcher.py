@@ -93,13 +93,8 @@ class RemoteLauncher(Launcher):
 
     def agent(self, connection: NodeConnection) -> RemoteAgent:
         """Return the agent of a node. Raises HeadraceError when it runs another Headrace."""
-        hello, here = connection.hello, version("headrace")
-        if hello.version != here:
-            raise HeadraceError(
-                f"node {connection.name} ({hello.host}) has Headrace {hello.version}, "
-                f"this machine {version('headrace')}",
-                hint="install the same version on all nodes",
-            )
+        hello = connection.hello
+        check_version(f"node {connection.name} ({hello.host})", hello.version)
         return RemoteAgent(connection)
 
     # -- jobs --
@@ -236,6 +231,15 @@ class RemoteLauncher(Launcher):
         """End every node process."""
         for node in self._nodes:
             node.close()
+
+
+def check_version(node: str, there: str) -> None:
+    """Raise HeadraceError when a node has another version of Headrace than this machine."""
+    if there != version("headrace"):
+        raise HeadraceError(
+            f"{node} has Headrace {there}, this machine {version('headrace')}",
+            hint="install the same version on all nodes",
+        )
 
 
 def _put(spec: JobSpec, leftovers: Leftovers) -> None:

@@ -20,6 +20,17 @@ def connected(name: str, argv: Sequence[str], log: Path) -> NodeConnection:
 
     Raises HeadraceError when it does not start.
     """
+    ours, process = started(name, argv, log)
+    return NodeConnection(name, ours, lambda: end(process))
+
+
+def started(
+    name: str, argv: Sequence[str], log: Path
+) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """Start a command, and return it with the other end of its standard input and output.
+
+    Its standard error is written to `log`. Raises HeadraceError when it does not start.
+    """
     ours, theirs = socket.socketpair()
     try:
         with log.open("wb") as errors:
@@ -36,10 +47,10 @@ def connected(name: str, argv: Sequence[str], log: Path) -> NodeConnection:
         raise HeadraceError(f"node {name}: {argv[0]} does not start: {error.strerror}") from error
     finally:
         theirs.close()
-    return NodeConnection(name, ours, lambda: _end(process))
+    return ours, process
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Wait for a process whose input has ended; end it if it does not."""
     try:
         process.wait(_END_PATIENCE_S)

@@ -1,0 +1,115 @@
+"""Studies on hosts reached by SSH: a real server on loopback, and the client's configuration."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.system.waiting import wait_until
+from ssh_server import SshServer, ssh_server
+from workspace import Workspace
+
+STUDY = """
+headrace = 1
+title = "by SSH"
+[target.shared]
+kind = "path"
+path = "{storage}/shared data"
+create = true
+[workload.job]
+kind = "command"
+command = ["sh", "-c", "echo $PPID; sleep 1"]
+[plan]
+repeats = {{ min = 1 }}
+[run]
+on = "ssh://{hosts}"
+nodes = {nodes}
+slots = 2
+cache = "as-is"
+foreign_load = "warning"
+shortest = "0.1 s"
+{more}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    place = tmp_path_factory.mktemp("ssh")
+    journals = place / "journals"
+    with ssh_server(place / "ssh", {"HEADRACE_JOURNAL_DIR": str(journals)}) as found:
+        yield found
+    assert not journals.exists() or list(journals.iterdir()) == [], "nothing is left to undo"
+
+
+@pytest.fixture
+def on_hosts(workspace: Workspace, server: SshServer) -> Workspace:
+    workspace.environment["PATH"] = server.path
+    return workspace
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="headrace-test-", dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def children_of(server: SshServer) -> str:
+    return Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text()
+
+
+def test_jobs_run_on_every_host_and_come_back(
+    on_hosts: Workspace, memory: Path, server: SshServer
+) -> None:
+    text = STUDY.format(storage=memory, hosts="alpha,beta", nodes=2, more="")
+    ended = on_hosts.run("run", on_hosts.study(text), "--results", "results")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (trial,) = on_hosts.trials()
+    assert trial["status"] == "done" and trial["validity"]["valid"], trial["validity"]
+    assert trial["run"]["on"] == "ssh://alpha,beta" and trial["run"]["nodes"] == 2
+    outputs = sorted(on_hosts.place.glob("results/trials/*/command-job-*.out"))
+    assert len({output.read_text() for output in outputs}) == 4, "each job is a process of its own"
+    assert wait_until(lambda: not children_of(server).split(), 30, 0.1), "a connection is left"
+    assert not (memory / "shared data").exists(), "made for the study, removed after it"
+
+
+@pytest.fixture(scope="module")
+def strange_pythons(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pythons without Headrace, and with another version of it."""
+    place = tmp_path_factory.mktemp("pythons with 'quotes'")
+    info = place / "headrace-0.0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: headrace\nVersion: 0.0.1\n")
+    older = place / "older python"
+    older.write_text(f'#!/bin/sh\nPYTHONPATH="{place}" exec {sys.executable} "$@"\n')
+    bare = place / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {sys._base_executable} -I -S "$@"\n')  # pyright: ignore
+    for file in (older, bare):
+        file.chmod(0o755)
+    return place
+
+
+def test_what_a_host_lacks_is_said_before_anything_starts(
+    on_hosts: Workspace, memory: Path, strange_pythons: Path
+) -> None:
+    for hosts, nodes, python, said, remedy in (
+        ("alpha,nowhere.invalid", 2, "", "the host is unknown", "~/.ssh/config"),
+        ("closed", 1, "", "connection refused", "start sshd"),
+        ("locked", 1, "", "does not accept a key of this user", "ssh-copy-id"),
+        ("strangers", 1, "", "its host key is not known here", "compare the fingerprint"),
+        ("impostor", 1, "", "its host key has changed", "ssh-keygen -R"),
+        ("alpha", 2, "", "names 1 host; 2 nodes need one each", "name more"),
+        ("alpha", 1, "/no/such/python", "there is no /no/such/python", "[run] python"),
+        ("alpha", 1, str(strange_pythons / "bare"), "has no Headrace", "install Headrace"),
+        ("alpha", 1, str(strange_pythons / "older python"), "has Headrace 0.0.1", "same version"),
+    ):
+        more = f'python = "{python}"' if python else ""
+        text = STUDY.format(storage=memory, hosts=hosts, nodes=nodes, more=more)
+        ended = on_hosts.run("run", on_hosts.study(text), "--results", "results")
+        shown = " ".join((ended.stdout + ended.stderr).split())
+        assert ended.returncode == 3, f"{hosts}, {python}: {shown}"
+        assert said in shown and remedy in shown, shown
+        assert not on_hosts.trials()
