@@ -286,7 +286,7 @@ children.run(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 300"],
     package = str(Path(__file__).parents[2] / "python")
     job = subprocess.Popen([PYTHON, "-c", program], env={**os.environ, "PYTHONPATH": package})
     file = tmp_path / "pid"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (file.exists() and file.read_text().strip()) and time.monotonic() < deadline:
         time.sleep(0.01)
     pid = int(file.read_text())

@@ -77,7 +77,7 @@ def test_processes_go_through_the_phases_together(tmp_path: Path) -> None:
 
 def test_nobody_waits_for_a_client_that_was_killed(tmp_path: Path) -> None:
     processes = [start(tmp_path, number, 3, items=2_000_000) for number in range(3)]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (
         not (tmp_path / "test" / "mdtest" / "mdtest_tree.0.0").exists()
         and time.monotonic() < deadline
@@ -86,7 +86,7 @@ def test_nobody_waits_for_a_client_that_was_killed(tmp_path: Path) -> None:
     processes[1].send_signal(signal.SIGKILL)
     killed = time.monotonic()
     found = ends(processes)
-    assert time.monotonic() - killed < 15
+    assert time.monotonic() - killed < 60
     assert found[1][0] == -signal.SIGKILL
     for code, _, said in (found[0], found[2]):
         assert code == 1
