@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import headrace.engine
 import headrace.study.load
 from headrace.engine import Engine, Observer, Run, default_cache
+from headrace.engine.live import TrialLive
 from headrace.engine.timing import TimedObserver
 from headrace.errors import (
     HeadraceError,
@@ -64,6 +65,13 @@ class Silent:
         """Do nothing."""
 
     def load(self, foreign_cpus: float, cpus: int) -> None:
+        """Do nothing."""
+
+    def wants_live(self, nodes: int) -> bool:
+        """Return False."""
+        return False
+
+    def live(self, trial: TrialLive) -> None:
         """Do nothing."""
 
     def simulated(self, virtual_s: float) -> None:

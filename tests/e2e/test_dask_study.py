@@ -101,7 +101,8 @@ def test_jobs_run_on_every_node_and_come_back(
     address, _ = cluster
     before = set(node_processes())
     ended = workspace.run(
-        "run", study(workspace, memory, address, nodes=2, seconds=1), "--results", "results"
+        *("run", study(workspace, memory, address, nodes=2, seconds=1), "--results", "results"),
+        *("--openmetrics-file", "metrics.prom"),
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (trial,) = workspace.trials()
@@ -114,6 +115,9 @@ def test_jobs_run_on_every_node_and_come_back(
     assert all(job["wall_s"] >= 1 for job in jobs), "the ledger of each came back"
     outputs = sorted(workspace.place.glob("results/trials/*/command-job-*.out"))
     assert len({output.read_text() for output in outputs}) == 4, "each job is a process of its own"
+    counted = (workspace.place / "metrics.prom").read_text()
+    for node in ("node-0", "node-1"):
+        assert f'headrace_jobs_completed_total{{node="{node}"}} 2.0\n' in counted
     assert wait_until(lambda: set(node_processes()) <= before, 30, 0.1)
     assert not (memory / "shared data").exists(), "made for the study, removed after it"
 

@@ -85,6 +85,8 @@ ALLOWED: dict[str, set[str]] = {
     "records": BASE | {"plan", "study"},
     "engine": BASE | PLUGINS | {"launchers", "study", "plan", "records"},
     "metrics": BASE | {"records", "study"},
+    # What a run tells its observer, as metrics for other programs.
+    "monitoring": BASE | {"engine", "plan"},
     "analysis": BASE | {"metrics", "records", "plan", "study"},
     "decision": BASE | {"analysis", "metrics", "records", "study"},
     "whatif": BASE
@@ -109,6 +111,7 @@ ALLOWED: dict[str, set[str]] = {
         "report",
         "library",
         "reproduce",
+        "monitoring",
     },
     "__init__": {"library", "errors"},
     "__main__": {"cli"},

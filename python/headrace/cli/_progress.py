@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from types import TracebackType
 
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -14,8 +16,11 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.text import Text
+from typing_extensions import override
 
 from headrace.cli._console import err
+from headrace.engine.live import NodeLive, TrialLive
 from headrace.plan.trial import Trial
 from headrace.units import format_seconds
 
@@ -28,11 +33,28 @@ _MARKS = {
 }
 
 
+_SPAN_S = 0.5
+"""Shortest time over which bytes per second are shown."""
+_NODE_LINES = 16
+"""Nodes shown at most: those that are lost first."""
+
+
+class _NodesProgress(Progress):
+    """A progress bar with lines of nodes below it."""
+
+    lines: tuple[Text, ...] = ()
+
+    @override
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield from self.lines
+
+
 class Display:
     """An observer that displays the progress of a run. Use it as a context manager."""
 
     def __init__(self) -> None:
-        self._progress = Progress(
+        self._progress = _NodesProgress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -49,6 +71,7 @@ class Display:
         self._done_at_begin = 0
         self._load = ""
         self._left_s: float | None = None
+        self._last: TrialLive | None = None
         self.statuses: dict[str, int] = {}
 
     def __enter__(self) -> Display:
@@ -100,6 +123,20 @@ class Display:
             self._task, description=f"{running} jobs running, {done} done{rate}{self._load}"
         )
 
+    def wants_live(self, nodes: int) -> bool:
+        """Return whether nodes are shown: several, in a terminal."""
+        return nodes > 1 and err.is_terminal
+
+    def live(self, trial: TrialLive) -> None:
+        """Show the jobs and the bytes per second of each node."""
+        self._progress.lines = node_lines(self._last, trial)
+        if self._last is None or trial.elapsed_s - self._last.elapsed_s >= _SPAN_S:
+            self._last = trial
+
+    def note(self, text: str) -> None:
+        """Print one line, from any thread."""
+        err.print(text, style="dim", markup=False)
+
     def simulated(self, virtual_s: float) -> None:
         """Show the progress of virtual time relative to real time."""
         real_s = time.monotonic() - self._began
@@ -110,6 +147,7 @@ class Display:
     def trial_finished(self, trial: Trial, status: str, reasons: list[str], summary: str) -> None:
         """Print the result of a trial."""
         self._done += 1
+        self._progress.lines, self._last = (), None
         self.statuses[status] = self.statuses.get(status, 0) + 1
         made = self._done - self._done_at_begin
         mean_s = (time.monotonic() - self._began) / made
@@ -137,3 +175,33 @@ class Display:
             err.print(
                 f"             {escape(reason)}", style="yellow" if status != "failed" else "red"
             )
+
+
+def node_lines(before: TrialLive | None, now: TrialLive) -> tuple[Text, ...]:
+    """Return one line per node, of at most 80 columns; lost nodes first, then those without jobs.
+
+    `before`: an earlier look at the same trial, for bytes per second.
+    """
+    past = {} if before is None else {node.name: node for node in before.nodes}
+    span_s = now.elapsed_s - (0.0 if before is None else before.elapsed_s)
+    nodes = sorted(now.nodes, key=lambda node: not node.lost)
+    lines = [_node_line(node, past.get(node.name), span_s) for node in nodes[:_NODE_LINES]]
+    if left := nodes[_NODE_LINES:]:
+        running, done = sum(node.running for node in left), sum(node.done for node in left)
+        lines.append(Text(f"  {len(left)} more nodes: {running} running, {done} done", "dim"))
+    return tuple(lines)
+
+
+def _node_line(node: NodeLive, past: NodeLive | None, span_s: float) -> Text:
+    name = node.name if len(node.name) <= 20 else f"{node.name[:19]}…"
+    line = Text(f"  {name:<20} {node.running:>4} running {node.done:>6} done", no_wrap=True)
+    if node.failed:
+        line.append(f" {node.failed} failed", "red")
+    if node.lost:
+        line.append("  lost", "bold red")
+    elif span_s >= _SPAN_S:
+        read = node.read_bytes - (0 if past is None else past.read_bytes)
+        written = node.written_bytes - (0 if past is None else past.written_bytes)
+        line.append(f" {max(0, read + written) / span_s / 1e6:>8,.0f} MB/s")
+    line.truncate(80)
+    return line

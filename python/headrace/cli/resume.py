@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._finish import finish
+from headrace.cli._monitoring import OpenMetrics, OpenMetricsFile, PushGateway
 
 
 def resume(
@@ -23,22 +24,29 @@ def resume(
     ] = False,
     force_device: Annotated[list[str] | None, typer.Option(help="as for `headrace run`")] = None,
     cache_dir: Annotated[Path | None, typer.Option(help="as for `headrace run`")] = None,
+    openmetrics: OpenMetrics = None,
+    openmetrics_file: OpenMetricsFile = None,
+    push_gateway: PushGateway = None,
 ) -> None:
     """Run the trials that have no record yet; nothing else is run twice, but for
     --retry-invalid.
     """
     from headrace.cli._progress import Display
     from headrace.library import resume as go_on
+    from headrace.monitoring import MonitoringOptions, monitored
+    from headrace.records.store import read_header
     from headrace.system.stopping import stopping_on_signals
 
     stop = threading.Event()
+    options = MonitoringOptions(openmetrics, openmetrics_file, push_gateway)
+    title = read_header(results).title if options.wanted else ""
     with stopping_on_signals(stop), finish(results) as ending:
-        with Display() as display:
+        with Display() as display, monitored(display, title, options, display.note) as observer:
             go_on(
                 results,
                 retry_invalid=retry_invalid,
                 forced_devices=force_device or [],
-                observer=display,
+                observer=observer,
                 cache_dir=cache_dir,
                 stop=stop,
             )

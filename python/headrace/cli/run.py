@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._finish import finish
+from headrace.cli._monitoring import OpenMetrics, OpenMetricsFile, PushGateway
 
 
 def run(
@@ -28,18 +29,26 @@ def run(
         Path | None,
         typer.Option(help="where generated data sets are kept; ~/.cache/headrace when not given"),
     ] = None,
+    openmetrics: OpenMetrics = None,
+    openmetrics_file: OpenMetricsFile = None,
+    push_gateway: PushGateway = None,
 ) -> None:
     """Run a study on real storage and report it. Ctrl-C stops cleanly; `headrace resume`
     goes on.
     """
     from headrace.cli._progress import Display
     from headrace.library import default_results, load_study
+    from headrace.monitoring import MonitoringOptions, monitored
     from headrace.system.stopping import stopping_on_signals
 
     loaded = load_study(study, forced_devices=force_device or [])
     root = results or default_results(study)
     stop = threading.Event()
+    options = MonitoringOptions(openmetrics, openmetrics_file, push_gateway)
     with stopping_on_signals(stop), finish(root) as ending:
-        with Display() as display:
-            loaded.run(root, observer=display, cache_dir=cache_dir, stop=stop)
+        with (
+            Display() as display,
+            monitored(display, loaded.study.title, options, display.note) as observer,
+        ):
+            loaded.run(root, observer=observer, cache_dir=cache_dir, stop=stop)
         ending.completed()

@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 
 from headrace import workloads as workload_package
 from headrace.datasets.own_files import OwnFile
+from headrace.engine.live import TrialLive
 from headrace.errors import Problem, UsageError
 from headrace.plan.trial import Plan, Trial
 from headrace.records.store import ResultStore
@@ -53,6 +54,15 @@ class Observer(Protocol):
         `foreign_cpus` is a lower bound on how many of the CPUs available to jobs other programs
         use.
         """
+
+    def wants_live(self, nodes: int) -> bool:
+        """Return whether `live` is called for a trial on this many nodes: it costs a look at every
+        running job.
+        """
+        ...
+
+    def live(self, trial: TrialLive) -> None:
+        """Called at the release of the jobs, about once a second while they run, and after them."""
 
     def simulated(self, virtual_s: float) -> None:
         """Called from time to time in virtual time.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.engine import Observer
+from headrace.engine.live import TrialLive
 from headrace.plan.expected import Expectation, Timings
 from headrace.plan.trial import Trial
 
@@ -88,6 +89,14 @@ class TimedObserver:
     def load(self, foreign_cpus: float, cpus: int) -> None:
         """Called while jobs run, with the CPU use of other programs."""
         self._observer.load(foreign_cpus, cpus)
+
+    def wants_live(self, nodes: int) -> bool:
+        """Return whether `live` is called."""
+        return self._observer.wants_live(nodes)
+
+    def live(self, trial: TrialLive) -> None:
+        """Called while jobs run, with their state by node."""
+        self._observer.live(trial)
 
     def simulated(self, virtual_s: float) -> None:
         """Called from time to time in virtual time."""

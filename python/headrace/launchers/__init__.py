@@ -32,6 +32,7 @@ from headrace.errors import HeadraceError
 from headrace.jobs import JobInput, JobOutput, Packet
 from headrace.probes.sampler import Samples, Sampling
 from headrace.registry import Plugins, parts
+from headrace.system.accounting import UseSoFar
 from headrace.system.cluster import Cluster, NodeSettings
 from headrace.system.journal import Journal
 from headrace.system.machine_use import MachineUse, Own
@@ -214,6 +215,10 @@ class Agent(ABC):
     @abstractmethod
     def devices(self, directory: str) -> tuple[str, ...]:
         """Return the kernel names of the block devices below a directory. Raises HeadraceError."""
+
+    @abstractmethod
+    def process_use(self, pids: Sequence[int]) -> dict[int, UseSoFar]:
+        """Return what processes of this node have used so far, without those that have ended."""
 
     # -- probes --
 

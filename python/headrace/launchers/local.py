@@ -41,6 +41,7 @@ from headrace.launchers.caches import prepare_cache
 from headrace.launchers.channel import Channel
 from headrace.launchers.fork_server import Exit, ForkServer, ForkServerDiedError
 from headrace.probes.sampler import Sampler, Samples, Sampling
+from headrace.system.accounting import UseSoFar, process_use
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
@@ -117,6 +118,10 @@ class MachineAgent(LocalAgent):
     @override
     def devices(self, directory: str) -> tuple[str, ...]:
         return storage_of(Path(directory)).device_names
+
+    @override
+    def process_use(self, pids: Sequence[int]) -> dict[int, UseSoFar]:
+        return {pid: use for pid in pids if (use := process_use(pid)) is not None}
 
     @override
     def lacking_probes(self, kinds: Sequence[str]) -> dict[str, str]:

@@ -23,6 +23,10 @@ _LAST_READING_S = 15.0
 """Longest wait for the reading after the last job."""
 
 
+_LATEST = 4
+"""Readings of a channel that are looked at for its present power: a counter needs two."""
+
+
 @dataclass(frozen=True)
 class ChannelResult:
     """Energy of one channel in a window."""
@@ -90,6 +94,15 @@ class MeterSampler:
         """Return what a live meter has read so far, and its channels."""
         thread = self._threads[name]
         return list(thread.channels), list(thread.readings)
+
+    def latest(self) -> list[tuple[str, MeterChannel, float]]:
+        """Return meter, channel and watts of the last good reading of each channel."""
+        return [
+            (name, channel, found[-1][1])
+            for name, thread in self._threads.items()
+            for channel in thread.channels
+            if (found := powers(channel, thread.readings[-_LATEST * len(thread.channels) :]))
+        ]
 
     def error(self, name: str) -> str | None:
         """Return the last error of a live meter; None when its last reading was good."""

@@ -108,6 +108,52 @@ class IoCounts:
         )
 
 
+@dataclass(frozen=True)
+class UseSoFar:
+    """CPU time and bytes of a process while it runs, with its children that were waited for."""
+
+    cpu_s: float = 0.0
+    read_bytes: int = 0
+    """Returned by read calls or, if more (mapped files), read from devices."""
+    written_bytes: int = 0
+    """Passed to write calls or, if more, written to devices."""
+
+    def __add__(self, other: UseSoFar) -> UseSoFar:
+        return UseSoFar(
+            self.cpu_s + other.cpu_s,
+            self.read_bytes + other.read_bytes,
+            self.written_bytes + other.written_bytes,
+        )
+
+    def at_least(self, other: UseSoFar) -> UseSoFar:
+        """Return the larger of each value: a counter does not go back."""
+        return UseSoFar(
+            max(self.cpu_s, other.cpu_s),
+            max(self.read_bytes, other.read_bytes),
+            max(self.written_bytes, other.written_bytes),
+        )
+
+
+def process_use(pid: int) -> UseSoFar | None:
+    """Return what a process has used; None when it no longer exists or is not readable.
+
+    Two small files of /proc (proc(5)): about 20 us.
+    """
+    try:
+        with CounterFile(f"/proc/{pid}/stat") as file:
+            times = file.read().rpartition(b")")[2].split()
+        with CounterFile(f"/proc/{pid}/io") as file:
+            counts = [int(line.rpartition(b" ")[2]) for line in file.read().splitlines()]
+        # The name in brackets is field 2: utime, stime, cutime, cstime are fields 14 to 17.
+        ticks = sum(map(int, times[11:15]))
+        # rchar, wchar, syscr, syscw, read_bytes, write_bytes, cancelled_write_bytes
+        return UseSoFar(
+            ticks * NS_PER_TICK / 1e9, max(counts[0], counts[4]), max(counts[1], counts[5])
+        )
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def thread_times(pid: int) -> dict[int, Times]:
     """Return each living thread's times; empty when the process no longer exists.
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.engine.live import NodeLive
+from headrace.engine.measure.live_jobs import LiveJobs
 from headrace.engine.measure.packets import Packetiser
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.launchers import (
@@ -116,6 +119,9 @@ class PoolTask:
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Environment variables that jobs need to reach the storage."""
     progress: Callable[[int, int, float], None] = field(default=lambda done, running, rate: None)
+    live: Callable[[float, tuple[NodeLive, ...], int], None] | None = None
+    """Called with the seconds since the release, the state of each node and all events; None: no
+    observer wants it."""
 
 
 class JobPool:
@@ -135,6 +141,7 @@ class JobPool:
         self._replaced = 0
         """Workers started to replace dead ones whose packets no other worker could take."""
         self._oom_before = self._out_of_memory()
+        self._live = LiveJobs(map(task.agent, range(task.slots)))
 
     def get_ready(self) -> list[Job]:
         """Start one job per slot and return the jobs when all are ready for release.
@@ -158,7 +165,9 @@ class JobPool:
         """
         self._release = time.monotonic()
         self._launcher.release([job.job for job in self._jobs])
+        self._show_nodes()
         self._loop()
+        self._show_nodes()
         ends = [job.end for job in self._jobs if job.end is not None]
         last = max((end.end_s for end in ends), default=0.0)
         stonewall = (
@@ -190,6 +199,7 @@ class JobPool:
         job = _PoolJob(self._launcher.spawn(spec, task.agent(slot)), slot)
         self._jobs.append(job)  # from here on, `close` ends it
         self._pool_job[job.job] = job
+        self._live.started(number, job.job)
 
     def _await_ready(self, jobs: list[_PoolJob]) -> None:
         for left_s in remaining(_READY_PATIENCE_S):
@@ -227,12 +237,26 @@ class JobPool:
 
     def _report(self, now: float) -> None:
         ends = [job.end for job in self._jobs if job.end is not None]
-        events = sum(end.output.events for end in ends if end.output is not None)
-        if self._task.packets is not None:
-            events = max(events, self._task.packets.events_done)
+        events = self._events(ends)
         self._task.progress(
             len(ends), len(self._jobs) - len(ends), events / max(now - self._release, 1e-9)
         )
+        if self._live.due:
+            self._show_nodes()
+
+    def _events(self, ends: Iterable[JobEnd]) -> int:
+        """Return the events processed so far."""
+        events = sum(end.output.events for end in ends if end.output is not None)
+        return events if self._task.packets is None else max(events, self._task.packets.events_done)
+
+    def _show_nodes(self) -> None:
+        """Report what runs on each node, if an observer wants it."""
+        if (show := self._task.live) is None:
+            return
+        waiting = Counter(job.job.agent for job in self._jobs if job.waiting_for_packet)
+        nodes = self._live.snapshot(waiting)
+        events = self._events(job.end for job in self._jobs if job.end is not None)
+        show(time.monotonic() - self._release, nodes, events)
 
     def _poll(self, patience_s: float) -> None:
         """Process all pending messages and exits; wait at most `patience_s`."""
@@ -296,7 +320,7 @@ class JobPool:
             self._replaced += 1
             self._spawn(job.slot)
 
-    def _finish(self, job: _PoolJob, report: Reported) -> None:
+    def _finish(self, job: _PoolJob, report: Reported, *, node_lost: bool = False) -> None:
         files = job.job.spec.input.files
         base = self._release or report.start_s
         job.end = JobEnd(
@@ -311,6 +335,7 @@ class JobPool:
             report.ledger,
             report.start_s,
         )
+        self._live.ended(job.job, job.end, node_lost=node_lost)
         self._packets_ended(job, job.end)
         if self._release and self._more():
             self._spawn(job.slot)
@@ -329,7 +354,8 @@ class JobPool:
             cause = event.cause or cause
             now = time.monotonic()
             start = job.job.released_s or now
-            self._finish(job, Reported(job.job, word, cause, start, now, None, None))
+            report = Reported(job.job, word, cause, start, now, None, None)
+            self._finish(job, report, node_lost=event.cause is not None)
         if job.end is not None:
             job.end.peak_rss_bytes = exit.peak_rss_bytes
 

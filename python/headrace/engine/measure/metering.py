@@ -17,6 +17,7 @@ from typing import Literal
 from headrace import meters as meter_package
 from headrace.catalog import entry
 from headrace.catalog.tables import MachinePower
+from headrace.engine.live import PowerLive
 from headrace.engine.measure.cpu_load import CpuLoad
 from headrace.engine.site_energy import switch_power_w
 from headrace.errors import Problem
@@ -71,6 +72,13 @@ class Metering:
             if self._load is not None:
                 self._load.stop()
             self._sampler.stop()
+
+    def live(self) -> tuple[PowerLive, ...]:
+        """Return the last reading of each channel of the meters that are read while jobs run."""
+        return tuple(
+            PowerLive(name, channel.name, channel.boundary, channel.of, power_w)
+            for name, channel, power_w in self._sampler.latest()
+        )
 
     def finish(
         self, release_s: float, duration_s: float

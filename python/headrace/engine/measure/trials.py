@@ -13,6 +13,7 @@ from pathlib import Path
 from headrace.datasets import Data, OwnFiles
 from headrace.datasets.trees import first_cluster_events
 from headrace.engine import workload_of
+from headrace.engine.live import NodeLive, TrialLive
 from headrace.engine.measure.drive_energy import attached_energy_j, energy_of
 from headrace.engine.measure.emulator_reports import emulator_reports
 from headrace.engine.measure.fault_injector import FaultInjector
@@ -72,6 +73,7 @@ class _TrialRun:
     outcome: Outcome
     teardown: TearDown
     _watch: InterferenceWatch | None = None
+    _metering: Metering | None = None
 
     def run(self) -> None:
         """Run every step in order. Raises the error of a step."""
@@ -195,6 +197,7 @@ class _TrialRun:
                 file, self._directory, location.on_node(slot // run.slots)
             ),
             progress=self._progress,
+            live=self._live if prepared.run.observer.wants_live(run.nodes) else None,
         )
 
     def _inputs(
@@ -275,7 +278,7 @@ class _TrialRun:
         later("lifting faults", lambda: self._lift(injector), vital=True)
         later("killing the jobs", pool.kill)
         later("stopping the probes", probes.stop)
-        metering = Metering(prepared.run.study.meters)
+        metering = self._metering = Metering(prepared.run.study.meters)
         later("closing the meters", metering.stop)
         prepared.run.observer.trial_started(
             self.trial, 0 if self._run.load == "sustained" else task.slots
@@ -323,6 +326,11 @@ class _TrialRun:
         if self._watch is not None:
             observer.load(self._watch.others_now(), self._watch.cpus)
         observer.jobs(done, running, events_per_s)
+
+    def _live(self, elapsed_s: float, nodes: tuple[NodeLive, ...], events: int) -> None:
+        """Report the state of each node, and the power read last, to the observer."""
+        power = () if self._metering is None else self._metering.live()
+        self.prepared.run.observer.live(TrialLive(elapsed_s, nodes, power, events))
 
     def _lift(self, injector: FaultInjector) -> None:
         self.outcome.injected = injector.finish(look=False)

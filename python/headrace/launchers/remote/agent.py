@@ -11,6 +11,7 @@ from headrace.launchers import Agent, Clock, LauncherLostError
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.node_process import NodeService
 from headrace.probes.sampler import Samples, Sampling
+from headrace.system.accounting import UseSoFar
 from headrace.system.identity import boot_id
 from headrace.system.machine_use import MachineUse, Own
 from headrace.system.storage_settings import AppliedSetting, SettingValue
@@ -58,6 +59,10 @@ class RemoteAgent(Agent):
     @override
     def devices(self, directory: str) -> tuple[str, ...]:
         return self.connection.call(Agent.devices, directory)
+
+    @override
+    def process_use(self, pids: Sequence[int]) -> dict[int, UseSoFar]:
+        return self.connection.call(Agent.process_use, pids)
 
     @override
     def lacking_probes(self, kinds: Sequence[str]) -> dict[str, str]:

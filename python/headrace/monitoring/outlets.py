@@ -1,0 +1,197 @@
+"""Where metrics go: an HTTP endpoint, a text file, a push gateway.
+
+A file is written and a gateway is told every few seconds from a thread of its own, and once more
+when the run ends.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from prometheus_client import (
+    CollectorRegistry,
+    push_to_gateway,
+    start_http_server,
+    write_to_textfile,
+)
+from prometheus_client.exposition import basic_auth_handler, default_handler
+
+from headrace.errors import UsageError
+from headrace.monitoring.metrics import StudyMetrics
+
+FILE_INTERVAL_S = 5.0
+PUSH_INTERVAL_S = 10.0
+_PUSH_PATIENCE_S = 10.0
+USER_VARIABLE, PASSWORD_VARIABLE = "HEADRACE_PUSH_USER", "HEADRACE_PUSH_PASSWORD"
+
+Tell = Callable[[str], object]
+
+
+def _registry(metrics: StudyMetrics) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    return registry
+
+
+# -- HTTP --
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT, [IPv6]:PORT, or PORT. Raises UsageError."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise UsageError(
+            f"--openmetrics {text}: not HOST:PORT",
+            hint="for example 127.0.0.1:9109, or 9109 alone for this machine only",
+        )
+    return host, int(port)
+
+
+def on_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address. Names count when they are local."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextmanager
+def served(metrics: StudyMetrics, address: str, tell: Tell) -> Generator[None]:
+    """Serve metrics over HTTP. Raises UsageError when nothing can listen at the address."""
+    host, port = address_of(address)
+    try:
+        server, thread = start_http_server(port, host, _registry(metrics))
+    except (OSError, socket.gaierror) as error:
+        raise UsageError(
+            f"--openmetrics {address}: cannot listen there: {error.strerror}",
+            hint="another program may use the port; port 0 takes any free one",
+        ) from None
+    shown = f"[{host}]" if ":" in host else host
+    warning = "" if on_loopback(host) else "; readable without a password from other machines"
+    tell(f"metrics at http://{shown}:{server.server_port}/metrics{warning}")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(_PUSH_PATIENCE_S)
+
+
+# -- again and again --
+
+
+@contextmanager
+def _repeated(what: str, do: Callable[[], None], interval_s: float, tell: Tell) -> Generator[None]:
+    """Do something every so often, and once at the end. An error is told once."""
+    stop, told = threading.Event(), [False]
+
+    def attempt() -> None:
+        try:
+            do()
+        except Exception as error:  # urllib, http.client and the file system have many
+            if not told[0]:
+                told[0] = True
+                tell(f"{what}: {error}; the run goes on and tries again")
+
+    def run() -> None:
+        attempt()
+        while not stop.wait(interval_s):
+            attempt()
+        attempt()
+
+    thread = threading.Thread(target=run, name=f"headrace-{what}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(3 * _PUSH_PATIENCE_S)
+
+
+# -- a file --
+
+
+def check_file(path: Path) -> None:
+    """Raise UsageError for a file that the textfile collector would not read, or in no folder."""
+    if path.suffix != ".prom":
+        raise UsageError(
+            f"--openmetrics-file {path}: its name must end in .prom",
+            hint="the textfile collector of node_exporter reads no other files",
+        )
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UsageError(
+            f"--openmetrics-file {path}: {path.parent} is not a folder that can be written to"
+        )
+
+
+@contextmanager
+def written(metrics: StudyMetrics, path: Path, tell: Tell) -> Generator[None]:
+    """Keep a text file up to date. It is replaced whole, and stays after the run."""
+    registry = _registry(metrics)
+    with _repeated(
+        f"metrics file {path}",
+        lambda: write_to_textfile(str(path), registry),
+        FILE_INTERVAL_S,
+        tell,
+    ):
+        yield
+
+
+# -- a push gateway --
+
+
+def check_push(url: str) -> None:
+    """Raise UsageError for a URL that is not https or loopback, or that has a password in it."""
+    parts = urlsplit(url)
+    try:
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise UsageError(f"--push-gateway {url}: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(
+            "--push-gateway: the URL has a user or password in it",
+            hint=f"set {USER_VARIABLE} and {PASSWORD_VARIABLE} in the environment",
+        )
+    if not host or parts.scheme not in ("http", "https"):
+        raise UsageError(
+            f"--push-gateway {url}: not a URL", hint="for example https://push.example.org:9091"
+        )
+    if parts.scheme == "http" and not on_loopback(host):
+        raise UsageError(
+            f"--push-gateway {url}: beyond this machine only https",
+            hint="metrics and password would travel unencrypted",
+        )
+
+
+@contextmanager
+def pushed(metrics: StudyMetrics, url: str, study: str, tell: Tell) -> Generator[None]:
+    """Push metrics to a gateway, in the group of this host and study."""
+    registry, key = _registry(metrics), {"instance": socket.gethostname(), "study": study}
+    user, password = os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE, "")
+
+    def handler(
+        url: str,
+        method: str,
+        timeout: float | None,
+        headers: list[tuple[str, str]],
+        data: bytes,
+    ) -> Callable[[], None]:
+        if user is None:
+            return default_handler(url, method, timeout, headers, data)
+        return basic_auth_handler(url, method, timeout, headers, data, user, password)
+
+    def push() -> None:
+        push_to_gateway(url, "headrace", registry, key, _PUSH_PATIENCE_S, handler)
+
+    with _repeated(f"push gateway {url}", push, PUSH_INTERVAL_S, tell):
+        yield
