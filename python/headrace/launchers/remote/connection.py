@@ -73,7 +73,14 @@ class NodeConnection:
                     answer = message
         if answer.error is not None:
             raise error_of(*answer.error)
-        return decode(answer.value, types_of(method)[1])
+        try:
+            return decode(answer.value, types_of(method)[1])
+        except (ValueError, TypeError) as error:
+            raise self._gone(str(error)) from error
+
+    def lose(self, why: str) -> None:
+        """Use the node no more: it breaks the protocol."""
+        self._gone(why)
 
     def tell(self, method: Callable[..., Any], *arguments: object) -> None:
         """Call a method and do not wait for its end. A node that is lost is passed over."""

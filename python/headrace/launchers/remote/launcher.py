@@ -45,6 +45,9 @@ from headrace.launchers.remote.messages import (
 from headrace.launchers.remote.node_process import NodeService
 from headrace.system.journal import Journal
 
+_MOST_NAME_BYTES = 255
+"""Length of the longest file name (NAME_MAX of Linux)."""
+
 _UNKNOWN_EXIT = JobExit(None, None, 0.0, 0.0, 0)
 
 
@@ -156,16 +159,16 @@ class RemoteLauncher(Launcher):
         events: list[Event] = []
         for node in self._nodes:
             for message in node.events():
-                self._receive(message, events)
+                self._receive(node, message, events)
             if node.lost is not None:
                 self._lose(node, events)
         return events
 
-    def _receive(self, message: FromNode, events: list[Event]) -> None:
+    def _receive(self, node: NodeConnection, message: FromNode, events: list[Event]) -> None:
         if isinstance(message, JobsLost):
             raise LauncherLostError(message.text)
         job = self._jobs.get(getattr(message, "job", 0))
-        if job is None:
+        if job is None or job.node is not node:
             return
         match message:
             case JobReady():
@@ -185,9 +188,9 @@ class RemoteLauncher(Launcher):
                     )
                 )
             case JobEnded():
-                job.exit = message.exit
-                _put(job.spec, message.leftovers)
-                events.append(Ended(job, message.exit))
+                if _put(node, job.spec, message.leftovers):
+                    job.exit = message.exit
+                    events.append(Ended(job, message.exit))
             case _:
                 pass
 
@@ -215,7 +218,7 @@ class RemoteLauncher(Launcher):
                     left.append(job)
                     continue
                 if (leftovers := reaped.leftovers.get(job.number)) is not None:
-                    _put(job.spec, leftovers)
+                    _put(node, job.spec, leftovers)
                 job.exit = job.exit or reaped.exits.get(job.number)
                 del self._jobs[job.number]
         return left
@@ -242,14 +245,26 @@ def check_version(node: str, there: str) -> None:
         )
 
 
-def _put(spec: JobSpec, leftovers: Leftovers) -> None:
+def _put(node: NodeConnection, spec: JobSpec, leftovers: Leftovers) -> bool:
     """Write a job's log and kept files where the engine wants them; nothing elsewhere.
 
-    Names come from another machine: only plain ones are taken.
+    Names come from another machine. A node that sends one that is not plain is lost; the result is
+    then False.
     """
+    if any(not _is_plain(name) for name in leftovers.kept):
+        node.lose("it sent a file whose name is no plain file name")
+        return False
     if leftovers.log:
         spec.log.write_bytes(leftovers.log)
     for name, content in leftovers.kept.items():
-        plain = name not in ("", ".", "..") and not {"/", "\0"} & set(name)
-        if spec.input.keep is not None and plain:
+        if spec.input.keep is not None:
             (spec.input.keep / name).write_bytes(content)
+    return True
+
+
+def _is_plain(name: str) -> bool:
+    return (
+        name not in ("", ".", "..")
+        and not {"/", "\0"} & set(name)
+        and len(name.encode()) <= _MOST_NAME_BYTES
+    )

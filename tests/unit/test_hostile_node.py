@@ -1,0 +1,181 @@
+"""A node that breaks the protocol is lost, writes nothing outside the record, and hurts no other
+node's jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+import pytest
+from typing_extensions import override
+
+from headrace.jobs import JobInput
+from headrace.launchers import (
+    Ended,
+    Event,
+    JobExit,
+    JobSpec,
+    LauncherLostError,
+    Launchers,
+    NodesWanted,
+)
+from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.launcher import RemoteLauncher
+from headrace.launchers.remote.messages import (
+    Call,
+    CallAnswer,
+    Frames,
+    Hello,
+    JobEnded,
+    Leftovers,
+    Reaped,
+    decode,
+    encode,
+    framed,
+)
+from headrace.system.cluster import NodeSettings
+from headrace.system.journal import Journal
+
+EXIT = JobExit(0, None, 1.0, 0.0, 1)
+ANSWERS: dict[str, object] = {
+    "hello": Hello(version("headrace"), "3.11", "evil", "another kernel"),
+    "now_s": 1.0,
+    "spawn": 7,
+    "reap": Reaped([], {}, {}),
+}
+
+
+class Peer:
+    """The other end of a node's streams: it answers calls and then sends what a test wants."""
+
+    def __init__(self) -> None:
+        self.engine, self._sock = socket.socketpair()
+        self.answers = dict(ANSWERS)
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        frames = Frames()
+        with self._sock, contextlib.suppress(OSError):
+            while data := self._sock.recv(1 << 16):
+                for message in frames.feed(data):
+                    call: Call = decode(message, Call)
+                    value = msgspec.Raw(encode(self.answers.get(call.method)))
+                    if call.number:
+                        self._sock.sendall(framed(CallAnswer(call.number, value)))
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    def join(self) -> None:
+        self._thread.join()
+
+
+class Peers(RemoteLauncher):
+    """A hostile node, and an honest one."""
+
+    kind = "peers"
+
+    @override
+    @contextmanager
+    def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
+        self.peers = [Peer() for _ in wanted.clients]
+        found = [
+            NodeConnection(node.name, peer.engine, peer.join)
+            for node, peer in zip(wanted.clients, self.peers, strict=True)
+        ]
+        try:
+            yield found
+        finally:
+            for connection in found:
+                connection.close()
+
+
+def spec_in(place: Path) -> JobSpec:
+    for name in ("keep", "scratch"):
+        (place / name).mkdir(parents=True)
+    given = JobInput(
+        files=(),
+        directory=None,
+        scratch=place / "scratch",
+        slot=0,
+        slots=1,
+        seed=1,
+        job=0,
+        jobs=1,
+        keep=place / "keep",
+    )
+    return JobSpec("contract", "mine", {}, 0, given, False, False, place / "log")
+
+
+def ended(job: int, kept: dict[str, bytes] | None = None) -> bytes:
+    return framed(JobEnded(job, EXIT, Leftovers(b"log", kept or {})))
+
+
+HOSTILE = {
+    "a path to keep": ended(1, {"../../outside": b"x"}),
+    "an absolute path": ended(1, {"/tmp/headrace-outside": b"x"}),
+    "a folder": ended(1, {"..": b"x"}),
+    "a name that no file can have": ended(1, {"x" * 300: b"x"}),
+    "a huge length": struct.pack("!I", 0xFFFFFFFF) + b"x",
+    "wrong types": framed(["ended", "one", None, 7]),
+    "an unknown message": framed(["reboot", 1]),
+    "no MessagePack": struct.pack("!I", 3) + b"\xc1\xc1\xc1",
+}
+
+
+@pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_node_that_breaks_the_protocol_is_lost_and_the_other_goes_on(
+    sent: bytes, tmp_path: Path
+) -> None:
+    wanted = NodesWanted((NodeSettings("bad"), NodeSettings("good")))
+    with (
+        Journal.open("a test", tmp_path / "journal") as journal,
+        Launchers() as others,
+        Peers(others) as launcher,
+        launcher.nodes(journal, wanted) as nodes,
+    ):
+        assert isinstance(launcher, Peers)
+        bad, good = (
+            launcher.spawn(spec_in(tmp_path / agent.name), agent) for agent in nodes.agents
+        )
+        before = {path for path in tmp_path.rglob("*") if path.is_file()}
+        launcher.peers[0].send(sent)
+        events: list[Event] = []
+        while not events:
+            events += launcher.wait(60.0)
+        (event,) = events
+        assert isinstance(event, Ended) and event.job is bad
+        assert event.cause is not None and event.cause.startswith("node bad is lost: ")
+        assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
+        launcher.peers[1].send(ended(2, {"result.txt": b"kept"}))
+        (event,) = launcher.wait(60.0)
+        assert isinstance(event, Ended) and event.job is good and event.cause is None
+        assert launcher.reap([bad, good], 1.0) == []
+        assert (tmp_path / "good" / "keep" / "result.txt").read_bytes() == b"kept"
+
+
+def test_a_node_speaks_for_its_own_jobs_alone_and_answers_with_the_right_type(
+    tmp_path: Path,
+) -> None:
+    wanted = NodesWanted((NodeSettings("bad"), NodeSettings("good")))
+    with (
+        Journal.open("a test", tmp_path / "journal") as journal,
+        Launchers() as others,
+        Peers(others) as launcher,
+        launcher.nodes(journal, wanted) as nodes,
+    ):
+        assert isinstance(launcher, Peers)
+        good = launcher.spawn(spec_in(tmp_path / "good"), nodes.agents[1])
+        launcher.peers[0].send(ended(1, {"result.txt": b"forged"}))
+        assert launcher.wait(60.0) == [] and good.exit is None
+        launcher.peers[0].answers["spawn"] = "rm -rf /"
+        with pytest.raises(LauncherLostError, match="node bad is lost: Expected `int`, got `str`"):
+            launcher.spawn(spec_in(tmp_path / "bad"), nodes.agents[0])
