@@ -63,6 +63,11 @@ class JobInput:
 
     Request the next one only when done with the last.
     """
+    report_so_far: Callable[[JobOutput], None] | None = None
+    """Take the output of all packets so far, before the next is requested; None when not wanted.
+
+    If the job dies later, this output counts, and only its last packet is processed again.
+    """
     keep: Path | None = None
     """A directory for files that are kept in the record (fio's JSON, a log)."""
     job: int = 0

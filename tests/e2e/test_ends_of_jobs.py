@@ -136,7 +136,7 @@ create = true
 kind = "analysis"
 data = { events = 16_000, files = 2, cluster_events = 500 }
 [factors]
-slots = [2]
+slots = [2, 1]
 [plan]
 repeats = { min = 1 }
 [run]
@@ -146,7 +146,7 @@ shortest = 0
 """
 
 
-def test_a_killed_packet_worker_loses_no_event(workspace: Workspace) -> None:
+def test_a_killed_packet_worker_loses_its_packet_alone(workspace: Workspace) -> None:
     study = workspace.study(PACKETS)
     process = workspace.start("run", study, "--results", "results", "--cache-dir", workspace.cache)
     making = workspace.place / "results"
@@ -167,9 +167,18 @@ def test_a_killed_packet_worker_loses_no_event(workspace: Workspace) -> None:
     victim.kill()
     _, err = process.communicate(timeout=120)
     assert process.returncode == 5, err
-    (trial,) = workspace.trials()
-    assert "job-killed" in {reason["code"] for reason in trial["validity"]["reasons"]}
-    assert trial["packets"]["handed_out_again"] >= 1
-    assert trial["packets"]["events_not_processed"] == 0
-    events = duckdb.sql(f"SELECT sum(events) FROM '{making}/trials/*/jobs.parquet'").fetchall()
-    assert events == [(16_000,)]
+    trials = workspace.trials()
+    (killed,) = [trial for trial in trials if trial["packets"]["deaths"]]
+    (other,) = [trial for trial in trials if not trial["packets"]["deaths"]]
+    assert "job-killed" in {reason["code"] for reason in killed["validity"]["reasons"]}
+    (death,) = killed["packets"]["deaths"]
+    assert killed["packets"]["handed_out_again"] == 1, "what it had finished is kept"
+    assert death["events_again"] % 500 == 0 and "SIGKILL" in death["cause"]
+    for trial in trials:
+        assert trial["packets"]["events"] == 16_000
+        assert trial["packets"]["events_not_processed"] == 0
+    events = duckdb.sql(
+        f"SELECT sum(events) FROM '{making}/trials/*/jobs.parquet' GROUP BY filename"
+    ).fetchall()
+    assert events == [(16_000,), (16_000,)]
+    assert killed["results"] == other["results"], "histograms are equal, bin by bin"

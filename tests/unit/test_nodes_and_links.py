@@ -14,6 +14,8 @@ import pytest
 from headrace.engine.measure import validity
 from headrace.engine.measure.job_pool import JobEnd
 from headrace.engine.measure.nodes import launcher_of, launcher_problems, nodes_wanted
+from headrace.engine.measure.packet_files import FilePlace, QueryFile
+from headrace.engine.measure.packet_sizes import Sizes
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.whole_plot import make_target
 from headrace.errors import StudyError
@@ -250,14 +252,13 @@ def test_data_that_came_another_way_make_a_cold_trial_invalid(
 
 
 def test_a_worker_reads_the_files_of_its_own_node_first() -> None:
-    files = [("root://a", 100), ("root://b", 100), ("root://c", 100)]
+    def held(name: str, node: str) -> QueryFile:
+        return QueryFile(f"root://{name}", 100, FilePlace((node,), {node: f"/{name}"}))
+
     packets = Packetiser(
-        files,
-        workers=2,
-        first_events=100,
-        workers_per_server=None,
-        servers=["node-0", "node-1", "node-0"],
-        local={"root://a": "/a", "root://b": "/b", "root://c": "/c"},
+        [held("a", "node-0"), held("b", "node-1"), held("c", "node-0")],
+        homes=["node-0", "node-1"],
+        sizes=Sizes(first_events=100, shortest_s=0.1, longest_s=10.0),
     )
 
     def taken(worker: int, home: str) -> str:

@@ -111,6 +111,8 @@ class PacketWanted:
     """The job waits for a packet: answer with `Launcher.give`."""
 
     job: Job
+    so_far: JobOutput | None = None
+    """Its output of all packets before; None if it reports its output only at its end."""
 
 
 @dataclass(frozen=True)

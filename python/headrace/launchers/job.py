@@ -1,8 +1,9 @@
 """The job process: receive a specification, report ready, wait for the release, run, report.
 
 Protocol with the launcher (pickled messages): a JobSpec, the network namespace and the offset of
-the node's clock are received, `ready` is sent; `go` is received; with packets, `next` is sent and a
-packet or None is received, repeatedly; at the end the fields of `launchers.Reported` are sent.
+the node's clock are received, `ready` is sent; `go` is received; with packets, `next` is sent with
+the output so far, and a packet or None is received, repeatedly; at the end the fields of
+`launchers.Reported` are sent.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from headrace import workloads
 from headrace.errors import HeadraceError
-from headrace.jobs import Packet
+from headrace.jobs import JobOutput, Packet
 from headrace.launchers import JobSpec
 from headrace.launchers.channel import Channel
 from headrace.probes.ledger import LedgerMeter
@@ -47,9 +48,11 @@ def serve(channel: Channel) -> int:
             return 1
     part = workloads.kinds()[spec.kind]
     workload = part(spec.name, part.Options.model_validate(spec.options))
+    feed = _Feed(channel, offset_s)
     given = replace(
         spec.input,
-        packets=(lambda: _pull(channel)) if spec.packets else None,
+        packets=feed.pull if spec.packets else None,
+        report_so_far=feed.keep if spec.packets else None,
         clock_offset_s=offset_s,
     )
     meter = LedgerMeter(network=spec.network)
@@ -70,21 +73,34 @@ def serve(channel: Channel) -> int:
         return 1
     row = meter.end(output.read_wait_s, asynchronous=output.asynchronous)
     end = now()
-    if offset_s:
-        output.phases = [
-            (name, begun + offset_s, ended + offset_s) for name, begun, ended in output.phases
-        ]
-    channel.send(("ok", None, start, end, output, row))
+    channel.send(("ok", None, start, end, _on_clock(output, offset_s), row))
     return 0
 
 
-def _pull(channel: Channel) -> Iterator[Packet]:
-    while True:
-        channel.send(("next",))
-        packet, _ = channel.receive()
-        if packet is None:
-            return
-        yield packet
+def _on_clock(output: JobOutput, offset_s: float) -> JobOutput:
+    """Return an output with the times of its phases on the engine's clock."""
+    phases = [(name, begun + offset_s, end + offset_s) for name, begun, end in output.phases]
+    return replace(output, phases=phases)
+
+
+class _Feed:
+    """Requests packets for a job; each request brings the output of the packets before it."""
+
+    def __init__(self, channel: Channel, offset_s: float) -> None:
+        self._channel = channel
+        self._offset_s = offset_s
+        self._so_far: JobOutput | None = None
+
+    def keep(self, output: JobOutput) -> None:
+        self._so_far = _on_clock(output, self._offset_s)
+
+    def pull(self) -> Iterator[Packet]:
+        while True:
+            self._channel.send(("next", self._so_far))
+            packet, _ = self._channel.receive()
+            if packet is None:
+                return
+            yield packet
 
 
 def _redirect(log: Path) -> None:

@@ -314,7 +314,7 @@ class Local(Launcher):
         if word == "ready":
             events.append(Ready(job))
         elif word == "next":
-            events.append(PacketWanted(job))
+            events.append(PacketWanted(job, message[1]))
         else:
             events.append(Reported(job, *message))
             self._hang_up(job)

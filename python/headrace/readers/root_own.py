@@ -7,7 +7,7 @@ numbers and lists of numbers are read; the others are left out, and the job's re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from headrace.readers.spans import Span, spans_of
 from headrace.readers.tables import plain_column
 
 if TYPE_CHECKING:
-    from headrace.jobs import Histogram, JobInput
+    from headrace.jobs import Histogram, JobInput, JobOutput
 
 
 @dataclass(frozen=True)
@@ -161,19 +161,27 @@ def scan_own_files(
     variable: str,
     further: Sequence[str],
     axis: tuple[int, float, float],
+    so_far: Callable[[RootTotals, Histogram, OwnNotes], JobOutput] | None = None,
 ) -> tuple[RootTotals, Histogram, OwnNotes]:
     """Read the variable and further columns (names or patterns) of everything that a job reads.
 
-    Return totals, the variable's histogram as numbers, and notes. Raises HeadraceError for a file
-    that cannot be read completely.
+    Return totals, the variable's histogram as numbers, and notes; `so_far` makes the output of a
+    job that is fed by packets from them. Raises HeadraceError for a file that cannot be read
+    completely.
     """
     module = root()
     totals, notes = RootTotals(), OwnNotes()
     bins, low, high = axis
     histogram = module.headrace.Histogram(bins, low, high)
     wanted = [variable, *further]
+
+    def done() -> tuple[RootTotals, Histogram, OwnNotes]:
+        counts = [int(count) for count in histogram.counts]
+        return totals, {"low": low, "high": high, "counts": counts}, notes
+
+    part = None if so_far is None else lambda: so_far(*done())
     with OwnTrees(options, totals) as trees:
-        for span in spans_of(job):
+        for span in spans_of(job, part):
             tree = trees.of(span.file)
             if options.reader == "rdataframe":
                 read = _by_frame(span, trees, wanted, histogram, notes, totals)
@@ -185,8 +193,7 @@ def scan_own_files(
                         read = _by_branches(span, path, tree.name, wanted, histogram, totals)
             totals.add(span.file, read)
     totals.finish(options, job)
-    counts = [int(count) for count in histogram.counts]
-    return totals, {"low": low, "high": high, "counts": counts}, notes
+    return done()
 
 
 def _by_frame(

@@ -13,7 +13,7 @@ import importlib
 import os
 import re
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -28,7 +28,7 @@ from headrace.readers.spans import Span, spans_of
 from headrace.readers.verification import verify
 
 if TYPE_CHECKING:
-    from headrace.jobs import Histogram, JobInput, ReadFields
+    from headrace.jobs import Histogram, JobInput, JobOutput, ReadFields
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.,+= -]+")
 """Paths of which ROOT interprets no character."""
@@ -107,17 +107,26 @@ def run_with_root(
     axes: Mapping[str, tuple[int, float, float]],
     *,
     search: bool,
+    so_far: Callable[[RootTotals, dict[str, Histogram]], JobOutput] | None = None,
 ) -> tuple[RootTotals, dict[str, Histogram]]:
     """Run the search, or a scan of the one column, over everything that a job reads.
 
-    Returns totals and the histograms named in `axes`, as numbers. Raises HeadraceError for a file
-    that cannot be read completely.
+    Returns totals and the histograms named in `axes`, as numbers; `so_far` makes the output of a
+    job that is fed by packets from them. Raises HeadraceError for a file that cannot be read
+    completely.
     """
     module = root()
     fed = module.headrace.Columns(module.std.vector["std::string"](list(columns)))
     works: list[Any] = [module.headrace.Search(fed)] if search else []
     totals = RootTotals()
-    for span in spans_of(job):
+
+    def done() -> tuple[RootTotals, dict[str, Histogram]]:
+        totals.bytes_uncompressed = int(fed.bytes)
+        totals.found = int(works[0].found) if works else 0
+        return totals, _numbers(works[0], axes) if works else {}
+
+    part = None if so_far is None else lambda: so_far(*done())
+    for span in spans_of(job, part):
         if not works:
             works.append(module.headrace.Scan(fed, _letter(span.file, columns[0])))
         if not totals.events_by_file:
@@ -127,19 +136,20 @@ def run_with_root(
         with counted(span.file, is_ntuple, totals) as path:
             read = _read(module, options, span, path, fed, works[0], columns)
             totals.add(span.file, read)
-    totals.bytes_uncompressed = int(fed.bytes)
-    totals.found = int(works[0].found) if works else 0
     totals.finish(options, job)
-    histograms: dict[str, Histogram] = {
+    return done()
+
+
+def _numbers(work: Any, axes: Mapping[str, tuple[int, float, float]]) -> dict[str, Histogram]:
+    """Return the histograms of the kernel's work as numbers."""
+    return {
         name: {
             "low": low,
             "high": high,
-            "counts": [int(count) for count in works[0].histograms.at(name).counts],
+            "counts": [int(count) for count in work.histograms.at(name).counts],
         }
         for name, (_, low, high) in axes.items()
-        if works
     }
-    return totals, histograms
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from headrace.readers.uproot_reader import Chunk, OpenFile, Share, UprootReader
 from headrace.readers.verification import verify
 
 if TYPE_CHECKING:
-    from headrace.jobs import JobInput, ReadFields
+    from headrace.jobs import JobInput, JobOutput, ReadFields
 
 
 class UprootReading:
@@ -30,19 +30,24 @@ class UprootReading:
         self.like_input: dict[str, object] = {}
         """Fields of a data set with the format and compression of the file being read."""
 
-    def chunks(self, columns: Sequence[str] | None, fraction: float = 1.0) -> Iterator[Chunk]:
+    def chunks(
+        self,
+        columns: Sequence[str] | None,
+        fraction: float = 1.0,
+        so_far: Callable[[], JobOutput] | None = None,
+    ) -> Iterator[Chunk]:
         """Yield everything that the job reads, in order.
 
         Raises HeadraceError as `UprootReader.read` does.
 
         `columns` None means all columns of a file. With a `fraction` below 1, whole clusters are
-        left out so that this fraction of the events is read.
+        left out so that this fraction of the events is read. `so_far`: as of `spans_of`.
         """
         options = self._options
         reader = UprootReader(options.access, options.step_events, self._counts, self._opener())
         share = Share(fraction)
         try:
-            for span in spans_of(self._job):
+            for span in spans_of(self._job, so_far):
                 self._events_by_file.setdefault(span.file, 0)
                 for chunk in reader.read(span, columns, share):
                     self._events_by_file[span.file] += chunk.events

@@ -155,12 +155,48 @@ class GivenUpPacket(msgspec.Struct, kw_only=True, frozen=True):
     """How the last worker that had it died."""
 
 
+class PacketWorker(msgspec.Struct, kw_only=True, frozen=True):
+    """Packets of one worker."""
+
+    job: int
+    node: str
+    """Empty when it runs directly on this machine."""
+    handed_out: int
+    events: int
+    """Events whose results count."""
+    events_local: int
+    """Those of files on its node."""
+    busy_s: float
+    """Time between a packet and the request for the next one, summed."""
+
+
+class WorkerDeath(msgspec.Struct, kw_only=True, frozen=True):
+    """A worker that ended without a report."""
+
+    job: int
+    node: str
+    at_s: float
+    """Seconds since the release."""
+    cause: str
+    events_kept: int
+    """Events of finished packets, whose results it had returned."""
+    events_again: int
+    """Events that were handed out again."""
+
+
 class PacketsRecord(msgspec.Struct, kw_only=True, frozen=True):
-    """What happened to the packets of workers that died."""
+    """What was handed out, and what happened to the packets of workers that died."""
 
     handed_out_again: int
     given_up: tuple[GivenUpPacket, ...]
     events_not_processed: int
+    handed_out: int = 0
+    events: int = 0
+    """Events whose results count."""
+    events_local: int | None = None
+    """Those that a worker of their file's node processed; None if no location is known."""
+    workers: tuple[PacketWorker, ...] = ()
+    deaths: tuple[WorkerDeath, ...] = ()
 
 
 class Identity(TypedDict):

@@ -121,6 +121,17 @@ class RunOptions(Section):
     memory_limit: Bytes | None = Field(
         None, description="memory for the jobs of a node and their page cache (needs root)"
     )
+    packets: Literal["adaptive", "static"] = Field(
+        "adaptive",
+        description="packets: adaptive: of equal time, handed out on request; static: equal shares "
+        "of the events, fixed before the workers start",
+    )
+    packet_shortest: Seconds = Field(
+        0.1, gt=0, description="packets: time that a packet should take at least"
+    )
+    packet_longest: Seconds = Field(
+        10.0, gt=0, description="packets: time that a packet should take at most"
+    )
     packet_events: int | None = Field(
         None, ge=1, description="packets: events of the first packet; adaptive after it"
     )
@@ -192,6 +203,11 @@ class RunOptions(Section):
             raise ValueError(
                 'feed = "packets" is one query over all events: it has neither jobs nor '
                 'duration, and load = "batch"'
+            )
+        if self.packet_longest < self.packet_shortest:
+            raise ValueError(
+                f"packet_longest ({self.packet_longest:g} s) is less than packet_shortest "
+                f"({self.packet_shortest:g} s)"
             )
         if self.nodes * self.slots > MOST_JOBS:
             raise ValueError(

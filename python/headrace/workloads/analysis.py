@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import model_validator
 
@@ -20,6 +21,14 @@ from headrace.workloads import (
     Workload,
     WorkloadOptions,
 )
+
+if TYPE_CHECKING:
+    from headrace.readers.root_reader import RootTotals
+
+Found = tuple[int, dict[str, Histogram], ReadFields]
+"""Four-lepton events, histograms, and the reading fields of JobOutput."""
+Unfitted = Callable[[int, dict[str, Histogram], ReadFields], JobOutput]
+"""Makes the output of a job from `Found`, before the fit."""
 
 
 class AnalysisOptions(ReadingOptions, WorkloadOptions):
@@ -70,24 +79,37 @@ class Analysis(Workload):
         from headrace.workloads.higgs.fits import peaks
 
         begun = time.monotonic()
-        candidates, numbers, reading = self._search(job)
-        read = time.monotonic()
-        found = peaks(numbers) if numbers else {}
-        return JobOutput(
-            phases=[("read", begun, read), ("fit", read, time.monotonic())],
-            results={"four_lepton_events": candidates, "peaks": found, "histograms": numbers},
-            **reading,
-        )
 
-    def _search(self, job: JobInput) -> tuple[int, dict[str, Histogram], ReadFields]:
-        """Return the four-lepton events, the histograms, and the reading fields of JobOutput."""
+        def unfitted(
+            candidates: int, numbers: dict[str, Histogram], reading: ReadFields
+        ) -> JobOutput:
+            return JobOutput(
+                phases=[("read", begun, time.monotonic())],
+                results={"four_lepton_events": candidates, "peaks": {}, "histograms": numbers},
+                **reading,
+            )
+
+        output = unfitted(*self._search(job, unfitted))
+        read = time.monotonic()
+        if numbers := output.results["histograms"]:
+            output.results["peaks"] = peaks(numbers)
+        output.phases.append(("fit", read, time.monotonic()))
+        return output
+
+    def _search(self, job: JobInput, unfitted: Unfitted) -> Found:
+        """Search, and report each packet's output, made by `unfitted`."""
         from headrace.workloads.higgs.columns import SEARCH_COLUMNS
         from headrace.workloads.higgs.histograms import AXES, Histograms
 
         if self.analysis.reader != "uproot":
             from headrace.readers.root_reader import run_with_root
 
-            totals, numbers = run_with_root(self.analysis, job, SEARCH_COLUMNS, AXES, search=True)
+            def so_far(totals: RootTotals, numbers: dict[str, Histogram]) -> JobOutput:
+                return unfitted(totals.found, numbers, totals.output())
+
+            totals, numbers = run_with_root(
+                self.analysis, job, SEARCH_COLUMNS, AXES, search=True, so_far=so_far
+            )
             return totals.found, numbers, totals.output()
 
         from headrace.readers.uproot_reading import UprootReading
@@ -95,10 +117,14 @@ class Analysis(Workload):
 
         reading = UprootReading(self.analysis, job)
         histograms = Histograms()
-        candidates = sum(
-            search(chunk.columns, histograms) for chunk in reading.chunks(SEARCH_COLUMNS)
-        )
-        return candidates, histograms.numbers(), reading.output()
+        candidates = 0
+
+        def found() -> Found:
+            return candidates, histograms.numbers(), reading.output()
+
+        for chunk in reading.chunks(SEARCH_COLUMNS, so_far=lambda: unfitted(*found())):
+            candidates += search(chunk.columns, histograms)
+        return found()
 
     def profile(self, site: Site | None) -> ModelledJob:
         """Return the reads that the file's layout and the reader cause, and the CPU time."""

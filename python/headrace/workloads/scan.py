@@ -6,13 +6,14 @@ It is as light on CPU as a real job gets.
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from headrace.datasets import Data, OwnFiles, data_bytes
 from headrace.errors import HeadraceError, Problem
+from headrace.jobs import Histogram
 from headrace.readers.options import ReadingOptions, WrongField, reader_problems
 from headrace.site import Site
 from headrace.workloads import (
@@ -23,6 +24,10 @@ from headrace.workloads import (
     Workload,
     WorkloadOptions,
 )
+
+if TYPE_CHECKING:
+    from headrace.readers.own_columns import OwnNotes
+    from headrace.readers.root_reader import RootTotals
 
 DEFAULT_VARIABLE = "Muon_pt"
 
@@ -126,12 +131,16 @@ class Scan(Workload):
 
         axes = {"histogram": (self.scan.bins, self.scan.low, self.scan.high)}
         begun = time.monotonic()
-        totals, histograms = run_with_root(self.scan, job, self._wanted(), axes, search=False)
-        return JobOutput(
-            phases=[("read", begun, time.monotonic())],
-            results={"variable": self._variable(), **histograms},
-            **totals.output(),
-        )
+
+        def output(totals: RootTotals, histograms: dict[str, Histogram]) -> JobOutput:
+            return JobOutput(
+                phases=[("read", begun, time.monotonic())],
+                results={"variable": self._variable(), **histograms},
+                **totals.output(),
+            )
+
+        wanted = self._wanted()
+        return output(*run_with_root(self.scan, job, wanted, axes, search=False, so_far=output))
 
     def _run_root_on_own(self, job: JobInput) -> JobOutput:
         from headrace.readers.root_own import scan_own_files
@@ -139,14 +148,16 @@ class Scan(Workload):
         axis = (self.scan.bins, self.scan.low, self.scan.high)
         variable = self._variable()
         begun = time.monotonic()
-        totals, histogram, notes = scan_own_files(
-            self.scan, job, variable, self.scan.columns or (), axis
-        )
-        return JobOutput(
-            phases=[("read", begun, time.monotonic())],
-            results={"variable": variable, "histogram": histogram, **notes.results()},
-            **totals.output(),
-        )
+
+        def output(totals: RootTotals, histogram: Histogram, notes: OwnNotes) -> JobOutput:
+            return JobOutput(
+                phases=[("read", begun, time.monotonic())],
+                results={"variable": variable, "histogram": histogram, **notes.results()},
+                **totals.output(),
+            )
+
+        further = self.scan.columns or ()
+        return output(*scan_own_files(self.scan, job, variable, further, axis, output))
 
     def _run_uproot(self, job: JobInput) -> JobOutput:
         import awkward as ak
@@ -164,20 +175,24 @@ class Scan(Workload):
         columns = (
             self._wanted() if self.scan.own is None else [variable, *(self.scan.columns or ())]
         )
-        for chunk in reading.chunks(columns):
+
+        def output() -> JobOutput:
+            return JobOutput(
+                phases=[("read", begun, time.monotonic())],
+                results={
+                    "variable": variable,
+                    "histogram": as_numbers(histogram),
+                    **reading.notes.results(),
+                },
+                **reading.output(),
+            )
+
+        for chunk in reading.chunks(columns, so_far=output):
             if variable not in chunk.columns:
                 raise HeadraceError(f"{chunk.span.file}: column {variable} holds no numbers")
             values = ak.ravel(chunk.columns[variable])
             histogram.fill(np.asarray(values, np.float64))
-        return JobOutput(
-            phases=[("read", begun, time.monotonic())],
-            results={
-                "variable": variable,
-                "histogram": as_numbers(histogram),
-                **reading.notes.results(),
-            },
-            **reading.output(),
-        )
+        return output()
 
     def _variable(self) -> str:
         """Return the column that is histogrammed.

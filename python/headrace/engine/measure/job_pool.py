@@ -54,6 +54,7 @@ class JobEnd:
     end_s: float
     """Seconds since the release."""
     output: JobOutput | None
+    """Of a worker that died, that of the packets whose results it had returned."""
     ledger: Any
     absolute_start_s: float
     """On the monotonic clock, which the job's phases also use."""
@@ -80,6 +81,8 @@ class _PoolJob:
     ready: bool = False
     waiting_for_packet: bool = False
     had_packet: bool = False
+    so_far: JobOutput | None = None
+    """Its output of all packets before its last request."""
     dismissed: bool = False
     """Whether it has received the message that no packet is left."""
     end: JobEnd | None = None
@@ -176,7 +179,7 @@ class JobPool:
             else min((end.end_s for end in ends), default=0.0)
         )
         jobs = sorted(ends, key=lambda end: end.job)
-        packets = None if self._task.packets is None else self._task.packets.summary()
+        packets = self._task.packets and self._task.packets.summary(self._release)
         return PoolResult(jobs, self._release, stonewall, last, packets)
 
     # -- one job --
@@ -273,6 +276,7 @@ class JobPool:
                 if self._release:
                     self._launcher.release([job.job])
             case PacketWanted():
+                job.so_far = event.so_far
                 self._serve_packet(job)
             case Reported():
                 self._finish(job, event)
@@ -312,13 +316,29 @@ class JobPool:
         if end.exit == "ok":
             packets.finished(job.number, end.absolute_start_s + end.end_s - end.start_s)
         else:
-            packets.died(job.number, end.cause or end.exit)
+            packets.died(
+                job.number,
+                end.cause or end.exit,
+                end.absolute_start_s + end.end_s - end.start_s,
+                results_kept=job.so_far is not None,
+            )
         self._serve_waiting()
-        left = any(other.end is None and not other.dismissed for other in self._jobs)
+        active = [other for other in self._jobs if other.end is None and not other.dismissed]
+        stranded = packets.stranded(other.job.agent.name for other in active)
         useful = job.had_packet and end.exit != "timeout" and self._replaced < self._task.slots
-        if self._release and not left and packets.events_left and useful:
+        if self._release and stranded and useful:
             self._replaced += 1
-            self._spawn(job.slot)
+            self._replace(job)
+
+    def _replace(self, dead: _PoolJob) -> None:
+        """Start a worker in the slot of a dead one; in another one if its node is lost."""
+        slots = dict.fromkeys([dead.slot, *(job.slot for job in self._jobs)])
+        for slot in slots:
+            try:
+                self._spawn(slot)
+            except LauncherLostError:
+                continue
+            return
 
     def _finish(self, job: _PoolJob, report: Reported, *, node_lost: bool = False) -> None:
         files = job.job.spec.input.files
@@ -331,7 +351,7 @@ class JobPool:
             report.cause,
             report.start_s - base,
             report.end_s - base,
-            report.output,
+            report.output or job.so_far,
             report.ledger,
             report.start_s,
         )

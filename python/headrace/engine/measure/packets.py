@@ -1,67 +1,74 @@
 """Hand out packets of events to workers on request, as PROOF's adaptive packetiser does.
 
-The size of a packet depends on the worker's speed. A packet should take a worker a twentieth of the
-time that the query still needs, within bounds: packets are large at first and small at the end,
-when one slow worker would delay all others. A packet always consists of whole clusters: the events
-of a cluster are compressed together, and two workers that share one would each read and decompress
-all of it.
+Files of the worker's own node come first (`packet_files.py`), a packet takes about equal time
+(`packet_sizes.py`), or each worker has a share of its own from the start (`packet_shares.py`). A
+packet always consists of whole clusters: the events of a cluster are compressed together, and two
+workers that share one would each read and decompress all of it.
 
-A worker keeps the results of its packets until it ends. If it dies they are lost, so all its
-packets are handed out again, as in PROOF. A packet that two workers held when they died is given
-up.
+Each request for a packet brings the results of the worker so far. If the worker dies, these count,
+and only the packet that it held is handed out again. Where a workload cannot report results before
+its end (it writes files), all packets of a dead worker are handed out again, as in PROOF. A packet
+that two workers held when they died is given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from headrace.records.trial_record import GivenUpPacket, PacketsRecord
+from headrace.engine.measure.packet_files import QueryFile, Readers, choose
+from headrace.engine.measure.packet_shares import Range, shares
+from headrace.engine.measure.packet_sizes import Sizes, WorkerRate
+from headrace.records.trial_record import GivenUpPacket, PacketsRecord, PacketWorker, WorkerDeath
 from headrace.workloads import Packet
 
-_SHARE_OF_REST = 1 / 20
-_SHORTEST_S = 0.1
-_LONGEST_S = 10.0
 _DEATHS = 2
 """A packet is given up after this many workers died while they held it."""
 
 
-@dataclass
-class _File:
-    path: str
-    server: str
-    next_event: int
-    events: int
-    readers: int = 0
-
-    @property
-    def left(self) -> int:
-        return self.events - self.next_event
-
-
-@dataclass
+@dataclass(eq=False)
 class _Handed:
     """A range of events that was handed out and may be handed out again."""
 
-    file: _File
-    first_event: int
-    events: int
+    range: Range
+    server: str = ""
+    """Server that it is read from, as far as is known."""
+    local: bool = False
+    """Whether the file is on the worker's node."""
     deaths: int = 0
     """Number of workers that died while they held it."""
+
+    @property
+    def file(self) -> QueryFile:
+        return self.range.file
 
 
 @dataclass
 class _Worker:
-    rate_events_per_s: float = 0.0
+    number: int
+    node: str = ""
+    rate: WorkerRate = field(default_factory=WorkerRate)
     asked_at: float = 0.0
     packet: _Handed | None = None
-    file: _File | None = None
+    file: QueryFile | None = None
+    share: deque[Range] = field(default_factory=deque[Range])
+    """What only this worker gets, in a static split."""
     done: list[_Handed] = field(default_factory=list[_Handed])
-    """Packets whose results it holds."""
+    """Packets whose results it holds, or has returned."""
+    handed_out: int = 0
+    busy_s: float = 0.0
+    alive: bool = True
 
-    @property
-    def done_events(self) -> int:
-        return sum(packet.events for packet in self.done)
+    def record(self) -> PacketWorker:
+        return PacketWorker(
+            job=self.number,
+            node=self.node,
+            handed_out=self.handed_out,
+            events=sum(packet.range.events for packet in self.done),
+            events_local=sum(packet.range.events for packet in self.done if packet.local),
+            busy_s=self.busy_s,
+        )
 
 
 class Packetiser:
@@ -69,171 +76,229 @@ class Packetiser:
 
     def __init__(
         self,
-        files: Sequence[tuple[str, int]],
+        files: Sequence[QueryFile],
         *,
-        workers: int,
-        first_events: int | None,
-        workers_per_server: int | None,
+        homes: Sequence[str],
+        sizes: Sizes,
+        static: bool = False,
+        workers_per_server: int | None = None,
         cluster_events: int = 1,
-        servers: Sequence[str] | None = None,
-        local: Mapping[str, str] | None = None,
     ) -> None:
         """Prepare the packets of a query.
 
-        `files`: (path, events). `cluster_events`: events per cluster; each file starts with a whole
-        cluster. `servers`: the file server of each file; one server for all when None. `local`:
-        path of a file on the node of its own server.
+        `homes`: the node of each worker, by worker number. `static`: the workers' shares are fixed
+        from the start. `cluster_events`: events per cluster.
         """
-        names = list(servers) if servers is not None else [""] * len(files)
-        self._files = [
-            _File(path, server, 0, events)
-            for (path, events), server in zip(files, names, strict=True)
-        ]
+        self._files = list(files)
         self._workers: dict[int, _Worker] = {}
+        self._readers = Readers(workers_per_server)
+        self._sizes = sizes
+        self._cluster = cluster_events
         self._again: list[_Handed] = []
         """Packets of dead workers, handed out before others."""
-        self.handed_out_again = 0
-        """Packets handed out again because their worker died."""
+        self._handed_out_again = 0
+        self._deaths: list[WorkerDeath] = []
         self.given_up: list[GivenUpPacket] = []
         """Packets that are no longer handed out."""
-        self._local = dict(local or {})
-        self._count = workers
-        self._limit = workers_per_server
-        self._cluster = cluster_events
-        total = sum(events for _, events in files)
-        self._first = first_events or max(1, min(total // (workers * 10) or 1, 50_000))
+        if static:
+            for number, share in enumerate(shares(self._files, homes, cluster_events)):
+                self._workers[number] = _Worker(number, homes[number], share=share)
+                for each in share:
+                    each.file.next_event = each.file.events
+
+    # -- state --
 
     @property
     def events_done(self) -> int:
         """Events in packets that workers have finished."""
-        return sum(worker.done_events for worker in self._workers.values())
+        return sum(
+            packet.range.events for worker in self._workers.values() for packet in worker.done
+        )
 
     @property
     def events_left(self) -> int:
         """Events that are neither handed out nor finished, without those given up."""
-        return sum(file.left for file in self._files) + sum(packet.events for packet in self._again)
+        shared = sum(file.left for file in self._files) + _events(
+            each.range for each in self._again
+        )
+        return shared + sum(_events(worker.share) for worker in self._workers.values())
 
-    def summary(self) -> PacketsRecord:
-        """Return what happened to packets of workers that died."""
+    def stranded(self, nodes: Iterable[str]) -> bool:
+        """Return whether events are left that no worker of these nodes may take."""
+        able = set(nodes)
+        left = [file for file in self._files if file.left] + [each.file for each in self._again]
+        return any(not any(file.place.readable_on(node) for node in able) for file in left)
+
+    def summary(self, since_s: float = 0.0) -> PacketsRecord:
+        """Return what each worker was given; times of deaths are counted from `since_s`."""
         lost = self.events_left + sum(packet.events for packet in self.given_up)
+        workers = tuple(worker.record() for worker in self._workers.values())
+        placed = any(file.place.nodes for file in self._files)
         return PacketsRecord(
-            handed_out_again=self.handed_out_again,
+            handed_out=sum(worker.handed_out for worker in workers),
+            handed_out_again=self._handed_out_again,
             given_up=tuple(self.given_up),
             events_not_processed=lost,
+            events=sum(worker.events for worker in workers),
+            events_local=sum(worker.events_local for worker in workers) if placed else None,
+            workers=workers,
+            deaths=tuple(
+                WorkerDeath(
+                    job=each.job,
+                    node=each.node,
+                    at_s=each.at_s - since_s,
+                    cause=each.cause,
+                    events_kept=each.events_kept,
+                    events_again=each.events_again,
+                )
+                for each in self._deaths
+            ),
         )
 
-    def next(self, worker_id: int, now: float, home: str = "") -> Packet | str | None:
+    # -- requests --
+
+    def next(self, number: int, now: float, home: str = "") -> Packet | str | None:
         """Return the next packet for a worker that finished its last one.
 
-        Files of the server on its own node (`home`) come first. Returns None when the query has no
-        more work for it; `"wait"` when every server with work left has its maximum number of
-        readers: the worker must ask again after another has finished.
+        `home` is its node. Returns None when the query has no more work for it; `"wait"` when every
+        server with work left has its maximum number of readers: the worker must ask again after
+        another has finished.
         """
-        worker = self._workers.setdefault(worker_id, _Worker())
-        self.finished(worker_id, now)
-        handed = self._next_again() or self._next_new(worker, home)
+        worker = self._workers.setdefault(number, _Worker(number))
+        worker.node = home
+        self.finished(number, now)
+        handed = self._next_again(worker) or self._next_of_share(worker) or self._next_new(worker)
         if handed is None:
-            return "wait" if self.events_left else None
+            return "wait" if self._left_for(worker) else None
         file = worker.file = handed.file
-        file.readers += 1
+        self._readers.begin(file, handed.server)
         worker.packet, worker.asked_at = handed, now
-        path = self._local.get(file.path, file.path) if home and file.server == home else file.path
-        return Packet(path, handed.first_event, handed.events)
+        worker.handed_out += 1
+        return Packet(file.path_on(home), handed.range.first_event, handed.range.events)
 
-    def _next_again(self) -> _Handed | None:
-        """Return a packet of a dead worker that may be read now, or None."""
-        for number, packet in enumerate(self._again):
-            if self._may_read(packet.file):
-                self.handed_out_again += 1
-                return self._again.pop(number)
-        return None
-
-    def _next_new(self, worker: _Worker, home: str) -> _Handed | None:
-        file = self._choose(worker, home)
-        if file is None:
-            return None
-        handed = _Handed(file, file.next_event, self._size(worker, file))
-        file.next_event += handed.events
-        return handed
-
-    def finished(self, worker_id: int, now: float) -> None:
+    def finished(self, number: int, now: float) -> None:
         """Mark a worker's packet as finished and update the worker's rate."""
-        worker = self._workers.setdefault(worker_id, _Worker())
+        worker = self._workers.setdefault(number, _Worker(number))
         packet = self._taken_back(worker)
         if packet is None:
             return
-        rate = packet.events / max(now - worker.asked_at, 1e-6)
-        worker.rate_events_per_s = (
-            rate if not worker.rate_events_per_s else 0.5 * (worker.rate_events_per_s + rate)
-        )
+        took_s = now - worker.asked_at
+        worker.busy_s += took_s
+        worker.rate.finished(packet.file.path, packet.range.events, took_s)
         worker.done.append(packet)
 
-    def died(self, worker_id: int, cause: str) -> None:
-        """Return the packets of a worker that ended without results to the queue.
+    def died(
+        self, number: int, cause: str, now: float = 0.0, *, results_kept: bool = False
+    ) -> None:
+        """Hand out again what a worker that ended without a report held.
 
-        The packet that it held is given up if another worker has died with it before.
+        `results_kept`: its results up to its last request are known. The packet that it held is
+        given up if another worker has died with it before.
         """
-        worker = self._workers.pop(worker_id, None)
-        if worker is None:
+        worker = self._workers.get(number)
+        if worker is None or not worker.alive:
             return
+        worker.alive = False
+        again: list[_Handed] = []
         packet = self._taken_back(worker)
         if packet is not None:
             packet.deaths += 1
-            if packet.deaths >= _DEATHS:
-                self.given_up.append(
-                    GivenUpPacket(
-                        file=packet.file.path,
-                        first_event=packet.first_event,
-                        events=packet.events,
-                        cause=cause,
-                    )
-                )
+            if packet.deaths < _DEATHS:
+                again.append(packet)
             else:
-                self._again.append(packet)
-        self._again += worker.done
+                self._give_up(packet, cause)
+        if not results_kept:
+            again += worker.done
+            worker.done = []
+        lost = _events(each.range for each in again)
+        kept = _events(each.range for each in worker.done)
+        self._deaths.append(
+            WorkerDeath(
+                job=number,
+                node=worker.node,
+                at_s=now,
+                cause=cause,
+                events_kept=kept,
+                events_again=lost,
+            )
+        )
+        self._again += again
+        self._again += [_Handed(each) for each in worker.share]
+        worker.share.clear()
+
+    def _give_up(self, packet: _Handed, cause: str) -> None:
+        self.given_up.append(
+            GivenUpPacket(
+                file=packet.file.path,
+                first_event=packet.range.first_event,
+                events=packet.range.events,
+                cause=cause,
+            )
+        )
 
     def _taken_back(self, worker: _Worker) -> _Handed | None:
         """Take the current packet from a worker."""
         packet, worker.packet = worker.packet, None
         if packet is not None:
-            packet.file.readers -= 1
+            self._readers.end(packet.file, packet.server)
         return packet
 
-    def _may_read(self, file: _File) -> bool:
-        """Return whether one more worker may read from the file's server."""
-        if self._limit is None:
-            return True
-        return sum(each.readers for each in self._files if each.server == file.server) < self._limit
+    # -- which packet --
 
-    def _choose(self, worker: _Worker, home: str) -> _File | None:
-        """Return the file for a worker's next packet.
+    def _left_for(self, worker: _Worker) -> bool:
+        """Return whether there are events left that the worker may take at some time."""
+        readable = [file for file in self._files if file.left]
+        readable += [packet.file for packet in self._again]
+        return bool(worker.share) or any(file.place.readable_on(worker.node) for file in readable)
 
-        Prefer its current file, so that workers continue where they are; then a file on its own
-        node; then the file with the fewest readers and the most events left.
-        """
-        open_files = [file for file in self._files if file.left and self._may_read(file)]
-        if worker.file is not None and worker.file in open_files and worker.file.readers == 0:
-            return worker.file
-        return min(
-            open_files,
-            key=lambda file: (bool(home) and file.server != home, file.readers, -file.left),
-            default=None,
-        )
+    def _next_again(self, worker: _Worker) -> _Handed | None:
+        """Return a packet of a dead worker that may be read now, or None."""
+        may = [packet for packet in self._again if packet.file.place.readable_on(worker.node)]
+        for packet in sorted(may, key=lambda each: not each.file.is_local(worker.node)):
+            handed = self._handed(worker, packet.range)
+            if handed is not None:
+                handed.deaths = packet.deaths
+                self._again.remove(packet)
+                self._handed_out_again += 1
+                return handed
+        return None
 
-    def _size(self, worker: _Worker, file: _File) -> int:
-        if not worker.rate_events_per_s:
-            return self._whole_clusters(self._first, file)
-        left = sum(each.left for each in self._files)
-        speed = (
-            sum(each.rate_events_per_s for each in self._workers.values())
-            or worker.rate_events_per_s
-        )
-        wanted_s = min(
-            max(left / speed * _SHARE_OF_REST * self._count / 2, _SHORTEST_S), _LONGEST_S
-        )
-        return self._whole_clusters(int(worker.rate_events_per_s * wanted_s), file)
+    def _next_of_share(self, worker: _Worker) -> _Handed | None:
+        """Return the next range of a worker's own share, or None."""
+        handed = self._handed(worker, worker.share[0]) if worker.share else None
+        if handed is not None:
+            worker.share.popleft()
+        return handed
 
-    def _whole_clusters(self, events: int, file: _File) -> int:
-        """Return the number of events, extended to the end of a cluster."""
+    def _next_new(self, worker: _Worker) -> _Handed | None:
+        file = choose(self._files, self._readers, worker.node, worker.file)
+        if file is None:
+            return None
+        handed = self._handed(worker, Range(file, file.next_event, self._size(worker, file)))
+        if handed is not None:
+            file.next_event += handed.range.events
+        return handed
+
+    def _handed(self, worker: _Worker, given: Range) -> _Handed | None:
+        """Return a range as a packet for a worker; None while its servers have no room."""
+        server = self._readers.server(given.file, worker.node)
+        if server is None:
+            return None
+        return _Handed(given, server, given.file.is_local(worker.node))
+
+    def _size(self, worker: _Worker, file: QueryFile) -> int:
+        """Return the number of events of a new packet, extended to the end of a cluster."""
+        rate = worker.rate.events_per_s(file.path)
+        events = self._sizes.first_events
+        if rate:
+            left = sum(each.left for each in self._files)
+            speed = sum(
+                each.rate.mean_events_per_s for each in self._workers.values() if each.alive
+            )
+            events = int(rate * self._sizes.time_s(left, speed or rate))
         stop = -(-(file.next_event + max(events, 1)) // self._cluster) * self._cluster
         return min(stop, file.events) - file.next_event
+
+
+def _events(ranges: Iterable[Range]) -> int:
+    return sum(each.events for each in ranges)

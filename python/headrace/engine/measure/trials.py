@@ -23,6 +23,8 @@ from headrace.engine.measure.job_pool import JobPool, PoolTask
 from headrace.engine.measure.metering import Metering, energy_of_site, site_of
 from headrace.engine.measure.node_probes import NodeProbes
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Outcome, failure_of
+from headrace.engine.measure.packet_files import FilePlace, QueryFile
+from headrace.engine.measure.packet_sizes import Sizes, first_events
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.placing import OURS
 from headrace.engine.measure.prepared_target import PreparedTarget
@@ -253,16 +255,29 @@ class _TrialRun:
         spec = self.workload.dataset(self.prepared.slots_max)
         if spec is None:
             raise HeadraceError("packets need a data set whose files and events are known")
-        held = [self.prepared.held[file] for file in layout.files] if self.prepared.held else None
+        run = self._run
+        first = run.packet_events or first_events(sum(layout.events), self._slots)
         return Packetiser(
-            list(zip(layout.files, layout.events, strict=True)),
-            workers=self._slots,
-            first_events=self._run.packet_events,
-            workers_per_server=self._run.workers_per_server,
+            [
+                QueryFile(file, events, self._place(file))
+                for file, events in zip(layout.files, layout.events, strict=True)
+            ],
+            homes=[
+                self.prepared.nodes.agents[slot // run.slots].name for slot in range(self._slots)
+            ],
+            sizes=Sizes(first, run.packet_shortest, run.packet_longest),
+            static=run.packets == "static",
+            workers_per_server=run.workers_per_server,
             cluster_events=_cluster_events(spec),
-            servers=[each.server for each in held] if held else None,
-            local={each.url: str(each.local) for each in held or [] if each.local is not None},
         )
+
+    def _place(self, file: str) -> FilePlace:
+        """Return where a file of the data set is."""
+        held = self.prepared.held.get(file)
+        if held is None or not held.server:
+            return FilePlace()
+        local = {} if held.local is None else {held.server: str(held.local)}
+        return FilePlace((held.server,), local)
 
     def _run_jobs(self, task: PoolTask) -> None:
         """Prepare the jobs, release them, sample them, and lift the faults after the last one."""

@@ -153,6 +153,10 @@ def _run(resolved: Resolved, job: ModelledJob, nodes: int) -> RunSpec:
         **job.run,
     }
     if options.feed == "packets":
+        if options.packets == "static":
+            raise HeadraceError(
+                'packets = "static" is measured only: the simulator has no such split'
+            )
         if job.packets is None:
             raise HeadraceError(
                 "this job cannot be fed by packets: its profile says nothing of them"

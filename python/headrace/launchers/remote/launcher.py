@@ -174,7 +174,7 @@ class RemoteLauncher(Launcher):
             case JobReady():
                 events.append(Ready(job))
             case JobWantsPacket():
-                events.append(PacketWanted(job))
+                events.append(PacketWanted(job, message.so_far))
             case JobReported():
                 events.append(
                     Reported(

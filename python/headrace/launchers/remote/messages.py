@@ -48,9 +48,10 @@ class JobReady(msgspec.Struct, tag="ready", array_like=True):
 
 
 class JobWantsPacket(msgspec.Struct, tag="packet", array_like=True):
-    """A job waits for a packet."""
+    """A job waits for a packet: the fields of `launchers.PacketWanted`."""
 
     job: int
+    so_far: JobOutput | None = None
 
 
 class JobReported(msgspec.Struct, tag="reported", array_like=True):

@@ -23,7 +23,7 @@ from typing import NoReturn
 import msgspec
 
 from headrace.errors import describe
-from headrace.jobs import Packet
+from headrace.jobs import JobOutput, Packet
 from headrace.launchers import (
     Agent,
     Clock,
@@ -191,11 +191,19 @@ class NodeService:
                 case Ready():
                     self._send(JobReady(number))
                 case PacketWanted():
-                    self._send(JobWantsPacket(number))
+                    self._want_packet(number, event.so_far)
                 case Reported():
                     self._report(number, event)
                 case Ended():
                     self._send(JobEnded(number, event.exit, self._folders.read(number)))
+
+    def _want_packet(self, number: int, so_far: JobOutput | None) -> None:
+        message = JobWantsPacket(number, so_far)
+        try:
+            framed(message)
+        except (TypeError, OverflowError):  # the job's report will say so
+            message = JobWantsPacket(number)
+        self._send(message)
 
     def _report(self, number: int, event: Reported) -> None:
         times = (event.start_s, event.end_s)
