@@ -38,6 +38,9 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Servers in Java live for seconds here: half their CPU time would go into optimising code that
+    # ends soon. The user's own value is kept.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     # How long an example takes says how busy the machine is.
     settings.register_profile("headrace", deadline=None)
     settings.load_profile("headrace")

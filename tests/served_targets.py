@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,3 +79,19 @@ def assert_gone(location: Location, context: TargetContext) -> None:
     assert [name for name in namespaces() if token in name] == []
     assert processes_of(str(context.work_dir)) == []
     assert mounts_below(context.work_dir) == []
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def accepts(port: int) -> bool:
+    """Whether a server on this machine accepts connections."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return False
+    return True

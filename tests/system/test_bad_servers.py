@@ -20,9 +20,10 @@ from headrace.system.cluster import Cluster
 from headrace.system.journal import Journal
 from headrace.system.own_programs import own_program
 from headrace.system.servers.glusterfs import GlusterfsClient
+from headrace.system.waiting import wait_until
 from headrace.targets import TargetContext
 from headrace.targets.served import client_nodes
-from served_targets import made, namespaces, namespaces_of, processes_of
+from served_targets import accepts, free_port, made, namespaces, namespaces_of, processes_of
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -149,7 +150,7 @@ def test_fewer_nodes_than_replicas_is_unsupported(kind: str, tmp_path: Path) -> 
 
 def test_wrong_credentials_are_said_in_the_servers_words(tmp_path: Path) -> None:
     (tmp_path / "root" / "bucket").mkdir(parents=True)
-    port = 7171
+    port = free_port()
     argv = [str(own_program("versitygw")), "--port", f"127.0.0.1:{port}", "--quiet", "posix"]
     keys = {"ROOT_ACCESS_KEY": "right", "ROOT_SECRET_KEY": "also-right"}
     server = subprocess.Popen(
@@ -159,14 +160,14 @@ def test_wrong_credentials_are_said_in_the_servers_words(tmp_path: Path) -> None
         stderr=subprocess.DEVNULL,
     )
     try:
-        time.sleep(1)
+        assert wait_until(lambda: accepts(port), 60, 0.05)
         target = f'kind = "s3"\nendpoint = "http://127.0.0.1:{port}"\nbucket = "bucket"'
         code, said = said_of(
             target, tmp_path, AWS_ACCESS_KEY_ID="right", AWS_SECRET_ACCESS_KEY="wrong"
         )
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
     assert code == 5
     assert "s3://bucket: " in said
     assert "signature" in said.lower() or "forbidden" in said.lower()

@@ -227,7 +227,7 @@ def test_a_program_on_a_node_has_its_network_processors_and_memory(
         )
         with said.open("wb") as output:
             started = node.start(journal, [sys.executable, "-c", told], output=output)
-        assert started.process.wait(30) == -signal.SIGKILL, "its memory is bounded"
+        assert started.process.wait(120) == -signal.SIGKILL, "its memory is bounded"
         started.stop()
         assert said.read_text().split("\n")[0] == "[0] 1"
         assert node.memory is not None

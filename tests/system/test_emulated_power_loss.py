@@ -75,7 +75,7 @@ def lose_power(journal: Journal, folder: Path, filesystem: str, seed: int, drive
     time.sleep(random.Random(seed).uniform(0.5, 2.0))
     fault = device.power_loss()
     subprocess.run(["sync", "-f", str(place)], stderr=subprocess.DEVNULL, check=False)
-    writer.join(30)
+    writer.join(120)
     assert not writer.is_alive()
     assert writer.failure is not None, "the drive was away"
     assert journal.undo(mounted).done

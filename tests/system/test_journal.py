@@ -192,7 +192,7 @@ def test_a_process_that_was_not_yet_its_program_when_we_were_killed_is_ended(
     try:
         result = journal.undo(entry)
         assert result.done and str(late.pid) in result.text, result
-        late.wait(5)  # its exit code is lost when undo was first to wait for it
+        late.wait(60)  # its exit code is lost when undo was first to wait for it
     finally:
         late.kill()
         late.wait()

@@ -48,7 +48,7 @@ def start(tmp_path: Path, number: int, count: int, **fields: Any) -> subprocess.
 
 
 def ends(
-    processes: list[subprocess.Popen[str]], patience_s: float = 30
+    processes: list[subprocess.Popen[str]], patience_s: float = 120
 ) -> list[tuple[int, str, str]]:
     try:
         said = [process.communicate(timeout=patience_s) for process in processes]

@@ -49,6 +49,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "place"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    # Java as users have it, with both of its compilers (tests/conftest.py has one).
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
     return folder
 
 

@@ -53,10 +53,10 @@ def test_release_does_not_wait_for_a_silent_server(context: TargetContext) -> No
             server.pause()
             begun = time.monotonic()
             target.release(within)
-            assert time.monotonic() - begun < 25
+            assert time.monotonic() - begun < 90
         finally:
             writer.kill()
-        assert writer.wait(10) != 0
+        assert writer.wait(60) != 0
     assert_gone(location, context)
 
 

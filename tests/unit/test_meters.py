@@ -15,6 +15,7 @@ from headrace.errors import StudyError
 from headrace.meters import Meter, MeterChannel, MeterError, MeterWindow, Reading, factor_of
 from headrace.meters.sampling import MeterSampler
 from headrace.study.load import load_study_text
+from headrace.system.waiting import wait_until
 from power_simulators import (
     http_meter,
     prometheus_server,
@@ -322,15 +323,17 @@ def test_a_slow_meter_delays_no_other() -> None:
     sampler.stop()
     results, rows = sampler.results(MeterWindow(begin_s, end_s))
     samples = {result.meter: result.integral.samples for result in results}
-    assert samples["fast"] >= 15 > samples["slow"]
+    # In the time of one answer of the slow one, the fast one could give fourteen.
+    assert samples["fast"] > 3 * samples["slow"] > 0
     assert {row["meter"] for row in rows} == {"slow", "fast"}
 
 
 def test_a_meter_that_disappears_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = threading.Event()
+    gone, refused = threading.Event(), list[float]()
 
     def answer() -> float:
         if gone.is_set():
+            refused.append(time.monotonic())
             raise MeterError("it does not answer")
         return 100.0 + time.monotonic() % 1
 
@@ -339,7 +342,7 @@ def test_a_meter_that_disappears_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -
     begin_s = time.monotonic()
     time.sleep(0.5)
     gone.set()
-    time.sleep(0.5)
+    assert wait_until(lambda: len(refused) > 5, 60, 0.05)
     end_s = time.monotonic()
     sampler.stop()
     (result,), _ = sampler.results(MeterWindow(begin_s, end_s))

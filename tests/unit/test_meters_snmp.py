@@ -88,7 +88,7 @@ def test_a_counter_of_energy_wraps_where_its_type_ends(agent: Pdu) -> None:
     meter = on(agent, oids={"energy": energy}, interval=0.1)
     (channel,) = meter.channels()
     assert channel.counter and channel.wraps_at_j == 3600.0 * 2**32
-    first, second = meter.read(), (time.sleep(0.5), meter.read())[1]
+    first, second = meter.read(), (time.sleep(1.5), meter.read())[1]
     meter.close()
     assert first[0].energy_j is not None and second[0].energy_j is not None
     counted_j = (second[0].energy_j - first[0].energy_j) % channel.wraps_at_j

@@ -22,6 +22,7 @@ from headrace.cli.power import _table, power  # pyright: ignore[reportPrivateUsa
 from headrace.errors import MissingError, UsageError
 from headrace.meters import Meter
 from headrace.meters.live import LiveMeters
+from headrace.system.waiting import wait_until
 from power_simulators import PowercapTree, http_meter, shelly_plug, steady
 from workspace import HEADRACE
 
@@ -168,13 +169,13 @@ def test_a_meter_that_disappears_or_repeats_a_value_is_named(
     live = LiveMeters({"wall": _Scripted(answer)})
     live.start()
     assert live.present()[0].power_w >= 50 and not live.errors()
-    time.sleep(0.6)
+    assert wait_until(live.errors, 60, 0.05)
     assert live.errors() == {"wall": "it does not answer"}
     live.stop()
     monkeypatch.setattr(meters.MeterChannel, "stuck_after_s", lambda *_: 0.3)
     live = LiveMeters({"wall": _Scripted(lambda: 77.0)})
     live.start()
-    time.sleep(0.6)
+    assert wait_until(live.errors, 60, 0.05)
     assert "power has repeated 77 W for" in live.errors()["wall"]
     live.stop()
 
