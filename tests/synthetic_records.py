@@ -21,6 +21,7 @@ from headrace.engine.measure.interference import lost_share
 from headrace.plan import Plan, Trial
 from headrace.records.energy import Energy
 from headrace.records.interference import ForeignProgram, Interference
+from headrace.records.nodes import NodeFacts
 from headrace.records.store import ResultsHeader, ResultStore
 from headrace.records.trial_record import (
     CpuTotals,
@@ -65,6 +66,10 @@ class Truth:
     """What the whole site draws while jobs run; None: not known."""
     hogs_cpus: float = 0.0
     """CPUs that a program `hogs` takes from the jobs all the time, which wait for them as long."""
+    slow_node: tuple[int, str, float] | None = None
+    """Number of a node, and the part of the ledger that adds this share to its jobs' time."""
+    node_sigma: float = 0.0
+    """Of the logarithm of each node's time in each trial."""
     engine: Literal["measure", "simulate"] = "measure"
     provenance: Provenance = "measured"
     environment: dict[str, Any] = field(default_factory=lambda: ENVIRONMENT)
@@ -122,6 +127,23 @@ def write_results(
             record.commit(values)
     store.close()
     return root
+
+
+def _change_nodes(
+    jobs: list[dict[str, Any]], truth: Truth, nodes: int, draws: random.Random
+) -> None:
+    """Make the jobs of nodes as slow as the truth says."""
+    factors = [math.exp(draws.gauss() * truth.node_sigma) for _ in range(nodes)]
+    for job in jobs:
+        own_s = job["wall_s"]
+        more_s = {"wait_block": own_s * (factors[job["node"]] - 1)}
+        if truth.slow_node is not None and truth.slow_node[0] == job["node"]:
+            _, part, share = truth.slow_node
+            more_s[part] = more_s.get(part, 0.0) + own_s * share
+        for part, seconds in more_s.items():
+            job[f"{part}_s"] += seconds
+            job["wall_s"] += seconds
+            job["end_s"] += seconds
 
 
 def trial_record(
@@ -186,6 +208,7 @@ def trial_record(
         }
         for job in range(running)
     ]
+    _change_nodes(jobs, truth, nodes, random.Random(f"{trial.index} {noise}"))
     ran = fate in ("done", "invalid")
     interference = _interference(truth, wall_s, on_cpu_s * running, running)
     disturbed, warnings = validity.foreign_load(RunOptions.model_validate({}), interference)
@@ -239,8 +262,19 @@ def trial_record(
         energy=Energy(None if truth.site_w is None else truth.site_w * wall_s),
         results=results,
         clock={"release_monotonic_s": 0.0},
+        node_facts=tuple(_node_facts(number, truth) for number in range(nodes)),
     )
     return record, jobs
+
+
+def _node_facts(number: int, truth: Truth) -> NodeFacts:
+    slow = truth.slow_node is not None and truth.slow_node[:2] == (number, "wait_cpu")
+    return NodeFacts(
+        number=number,
+        name=f"node-{number}",
+        host=f"wn{number:02}",
+        foreign_cpus=1.5 if slow else 0.01,
+    )
 
 
 def _interference(truth: Truth, wall_s: float, jobs_s: float, running: int) -> Interference:

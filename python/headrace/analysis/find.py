@@ -29,6 +29,7 @@ from headrace.analysis.metrics import (
     valid_trials,
 )
 from headrace.analysis.naming import Kinds, with_names
+from headrace.analysis.nodes import nodes_of_cells
 from headrace.analysis.points import Left, PointOptions, make_points
 from headrace.analysis.prices import storage_prices
 from headrace.analysis.ranking import best_first
@@ -148,6 +149,7 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
         confidence=options.confidence,
         study_hash=records.header.study_hash,
         faults=faults,
+        nodes=nodes_of_cells(records, options.confidence),
         interference=disturbances(records),
         retried=len(records.retried),
         unanswered=unanswered(records, kinds),

@@ -372,6 +372,67 @@ class FaultEffect:
     trials: tuple[str, ...]
 
 
+SLOW_NODE = 1.05
+"""Time per event over that of the other nodes from which a node is called slow."""
+
+
+@dataclass(frozen=True)
+class NodeLoad:
+    """One node of a cell: what its jobs did, over all trials."""
+
+    name: str
+    jobs: int
+    failed_jobs: int
+    per_s: float
+    """Events per second (jobs per second, where jobs have no events) while its slots were busy."""
+    bytes_per_s: float
+    """Bytes delivered to its jobs per second while its slots were busy."""
+    efficiency: float
+    """CPU time over wall time of its jobs."""
+    ledger: dict[str, float]
+    """Shares of the wall time of its jobs."""
+    relative: Estimate | None
+    """Its time per event (or job) over the median of the other nodes in the same trial; None when
+    they cannot be compared."""
+    excess_s: dict[str, float]
+    """Seconds per event (or job) more than the other nodes' median, by part of the ledger."""
+    start_s: float
+    """The latest start of its first jobs after the common release, mean over the trials."""
+    other_cpus: float | None
+    """CPUs of it that other programs used; None when not known."""
+    host: str = ""
+    """Name of the machine; empty when not known."""
+    cpu_model: str = ""
+    events: tuple[str, ...] = ()
+    """What happened to it: when it was lost, when it returned."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it was slower than the others, beyond chance and by more than 5 %."""
+        found = self.relative
+        return (
+            found is not None
+            and found.value >= SLOW_NODE
+            and found.low is not None
+            and found.low > 1.0
+        )
+
+
+@dataclass(frozen=True)
+class NodesOfCell:
+    """The nodes of a cell whose jobs ran on several nodes."""
+
+    target: str
+    workload: str
+    slots: int
+    levels: dict[str, object]
+    nodes: tuple[NodeLoad, ...]
+    per: Literal["event", "job"]
+    """What `NodeLoad.per_s`, `relative` and `excess_s` count."""
+    provenance: str
+    trials: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class StoragePrice:
     """What a storage costs for what it achieves, at the point with its highest rate."""
@@ -418,6 +479,8 @@ class Findings:
     """Confidence of all intervals."""
     study_hash: str = ""
     faults: tuple[FaultEffect, ...] = ()
+    nodes: tuple[NodesOfCell, ...] = ()
+    """Of each cell whose jobs ran on several nodes."""
     interference: tuple[Disturbance, ...] = ()
     """CPU time taken by other programs, where it disturbed trials."""
     retried: int = 0

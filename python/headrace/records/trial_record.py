@@ -17,6 +17,7 @@ from headrace.provenance import Provenance
 from headrace.records.energy import Energy
 from headrace.records.interference import Interference
 from headrace.records.inventory import Inventory
+from headrace.records.nodes import NodeFacts
 from headrace.records.sums import job_sums
 
 RECORD_SCHEMA = 2
@@ -263,6 +264,9 @@ class TrialRecord(msgspec.Struct, kw_only=True, frozen=True):
     """Nodes, servers and drives of the target and the site. Empty in records of 0.1."""
     interference: Interference | None = None
     """CPU use by other programs; None in virtual time."""
+    node_facts: tuple[NodeFacts, ...] = ()
+    """Each node that ran jobs, by number. Empty in records of versions before it, and where the
+    nodes were not set up."""
     probes: JsonObject = {}
     """Further totals, by kind of probe."""
     probes_failed: dict[str, str] = {}

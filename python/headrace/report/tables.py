@@ -168,18 +168,18 @@ def _of_point(point: Point, shown: ShownMetric) -> Value | None:
     return None if estimate is None else value(estimate, shown, mark_of(estimate, point))
 
 
-def ledger(point: Point) -> list[LedgerSegment]:
+def ledger(shares: Mapping[str, float]) -> list[LedgerSegment]:
     """Return the segments of the ledger bar, in per cent of wall time."""
     return [
         {
             "title": wording.LEDGER_TITLES[name],
-            "width": f"{point.ledger[name] * 100:.2f}",
-            "text": f"{point.ledger[name] * 100:.0f}" if point.ledger[name] >= 0.12 else "",
-            "percent": percent(point.ledger[name]),
+            "width": f"{shares[name] * 100:.2f}",
+            "text": f"{shares[name] * 100:.0f}" if shares[name] >= 0.12 else "",
+            "percent": percent(shares[name]),
             "key": name,
         }
         for name in LEDGER
-        if point.ledger.get(name, 0.0) > 0
+        if shares.get(name, 0.0) > 0
     ]
 
 
@@ -187,7 +187,7 @@ def _row(point: Point, columns: list[ShownMetric]) -> PointRow:
     return {
         "load": point.load,
         "values": [_of_point(point, column) for column in columns],
-        "ledger": ledger(point),
+        "ledger": ledger(point.ledger),
         "limit": wording.limit_name(point.limit.kind),
         "share": percent(point.limit.share),
         "evidence": point.limit.evidence,

@@ -15,7 +15,7 @@ from headrace.analysis.metrics import LEDGER
 from headrace.analysis.ranking import peak
 from headrace.metrics import less_is_better
 from headrace.metrics.shown import ShownMetric, lowered, show
-from headrace.report import answers, energy, faults, interference, prices, tables, wording
+from headrace.report import answers, energy, faults, interference, nodes, prices, tables, wording
 from headrace.report.choices import AT_MOST, choice_sentences
 from headrace.report.numbers import interval_text, percent, value_text
 from headrace.report.page_data import mark_of, scaled_metrics
@@ -23,6 +23,7 @@ from headrace.report.select import Shown, shown_curves
 from headrace.report.text_table import TextTable, WholeText
 
 LEFT_OUT_LINES = 8
+MOST_NODE_TABLES = 2
 SUMMARY_ROWS = 20
 """For each workload."""
 _BAR = 20
@@ -99,6 +100,8 @@ def print_report(findings: Findings, console: Console) -> None:
         printer.say(escape(prices.SENTENCE), "dim")
         printer.blank()
     _print_effects(findings, printer)
+    for each in nodes.tables(findings)[:MOST_NODE_TABLES]:
+        _print_nodes(each, printer)
     if findings.faults:
         printer.table(_faults(findings))
         printer.blank()
@@ -363,6 +366,34 @@ def _interference(findings: Findings) -> TextTable:
         cells = (row[name] for name in ("storage", "invalid", "warned", "cpus", "lost", "programs"))
         table.add_row(*(escape(cell) for cell in cells))
     return table
+
+
+def _print_nodes(cell: nodes.NodesTable, printer: _Printer) -> None:
+    table = TextTable(title=f"Nodes: {cell['cell']}")
+    table.add_column("node", fold=True)
+    table.add_column("jobs", justify="right")
+    table.add_column(cell["rate"], justify="right")
+    table.add_column("job\neff.", justify="right")
+    table.add_column("wall time")
+    table.add_column("time against\nthe others", justify="right")
+    table.add_column("CPUs\nof others", justify="right")
+    for row in cell["rows"]:
+        relative = row["relative"] + (f"\n{row['interval']}" if row["interval"] else "")
+        table.add_row(
+            escape(row["node"]),
+            row["jobs"],
+            row["rate"],
+            row["efficiency"],
+            ledger_bar(row["shares"]),
+            relative,
+            row["others"],
+        )
+    printer.table(table)
+    if cell["more"]:
+        printer.say(f"and {cell['more']} nodes that were faster", "dim")
+    for sentence in cell["sentences"]:
+        printer.say(escape(sentence))
+    printer.blank()
 
 
 def _faults(findings: Findings) -> TextTable:

@@ -3,7 +3,7 @@
 | column | is |
 |---|---|
 | `about` | `point`, `ledger`, `rank`, `slots fed`, `growth`, `knee`, `level effect`, |
-| | `cost of wrong`, `combined cost`, `fault`, `interference`; not evidence: |
+| | `cost of wrong`, `combined cost`, `node`, `fault`, `interference`; not evidence: |
 | | `distrusted`, `no valid trial`, `left out` |
 | `workload`, `target` | null where the row is about several |
 | `slots`, `clients` | null where the row is about several; `clients`: concurrent, on all nodes |
@@ -367,6 +367,43 @@ def _fault_rows(findings: Findings) -> list[TidyRow]:
     return rows
 
 
+def _node_rows(findings: Findings) -> list[TidyRow]:
+    rows: list[TidyRow] = []
+    for cell in findings.nodes:
+        for node in cell.nodes:
+            shared = TidyRow(
+                about="node",
+                workload=cell.workload,
+                target=cell.target,
+                slots=cell.slots,
+                factor="node",
+                level=node.name,
+                provenance=cell.provenance,
+                n=len(cell.trials),
+                trials=" ".join(cell.trials),
+                levels=_levels(cell.levels),
+                note="; ".join(node.events),
+            )
+            values: dict[str, float | None] = {
+                f"{cell.per}s_per_s": node.per_s,
+                "jobs": node.jobs,
+                "failed_jobs": node.failed_jobs,
+                "efficiency": node.efficiency,
+                "foreign_cpus": node.other_cpus,
+                "start_s": node.start_s,
+                **{f"{part}_share": share for part, share in node.ledger.items()},
+            }
+            rows += [
+                replace(shared, metric=name, value=float(value))
+                for name, value in values.items()
+                if value is not None
+            ]
+            if node.relative is not None:
+                row = replace(shared, metric=f"time_per_{cell.per}_over_others")
+                rows.append(row.with_estimate(node.relative, cell.provenance))
+    return rows
+
+
 def _interference_rows(findings: Findings) -> list[TidyRow]:
     return [
         TidyRow(
@@ -425,6 +462,7 @@ def tidy_table(findings: Findings) -> Any:
     rows += (
         _price_rows(findings)
         + _choice_rows(findings)
+        + _node_rows(findings)
         + _fault_rows(findings)
         + _interference_rows(findings)
     )

@@ -1,0 +1,76 @@
+"""Nodes of a trial: what each one that ran jobs is, and what happened to it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class NodeClock(msgspec.Struct, kw_only=True, frozen=True):
+    """How a node's monotonic clock related to that of the machine that ran the study.
+
+    All 0 for nodes that share its clock. Times in the record are converted already.
+    """
+
+    offset_s: float = 0.0
+    """Seconds added to a time of the node, as measured before the jobs."""
+    uncertainty_s: float = 0.0
+    """Largest error of an offset: half the time that asking the node for its time took."""
+    drift_s: float | None = None
+    """Change of the offset from before the jobs to after them. None: not measured again."""
+
+
+class NodeEvent(msgspec.Struct, kw_only=True, frozen=True):
+    """Something that happened to a node."""
+
+    what: Literal["lost", "returned"]
+    at_s: float
+    """Seconds since the release of the jobs, or since the trial started if none was released."""
+    cause: str = ""
+
+
+class NodeFacts(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """One node that ran jobs. One entry of `node_facts` in trial.json.
+
+    A field that is not known, or does not exist in a simulation, is left out.
+    """
+
+    number: int
+    """The column `node` of jobs.parquet has it for each job."""
+    name: str
+    """As in `node` of the series and in other parts of the record; the host's name for jobs that
+    ran directly on the machine that runs the study."""
+    host: str = ""
+    """Name of the machine."""
+    kernel: str = ""
+    """Release of the kernel."""
+    kernel_id: str = ""
+    """Identity of the running kernel. Nodes with the same one share page cache, CPUs and settings
+    of the storage."""
+    headrace: str = ""
+    """Version of Headrace on the node."""
+    python: str = ""
+    cpu_model: str = ""
+    cpus: int | None = None
+    """CPUs that its jobs may use."""
+    memory_bytes: int | None = None
+    """Memory of the machine, or the node's limit."""
+    clock: NodeClock | None = None
+    start_first_s: float | None = None
+    """Seconds from the common release until the first of its jobs began, of those released then."""
+    start_last_s: float | None = None
+    """The same for the last of them to begin."""
+    foreign_cpus: float | None = None
+    """Mean number of CPUs of its kernel that other programs and the hypervisor used."""
+    oom_kills: int | None = None
+    """Processes on it that the kernel killed while jobs ran because a memory limit was reached."""
+    events: tuple[NodeEvent, ...] = ()
+    """What happened to it since the trial before, in order."""
+
+    @property
+    def start_spread_s(self) -> float | None:
+        """Time between the begin of its first and of its last job of those released together."""
+        if self.start_first_s is None or self.start_last_s is None:
+            return None
+        return self.start_last_s - self.start_first_s
