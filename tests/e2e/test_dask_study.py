@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from dask_cluster import dask_workers
+from headrace.system.identity import boot_id
 from headrace.system.waiting import wait_until
 from workspace import Workspace
 
@@ -113,6 +114,14 @@ def test_jobs_run_on_every_node_and_come_back(
     starts = [job["start_s"] for job in jobs]
     assert min(starts) >= 0 and max(starts) - min(starts) < 1
     assert all(job["wall_s"] >= 1 for job in jobs), "the ledger of each came back"
+    facts = trial["node_facts"]
+    assert [node["name"] for node in facts] == ["node-0", "node-1"]
+    assert [job["node"] for job in jobs] == [0, 0, 1, 1], "each names its node by number"
+    for number, node in enumerate(facts):
+        own = [job["start_s"] for job in jobs if job["node"] == number]
+        assert (node["start_first_s"], node["start_last_s"]) == (min(own), max(own))
+        assert node["kernel_id"] == boot_id() and node["clock"]["offset_s"] == 0
+        assert node["memory_bytes"] > 0 and node["foreign_cpus"] >= 0 and node["oom_kills"] == 0
     outputs = sorted(workspace.place.glob("results/trials/*/command-job-*.out"))
     assert len({output.read_text() for output in outputs}) == 4, "each job is a process of its own"
     counted = (workspace.place / "metrics.prom").read_text()
@@ -137,6 +146,10 @@ def test_a_node_that_is_lost_is_a_cause_and_not_the_end(workspace: Workspace, me
     assert sorted(job["exit"] for job in jobs) == ["failed", "failed", "ok", "ok"]
     causes = {job["cause"] for job in jobs if job["exit"] == "failed"}
     assert len(causes) == 1 and "is lost" in causes.pop()
+    failed = {job["node"] for job in jobs if job["exit"] == "failed"}
+    events = {node["number"]: node["events"] for node in trial["node_facts"] if "events" in node}
+    assert set(events) == failed, "the node that was lost, and no other"
+    assert [event["what"] for each in events.values() for event in each] == ["lost"]
     assert "Traceback" not in ended.stdout + ended.stderr
 
 

@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from headrace.errors import HeadraceError
 from headrace.jobs import JobInput, JobOutput, Packet
@@ -35,6 +35,7 @@ from headrace.registry import Plugins, parts
 from headrace.system.accounting import UseSoFar
 from headrace.system.cluster import Cluster, NodeSettings
 from headrace.system.journal import Journal
+from headrace.system.machine_facts import MachineFacts
 from headrace.system.machine_use import MachineUse, Own
 from headrace.system.storage_settings import AppliedSetting, SettingValue, one_per_kernel
 
@@ -162,6 +163,16 @@ class Clock:
         return node_s + self.offset_s
 
 
+@dataclass(frozen=True)
+class AgentEvent:
+    """A node was lost, or has returned."""
+
+    what: Literal["lost", "returned"]
+    at_s: float
+    """On the engine's monotonic clock."""
+    cause: str
+
+
 class Agent(ABC):
     """What must happen on one node: settings, probes, page cache, CPUs and memory of jobs.
 
@@ -179,6 +190,18 @@ class Agent(ABC):
 
     clock: Clock = Clock()
     """How times of this node become times of the engine; the launcher measures it."""
+
+    def take_events(self) -> list[AgentEvent]:
+        """Return what happened to the node since the last call."""
+        return []
+
+    def measure_clock(self) -> Clock:
+        """Return how the node's clock relates to the engine's now. `clock` stays as it is."""
+        return self.clock
+
+    @abstractmethod
+    def machine(self) -> MachineFacts:
+        """Return what the node is: host, versions, CPUs, memory."""
 
     @abstractmethod
     def adopt(self, pid: int) -> None:

@@ -45,6 +45,7 @@ from headrace.system.accounting import UseSoFar, process_use
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
+from headrace.system.machine_facts import MachineFacts, machine_facts
 from headrace.system.machine_use import LoadWatch, MachineUse, Own, usable_cpus
 from headrace.system.storage import storage_of
 from headrace.system.storage_settings import AppliedSetting, KernelSettings, SettingValue
@@ -82,6 +83,10 @@ class MachineAgent(LocalAgent):
         """Limits that are ending."""
         self._settings = KernelSettings(journal)
         self.kernel = self._settings.kernel
+
+    @override
+    def machine(self) -> MachineFacts:
+        return machine_facts()
 
     @override
     def adopt(self, pid: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from typing_extensions import override
 
@@ -28,6 +29,7 @@ from headrace.launchers.local import MachineAgent
 from headrace.system import cluster as clusters
 from headrace.system.cluster import Cluster, Node
 from headrace.system.journal import Journal
+from headrace.system.machine_facts import MachineFacts
 
 
 class NamespaceAgent(MachineAgent):
@@ -39,6 +41,16 @@ class NamespaceAgent(MachineAgent):
         self.name = node.name
         self.namespace = node.namespace
         self.cpus = None if node.settings.cpus is None else frozenset(node.settings.cpus)
+
+    @override
+    def machine(self) -> MachineFacts:
+        found = super().machine()
+        limit = self._node.settings.memory_bytes
+        return replace(
+            found,
+            cpus=found.cpus if self.cpus is None else len(self.cpus),
+            memory_bytes=found.memory_bytes if limit is None else limit,
+        )
 
     @override
     def adopt(self, pid: int) -> None:

@@ -15,6 +15,7 @@ import psutil
 
 from headrace.system.cgroups import hierarchy
 from headrace.system.identity import boot_id
+from headrace.system.machine_facts import cpu_model
 from headrace.system.requirements import find_program
 from headrace.system.shared_settings import set_file
 
@@ -46,14 +47,6 @@ def _text(path: str) -> str | None:
     with contextlib.suppress(OSError):
         return Path(path).read_text(errors="replace").strip() or None
     return None
-
-
-def _cpu_model() -> str:
-    for line in (_text("/proc/cpuinfo") or "").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("model name", "Model", "cpu model", "Processor"):
-            return value.strip()
-    return platform.processor() or platform.machine()
 
 
 def virtualization() -> str:
@@ -108,7 +101,7 @@ def facts() -> dict[str, Any]:
         "os": release.get("PRETTY_NAME", platform.system()),
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "cpu_model": _cpu_model(),
+        "cpu_model": cpu_model(),
         "cores": psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
         "cpus": psutil.cpu_count() or 1,
         "cpus_usable": len(os.sched_getaffinity(0)),

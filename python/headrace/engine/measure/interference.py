@@ -15,7 +15,7 @@ from headrace.launchers import Agent, LauncherLostError
 from headrace.records.interference import ForeignProgram, Interference
 from headrace.system.emulator import behind
 from headrace.system.identity import boot_id, is_alive
-from headrace.system.machine_use import MachineUse, Own, combined_use
+from headrace.system.machine_use import MachineUse, Own
 
 NAMED = 5
 """Number of foreign programs listed in a record."""
@@ -43,13 +43,13 @@ class InterferenceWatch:
                 found += agent.other_load()
         return found
 
-    def finish(self) -> MachineUse | None:
-        """Return the use of the CPUs available to jobs since creation; None: all nodes are lost."""
-        uses: list[MachineUse] = []
+    def finish(self) -> dict[str, MachineUse]:
+        """Return the use of the CPUs available to jobs since creation, by kernel."""
+        uses: dict[str, MachineUse] = {}
         for agent in self._agents:
             with contextlib.suppress(LauncherLostError):
-                uses.append(agent.finish_load(_own(self._prepared, agent)))
-        return combined_use(uses) if uses else None
+                uses[agent.kernel] = agent.finish_load(_own(self._prepared, agent))
+        return uses
 
 
 def _own(prepared: PreparedTarget, agent: Agent) -> Own:

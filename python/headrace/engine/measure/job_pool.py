@@ -72,6 +72,8 @@ class PoolResult:
     last_done_s: float
     packets: PacketsRecord | None = None
     """None when jobs are fed by files."""
+    released: int = 0
+    """Jobs that were released together: those with the smallest numbers."""
 
 
 @dataclass
@@ -180,7 +182,7 @@ class JobPool:
         )
         jobs = sorted(ends, key=lambda end: end.job)
         packets = self._task.packets and self._task.packets.summary(self._release)
-        return PoolResult(jobs, self._release, stonewall, last, packets)
+        return PoolResult(jobs, self._release, stonewall, last, packets, self._task.slots)
 
     # -- one job --
 

@@ -16,6 +16,7 @@ from headrace.errors import (
     describe,
 )
 from headrace.records.energy import Energy
+from headrace.records.nodes import NodeFacts
 
 if TYPE_CHECKING:
     from headrace.engine.measure.job_pool import PoolResult
@@ -64,6 +65,7 @@ class Outcome:
     samples: TrialSamples | None = None
     machine_use: MachineUse | None = None
     """Use of the CPUs while the jobs ran."""
+    node_facts: tuple[NodeFacts, ...] = ()
     energy: Energy = field(default_factory=Energy)
     emulators: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     injected: list[FaultRecord] = field(default_factory=list["FaultRecord"])

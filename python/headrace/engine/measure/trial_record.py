@@ -152,6 +152,7 @@ def _ran(
         cpu=None if cpu is None else msgspec.convert(cpu, CpuTotals),
         energy=completed(outcome.energy, resolved.site, inventory, pool.last_done_s),
         inventory=inventory,
+        node_facts=outcome.node_facts,
         probes=values,
         probes_failed=samples.failed,
         full_links=tuple(full_links),

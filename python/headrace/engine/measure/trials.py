@@ -22,6 +22,7 @@ from headrace.engine.measure.interference import InterferenceWatch
 from headrace.engine.measure.job_pool import JobPool, PoolTask
 from headrace.engine.measure.metering import Metering, energy_of_site, site_of
 from headrace.engine.measure.node_probes import NodeProbes
+from headrace.engine.measure.node_watch import NodeWatch
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Outcome, failure_of
 from headrace.engine.measure.packet_files import FilePlace, QueryFile
 from headrace.engine.measure.packet_sizes import Sizes, first_events
@@ -35,6 +36,7 @@ from headrace.plan.trial import Trial
 from headrace.records.energy import Energy
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
+from headrace.system.machine_use import combined_use
 from headrace.workloads import Workload
 
 _CACHE_PHASES = {"cold": "dropping caches", "warm": "warming the cache"}
@@ -300,6 +302,7 @@ class _TrialRun:
         )
         jobs = pool.get_ready()
         metering.start()
+        nodes = NodeWatch(prepared.nodes.agents[: self._run.nodes], self._run.slots)
         self._watch = watch = InterferenceWatch(prepared)
         probes.start(location, jobs, self.keep)
         before_j = attached_energy_j(location)
@@ -307,7 +310,10 @@ class _TrialRun:
             device.reset_report()
         injector.start()
         outcome.pool = pool.run()
-        outcome.machine_use = watch.finish()
+        nodes.finish()
+        uses = watch.finish()
+        outcome.machine_use = combined_use([*uses.values()]) if uses else None
+        outcome.node_facts = nodes.facts(outcome.pool, uses)
         outcome.samples = probes.finish()
         metering.stop()
         outcome.emulators = emulator_reports(location)

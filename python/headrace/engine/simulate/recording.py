@@ -17,6 +17,7 @@ from headrace.engine.simulate.outcome import (
 from headrace.engine.site_energy import completed, switch_power_w
 from headrace.plan.trial import Trial
 from headrace.records.energy import Energy, PartEnergy
+from headrace.records.nodes import NodeFacts
 from headrace.records.rows import BlockRow, JobRow, PhaseRow
 from headrace.records.trial_record import (
     NOT_MODELLED,
@@ -171,6 +172,7 @@ def record_of(
         cpu=_cpu(nodes, end_s),
         energy=completed(_energy(outcome, drives, resolved), resolved.site, inventory, end_s),
         inventory=inventory,
+        node_facts=tuple(_facts(node) for node in nodes),
         probes={
             "network": _network(nodes) if outcome["services"] else {},
             "services": outcome["services"],
@@ -223,6 +225,11 @@ def _cpu(nodes: list[SimulatedHost], end_s: float) -> CpuTotals:
     busy_s = sum(host["busy_core_ns"] for host in nodes) * 1e-9
     cores = sum(host["cores"] for host in nodes)
     return CpuTotals(cores=cores, busy_s=busy_s, idle_s=cores * end_s - busy_s, iowait_s=0.0)
+
+
+def _facts(node: SimulatedHost) -> NodeFacts:
+    number = _number(node["name"])
+    return NodeFacts(number=number, name=f"node-{number}", cpus=node["cores"])
 
 
 def _network(nodes: list[SimulatedHost]) -> dict[str, dict[str, int]]:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from headrace.launchers import Agent, Clock, LauncherLostError
+from headrace.launchers import Agent, AgentEvent, Clock, LauncherLostError
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.node_process import NodeService
 from headrace.probes.sampler import Samples, Sampling
 from headrace.system.accounting import UseSoFar
 from headrace.system.identity import boot_id
+from headrace.system.machine_facts import MachineFacts
 from headrace.system.machine_use import MachineUse, Own
 from headrace.system.storage_settings import AppliedSetting, SettingValue
 
@@ -24,11 +25,25 @@ class RemoteAgent(Agent):
         self.connection = connection
         self.name = connection.name
         self.kernel = connection.hello.kernel
-        found = connection.clock()
-        # One kernel has one monotonic clock: an offset between two of its processes is noise.
-        same = self.kernel == boot_id() and abs(found.offset_s) <= found.uncertainty_s
-        self.clock = Clock() if same else found
+        self.clock = self.measure_clock()
         connection.call(NodeService.set_offset, self.clock.offset_s)
+
+    @override
+    def take_events(self) -> list[AgentEvent]:
+        found = [*self.connection.history]
+        self.connection.history.clear()
+        return found
+
+    @override
+    def measure_clock(self) -> Clock:
+        found = self.connection.clock()
+        # One kernel has one monotonic clock: an offset between two of its processes is noise.
+        same = self.connection.hello.kernel == boot_id()
+        return Clock() if same and abs(found.offset_s) <= found.uncertainty_s else found
+
+    @override
+    def machine(self) -> MachineFacts:
+        return self.connection.call(Agent.machine)
 
     @override
     def adopt(self, pid: int) -> None:

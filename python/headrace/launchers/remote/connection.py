@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.launchers import Agent, Clock, LauncherLostError
+from headrace.launchers import Agent, AgentEvent, Clock, LauncherLostError
 from headrace.launchers.remote.messages import (
     Call,
     CallAnswer,
@@ -46,6 +46,8 @@ class NodeConnection:
         self.name = name
         self.lost: str | None = None
         """Why the node cannot be reached any more."""
+        self.history: list[AgentEvent] = []
+        """What happened to the node since `Agent.take_events`."""
         self._sock = sock
         self._close = close
         self._frames = Frames()
@@ -154,5 +156,7 @@ class NodeConnection:
         return found
 
     def _gone(self, why: str) -> LauncherLostError:
-        self.lost = self.lost or f"node {self.name} is lost: {why}"
+        if self.lost is None:
+            self.lost = f"node {self.name} is lost: {why}"
+            self.history.append(AgentEvent("lost", time.monotonic(), why))
         return LauncherLostError(self.lost)

@@ -1,0 +1,104 @@
+"""What each node of a trial is and what happened to it: `node_facts` of the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from headrace.engine.measure.job_pool import JobEnd, PoolResult
+from headrace.launchers import Agent, Clock, LauncherLostError
+from headrace.records.nodes import NodeClock, NodeEvent, NodeFacts
+from headrace.system.machine_facts import MachineFacts
+from headrace.system.machine_use import MachineUse
+
+Known = TypeVar("Known")
+
+
+class NodeWatch:
+    """Observes the nodes from before the release of a trial's jobs until after the last one.
+
+    A node that is lost keeps what was known of it before.
+    """
+
+    def __init__(self, agents: Sequence[Agent], slots: int) -> None:
+        """`agents`: those of the nodes that run jobs, with `slots` jobs on each at once."""
+        self._agents = agents
+        self._slots = slots
+        self._machines = [_unless_lost(agent.machine) for agent in agents]
+        self._clocks = [agent.clock for agent in agents]
+        self._kills = [_unless_lost(agent.out_of_memory) for agent in agents]
+        self._clocks_after: list[Clock | None] = [None] * len(agents)
+        self._kills_after: list[int | None] = [None] * len(agents)
+
+    def finish(self) -> None:
+        """Observe the nodes after the last job, while limits of memory still hold."""
+        self._clocks_after = [_unless_lost(agent.measure_clock) for agent in self._agents]
+        self._kills_after = [_unless_lost(agent.out_of_memory) for agent in self._agents]
+
+    def facts(self, pool: PoolResult, uses: Mapping[str, MachineUse]) -> tuple[NodeFacts, ...]:
+        """Return the facts for the record. `uses`: of the CPUs of each kernel."""
+        return tuple(
+            self._facts(number, agent, pool, uses.get(agent.kernel))
+            for number, agent in enumerate(self._agents)
+        )
+
+    def _facts(
+        self, number: int, agent: Agent, pool: PoolResult, use: MachineUse | None
+    ) -> NodeFacts:
+        machine = self._machines[number] or MachineFacts()
+        before, after = self._kills[number], self._kills_after[number]
+        first_s, last_s = started(pool, number, self._slots)
+        return NodeFacts(
+            number=number,
+            name=agent.name or machine.host,
+            host=machine.host,
+            kernel=machine.kernel,
+            kernel_id=agent.kernel,
+            headrace=machine.headrace,
+            python=machine.python,
+            cpu_model=machine.cpu_model,
+            cpus=machine.cpus,
+            memory_bytes=machine.memory_bytes,
+            clock=_clock(self._clocks[number], self._clocks_after[number]),
+            start_first_s=first_s,
+            start_last_s=last_s,
+            foreign_cpus=None if use is None else (use.foreign_s + use.steal_s) / use.window_s,
+            oom_kills=None if before is None or after is None else after - before,
+            events=tuple(
+                NodeEvent(
+                    what=event.what,
+                    at_s=event.at_s - pool.release_monotonic_s,
+                    cause=event.cause,
+                )
+                for event in agent.take_events()
+            ),
+        )
+
+
+def started(pool: PoolResult, node: int, slots: int) -> tuple[float | None, float | None]:
+    """Return when the first and the last job of a node began, of those released together.
+
+    In seconds since the release. (None, None) if none began.
+    """
+    starts = [job.start_s for job in began(pool) if job.slot // slots == node]
+    return (min(starts), max(starts)) if starts else (None, None)
+
+
+def began(pool: PoolResult) -> list[JobEnd]:
+    """Return the jobs that were released together and began; a job that began has a ledger."""
+    return [job for job in pool.jobs if job.job < pool.released and job.ledger is not None]
+
+
+def _unless_lost(ask: Callable[[], Known]) -> Known | None:
+    try:
+        return ask()
+    except LauncherLostError:
+        return None
+
+
+def _clock(before: Clock, after: Clock | None) -> NodeClock:
+    return NodeClock(
+        offset_s=before.offset_s,
+        uncertainty_s=max(each.uncertainty_s for each in (before, after) if each is not None),
+        drift_s=None if after is None else after.offset_s - before.offset_s,
+    )

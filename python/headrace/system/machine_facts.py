@@ -1,0 +1,51 @@
+"""Base layer: what a machine is, in a few plain values: of each node that runs jobs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """The machine that a node is, or is on."""
+
+    host: str = ""
+    kernel: str = ""
+    """Release of the kernel."""
+    headrace: str = ""
+    """Version of Headrace."""
+    python: str = ""
+    cpu_model: str = ""
+    cpus: int | None = None
+    """CPUs that jobs may use."""
+    memory_bytes: int | None = None
+
+
+def machine_facts() -> MachineFacts:
+    """Return the facts of this machine."""
+    return MachineFacts(
+        host=platform.node(),
+        kernel=platform.release(),
+        headrace=version("headrace"),
+        python=platform.python_version(),
+        cpu_model=cpu_model(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    )
+
+
+def cpu_model() -> str:
+    """Return the name of the CPU as the kernel has it, or else the machine's architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model", "cpu model", "Processor"):
+            return value.strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,74 @@
+"""What a record has of each node that ran jobs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import msgspec
+
+from headrace.engine.measure.job_pool import JobEnd, PoolResult
+from headrace.engine.measure.node_watch import NodeWatch
+from headrace.launchers import AgentEvent, Clock, LauncherLostError
+from headrace.launchers.local import MachineAgent
+from headrace.probes.ledger import LedgerRow
+from headrace.records.nodes import NodeClock, NodeEvent
+from headrace.records.trial_record import decode, encode
+from headrace.system.journal import Journal
+from synthetic_records import failed_trial
+
+LEDGER = msgspec.convert(
+    dict.fromkeys(LedgerRow.__annotations__, 0) | {"ledger_source": ""}, LedgerRow
+)
+
+
+class Node(MachineAgent):
+    """A node of another clock, which is lost while jobs run if the test wants it."""
+
+    lost = False
+
+    def measure_clock(self) -> Clock:
+        if self.lost:
+            raise LauncherLostError(f"node {self.name} is lost")
+        return Clock(self.clock.offset_s + 0.25, 0.002)
+
+    def out_of_memory(self) -> int:
+        return super().out_of_memory() if not self.lost else self.measure_clock() and 0
+
+    def take_events(self) -> list[AgentEvent]:
+        return [AgentEvent("lost", 1002.0, "cut")] if self.lost else []
+
+
+def job(number: int, slot: int, start_s: float, began: bool = True) -> JobEnd:
+    ledger = LEDGER if began else None
+    return JobEnd(number, slot, None, "ok", None, start_s, 9.0, None, ledger, 1000.0 + start_s)
+
+
+def test_each_node_is_recorded_with_the_start_of_its_jobs(tmp_path: Path) -> None:
+    with Journal.open("a test", tmp_path / "journal") as journal:
+        nodes = [Node(journal), Node(journal)]
+        for number, node in enumerate(nodes):
+            node.name, node.clock = f"node-{number}", Clock(5.0 * number, 0.001)
+        watch = NodeWatch(nodes, slots=2)
+        nodes[1].lost = True
+        watch.finish()
+        jobs = [
+            job(0, 0, 0.01),
+            job(1, 1, 0.04),
+            job(2, 2, 0.02),
+            job(3, 3, 0.9, began=False),  # the time of its loss, not of its begin
+            job(4, 0, 5.0),  # started later, in a slot that had become free
+        ]
+        first, second = watch.facts(PoolResult(jobs, 1000.0, 9.0, 9.0, None, 4), {})
+    assert (first.number, first.name, first.host) == (0, "node-0", platform.node())
+    assert first.cpus == len(os.sched_getaffinity(0)) and (first.memory_bytes or 0) > 1 << 20
+    assert first.clock == NodeClock(offset_s=0.0, uncertainty_s=0.002, drift_s=0.25)
+    assert (first.start_first_s, first.start_last_s) == (0.01, 0.04)
+    assert first.oom_kills == 0 and first.events == ()
+    assert second.clock == NodeClock(offset_s=5.0, uncertainty_s=0.001)
+    assert (second.start_first_s, second.start_last_s) == (0.02, 0.02)
+    assert second.oom_kills is None
+    assert second.events == (NodeEvent(what="lost", at_s=2.0, cause="cut"),)
+    record = msgspec.structs.replace(failed_trial("0000-a-r0"), node_facts=(first, second))
+    assert decode(encode(record)) == record
