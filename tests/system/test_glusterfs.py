@@ -92,6 +92,8 @@ def test_copies_survive_a_lost_server_and_are_filled_again(context: TargetContex
         ]
         assert len(sockets) >= 2
         assert [len(files_of(brick)) for brick in bricks] == [8, 8], "each file is on both"
+        file = str(directory / "data-0")
+        assert sorted(target.locate([file], within)[file]) == ["store-0", "store-1"]
 
         lost = fault("replica-lost", duration="1 s")
         lost.begin(location, context.journal)
@@ -124,12 +126,18 @@ def reached(file: Path) -> bool:
 @pytest.mark.heavy
 def test_one_copy_on_a_dead_server_is_away_until_it_is_back(context: TargetContext) -> None:
     target = made("glusterfs", servers=2, bricks=SIZE)
-    with standing(target, context) as (location, _):
+    assert isinstance(target, Glusterfs)
+    with standing(target, context) as (location, within):
         directory = location.directory
         assert directory is not None
         names = [f"data-{number}" for number in range(16)]
         for name in names:
             (directory / name).write_text(name)
+        located = target.locate([str(directory / name) for name in names], within)
+        assert target.volume is not None
+        for server in target.volume.servers:
+            here = {name for name in names if located[str(directory / name)] == (server.name,)}
+            assert here == set(files_of(server.bricks[0])) & set(names)
         killed = fault("server-killed", pulse=None, server=0)
         killed.inject(location, context.journal)
         away = [name for name in names if not reached(directory / name)]

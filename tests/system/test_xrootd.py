@@ -162,6 +162,8 @@ def test_a_redirector_finds_the_server_of_each_file(context: TargetContext, tmp_
         assert set(location.servers) == {"se-redirector", "se-0-data", "se-1-data"}
         held = target.upload(files, "data", within, silent)
         assert [each.server for each in held] == ["se-0", "se-1", "se-0"]
+        located = target.locate([each.url for each in held], within)
+        assert [located[each.url] for each in held] == [("se-0",), ("se-1",), ("se-0",)]
         for each, file in zip(held, files, strict=True):
             assert read(location, within, each) == file.read_bytes()
         # One of two servers is lost: its files fail soon, the other's go on; then it comes back.

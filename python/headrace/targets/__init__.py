@@ -254,6 +254,14 @@ class Target(ABC):
             f"target {self.name}: data sets cannot be put on a target of kind {self.kind!r}"
         )
 
+    def locate(self, files: Sequence[str], context: TargetContext) -> Mapping[str, tuple[str, ...]]:
+        """Return which servers hold each file: names of nodes, or host names and addresses.
+
+        Files whose location is not known are left out. Raises HeadraceError when the storage does
+        not answer.
+        """
+        return {}
+
     def clear(self, folder: str, context: TargetContext) -> None:
         """Remove a folder, with all that jobs left in it, from a storage that has a URL and no
         directory. The folder may be missing.

@@ -8,7 +8,7 @@ FUSE. Also simulated in virtual time.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -21,7 +21,13 @@ from headrace.site import Site
 from headrace.system.cluster import Node
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server
-from headrace.system.servers.glusterfs import Glusterd, GlusterfsClient, Layout, Volume
+from headrace.system.servers.glusterfs import (
+    Glusterd,
+    GlusterfsClient,
+    Layout,
+    Volume,
+    bricks_of,
+)
 from headrace.system.storage import storage_of
 from headrace.targets import Location, ModelledStorage, Setting, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
@@ -276,6 +282,18 @@ class Glusterfs(BricksTarget):
                 ),
             ) from error
         return directory
+
+    @override
+    def locate(self, files: Sequence[str], context: TargetContext) -> Mapping[str, tuple[str, ...]]:
+        """Ask the mount for the bricks of each file."""
+        servers = self.volume.servers if self.volume is not None else ()
+        # Nodes of one machine have one host name; their bricks are in different directories.
+        own = {str(brick): server.name for server in servers for brick in server.bricks}
+        found: dict[str, tuple[str, ...]] = {}
+        for file in files:
+            if bricks := bricks_of(file):
+                found[file] = tuple(dict.fromkeys(own.get(path, host) for host, path in bricks))
+        return found
 
     @override
     def drop_caches(self, context: TargetContext) -> None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
@@ -36,6 +38,9 @@ from headrace.targets.remote_url import remove, whole
 from headrace.targets.scenario import host, site_volume
 from headrace.targets.served import READY_S, ServedTarget, link_settings
 from headrace.units import Bytes
+
+_HOST = re.compile(r"^\[?([^\s\]]+?)\]?:\d+\s+Server", re.MULTILINE)
+"""A line of `xrdfs locate`: `[::10.0.0.3]:1094 Server Read`."""
 
 
 class XCache(BaseModel):
@@ -340,6 +345,23 @@ class Xrootd(ServedTarget):
             local = place if self.on_nodes and self.options.local_first else None
             held.append(Held(f"root://{self._front}/{path}", name, local))
         return held
+
+    @override
+    def locate(self, files: Sequence[str], context: TargetContext) -> Mapping[str, tuple[str, ...]]:
+        """Ask the redirector, or the server, where each file is."""
+        names: dict[str, str] = {}
+        if context.cluster is not None:
+            names = {node.address: node.name for node in context.cluster}
+        found: dict[str, tuple[str, ...]] = {}
+        for url in files:
+            path = "/" + urlsplit(url).path.lstrip("/")
+            said = self._ask(context, self._front, "locate", path)
+            hosts = [
+                match[1].removeprefix("::ffff:").removeprefix("::")
+                for match in _HOST.finditer(said)
+            ]
+            found[url] = tuple(dict.fromkeys(names.get(host, host) for host in hosts))
+        return {url: hosts for url, hosts in found.items() if hosts}
 
     def _stored(self, context: TargetContext, name: str, file: Path, folder: str) -> None:
         """Copy a file into a data server's storage. The final name appears only when the file is

@@ -258,10 +258,14 @@ class _TrialRun:
         if spec is None:
             raise HeadraceError("packets need a data set whose files and events are known")
         run = self._run
+        holding = self.prepared.holding(self.workload)
+        held = self.prepared.held
+        unknown = [file for file in layout.files if file not in held or not held[file].server]
+        located = holding.target.locate(unknown, self.prepared.context)
         first = run.packet_events or first_events(sum(layout.events), self._slots)
         return Packetiser(
             [
-                QueryFile(file, events, self._place(file))
+                QueryFile(file, events, self._place(file, located.get(file, ())))
                 for file, events in zip(layout.files, layout.events, strict=True)
             ],
             homes=[
@@ -273,13 +277,13 @@ class _TrialRun:
             cluster_events=_cluster_events(spec),
         )
 
-    def _place(self, file: str) -> FilePlace:
-        """Return where a file of the data set is."""
+    def _place(self, file: str, servers: tuple[str, ...]) -> FilePlace:
+        """Return where a file of the data set is; `servers`: those that the target names."""
         held = self.prepared.held.get(file)
         if held is None or not held.server:
-            return FilePlace()
+            return FilePlace(servers)
         local = {} if held.local is None else {held.server: str(held.local)}
-        return FilePlace((held.server,), local)
+        return FilePlace(servers or (held.server,), local)
 
     def _run_jobs(self, task: PoolTask) -> None:
         """Prepare the jobs, release them, sample them, and lift the faults after the last one."""

@@ -243,6 +243,22 @@ class Layout:
         return ["replica", str(self.replicas)] if self.replicas > 1 else []
 
 
+_BRICK = re.compile(r"<POSIX\(([^)]*)\):([^:>]*):")
+
+
+def bricks_of(file: str) -> list[tuple[str, str]]:
+    """Return (host, directory) of each brick that holds a file of a mounted volume.
+
+    Nothing where the file is on no GlusterFS, or this user may not see it. The host is that which
+    the brick's own machine calls itself.
+    """
+    try:
+        text = os.getxattr(file, "trusted.glusterfs.pathinfo").decode(errors="replace")
+    except OSError:
+        return []
+    return [(host, brick) for brick, host in _BRICK.findall(text)]
+
+
 class Volume:
     """One volume over bricks of several servers; it disappears with them."""
 
