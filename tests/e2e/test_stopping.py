@@ -162,7 +162,6 @@ def test_under_nohup_a_study_goes_on(workspace: Workspace, tiny: str) -> None:
     assert len(workspace.trials()) == 2
 
 
-@pytest.mark.machine  # a stop while the drive is being mounted leaves it for `headrace undo`
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_drive_whose_attaching_is_stopped_is_not_there(
     number: signal.Signals, workspace: Workspace

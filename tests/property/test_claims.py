@@ -140,6 +140,7 @@ def test_noise_of_whole_plots_alone_names_no_winner(study: Records) -> None:
     assert sum(bool(named(each)) for each in noisy) <= most_by_chance(studies)
 
 
+@pytest.mark.slow
 def test_what_is_not_named_is_said_to_be_no_difference(study: Records) -> None:
     @settings(max_examples=12, deadline=None, database=None)
     @given(seed=st.integers(0, 2**32), scale=st.floats(1e-3, 0.3))

@@ -99,6 +99,7 @@ def test_a_counter_that_wraps_is_right_within_a_percent(
     assert abs(made.wraps - whole_j // 5000) <= 1
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(load=loads(), jitter=JITTERS, data=st.data())
 def test_what_is_lost_is_counted_and_the_rest_still_right(

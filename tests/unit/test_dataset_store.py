@@ -40,6 +40,7 @@ def test_a_data_set_is_made_once_with_a_manifest(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / spec_of().key]
 
 
+@pytest.mark.slow
 def test_processes_write_the_same_bytes_as_one(tmp_path: Path) -> None:
     spec = spec_of(events=6000, files=3)
     parallel = materialise(spec, tmp_path / "many")

@@ -342,6 +342,7 @@ def test_the_better_storage_is_recommended_with_its_probability(tmp_path: Path) 
     assert {len(each.candidate.evidence[0].trials) for each in made.choice.judged} == {4}
 
 
+@pytest.mark.slow
 def test_no_winner_is_named_between_storages_that_are_the_same(tmp_path: Path) -> None:
     """Over many result sets of two equal storages, one is named at about the rate that is said."""
     named = 0

@@ -106,6 +106,7 @@ def test_the_files_of_a_data_set_hold_its_events_in_turn_whatever_their_number(
         start = stop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", FORMATS)
 def test_equal_specs_give_equal_bytes_at_any_time(format_: str, tmp_path: Path) -> None:
     spec = spec_of(format=format_, order="unordered", cluster_events=200)
@@ -136,6 +137,7 @@ def bytes_and_ratio(path: Path) -> tuple[int, float]:
     return memory, memory / stored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "events"), [("bench", 10_000), ("nano", 5_000)])
 def test_compression_and_baskets_a_megabyte_are_those_of_nanoaod(
     shape: str, events: int, tmp_path: Path

@@ -42,6 +42,7 @@ def cpu_s(use: MachineUse, name: str) -> float:
     return sum(program.cpu_s for program in use.programs if name in program.name)
 
 
+@pytest.mark.slow
 def test_other_programs_are_named_and_counted(tmp_path: Path) -> None:
     with programs(tmp_path, HOG, SPIN, 3) as pids:
 
@@ -62,6 +63,7 @@ def test_other_programs_are_named_and_counted(tmp_path: Path) -> None:
     assert use.foreign_s >= hogs.cpu_s
 
 
+@pytest.mark.slow
 def test_what_belongs_to_the_run_is_not_foreign(tmp_path: Path) -> None:
     """The fork server's jobs by their descent.
 
@@ -78,6 +80,7 @@ def test_what_belongs_to_the_run_is_not_foreign(tmp_path: Path) -> None:
         assert cpu_s(use, SERVER) == 0 and use.own_s > 0
 
 
+@pytest.mark.slow
 def test_what_short_lived_programs_used_is_found_with_who_waited_for_them(tmp_path: Path) -> None:
     script = (
         "import subprocess, sys\nwhile True:\n    subprocess.run([sys.executable, '-c', "
@@ -87,6 +90,7 @@ def test_what_short_lived_programs_used_is_found_with_who_waited_for_them(tmp_pa
         assert cpu_s(watched(Own(), span_s=1.0), MANY) > 0.1
 
 
+@pytest.mark.slow
 def test_what_a_process_used_before_it_ended_in_the_window_is_of_no_account(tmp_path: Path) -> None:
     """A parent is given all that a child ever used once it waits for it.
 
@@ -121,6 +125,7 @@ def test_what_a_process_used_before_it_ended_in_the_window_is_of_no_account(tmp_
         process.communicate()
 
 
+@pytest.mark.slow
 def test_programs_on_other_cpus_take_nothing(tmp_path: Path) -> None:
     assert len(CPUS) >= 2, "this test needs two CPUs: one for jobs, one that jobs may not use"
     ours, theirs = sorted(CPUS)[:2]
@@ -151,6 +156,7 @@ def test_time_of_some_cpus_alone() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_meter_sees_others_and_not_ourselves(tmp_path: Path) -> None:
     with programs(tmp_path, HOG, SPIN) as pids:
         whole, others = LoadMeter(CPUS, []), LoadMeter(CPUS, pids)

@@ -312,6 +312,7 @@ class _Scripted(Meter):
         return [Reading("wall", time.monotonic(), power_w=self._answer())]
 
 
+@pytest.mark.slow
 def test_a_slow_meter_delays_no_other() -> None:
     slow = _Scripted(lambda: time.sleep(0.7) or 100.0)
     fast = _Scripted(lambda: 50.0 + time.monotonic() % 1)

@@ -40,6 +40,7 @@ def rapl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"rapl,tree={folder}"
 
 
+@pytest.mark.slow
 def test_lines_and_json(rapl: str, capsys: pytest.CaptureFixture[str]) -> None:
     power(meter=[rapl], once=True)
     heading, package, core = (line.split("\t") for line in capsys.readouterr().out.splitlines())
@@ -155,6 +156,7 @@ class _Scripted(Meter):
         return [meters.Reading("power", time.monotonic(), power_w=self._answer())]
 
 
+@pytest.mark.slow
 def test_a_meter_that_disappears_or_repeats_a_value_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -180,6 +182,7 @@ def test_a_meter_that_disappears_or_repeats_a_value_is_named(
     live.stop()
 
 
+@pytest.mark.slow
 def test_the_table_fits_80_columns(rapl: str) -> None:
     with http_meter(shelly_plug(lambda: 90 + time.monotonic() % 1, 2)) as plug:
         from headrace.cli.power import _chosen  # pyright: ignore[reportPrivateUsage]
@@ -199,6 +202,7 @@ def test_the_table_fits_80_columns(rapl: str) -> None:
         assert word in text.getvalue()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_display_of_a_terminal(rapl: str) -> None:
     ours, theirs = os.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}

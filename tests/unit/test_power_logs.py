@@ -105,6 +105,7 @@ def result(file: Path, window: MeterWindow, **options: Any) -> ChannelResult:
     return results[0]
 
 
+@pytest.mark.slow
 def test_a_log_is_aligned_with_the_load_that_the_engine_saw(tmp_path: Path) -> None:
     """In real time: a machine with a known load, and a logger whose clock is 6.3 s behind."""
     begin_s = time.monotonic() + 1.5

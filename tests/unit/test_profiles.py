@@ -162,6 +162,7 @@ def test_the_summary_counts() -> None:
     assert found.reuse == pytest.approx(1.05)
 
 
+@pytest.mark.slow
 def test_pictures_are_small_and_of_two_kinds(tmp_path: Path) -> None:
     many = [
         (n * MS, n * MS + 1000, 0, Op.READ, 0, n * 7919 % 100_000, 4096, 0) for n in range(50_000)

@@ -60,6 +60,7 @@ def watts(of: Redfish) -> dict[str, float | None]:
         of.close()
 
 
+@pytest.mark.slow
 def test_where_vendors_have_the_power_of_a_chassis(expired: Path, password: str) -> None:
     with redfish(expired, RACKMOUNT) as service:
 
@@ -135,6 +136,7 @@ def test_a_session_is_ended_and_begun_again_when_the_service_ends_it(
         assert not service.sessions
 
 
+@pytest.mark.slow
 def test_wrong_logins(
     expired: Path, password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -235,6 +235,7 @@ def _show_iolog(folder: Path, lines: int) -> tuple[str, int]:
     return said.stdout, int(said.stderr.split("VmHWM:")[1].split()[0])
 
 
+@pytest.mark.slow
 def test_an_iolog_without_waits_has_no_rates_no_depth_and_little_memory(tmp_path: Path) -> None:
     _, few_kib = _show_iolog(tmp_path, 1_000)
     shown, most_kib = _show_iolog(tmp_path, 1_000_000)
@@ -247,6 +248,7 @@ def test_an_iolog_without_waits_has_no_rates_no_depth_and_little_memory(tmp_path
     assert "trace.iolog: file: has no times" in str(caught.value.problems[0])
 
 
+@pytest.mark.slow
 def test_equal_traces_give_equal_pictures(tmp_path: Path) -> None:
     found = summarise(open_trace(REAL))
     for name in ("a", "b"):

@@ -31,6 +31,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     levels=st.dictionaries(TEXTS, JSON_VALUES, max_size=4), seen=st.dictionaries(TEXTS, JSON_VALUES)
 )

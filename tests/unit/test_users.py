@@ -29,6 +29,7 @@ def names_of(uid: int) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_users_have_folders_of_their_own_on_a_shared_target() -> None:
     assert names_of(0) == "root .headrace"
     assert names_of(65534) == "nobody .headrace-nobody"
