@@ -301,7 +301,9 @@ UNTYPED_TABLES = {
                     "memory",
                     "network",
                     "pressure",
+                    "prometheus",
                     "sampler",
+                    "services",
                     "trace",
                 )
             ),

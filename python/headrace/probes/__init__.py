@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from headrace.errors import Problem
 from headrace.registry import Plugins, parts
+from headrace.site import Section
 from headrace.system.cluster import Interface
 
 
@@ -45,10 +46,16 @@ class Totals:
     """(code, sentence) pairs."""
 
 
+class ProbeOptions(Section):
+    """Fields of a `[probe.NAME]` of a study."""
+
+
 class Probe(ABC):
     """One kind of measurement. A subclass is one module that defines `kind` and these methods."""
 
     kind: ClassVar[str]
+    Options: ClassVar[type[ProbeOptions] | None] = None
+    """Of a probe that a study names in `[probe.NAME]`: it is created with them (`services.py`)."""
     default: ClassVar[bool] = True
     """True if every trial runs it without a request in the study."""
     essential: ClassVar[bool] = True
@@ -84,3 +91,8 @@ class Probe(ABC):
 def kinds() -> Plugins[Probe]:
     """Return every registered probe class by kind."""
     return parts("headrace.probes", Probe)  # pyright: ignore[reportReturnType, reportArgumentType, reportAbstractUsage]
+
+
+def service_kinds() -> dict[str, type[Probe]]:
+    """Return the probe classes that a study names with options, by kind."""
+    return {kind: part for kind, part in kinds().items() if part.Options is not None}

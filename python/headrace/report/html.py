@@ -32,7 +32,7 @@ from headrace.report.choices import choice_sentences
 from headrace.report.numbers import percent
 from headrace.report.page_data import page_data, provenance_of_metric, scaled_metrics
 from headrace.report.select import Shown, series_trials, shown_curves
-from headrace.report.series import TrialSeries, embedded_series
+from headrace.report.series import SERVICES, TrialSeries, embedded_series
 
 CHOICES_AT_MOST = 6
 EFFECT_FIGURES_AT_MOST = 6
@@ -126,7 +126,9 @@ def _series_figures(series: dict[str, TrialSeries]) -> list[EmbeddedSeriesFigure
     """Return one figure for each quantity that is not 0 throughout in at least one embedded
     trial."""
     found: list[EmbeddedSeriesFigure] = []
-    for position, wanted in enumerate((_power_figure(series), *figures.SERIES_FIGURES)):
+    for position, wanted in enumerate(
+        (_power_figure(series), *_service_figures(series), *figures.SERIES_FIGURES)
+    ):
         samples = [trial.get(wanted.probe, {}) for trial in series.values()]
         present = [
             pair for pair in wanted.columns if any(any(each.get(pair[0], ())) for each in samples)
@@ -156,6 +158,27 @@ def _power_figure(series: dict[str, TrialSeries]) -> figures.SeriesFigure:
     names = dict.fromkeys(name for trial in trials for name in trial if name != "time_s")
     kept = list(names)[: len(CURVE_COLOURS)]
     return replace(figures.POWER_FIGURE, columns=tuple((name, name) for name in kept))
+
+
+def _service_figures(series: dict[str, TrialSeries]) -> list[figures.SeriesFigure]:
+    """Return a figure for each unit of what monitoring services said."""
+    columns: dict[str, dict[str, None]] = {}
+    for trial in series.values():
+        for probe, table in trial.items():
+            if probe.startswith(f"{SERVICES} "):
+                names = (name for name in table if name != "time_s")
+                columns.setdefault(probe, {}).update(dict.fromkeys(names))
+    return [
+        figures.SeriesFigure(
+            probe,
+            f"Monitoring services ({unit})" if (unit := probe.partition(" ")[2]) else "Monitoring",
+            "Value",
+            unit,
+            1.0,
+            tuple((name, name) for name in list(names)[: len(CURVE_COLOURS)]),
+        )
+        for probe, names in columns.items()
+    ]
 
 
 def _trial_labels(shown: Shown, trials: list[str]) -> dict[str, str]:

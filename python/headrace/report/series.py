@@ -33,6 +33,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 """Columns of each probe's series that the page shows."""
 
+SERVICES = "services"
+"""First word of the tables of what monitoring services said; their unit follows."""
 POWER = "power"
 """Probe whose columns are the channels of meters, and the parts that are modelled."""
 CHANNELS_AT_MOST = 4
@@ -99,6 +101,7 @@ def trial_series(results: Path, trial: str) -> TrialSeries:
         }
     if power := _power(results / "trials" / trial):
         found[POWER] = power
+    found.update(_services(results / "trials" / trial))
     if found and (running := _jobs(results / "trials" / trial)):
         found["jobs"] = running
     return found
@@ -121,6 +124,25 @@ def _power(trial: Path) -> dict[str, list[float | None]]:
     if len(wide) < 2:
         return {}
     return {name: _rounded(wide[name]) for name in ("time_s", *largest.index)}
+
+
+def _services(trial: Path) -> TrialSeries:
+    """Return what monitoring services said, a table for each unit: `services UNIT`."""
+    found: TrialSeries = {}
+    frames = [pd.read_parquet(path) for path in sorted((trial / "series").glob("*-*.parquet"))]
+    frames = [frame for frame in frames if {"host", "metric", "unit"} <= {*frame.columns}]
+    if not frames:
+        return found
+    for unit, frame in pd.concat(frames).groupby("unit"):
+        named = frame.assign(name=frame["host"] + " " + frame["metric"])
+        largest = named.groupby("name")["value"].mean().nlargest(CHANNELS_AT_MOST)
+        wide = named.pivot_table("value", "time_s", "name").reset_index()
+        wide = thin(wide.interpolate(limit_area="inside"))
+        if len(wide) >= 2:
+            found[f"{SERVICES} {unit}"] = {
+                name: _rounded(wide[name]) for name in ("time_s", *largest.index)
+            }
+    return found
 
 
 def _jobs(trial: Path) -> dict[str, list[float | None]]:

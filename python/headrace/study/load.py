@@ -51,6 +51,7 @@ _TABLES = (
     "site",
     "fault",
     "meter",
+    "probe",
     "report",
     "offers",
 )
@@ -145,6 +146,7 @@ def _parts_of(problems: Problems, reader: PartsReader, base: Path) -> Study:
         site=site,
         faults=reader.injected_faults(targets),
         meters=reader.meters(targets, site),
+        probes=reader.probes(),
         hash="",
     )
 

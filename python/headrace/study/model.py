@@ -288,6 +288,8 @@ class Study(BaseModel):
     faults: list[Any]
     meters: dict[str, NamedPlugin] = Field(default_factory=dict[str, NamedPlugin])
     """Power meters, read while jobs run in real time."""
+    probes: dict[str, NamedPlugin] = Field(default_factory=dict[str, NamedPlugin])
+    """Monitoring services that are asked while jobs run in real time."""
     base: Path = Path()
     """Directory that relative paths refer to."""
     document: Document | None = Field(None, repr=False, exclude=True)

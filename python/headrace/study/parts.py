@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 
 from headrace import faults as fault_package
 from headrace import meters as meter_package
+from headrace import probes as probe_package
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.catalog import entry
@@ -107,6 +109,20 @@ class PartsReader:
                 found[name] = part
                 if part.options is not None:
                     self._check_covered(("meter", name), part.options, targets, site)
+        return found
+
+    def probes(self) -> dict[str, NamedPlugin]:
+        """Return the probes of monitoring services by name, without those of unknown kind."""
+        values = self.problems.document.values.get("probe", {})
+        found: dict[str, NamedPlugin] = {}
+        for name, written in (self.problems.table(("probe",), values) or {}).items():
+            if not re.fullmatch(r"[\w-]+", name):  # it becomes the name of a file
+                allowed = "letters, digits, - and _"
+                self.problems.add(("probe", name), "not a name", given=name, allowed=allowed)
+                continue
+            part = self._part("probe", name, written, probe_package.service_kinds())
+            if part is not None:
+                found[name] = part
         return found
 
     def _check_covered(

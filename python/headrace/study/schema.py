@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from headrace import faults as fault_package
 from headrace import meters as meter_package
+from headrace import probes as probe_package
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.offers import Offers
@@ -54,6 +55,7 @@ def study_schema() -> dict[str, Any]:
         "offers": reference(Offers, "offers"),
         "site": reference(Site, "site"),
         "meter": {**kinds(dict(meter_package.kinds()), "meter"), "minProperties": 0},
+        "probe": {**kinds(probe_package.service_kinds(), "probe"), "minProperties": 0},
         "fault": {
             "type": "array",
             "items": {

@@ -18,6 +18,7 @@ from headrace.engine import Engine, Run
 from headrace.engine.measure import sources
 from headrace.engine.measure.metering import meter_problems
 from headrace.engine.measure.nodes import launcher_problems, nodes_wanted
+from headrace.engine.measure.service_probes import service_problems
 from headrace.engine.measure.space import space_problems
 from headrace.engine.measure.whole_plot import Session, make_target, run_whole_plot
 from headrace.engine.repeating import Repeating
@@ -90,6 +91,7 @@ class Measure(Engine):
         for options in study.faults:
             problems += fault_package.kinds()[options.what](options).check()
         problems += meter_problems(study)
+        problems += service_problems(study)
         return list(dict.fromkeys(problems))
 
     def check_space(

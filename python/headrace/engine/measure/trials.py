@@ -29,10 +29,12 @@ from headrace.engine.measure.packet_sizes import Sizes, first_events
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.placing import OURS
 from headrace.engine.measure.prepared_target import PreparedTarget
+from headrace.engine.measure.service_probes import ServiceProbes
 from headrace.engine.measure.teardown import TearDown
 from headrace.errors import HeadraceError, InterruptedRunError, UnsupportedLevelError
 from headrace.launchers import LauncherLostError
 from headrace.plan.trial import Trial
+from headrace.probes import Watch
 from headrace.records.energy import Energy
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
@@ -301,6 +303,8 @@ class _TrialRun:
         later("stopping the probes", probes.stop)
         metering = self._metering = Metering(prepared.run.study.meters)
         later("closing the meters", metering.stop)
+        services = ServiceProbes(prepared.run.study.probes)
+        later("stopping the probes of services", services.stop)
         prepared.run.observer.trial_started(
             self.trial, 0 if self._run.load == "sustained" else task.slots
         )
@@ -309,6 +313,7 @@ class _TrialRun:
         nodes = NodeWatch(prepared.nodes.agents[: self._run.nodes], self._run.slots)
         self._watch = watch = InterferenceWatch(prepared)
         probes.start(location, jobs, self.keep)
+        services.start(Watch((), (), None, self.keep))
         before_j = attached_energy_j(location)
         for device in location.emulated:
             device.reset_report()
@@ -320,6 +325,7 @@ class _TrialRun:
         outcome.node_facts = nodes.facts(outcome.pool, uses)
         outcome.samples = probes.finish()
         metering.stop()
+        services.finish(outcome.samples, outcome.pool.release_monotonic_s)
         outcome.emulators = emulator_reports(location)
         outcome.energy = self._energy(energy_of(before_j, outcome.emulators), metering)
         outcome.injected = injector.finish()

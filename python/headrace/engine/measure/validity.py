@@ -276,7 +276,7 @@ def probes(samples: Samples) -> list[Reason]:
     found = [
         reason("probe-failed", f"probe {kind} failed {how}")
         for kind, how in samples.failed.items()
-        if kinds[kind].essential
+        if kind in kinds and kinds[kind].essential
     ]
     for totals in samples.totals.values():
         found += [reason(code, text) for code, text in totals.invalid]
