@@ -35,6 +35,7 @@ from headrace.launchers import (
     Ready,
     Reported,
 )
+from headrace.launchers.batch.launcher import BatchLauncher
 from headrace.probes import Watch
 from headrace.probes.sampler import Sampling
 from headrace.system import block_queue
@@ -53,7 +54,16 @@ Kind = TypeVar("Kind", Ready, PacketWanted, Reported, Ended)
 
 
 # Those that are registered, and two whose nodes are processes of their own.
-LAUNCHERS = {**launchers.kinds(), "process": Process, "elsewhere": Elsewhere}
+# Batch systems differ from `dask` by where workers come from (tests/e2e/test_slurm_study.py).
+LAUNCHERS = {
+    **{
+        kind: part
+        for kind, part in launchers.kinds().items()
+        if not issubclass(part, BatchLauncher)
+    },
+    "process": Process,
+    "elsewhere": Elsewhere,
+}
 
 
 @pytest.fixture(scope="module", params=sorted(LAUNCHERS))

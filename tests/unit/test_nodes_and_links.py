@@ -171,7 +171,8 @@ def test_jobs_run_on_built_nodes_where_a_study_has_nodes(
     [
         (
             *(ON_A_FOLDER, 'on = "local"\nnodes = 2', "nodes = 2"),
-            'on = "dask://HOST:PORT" or on = "namespaces" or on = "ssh://HOST,HOST"',
+            'on = "dask://HOST:PORT" or on = "htcondor" or on = "namespaces" or on = "pbs" '
+            'or on = "sge" or on = "slurm" or on = "ssh://HOST,HOST"',
         ),
         (ON_A_SERVER, 'on = "local"', "target nas starts servers", 'on = "namespaces"'),
         (
@@ -195,7 +196,10 @@ def test_a_launcher_that_is_not_there_is_refused_with_those_that_are() -> None:
     (fault,) = refused.value.problems
     assert (fault.field, fault.given) == ("run.on", '"namespace"')
     assert fault.problem == 'not one of the allowed values; did you mean "namespaces"?'
-    assert fault.allowed == '"dask://HOST:PORT", "local", "namespaces", "ssh://HOST,HOST"'
+    assert fault.allowed == (
+        '"dask://HOST:PORT", "htcondor", "local", "namespaces", "pbs", "sge", "slurm", '
+        '"ssh://HOST,HOST"'
+    )
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ node's agent.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Literal
 
 from headrace.errors import HeadraceError
 from headrace.jobs import JobInput, JobOutput, Packet
+from headrace.launchers.batch.options import BatchOptions
 from headrace.probes.sampler import Samples, Sampling
 from headrace.registry import Plugins, parts
 from headrace.system.accounting import UseSoFar
@@ -322,6 +323,8 @@ class NodesWanted:
     """What follows `KIND://` in `[run] on`; empty when nothing does."""
     python: str = ""
     """Path of the Python with Headrace on other machines; empty: the path of this one."""
+    batch: BatchOptions | None = None
+    """`[run.batch]`: how nodes are requested from a batch system."""
 
 
 @dataclass(frozen=True)
@@ -394,6 +397,11 @@ class Launcher(ABC):
     def misread(cls, address: str) -> str | None:
         """Return what is wrong with what follows `KIND://`; None when nothing is."""
         return None
+
+    @classmethod
+    def refuses_batch(cls, batch: BatchOptions | None) -> str | None:
+        """Return why `[run.batch]` does not fit this launcher; None when it does."""
+        return None if batch is None else f'on = "{cls.kind}" is no batch system'
 
     @classmethod
     def refuses(cls, wanted: NodesWanted) -> str | None:
@@ -480,7 +488,9 @@ class Launcher(ABC):
 class Launchers:
     """The launchers of one run by kind: each starts at its first use, all are closed together."""
 
-    def __init__(self) -> None:
+    def __init__(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """`stopped`: whether the user has stopped the run, for launchers that wait for nodes."""
+        self.stopped = stopped
         self._open: dict[str, Launcher] = {}
         self._stack = ExitStack()
 

@@ -7,7 +7,6 @@ configured for TLS (`distributed.comm.tls` in its configuration), and only then 
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import socket
 from collections.abc import Generator, Mapping
@@ -20,7 +19,7 @@ from typing_extensions import override
 from headrace.errors import HeadraceError, MissingError, describe
 from headrace.launchers import NodesWanted
 from headrace.launchers.remote.connection import NodeConnection
-from headrace.launchers.remote.dask_streams import NodeStreams, version_here
+from headrace.launchers.remote.dask_nodes import check_versions, connected
 from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.system.journal import Journal
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _CONNECT_S = 10.0
-_WORKERS_S = 60.0
-"""For a worker to start a node process, which imports Headrace."""
 
 
 class Dask(RemoteLauncher):
@@ -51,7 +48,7 @@ class Dask(RemoteLauncher):
             found: list[NodeConnection] = []
             names = [node.name for node in wanted.clients]
             for name, worker in zip(names, _workers(client, len(names)), strict=True):
-                connection = _connected(client, name, worker)
+                connection = connected(client, name, worker)
                 stack.callback(connection.close)
                 found.append(connection)
             yield found
@@ -132,53 +129,5 @@ def _workers(client: Client, count: int) -> list[str]:
             f"the Dask cluster has {len(workers)} workers; {count} nodes need one each",
             hint="start more workers, each with --nworkers 1 on a node of its own",
         )
-    versions: Any = client.run(version_here, workers=chosen, on_error="return")
-    for address, version in versions.items():
-        if isinstance(version, Exception):
-            raise HeadraceError(
-                f"worker {address} has no Headrace: {describe(version)}",
-                hint="install the same version there",
-            )
+    check_versions(client, chosen)
     return chosen
-
-
-def _connected(client: Client, name: str, worker: str) -> NodeConnection:
-    """Start a node process on a worker, and connect its streams with a local socket."""
-    future = client.submit(
-        NodeStreams, actor=True, workers=[worker], allow_other_workers=False, pure=False
-    )
-    try:
-        with client.as_current():  # an actor finds its client this way only
-            actor: Any = future.result(timeout=_WORKERS_S)
-    except Exception as error:
-        raise HeadraceError(f"node {name} ({worker}) does not start: {describe(error)}") from error
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    loop: Any = client.loop
-    pumping = asyncio.run_coroutine_threadsafe(_pump(actor, theirs), loop.asyncio_loop)
-
-    def close() -> None:
-        pumping.cancel()
-        future.release()
-
-    return NodeConnection(name, ours, close)
-
-
-async def _pump(actor: Any, sock: socket.socket) -> None:
-    """Carry bytes both ways until the node process has ended or is lost; close the socket then."""
-    loop = asyncio.get_running_loop()
-
-    async def there() -> None:
-        while data := await loop.sock_recv(sock, 1 << 16):
-            await actor.send(data)
-        await actor.finish()
-
-    sending = asyncio.ensure_future(there())
-    try:
-        while (data := await actor.receive()) != b"":
-            if data is not None:
-                await loop.sock_sendall(sock, data)
-    finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        sock.close()

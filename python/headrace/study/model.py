@@ -5,13 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticKnownError
 
 from headrace import launchers
 from headrace.document import Document, FieldPath, dotted
 from headrace.errors import FileProblem
 from headrace.labels import Label
+from headrace.launchers.batch.options import BatchOptions
 from headrace.offers import Offers
 from headrace.site import Section, Site
 from headrace.units import (
@@ -79,15 +87,21 @@ class RunOptions(Section):
     on: str | None = Field(
         None,
         description="where jobs run: local (this machine), namespaces (nodes that are network "
-        "namespaces of it), ssh://HOST,HOST (hosts reached by SSH, one for each node) or "
-        "dask://HOST:PORT (workers of a running Dask cluster, one for each node); namespaces "
-        "when not given and the study has nodes or servers, local otherwise",
+        "namespaces of it), ssh://HOST,HOST (hosts reached by SSH, one for each node), "
+        "dask://HOST:PORT (workers of a running Dask cluster, one for each node), or slurm, sge, "
+        "htcondor or pbs (a batch job for each node); namespaces when not given and the study has "
+        "nodes or servers, local otherwise",
     )
     python: str | None = Field(
         None,
         pattern=r"^[^-\s][^\x00-\x1f]*$",
         description="ssh: path of the Python with Headrace on the hosts; the path of this one "
         "when not given",
+    )
+    batch: BatchOptions | None = Field(
+        None,
+        validate_default=True,
+        description="how nodes are requested from the batch system that `on` names",
     )
     slots: Annotated[int, Label("{} slot", "{} slots")] = Field(
         1, ge=1, le=MOST_SLOTS, description="jobs that run at once on a node"
@@ -175,6 +189,16 @@ class RunOptions(Section):
             raise PydanticKnownError("literal_error", {"expected": ", ".join(forms)})
         if (wrong := kinds[kind].misread(address)) is not None:
             raise ValueError(wrong)
+        return value
+
+    @field_validator("batch")
+    @classmethod
+    def _fits_launcher(cls, value: BatchOptions | None, info: ValidationInfo) -> Any:
+        on = info.data.get("on")
+        if on is not None:
+            part = launchers.kinds()[launchers.split_on(on)[0]]
+            if (why_not := part.refuses_batch(value)) is not None:
+                raise ValueError(why_not)
         return value
 
     @model_validator(mode="before")

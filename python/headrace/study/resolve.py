@@ -55,7 +55,9 @@ def hard_to_change(study: Study, factor: str, target: str) -> bool:
         return True
     settings = target_package.kinds()[study.targets[target].kind].settings
     for address in find_factor(study, factor):
-        if address.section == "site" or (address.section, address.field) == ("run", "on"):
+        if address.section == "site" or (
+            address.section == "run" and address.field in ("on", "batch")
+        ):
             return True
         if address.section == "target" and address.part == target and address.field not in settings:
             return True

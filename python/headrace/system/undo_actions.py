@@ -18,6 +18,7 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.system import (
+    batch_jobs,
     blktrace,
     block_queue,
     loops,
@@ -266,6 +267,13 @@ def _blank_device(args: Args, same_boot: bool) -> str:
     return "blanked again"
 
 
+def _cancel_batch_job(args: Args, same_boot: bool) -> str:
+    job, name = args.get("job"), args["name"]
+    if job is None and args["system"] not in ("slurm", "sge"):
+        return "not known; it ends by itself when it finds no scheduler"
+    return batch_jobs.cancel(args["system"], str(job or name))
+
+
 def _path_subject(noun: str, key: str = "path") -> Callable[[Args], str]:
     return lambda args: f"{noun} {args[key]}"
 
@@ -292,6 +300,11 @@ ACTIONS: dict[str, Action] = {
     ),
     "end_block_trace": Action(_end_block_trace, _path_subject("blktrace of", "disk")),
     "delete_netns": Action(_delete_netns, _path_subject("network namespace", "name")),
+    "cancel_batch_job": Action(
+        _cancel_batch_job,
+        lambda args: f"{args['system']} job {args.get('job', args['name'])}",
+        survives_boot=True,
+    ),
     "blank_device": Action(
         _blank_device, _path_subject("file system on", "device"), survives_boot=True
     ),

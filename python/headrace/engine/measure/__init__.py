@@ -126,7 +126,7 @@ class Measure(Engine):
         with Journal.open(run.study.title) as journal:
             work, _ = work_directory(journal)  # first journal entry, so that it is removed last
             enable_delay_accounting(journal)
-            with Launchers() as launchers:
+            with Launchers(run.stop.is_set) as launchers:
                 session = Session(
                     run,
                     TargetContext(work, journal, run.forced_devices, stop=run.stop.is_set),

@@ -42,6 +42,7 @@ def nodes_wanted(
         next(filter(None, (each.only_here() for each in (target, *sources))), ""),
         launchers.split_on(resolved.run.on or "")[1],
         resolved.run.python or "",
+        resolved.run.batch,
     )
 
 

@@ -1,0 +1,345 @@
+"""A Dask scheduler in this process whose workers are batch jobs, submitted by dask-jobqueue.
+
+Every connection has TLS, with credentials made for this cluster alone; they are in a folder that
+only the user can read. Folder and jobs are in the undo journal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from headrace.errors import HeadraceError, InterruptedRunError, describe
+from headrace.launchers.batch.options import BatchOptions
+from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.dask_nodes import check_versions, connected
+from headrace.system.journal import Journal, JournalEntry
+from headrace.system.owned import work_directory
+from headrace.system.waiting import wait_until
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_LOOPBACK = "127.0.0.1"
+_LOOK_S = 0.2
+_ASK_S = 3.0
+"""Time between questions to the batch system."""
+_SCHEDULER_S = 60
+"""How long a worker looks for its scheduler before it ends."""
+_PLAIN = re.compile(r"[A-Za-z0-9_./+@=-]+")
+CONFIGURATION: dict[str, object] = {
+    "shebang": "#!/usr/bin/env bash",
+    "worker-command": "distributed.cli.dask_worker",
+    "queue": None,
+    "account": None,
+    "project": None,
+    "walltime": None,
+    "job-cpu": None,
+    "job-mem": None,
+    "resource-spec": None,
+    "disk": None,
+    "interface": None,
+    "local-directory": None,
+    "extra": None,
+    "env-extra": None,
+    "job-extra": None,
+    "header-skip": None,
+    "log-directory": None,
+    "python": None,
+    "shared-temp-directory": None,
+    "scheduler-options": {},
+}
+"""In place of the user's jobqueue.yaml: a study says all, and is the same for everybody."""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What a batch system says of a job."""
+
+    over: bool
+    """Whether it has ended, or will never run."""
+    text: str
+
+
+class BatchSystem(Protocol):
+    """What a launcher defines of its batch system."""
+
+    kind: ClassVar[str]
+    commands: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def job_class(cls) -> Any: ...
+
+    @classmethod
+    def request(cls, options: BatchOptions) -> dict[str, object]: ...
+
+    @classmethod
+    def state(cls, job: str) -> JobState: ...
+
+
+@dataclass(eq=False)
+class _BatchJob:
+    name: str
+    id: str
+    entry: JournalEntry
+    worker: str | None = None
+    """Address of its worker, once it was there."""
+
+
+def _credentials(folder: Path) -> Any:
+    """Make credentials of one key in a folder that only the user can read."""
+    from distributed.security import Security
+
+    made: Any = Security.temporary()
+    files = {"cert": made.tls_ca_file, "key": made.tls_client_key}
+    for name, content in files.items():
+        with os.fdopen(
+            os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+        ) as file:
+            file.write(content)
+    cert, key = str(folder / "cert"), str(folder / "key")
+    pairs = {
+        f"tls_{role}_{name}": path
+        for role in ("client", "scheduler", "worker")
+        for name, path in (("cert", cert), ("key", key))
+    }
+    return Security(require_encryption=True, tls_ca_file=cert, **pairs)
+
+
+def folder_of(options: BatchOptions) -> Path:
+    """Return the folder that this machine and the nodes share."""
+    if options.folder is not None:
+        return Path(options.folder).expanduser()
+    return Path.home() / ".local" / "state" / "headrace" / "batch"
+
+
+def check_folder(options: BatchOptions) -> tuple[str, str] | None:
+    """Return what is wrong with the shared folder, and the remedy."""
+    folder = folder_of(options)
+    above = next(each for each in (folder, *folder.parents) if each.exists())
+    remedy = "name another folder that the nodes share: [run.batch] folder"
+    if not _PLAIN.fullmatch(str(folder.resolve())):
+        return f"{folder}: only letters, digits and _./+@=- may be in this path", remedy
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        return f"{folder} cannot be written to", remedy
+    return None
+
+
+class BatchCluster:
+    """The batch jobs of a run, one for each node. Raises HeadraceError as `connections` does."""
+
+    def __init__(
+        self,
+        system: type[BatchSystem],
+        journal: Journal,
+        options: BatchOptions,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self.options = options
+        self._system, self._journal, self._stopped = system, journal, stopped
+        self._jobs: list[_BatchJob] = []
+        self._number = 0
+        place = folder_of(options)
+        try:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise HeadraceError(f"{place} cannot be made: {error.strerror}") from error
+        self.folder, self._folder_entry = work_directory(journal, place)
+        self._cluster: Any = None
+        self._client: Client | None = None
+        try:
+            self._start()
+        except Exception as error:
+            self.close()
+            if isinstance(error, HeadraceError):
+                raise
+            raise HeadraceError(f"no scheduler for {system.kind}: {describe(error)}") from error
+
+    def _start(self) -> None:
+        import dask.config
+        from dask_jobqueue.core import JobQueueCluster
+        from distributed import Client
+
+        start: Any = JobQueueCluster
+        options = self.options
+        listens = {"host": options.address or _LOOPBACK} if options.interface is None else {}
+        dask.config.set({"jobqueue.headrace": CONFIGURATION})
+        logs = self.folder / "logs"
+        logs.mkdir()
+        self._name = self.folder.name
+        self._cluster = start(
+            job_cls=self._system.job_class(),
+            name=self._name,
+            config_name="headrace",
+            security=_credentials(self.folder),
+            scheduler_options={
+                "dashboard": False,
+                "dashboard_address": f"{_LOOPBACK}:0",
+                **listens,
+            },
+            interface=options.interface,
+            job_name=self._name,
+            log_directory=str(logs),
+            **self._of_worker(),
+            **self._system.request(options),
+        )
+        self._client = Client(
+            self._cluster.scheduler_address,
+            security=self._cluster.security,
+            set_as_default=False,
+            name="headrace",
+        )
+
+    def _of_worker(self) -> dict[str, object]:
+        options = self.options
+        words = ["--no-dashboard", "--dashboard-address", f"{_LOOPBACK}:0"]
+        if options.interface is None and options.address is None:
+            words += ["--host", _LOOPBACK]
+        setup = [] if options.setup is None else [f". {shlex.quote(options.setup)}"]
+        return {
+            "processes": 1,
+            "nanny": False,
+            "death_timeout": _SCHEDULER_S,
+            "python": shlex.quote(options.python or sys.executable),
+            "worker_extra_args": [*words, "--memory-limit", "0"],
+            "job_script_prologue": setup,
+        }
+
+    # -- nodes --
+
+    def connections(self, names: Sequence[str]) -> list[NodeConnection]:
+        """Return node processes of these names, one on each of as many batch jobs.
+
+        Raises HeadraceError with what the batch system says.
+        """
+        client = self._client
+        assert client is not None
+        self._forget_lost()
+        while len(self._jobs) < len(names):
+            self._submit()
+        jobs = self._jobs[: len(names)]
+        self._await(jobs)
+        workers = [job.worker or "" for job in jobs]
+        check_versions(client, workers)
+        found: list[NodeConnection] = []
+        try:
+            for name, worker in zip(names, workers, strict=True):
+                found.append(connected(client, name, worker))
+        except BaseException:
+            for connection in found:
+                connection.close()
+            raise
+        return found
+
+    def _submit(self) -> None:
+        name = f"{self._name}-{self._number}"
+        self._number += 1
+        spec = self._cluster.new_spec
+        job = spec["cls"](self._cluster.scheduler_address, name=name, **spec["options"])
+        entry = self._journal.begin("cancel_batch_job", system=self._system.kind, name=self._name)
+        try:
+            self._cluster.sync(job.start)
+        except (RuntimeError, OSError, ValueError) as error:
+            self._journal.end(entry)
+            raise HeadraceError(
+                f"{self._system.commands[0]} refuses the job: {_words_of(error)}",
+                hint="correct [run.batch]",
+            ) from error
+        self._journal.add(entry, job=str(job.job_id))
+        self._jobs.append(_BatchJob(name, str(job.job_id), entry))
+
+    def _forget_lost(self) -> None:
+        """Forget jobs whose workers were there and are not any more: others take their place."""
+        there = self._workers()
+        for job in [each for each in self._jobs if each.worker and each.name not in there]:
+            self._jobs.remove(job)
+            self._journal.undo(job.entry)
+
+    def _workers(self) -> dict[str, str]:
+        found = dict(self._cluster.scheduler.workers)
+        return {str(worker.name): address for address, worker in found.items()}
+
+    def _await(self, jobs: Sequence[_BatchJob]) -> None:
+        asked_s = time.monotonic()
+
+        def there() -> bool:
+            nonlocal asked_s
+            workers = self._workers()
+            for job in jobs:
+                job.worker = workers.get(job.name)
+            if self._stopped():
+                raise InterruptedRunError("stopped")
+            waiting = [job for job in jobs if job.worker is None]
+            if waiting and time.monotonic() - asked_s >= _ASK_S:
+                self._judge(waiting, out_of_patience=False)
+                asked_s = time.monotonic()
+            return not waiting
+
+        while not wait_until(there, self.options.patience, _LOOK_S):
+            self._judge([job for job in jobs if job.worker is None], out_of_patience=True)
+
+    def _judge(self, waiting: Sequence[_BatchJob], *, out_of_patience: bool) -> None:
+        """Raise HeadraceError when a job has ended, or has not begun in time."""
+        for job in waiting:
+            state = self._system.state(job.id)
+            if job.name in self._workers():
+                continue
+            if state.over:
+                raise HeadraceError(
+                    f"{self._system.kind} job {job.id} ended before its worker was there "
+                    f"({state.text}); its log ends: {self._log_of(job)}",
+                    hint=self._remedy(),
+                )
+            if out_of_patience:
+                raise HeadraceError(
+                    f"{len(waiting)} of the batch jobs are not there after "
+                    f"{self.options.patience:g} s; {self._system.kind} says of job {job.id}: "
+                    f"{state.text}",
+                    hint="[run.batch] patience is the time to wait; queue, cores and walltime "
+                    "are what is requested",
+                )
+
+    def _remedy(self) -> str:
+        if self.options.interface is None and self.options.address is None:
+            return (
+                "nodes that are other machines need [run.batch] interface or address: without, "
+                "the scheduler listens on loopback alone"
+            )
+        return "[run.batch] python and setup say what a job starts"
+
+    def _log_of(self, job: _BatchJob) -> str:
+        number = job.id.partition(".")[0]
+        pattern = re.compile(rf"(?<![0-9]){re.escape(number)}(?![0-9])")
+        lines: list[str] = []
+        for file in sorted((self.folder / "logs").iterdir()):
+            if pattern.search(file.name.removeprefix(self._name)):
+                lines += file.read_text(errors="replace").splitlines()
+        return " | ".join(line for line in lines if line.strip())[-1500:] or "(no log)"
+
+    # -- the end --
+
+    def close(self) -> None:
+        """End scheduler, jobs and credentials. Raises HeadraceError that names what is left."""
+        client, self._client = self._client, None
+        cluster, self._cluster = self._cluster, None
+        if client is not None:
+            client.close(timeout=10)
+        if cluster is not None:
+            cluster.close(timeout=10)
+        entries = [self._folder_entry, *(job.entry for job in self._jobs)]
+        self._jobs.clear()
+        self._journal.put_back(entries)
+
+
+def _words_of(error: Exception) -> str:
+    """Return what the batch system said when a command of it failed."""
+    text = str(error)
+    found = re.search(r"stdout:\n(.*)stderr:\n(.*)", text, re.DOTALL)
+    return " ".join((" ".join(found.groups()) if found else text).split())

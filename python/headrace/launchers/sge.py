@@ -1,0 +1,66 @@
+"""Jobs on nodes of Grid Engine: `on = "sge"`, a batch job for each node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import override
+
+from headrace.launchers.batch.cluster import JobState
+from headrace.launchers.batch.launcher import BatchLauncher, clock_time, said_by
+from headrace.launchers.batch.options import BatchOptions
+
+
+class GridEngine(BatchLauncher):
+    """Runs jobs on nodes that Grid Engine gives."""
+
+    kind = "sge"
+    commands = ("qsub", "qstat", "qdel")
+    whole_nodes = False
+
+    @override
+    @classmethod
+    def refuses_batch(cls, batch: BatchOptions | None) -> str | None:
+        if batch is not None:
+            if (batch.cores or 1) > 1 and batch.parallel_environment is None:
+                return "several cores need a parallel_environment; qconf -spl lists them"
+            if batch.memory is not None:
+                return (
+                    "every site has its own resource for memory: name it in directives, "
+                    'such as ["-l mem_free=4G"]'
+                )
+        return super().refuses_batch(batch)
+
+    @override
+    @classmethod
+    def job_class(cls) -> Any:
+        from dask_jobqueue.sge import SGEJob
+
+        return SGEJob
+
+    @override
+    @classmethod
+    def request(cls, options: BatchOptions) -> dict[str, object]:
+        directives = list(options.directives)
+        if options.parallel_environment is not None:
+            directives.insert(0, f"-pe {options.parallel_environment} {options.cores}")
+        return {
+            "queue": options.queue,
+            "project": options.account,
+            "walltime": clock_time(options.walltime),
+            "cores": options.cores or 1,
+            "memory": "1GiB",
+            "job_extra_directives": directives,
+        }
+
+    @override
+    @classmethod
+    def state(cls, job: str) -> JobState:
+        said = said_by(["qstat", "-j", job])
+        if said.code:
+            return JobState("do not exist" in said.text or "does not exist" in said.text, said.text)
+        lines = [" ".join(line.split()) for line in said.text.splitlines()]
+        first = next((n for n, line in enumerate(lines) if line.startswith("scheduling info")), 0)
+        reasons = [line for line in lines if line.startswith("error reason")]
+        text = "; ".join([*reasons, *(lines[first:] if first else [])])
+        return JobState(bool(reasons), text or "it runs, or no reason is given")

@@ -1,0 +1,136 @@
+"""Studies on a real Slurm of three nodes, started by examples/slurm/start as users do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.system.waiting import wait_until
+from workspace import HEADRACE, ROOT, Workspace
+
+STUDY = """
+headrace = 1
+title = "on Slurm"
+[target.shared]
+kind = "path"
+path = "{place}/shared data"
+create = true
+[workload.job]
+kind = "command"
+command = ["/bin/sleep", "{seconds}"]
+[plan]
+repeats = {{ min = 1 }}
+[run]
+on = "slurm"
+nodes = 3
+slots = 2
+cache = "as-is"
+foreign_load = "warning"
+shortest = "0.1 s"
+[run.batch]
+cores = {cores}
+folder = "{folder}"
+{more}
+"""
+EXAMPLE = ROOT / "examples" / "slurm"
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Path]:
+    """A folder of a Slurm, in which batch jobs keep their credentials and logs."""
+    with tempfile.TemporaryDirectory(prefix="headrace-test-", dir="/dev/shm") as place:
+        folder = Path(place) / "slurm"
+        subprocess.run([EXAMPLE / "start", folder], check=True, timeout=120)
+        (Path(place) / "shared").mkdir()
+        try:
+            yield Path(place)
+        finally:
+            subprocess.run([EXAMPLE / "stop", folder], check=True, timeout=120)
+        assert not folder.exists()
+
+
+@pytest.fixture
+def here(workspace: Workspace, slurm: Path) -> Workspace:
+    """A workspace whose commands use this Slurm."""
+    workspace.environment["SLURM_CONF"] = str(slurm / "slurm" / "slurm.conf")
+    return workspace
+
+
+def study(here: Workspace, slurm: Path, seconds: int = 1, cores: int = 4, more: str = "") -> Path:
+    text = STUDY.format(
+        place=slurm, folder=slurm / "shared", seconds=seconds, cores=cores, more=more
+    )
+    return here.study(text)
+
+
+def queue(here: Workspace) -> list[str]:
+    words = ["squeue", "-h", "-o", "%j %T"]
+    said = subprocess.run(
+        words, env={**os.environ, **here.environment}, capture_output=True, text=True, check=True
+    )
+    return said.stdout.splitlines()
+
+
+def test_a_study_runs_on_three_nodes_and_leaves_nothing(here: Workspace, slurm: Path) -> None:
+    ended = here.run("run", study(here, slurm), "--results", "results")
+    assert ended.returncode in (0, 5), ended.stdout + ended.stderr  # other tests' I/O may spoil it
+    (trial,) = here.trials()
+    assert trial["status"] == "done", trial
+    assert (trial["run"]["on"], trial["run"]["nodes"]) == ("slurm", 3)
+    import pyarrow.parquet as pq
+
+    (file,) = here.place.glob("results/trials/*/jobs.parquet")
+    assert [job["exit"] for job in pq.read_table(file).to_pylist()] == ["ok"] * 6
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert wait_until(lambda: not queue(here), 60, 0.2)
+    assert list((slurm / "shared").iterdir()) == [], "credentials and logs are gone"
+
+
+@pytest.mark.parametrize(
+    ("cores", "more", "said"),
+    [
+        (4, 'queue = "nowhere"', "invalid partition specified"),
+        (4, 'queue = "closed"\npatience = "2 s"', "PENDING (PartitionDown)"),
+        (4, 'python = "/nowhere/bin python"', "No such file or directory"),
+    ],
+    ids=["no such partition", "never starts", "no Python"],
+)
+def test_what_slurm_says_is_the_cause(
+    here: Workspace, slurm: Path, cores: int, more: str, said: str
+) -> None:
+    ended = here.run("run", study(here, slurm, cores=cores, more=more), "--results", "results")
+    assert ended.returncode == 5, ended.stdout + ended.stderr
+    (trial,) = here.trials()
+    assert said in trial["cause"], trial["cause"]
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert wait_until(lambda: not queue(here), 60, 0.2), "its jobs are cancelled"
+    assert list((slurm / "shared").iterdir()) == []
+
+
+def test_a_killed_command_leaves_nothing_after_undo(here: Workspace, slurm: Path) -> None:
+    words = [HEADRACE, "run", study(here, slurm, seconds=300), "--results", "results"]
+    environment = {**os.environ, **here.environment}
+    with subprocess.Popen(words, env=environment, cwd=here.place) as command:
+        assert wait_until(lambda: len(queue(here)) == 3, 120, 0.2)
+        os.kill(command.pid, signal.SIGKILL)
+    undone = here.run("undo")
+    assert undone.returncode == 0, undone.stdout + undone.stderr
+    assert undone.stdout.count("slurm job") == 3, undone.stdout
+    assert wait_until(lambda: not queue(here), 60, 0.2)
+    assert list((slurm / "shared").iterdir()) == []
+
+
+def test_missing_commands_are_said_before_anything_starts(here: Workspace, slurm: Path) -> None:
+    here.environment["PATH"] = str(Path(sys.executable).parent)
+    ended = here.run("run", study(here, slurm), "--results", "results")
+    text = " ".join((ended.stdout + ended.stderr).split())
+    assert ended.returncode == 3, text
+    assert "sbatch, squeue, scancel, scontrol: not found; they belong to slurm" in text
+    assert not here.trials()

@@ -1,0 +1,105 @@
+"""`[run.batch]`: what is refused, and the job scripts that are made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import launchers
+from headrace.errors import StudyError
+from headrace.launchers.batch.cluster import CONFIGURATION
+from headrace.launchers.batch.launcher import BatchLauncher
+from headrace.launchers.batch.options import BatchOptions
+from headrace.study import load_study_text
+
+STUDY = """
+headrace = 1
+[target.shared]
+kind = "path"
+path = "data"
+[workload.job]
+kind = "command"
+command = ["true"]
+[run]
+on = "{on}"
+[run.batch]
+{batch}
+"""
+
+
+@pytest.mark.parametrize(
+    ("on", "batch", "field", "said"),
+    [
+        ("slurm", 'queue = "short; rm -rf x"', "run.batch.queue", "short; rm"),
+        ("slurm", 'queue = "--uid=0"', "run.batch.queue", "--uid=0"),
+        ("slurm", 'account = "a\\n#SBATCH -p b"', "run.batch.account", "given"),
+        ("slurm", 'interface = "eth0 --host x"', "run.batch.interface", "eth0"),
+        ("slurm", 'address = "$(id)"', "run.batch.address", "$(id)"),
+        ("slurm", 'folder = "/tmp/a b"', "run.batch.folder", "/tmp/a b"),
+        ("slurm", 'python = "/bin/$(id)"', "run.batch.python", "$(id)"),
+        ("slurm", 'setup = "/a\\nb"', "run.batch.setup", "given"),
+        ("slurm", 'directives = ["-C x\\nrm -rf y"]', "run.batch.directives", "one line"),
+        ("slurm", 'directives = ["-C x\\\\"]', "run.batch.directives", "one line"),
+        ("slurm", 'directives = ["rm"]', "run.batch", "an option begins with -"),
+        ("slurm", 'interface = "lo"\naddress = "a"', "run.batch", "cannot both be given"),
+        ("slurm", "partition = 1", "run.batch.partition", "queue"),
+        ("slurm", 'parallel_environment = "smp"', "run.batch", "of sge alone"),
+        ("sge", "", "run.batch", "cores is missing"),
+        ("sge", "cores = 2", "run.batch", "parallel_environment"),
+        ("sge", 'cores = 1\nmemory = "1 GB"', "run.batch", "mem_free"),
+        ("htcondor", 'cores = 1\nqueue = "q"', "run.batch", "no queues"),
+        ("htcondor", 'cores = 1\ndirectives = ["queue 9"]', "run.batch", "name = value"),
+        ("htcondor", 'cores = 1\ndirectives = ["Executable = x"]', "run.batch", "set by"),
+        ("local", "cores = 1", "run.batch", "no batch system"),
+    ],
+)
+def test_a_value_that_could_do_harm_is_refused_by_its_field(
+    on: str, batch: str, field: str, said: str
+) -> None:
+    with pytest.raises(StudyError) as refused:
+        load_study_text(STUDY.format(on=on, batch=batch), file=Path("a.toml"), base=Path())
+    (problem,) = refused.value.problems
+    assert problem.field.startswith(field), str(problem)
+    assert problem.line >= 10 and said in str(problem), str(problem)
+
+
+def script(kind: str, **batch: Any) -> list[str]:
+    import dask.config
+
+    part = launchers.kinds()[kind]
+    assert issubclass(part, BatchLauncher)
+    options = BatchOptions.model_validate(batch)
+    assert part.refuses_batch(options) is None
+    with dask.config.set({"jobqueue.headrace": CONFIGURATION}):
+        job = part.job_class()(
+            "tls://127.0.0.1:1",
+            name="headrace-1",
+            config_name="headrace",
+            processes=1,
+            nanny=False,
+            death_timeout=60,
+            python="python",
+            worker_extra_args=[],
+            job_script_prologue=[],
+            job_name="headrace",
+            log_directory=None,
+            **part.request(options),
+        )
+    return [line for line in job.job_script().splitlines() if line]
+
+
+def test_job_scripts_request_what_the_study_says() -> None:
+    slurm = script("slurm", queue="long", account="me", walltime="90 min", memory="2 GiB")
+    assert {"#SBATCH -p long", "#SBATCH -A me", "#SBATCH --exclusive"} <= set(slurm)
+    assert {"#SBATCH --mem=2G", "#SBATCH -t 01:30:00"} <= set(slurm)
+    assert not any("cpus-per-task" in line for line in slurm)
+    sge = script("sge", cores=4, parallel_environment="smp", directives=["-l fast"])
+    assert {"#$ -pe smp 4", "#$ -l fast"} <= set(sge)
+    pbs = script("pbs", cores=4, memory="1 GiB")
+    assert "#PBS -l select=1:ncpus=4:mem=1073741824b" in pbs
+    assert "#PBS -l place=excl" in script("pbs")
+    condor = script("htcondor", cores=4, directives=["requirements = Memory > 1"])
+    assert "MY.DaskWorkerCores = 4" in condor and "requirements = Memory > 1" in condor
+    assert condor[-1] == "Queue" and not any(line.startswith("RequestMemory") for line in condor)
