@@ -68,6 +68,7 @@ def _problem_of(address: str, count: int) -> tuple[str, str] | None:
 def _client(address: str) -> Client:
     """Return a client of the scheduler. Raises HeadraceError when it cannot be reached."""
     from distributed import Client
+    from distributed.comm.core import FatalCommClosedError
     from distributed.security import Security
 
     host = address.rpartition(":")[0].strip("[]")
@@ -76,8 +77,8 @@ def _client(address: str) -> Client:
     if not encrypted and not _is_loopback(host, address):
         raise MissingError(
             f"{host} is another machine, and Dask is not configured for TLS here",
-            hint="set distributed.comm.tls in Dask's configuration: ca-file, and client's cert "
-            "and key",
+            hint="make keys with headrace cluster init, or set distributed.comm.tls in Dask's "
+            "configuration: ca-file, and client's cert and key",
         )
     try:
         return Client(
@@ -87,6 +88,12 @@ def _client(address: str) -> Client:
             set_as_default=False,
             name="headrace",
         )
+    except FatalCommClosedError as error:
+        raise HeadraceError(
+            f"the Dask scheduler at {address} has other keys (TLS): its certificate is not signed "
+            f"by {security.tls_ca_file}",
+            hint="use the keys with which it was started: export DASK_CONFIG=…/dask.yaml",
+        ) from error
     except (OSError, ValueError, TimeoutError) as error:
         raise HeadraceError(
             f"no Dask scheduler answers at {address}: {describe(error)}",
