@@ -7,14 +7,17 @@ import platform
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from headrace.engine.measure.job_pool import JobEnd, PoolResult
+from headrace.engine.measure.node_validity import node_reasons
 from headrace.engine.measure.node_watch import NodeWatch
 from headrace.launchers import AgentEvent, Clock, LauncherLostError
 from headrace.launchers.local import MachineAgent
 from headrace.probes.ledger import LedgerRow
-from headrace.records.nodes import NodeClock, NodeEvent
+from headrace.records.nodes import NodeClock, NodeEvent, NodeFacts
 from headrace.records.trial_record import decode, encode
+from headrace.study.model import RunOptions
 from headrace.system.journal import Journal
 from synthetic_records import failed_trial
 
@@ -27,11 +30,14 @@ class Node(MachineAgent):
     """A node of another clock, which is lost while jobs run if the test wants it."""
 
     lost = False
+    offset_s = 0.0
+    measured = 0
 
     def measure_clock(self) -> Clock:
         if self.lost:
             raise LauncherLostError(f"node {self.name} is lost")
-        return Clock(self.clock.offset_s + 0.25, 0.002)
+        self.measured += 1
+        return Clock(self.offset_s + 0.25 * (self.measured - 1), 0.001 * self.measured)
 
     def out_of_memory(self) -> int:
         return super().out_of_memory() if not self.lost else self.measure_clock() and 0
@@ -49,7 +55,7 @@ def test_each_node_is_recorded_with_the_start_of_its_jobs(tmp_path: Path) -> Non
     with Journal.open("a test", tmp_path / "journal") as journal:
         nodes = [Node(journal), Node(journal)]
         for number, node in enumerate(nodes):
-            node.name, node.clock = f"node-{number}", Clock(5.0 * number, 0.001)
+            node.name, node.offset_s = f"node-{number}", 5.0 * number
         watch = NodeWatch(nodes, slots=2)
         nodes[1].lost = True
         watch.finish()
@@ -72,3 +78,36 @@ def test_each_node_is_recorded_with_the_start_of_its_jobs(tmp_path: Path) -> Non
     assert second.events == (NodeEvent(what="lost", at_s=2.0, cause="cut"),)
     record = msgspec.structs.replace(failed_trial("0000-a-r0"), node_facts=(first, second))
     assert decode(encode(record)) == record
+
+
+def nodes(
+    *starts: tuple[float, float], drift_s: float = 0.0, uncertainty_s: float = 1e-4
+) -> list[NodeFacts]:
+    clock = NodeClock(offset_s=3.0, uncertainty_s=uncertainty_s, drift_s=drift_s)
+    return [
+        NodeFacts(number=n, name=f"node-{n}", clock=clock, start_first_s=first, start_last_s=last)
+        for n, (first, last) in enumerate(starts)
+    ]
+
+
+RAN = PoolResult([job(0, 0, 0.0), job(1, 2, 0.4)], 1000.0, 9.0, 9.0, None, 4)
+"""The shortest of its jobs ran for 8.6 s."""
+
+
+@pytest.mark.parametrize(
+    ("found", "share", "codes"),
+    [
+        (nodes((0.0, 0.1), (0.05, 0.4)), 0.25, []),
+        (nodes((0.0, 0.1), (0.05, 0.4)), 0.01, ["start-spread"]),
+        (nodes((0.0, 0.05), (0.05, 0.09)), 0.001, []),
+        (nodes((0.0, 0.4)), 0.01, []),
+        (nodes((0.0, 0.1), (0.0, 0.1), uncertainty_s=3.0), 0.25, ["clock-uncertain"] * 2),
+        (nodes((0.0, 0.1), (0.0, 0.1), drift_s=-0.01), 0.25, ["clock-step"] * 2),
+        (nodes((0.0, 0.1), (0.0, 0.1), drift_s=-0.004), 0.25, []),
+    ],
+)
+def test_nodes_that_cannot_be_compared_make_a_trial_invalid(
+    found: list[NodeFacts], share: float, codes: list[str]
+) -> None:
+    run = RunOptions.model_validate({"start_spread": share})
+    assert [each.code for each in node_reasons(run, found, RAN, clocks_s=10.0)] == codes

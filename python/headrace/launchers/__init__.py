@@ -200,6 +200,10 @@ class Agent(ABC):
         """Return how the node's clock relates to the engine's now. `clock` stays as it is."""
         return self.clock
 
+    def renew_clock(self) -> None:
+        """Measure the node's clock anew, for `clock` and for jobs that are spawned from now on."""
+        self.clock = self.measure_clock()
+
     @abstractmethod
     def machine(self) -> MachineFacts:
         """Return what the node is: host, versions, CPUs, memory."""

@@ -2,6 +2,7 @@
 
 from headrace.metrics import Metric
 from headrace.metrics.trial import RecordedTrial, ratio
+from headrace.records.nodes import start_spread_s
 
 
 def _efficiency(trial: RecordedTrial) -> float | None:
@@ -74,4 +75,13 @@ LAST_DONE_S = Metric(
     better="less",
     value=lambda trial: trial.last_done_s,
     rank=180,
+)
+START_SPREAD_S = Metric(
+    name="start_spread_s",
+    title="Start spread of jobs released together",
+    scale="time",
+    better="less",
+    value=lambda trial: start_spread_s(trial.record.node_facts),
+    needs="jobs that began",
+    rank=170,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -68,9 +69,10 @@ class NodeFacts(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     events: tuple[NodeEvent, ...] = ()
     """What happened to it since the trial before, in order."""
 
-    @property
-    def start_spread_s(self) -> float | None:
-        """Time between the begin of its first and of its last job of those released together."""
-        if self.start_first_s is None or self.start_last_s is None:
-            return None
-        return self.start_last_s - self.start_first_s
+
+def start_spread_s(nodes: Sequence[NodeFacts]) -> float | None:
+    """Return the time between the begins of the first and the last job of those released together,
+    over all nodes; None if none is known."""
+    firsts = [node.start_first_s for node in nodes if node.start_first_s is not None]
+    lasts = [node.start_last_s for node in nodes if node.start_last_s is not None]
+    return max(lasts) - min(firsts) if firsts and lasts else None

@@ -166,6 +166,12 @@ class RunOptions(Section):
     shortest: Seconds = Field(
         0.5, ge=0, description="a measured trial shorter than this is invalid"
     )
+    start_spread: float = Field(
+        0.25,
+        gt=0,
+        description="several nodes: a trial whose jobs began further apart than this share of its "
+        "shortest job, and than 0.1 s, is invalid",
+    )
     verify: bool = Field(
         False,
         description="compare the contents of a data set's files with their checksums before "

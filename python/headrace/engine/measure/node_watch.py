@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -15,23 +16,32 @@ Known = TypeVar("Known")
 
 
 class NodeWatch:
-    """Observes the nodes from before the release of a trial's jobs until after the last one.
+    """Observes the nodes from before a trial's jobs are started until after the last one.
 
     A node that is lost keeps what was known of it before.
     """
 
     def __init__(self, agents: Sequence[Agent], slots: int) -> None:
-        """`agents`: those of the nodes that run jobs, with `slots` jobs on each at once."""
+        """`agents`: those of the nodes that run jobs, with `slots` jobs on each at once.
+
+        Their clocks are measured anew, for the jobs that are started from now on.
+        """
         self._agents = agents
         self._slots = slots
         self._machines = [_unless_lost(agent.machine) for agent in agents]
+        for agent in agents:
+            _unless_lost(agent.renew_clock)
         self._clocks = [agent.clock for agent in agents]
+        self._clocks_at_s = time.monotonic()
+        self.clocks_s = 0.0
+        """Time between the two measurements of the clocks."""
         self._kills = [_unless_lost(agent.out_of_memory) for agent in agents]
         self._clocks_after: list[Clock | None] = [None] * len(agents)
         self._kills_after: list[int | None] = [None] * len(agents)
 
     def finish(self) -> None:
         """Observe the nodes after the last job, while limits of memory still hold."""
+        self.clocks_s = time.monotonic() - self._clocks_at_s
         self._clocks_after = [_unless_lost(agent.measure_clock) for agent in self._agents]
         self._kills_after = [_unless_lost(agent.out_of_memory) for agent in self._agents]
 

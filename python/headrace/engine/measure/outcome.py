@@ -66,6 +66,8 @@ class Outcome:
     machine_use: MachineUse | None = None
     """Use of the CPUs while the jobs ran."""
     node_facts: tuple[NodeFacts, ...] = ()
+    clocks_s: float = 0.0
+    """Time between the two measurements of the nodes' clocks."""
     energy: Energy = field(default_factory=Energy)
     emulators: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     injected: list[FaultRecord] = field(default_factory=list["FaultRecord"])

@@ -308,9 +308,9 @@ class _TrialRun:
         prepared.run.observer.trial_started(
             self.trial, 0 if self._run.load == "sustained" else task.slots
         )
+        nodes = NodeWatch(prepared.nodes.agents[: self._run.nodes], self._run.slots)
         jobs = pool.get_ready()
         metering.start()
-        nodes = NodeWatch(prepared.nodes.agents[: self._run.nodes], self._run.slots)
         self._watch = watch = InterferenceWatch(prepared)
         probes.start(location, jobs, self.keep)
         services.start(Watch((), (), None, self.keep))
@@ -323,6 +323,7 @@ class _TrialRun:
         uses = watch.finish()
         outcome.machine_use = combined_use([*uses.values()]) if uses else None
         outcome.node_facts = nodes.facts(outcome.pool, uses)
+        outcome.clocks_s = nodes.clocks_s
         outcome.samples = probes.finish()
         metering.stop()
         services.finish(outcome.samples, outcome.pool.release_monotonic_s)

@@ -9,6 +9,7 @@ from headrace.engine.measure import validity
 from headrace.engine.measure.emulator_reports import with_service
 from headrace.engine.measure.job_pool import PoolResult
 from headrace.engine.measure.node_probes import TrialSamples
+from headrace.engine.measure.node_validity import node_reasons
 from headrace.engine.measure.outcome import Outcome
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.probes.block import competing_io
@@ -55,6 +56,7 @@ def verdict_on(
     reasons += validity.faults(outcome.injected)
     reasons += validity.completion_delay(with_service(outcome.emulators, values.get("block")))
     reasons += validity.probes(samples)
+    reasons += node_reasons(run, outcome.node_facts, pool, outcome.clocks_s)
     reasons += _over_network(prepared, resolved, pool, values.get("network"))
     if (
         workload.bound_by_storage

@@ -25,8 +25,7 @@ class RemoteAgent(Agent):
         self.connection = connection
         self.name = connection.name
         self.kernel = connection.hello.kernel
-        self.clock = self.measure_clock()
-        connection.call(NodeService.set_offset, self.clock.offset_s)
+        self.renew_clock()
 
     @override
     def take_events(self) -> list[AgentEvent]:
@@ -40,6 +39,11 @@ class RemoteAgent(Agent):
         # One kernel has one monotonic clock: an offset between two of its processes is noise.
         same = self.connection.hello.kernel == boot_id()
         return Clock() if same and abs(found.offset_s) <= found.uncertainty_s else found
+
+    @override
+    def renew_clock(self) -> None:
+        super().renew_clock()
+        self.connection.call(NodeService.set_offset, self.clock.offset_s)
 
     @override
     def machine(self) -> MachineFacts:
