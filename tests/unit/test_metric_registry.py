@@ -130,6 +130,19 @@ def test_every_metric_is_whole(metric: Metric, tmp_path: Path) -> None:
     assert metric.only_with == "" or metric.only_with in registered()
 
 
+def test_packets_have_a_local_share_and_a_tail(tmp_path: Path) -> None:
+    results = write_results(tmp_path / "r", plan_of(CELLS[:1], 1), Truth())
+    values = json.loads(next(results.glob("trials/*/trial.json")).read_text())
+    packets = {"handed_out_again": 0, "given_up": [], "events_not_processed": 0, "events": 400}
+    values |= {"stonewall_s": 3.0, "last_done_s": 5.0, "packets": packets | {"events_local": 300}}
+    found = values_of(decode(json.dumps(values).encode()))
+    assert (found["local_event_share"], found["packet_tail_s"]) == (0.75, 2.0)
+    values |= {"packets": packets, "last_done_s": 2.9}
+    found = values_of(decode(json.dumps(values).encode()))
+    assert "local_event_share" not in found, "no location was known"
+    assert found["packet_tail_s"] == 0.0
+
+
 @pytest.mark.parametrize(
     "name", [name for name, metric in registered().items() if metric.value is not None]
 )

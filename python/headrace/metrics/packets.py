@@ -17,7 +17,8 @@ def _tail_s(trial: RecordedTrial) -> float | None:
     record = trial.record
     if record.packets is None or record.stonewall_s is None or record.last_done_s is None:
         return None
-    return record.last_done_s - record.stonewall_s
+    # Job and engine take these times: the last job may end before it is seen to be idle.
+    return max(0.0, record.last_done_s - record.stonewall_s)
 
 
 LOCAL_EVENT_SHARE = Metric(

@@ -267,7 +267,7 @@ class _TrialRun:
         first = run.packet_events or first_events(sum(layout.events), self._slots)
         return Packetiser(
             [
-                QueryFile(file, events, self._place(file, located.get(file, ())))
+                QueryFile(file, events, self._place(file, located.get(file, self._copies())))
                 for file, events in zip(layout.files, layout.events, strict=True)
             ],
             homes=[
@@ -278,6 +278,12 @@ class _TrialRun:
             workers_per_server=run.workers_per_server,
             cluster_events=_cluster_events(spec),
         )
+
+    def _copies(self) -> tuple[str, ...]:
+        """Return the nodes that have a copy of every file, on drives of their own."""
+        prepared = self.prepared
+        has_all = prepared.location.local_drives and self._run.nodes > 1
+        return prepared.nodes.names[: self._run.nodes] if has_all else ()
 
     def _place(self, file: str, servers: tuple[str, ...]) -> FilePlace:
         """Return where a file of the data set is; `servers`: those that the target names."""
