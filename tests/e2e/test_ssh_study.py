@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -74,6 +78,24 @@ def test_jobs_run_on_every_host_and_come_back(
     assert len({output.read_text() for output in outputs}) == 4, "each job is a process of its own"
     assert wait_until(lambda: not children_of(server).split(), 30, 0.1), "a connection is left"
     assert not (memory / "shared data").exists(), "made for the study, removed after it"
+
+
+def test_the_status_of_nodes_is_shown(on_hosts: Workspace) -> None:
+    shown = on_hosts.run("cluster", "status", "--on", "ssh://alpha,beta", "--json")
+    assert shown.returncode == 0, shown.stderr
+    nodes = json.loads(shown.stdout)
+    assert [node["node"] for node in nodes] == ["node-0", "node-1"]
+    for node in nodes:
+        assert node["headrace"] == version("headrace") and node["host"] == socket.gethostname()
+        assert node["cpus"] >= 1 and node["memory_bytes"] > 1 << 20
+        assert abs(node["clock_offset_s"]) <= node["clock_uncertainty_s"], "the same clock"
+        assert ("root" in node["can"]) == (os.geteuid() == 0)
+    on_hosts.environment["COLUMNS"] = "80"
+    table = on_hosts.run("cluster", "status", "--on", "ssh://alpha", "--nodes", "1")
+    assert table.returncode == 0 and max(map(len, table.stdout.splitlines())) <= 80, table.stdout
+    assert version("headrace") in table.stdout
+    refused = on_hosts.run("cluster", "status", "--on", "local")
+    assert refused.returncode == 2 and "ssh://HOST,HOST" in refused.stderr
 
 
 @pytest.fixture(scope="module")

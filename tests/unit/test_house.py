@@ -106,6 +106,7 @@ ALLOWED: dict[str, set[str]] = {
         "study",
         "plan",
         "records",
+        "launchers",
         "engine",
         "analysis",
         "report",

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
+from headrace.cli._console import out
 from headrace.errors import as_word
 
-app = typer.Typer(help="Set up a cluster on which studies run.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from headrace.launchers.remote.survey import SurveyedNode
+
+app = typer.Typer(
+    help="Set up a cluster on which studies run, and look at it.", no_args_is_help=True
+)
 
 
 @app.callback()
 def _group() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Set up a cluster on which studies run."""
+    """Set up a cluster on which studies run, and look at it."""
 
 
 @app.command()
@@ -57,3 +66,74 @@ def init(
         "Every holder of these keys can run programs on the nodes, and on this machine\n"
         "while a study runs: give them to nobody."
     )
+
+
+@app.command()
+def status(
+    on: Annotated[str, typer.Option(help="the nodes, as in [run] on: ssh://… or dask://…")],
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="how many; as many as there are when not given")
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(help="as in [run] python: ssh, path of Python on the hosts")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Show the nodes of a cluster: size, versions, clock, load by others, and what each lacks."""
+    from headrace.launchers.remote.survey import survey
+
+    found = survey(on, nodes, python)
+    if as_json:
+        typer.echo(json.dumps([_plain(node) for node in found], indent=1))
+        return
+    _print_table(found)
+    lacking: dict[tuple[str, str, str], list[str]] = {}
+    for node in found:
+        for each in node.facts.capabilities:
+            if not each.there:
+                key = (each.what, each.gives, each.remedy)
+                lacking.setdefault(key, []).append(node.name)
+    for (what, gives, remedy), names in lacking.items():
+        who = "all nodes" if len(names) == len(found) else ", ".join(names)
+        out.print(f"[yellow]{escape(f'{who}: no {what}')}[/yellow] ({escape(gives)})")
+        out.print(f"    to have it: {escape(remedy)}")
+
+
+def _print_table(found: Sequence[SurveyedNode]) -> None:
+    from headrace.report.text_table import TextTable
+    from headrace.units import format_bytes
+
+    table = TextTable(
+        *("node", "host", "CPUs", "used by others", "memory", "kernel", "Headrace", "Python"),
+        "clock (s)",
+    )
+    for node in found:
+        facts, hello = node.facts, node.hello
+        table.add_row(
+            *(node.name, escape(hello.host), str(facts.cpus), f"{facts.others_cpus:.1f}"),
+            *(format_bytes(facts.memory_bytes), escape(facts.kernel)),
+            *(escape(hello.version), escape(hello.python)),
+            f"{node.clock.offset_s:+.3f}±{node.clock.uncertainty_s:.4f}",
+        )
+    out.print(table)
+    out.print(
+        "clock: seconds to add to the node's monotonic clock to have this machine's", style="dim"
+    )
+
+
+def _plain(node: SurveyedNode) -> dict[str, object]:
+    facts, hello = node.facts, node.hello
+    return {
+        "node": node.name,
+        "host": hello.host,
+        "headrace": hello.version,
+        "python": hello.python,
+        "kernel": facts.kernel,
+        "cpus": facts.cpus,
+        "others_cpus": facts.others_cpus,
+        "memory_bytes": facts.memory_bytes,
+        "clock_offset_s": node.clock.offset_s,
+        "clock_uncertainty_s": node.clock.uncertainty_s,
+        "can": [each.what for each in facts.capabilities if each.there],
+        "lacks": {each.what: each.remedy for each in facts.capabilities if not each.there},
+    }

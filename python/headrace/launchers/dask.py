@@ -41,6 +41,13 @@ class Dask(RemoteLauncher):
         return _problem_of(wanted.address, len(wanted.clients))
 
     @override
+    @classmethod
+    def node_count(cls, address: str) -> int:
+        with _client(address) as client:
+            found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+            return max(1, len(found))
+
+    @override
     @contextmanager
     def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
         with ExitStack() as stack:

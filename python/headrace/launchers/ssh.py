@@ -70,6 +70,11 @@ class Ssh(RemoteLauncher):
         )
 
     @override
+    @classmethod
+    def node_count(cls, address: str) -> int:
+        return len(parse_hosts(address))
+
+    @override
     @contextmanager
     def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
         names = [node.name for node in wanted.clients]

@@ -72,6 +72,11 @@ class RemoteLauncher(Launcher):
     def refuses(cls, wanted: NodesWanted) -> str | None:
         return wanted.only_here or None
 
+    @classmethod
+    def node_count(cls, address: str) -> int:
+        """Return how many nodes an address names. Raises HeadraceError."""
+        return 1
+
     @abstractmethod
     def connect(
         self, journal: Journal, wanted: NodesWanted

@@ -19,6 +19,7 @@ from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.jobs import JobOutput
 from headrace.launchers import JobExit
 from headrace.probes.ledger import LedgerRow
+from headrace.system.capabilities import Capability
 
 _LENGTH = struct.Struct("!I")
 MOST_BYTES = 1 << 30
@@ -104,6 +105,20 @@ class Hello(msgspec.Struct, array_like=True):
     host: str
     kernel: str
     """`Agent.kernel`."""
+
+
+class NodeAbilities(msgspec.Struct, array_like=True):
+    """What a node is, and what it can do for a study."""
+
+    cpus: int
+    memory_bytes: int
+    kernel: str
+    """Release of its kernel."""
+    others_cpus: float
+    """CPUs that other programs used during a second."""
+    wall_s: float
+    """Its clock of the day."""
+    capabilities: list[Capability]
 
 
 FromNode = CallAnswer | JobReady | JobWantsPacket | JobReported | JobEnded | JobsLost

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import msgspec
+import psutil
 
 from headrace.errors import describe
 from headrace.jobs import JobOutput, Packet
@@ -49,13 +50,16 @@ from headrace.launchers.remote.messages import (
     JobReported,
     JobsLost,
     JobWantsPacket,
+    NodeAbilities,
     Reaped,
     decode,
     encode,
     framed,
     types_of,
 )
+from headrace.system.capabilities import capabilities
 from headrace.system.journal import Journal
+from headrace.system.machine_use import Own, snapshot, usable_cpus, use_between
 from headrace.system.owned import work_directory
 
 AGENT = "agent."
@@ -81,6 +85,21 @@ class NodeService:
         """Return who this is."""
         return Hello(
             version("headrace"), platform.python_version(), socket.gethostname(), self._agent.kernel
+        )
+
+    def facts(self) -> NodeAbilities:
+        """Return what this node is and can do. Measures the load for a second."""
+        cpus = usable_cpus()
+        before = snapshot(cpus)
+        time.sleep(1.0)
+        use = use_between(before, snapshot(cpus), cpus, Own())
+        return NodeAbilities(
+            cpus=len(cpus),
+            memory_bytes=psutil.virtual_memory().total,
+            kernel=platform.release(),
+            others_cpus=(use.foreign_s + use.steal_s) / use.window_s,
+            wall_s=time.time(),
+            capabilities=capabilities(),
         )
 
     def now_s(self) -> float:
