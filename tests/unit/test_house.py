@@ -78,8 +78,8 @@ ALLOWED: dict[str, set[str]] = {
     "probes": BASE | CAPTURED,
     "meters": BASE,
     "workloads": BASE | CAPTURED | {"datasets", "jobs", "protocols", "readers", "targets"},
-    # Where jobs run: it starts workloads and reads their ledgers, and knows nothing of trials.
-    "launchers": BASE | {"jobs", "probes", "workloads"},
+    # Where jobs run: it starts workloads, sets up storage of nodes, and knows nothing of trials.
+    "launchers": BASE | {"datasets", "jobs", "probes", "targets", "workloads"},
     "study": BASE | PLUGINS | {"launchers"},
     "plan": BASE | PLUGINS | {"study"},
     "records": BASE | {"plan", "study"},

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import cast
 
+from headrace import launchers
 from headrace import targets as target_package
 from headrace.datasets import OwnFiles, data_files
 from headrace.datasets.own_check import described
@@ -160,6 +161,9 @@ def _most_slots(study: Study, plan: Plan) -> dict[str, int]:
 def _memory_bytes(trial: Trial, resolved: Resolved) -> int:
     """Return the memory that the target's emulated drives occupy when the study is measured."""
     target = target_package.kinds()[resolved.target_kind](trial.target, resolved.target_options)
+    kind = launchers.split_on(resolved.run.on or "local")[0]
+    if launchers.kinds()[kind].elsewhere and target.on_each_node():
+        return 0  # memory of its nodes
     return on_nodes(target, resolved.run.nodes).memory_bytes()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from headrace.site import Site, SiteDrive, SiteServer
 from headrace.study.resolve import Resolved
 from headrace.system import devices, nvme
 from headrace.targets import ModelledStorage, Target
+from headrace.targets.node_storage import NodeDisk
 from headrace.targets.service import ServiceTarget
 
 if TYPE_CHECKING:
@@ -80,6 +82,8 @@ def measured_inventory(target_name: str, resolved: Resolved, prepared: PreparedT
         count=nodes,
         source="study" if named else "device",
     )
+    if location.elsewhere:
+        return (node, *_disks_elsewhere(location.disks))
     return (node, *_devices(location.device_names))
 
 
@@ -151,6 +155,14 @@ def _further_drives(site: Site | None, nodes: int, taken: set[str]) -> Iterable[
             host=NODE,
             count=nodes * (several.count if several else 1),
             raid_level=several.raid if several else None,
+        )
+
+
+def _disks_elsewhere(disks: Iterable[NodeDisk]) -> Iterable[InventoryItem]:
+    """Return the disks of nodes that are other machines, equal ones together."""
+    for (model, size), count in Counter((disk.model, disk.size_bytes) for disk in disks).items():
+        yield InventoryItem(
+            part="drive", name=model, host=NODE, count=count, size_bytes=size, source="device"
         )
 
 

@@ -39,6 +39,7 @@ from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts
 from headrace.system.machine_use import MachineUse, Own
 from headrace.system.storage_settings import AppliedSetting, SettingValue, one_per_kernel
+from headrace.targets.node_storage import NodeStorage
 
 
 class LauncherLostError(HeadraceError):
@@ -250,6 +251,11 @@ class Agent(ABC):
     def process_use(self, pids: Sequence[int]) -> dict[int, UseSoFar]:
         """Return what processes of this node have used so far, without those that have ended."""
 
+    @property
+    @abstractmethod
+    def storage(self) -> NodeStorage:
+        """What sets up targets that the node has for itself, and handles the files on them."""
+
     # -- probes --
 
     @abstractmethod
@@ -391,6 +397,10 @@ class Launcher(ABC):
     """
 
     kind: ClassVar[str]
+    elsewhere: ClassVar[bool] = False
+    """True if its nodes are other machines, so that a node's own storage is set up by its agent."""
+    nodes_at_once: ClassVar[bool] = True
+    """False if nodes may have to wait for a queue: they are not started for a check alone."""
     address_form: ClassVar[str] = ""
     """How `[run] on` names it, if it needs an address: `dask://HOST:PORT`."""
 

@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from typing_extensions import override
@@ -40,13 +40,20 @@ from headrace.launchers import (
 from headrace.launchers.caches import prepare_cache
 from headrace.launchers.channel import Channel
 from headrace.launchers.fork_server import Exit, ForkServer, ForkServerDiedError
+from headrace.launchers.node_storage import LocalNodeStorage
 from headrace.probes.sampler import Sampler, Samples, Sampling
 from headrace.system.accounting import UseSoFar, process_use
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts, machine_facts
-from headrace.system.machine_use import LoadWatch, MachineUse, Own, usable_cpus
+from headrace.system.machine_use import (
+    LoadWatch,
+    MachineUse,
+    Own,
+    started_processes,
+    usable_cpus,
+)
 from headrace.system.storage import storage_of
 from headrace.system.storage_settings import AppliedSetting, KernelSettings, SettingValue
 from headrace.system.waiting import remaining
@@ -76,6 +83,7 @@ class MachineAgent(LocalAgent):
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._node_storage: LocalNodeStorage | None = None
         self._limits: list[MemoryLimit] = []
         self._sampler: Sampler | None = None
         self._load: LoadWatch | None = None
@@ -83,6 +91,13 @@ class MachineAgent(LocalAgent):
         """Limits that are ending."""
         self._settings = KernelSettings(journal)
         self.kernel = self._settings.kernel
+
+    @property
+    @override
+    def storage(self) -> LocalNodeStorage:
+        if self._node_storage is None:
+            self._node_storage = LocalNodeStorage(self._journal, self._settings)
+        return self._node_storage
 
     @override
     def machine(self) -> MachineFacts:
@@ -150,7 +165,7 @@ class MachineAgent(LocalAgent):
     @override
     def watch_load(self, own: Own) -> int:
         cpus = self.load_cpus or usable_cpus()
-        self._load = LoadWatch(cpus, own)
+        self._load = LoadWatch(cpus, self._with_started(own))
         return len(cpus)
 
     @override
@@ -159,7 +174,17 @@ class MachineAgent(LocalAgent):
 
     @override
     def finish_load(self, own: Own) -> MachineUse:
-        return self._watched_load().finish(own)
+        return self._watched_load().finish(self._with_started(own))
+
+    def _with_started(self, own: Own) -> Own:
+        """Add this process, and those that it started: servers and emulated drives."""
+        started = started_processes(self._journal)
+        return replace(
+            own,
+            servers=own.servers | started.servers,
+            marks=own.marks | started.marks,
+            pids=own.pids | started.pids,
+        )
 
     def _watched_load(self) -> LoadWatch:
         if self._load is None:

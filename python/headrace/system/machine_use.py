@@ -14,6 +14,8 @@ from pathlib import Path
 
 from headrace.system.accounting import NS_PER_TICK, CounterFile, IoCounts, pressure_totals_us
 from headrace.system.cgroups import cpu_quota, throttled_s
+from headrace.system.identity import is_alive
+from headrace.system.journal import Journal
 from headrace.system.load_meter import LoadMeter
 from headrace.system.process_scan import (
     Key,
@@ -227,6 +229,18 @@ def use_between(before: Snapshot, after: Snapshot, cpus: frozenset[int], own: Ow
         programs=_programs(sums.foreign, unseen_s),
         pressure=_share(before.pressure_us, after.pressure_us, window_s),
     )
+
+
+def started_processes(journal: Journal) -> Own:
+    """Return this process and those that it started: servers and emulated drives."""
+    started = [entry.args for entry in journal.open_entries if entry.action == "end_process"]
+    alive = {
+        int(args["pid"])
+        for args in started
+        if "pid" in args and is_alive(args["pid"], args["start_ticks"])
+    }
+    marks = {str(args["mark"]) for args in started if "mark" in args}
+    return Own(servers=frozenset(alive), marks=frozenset(marks), pids=frozenset({os.getpid()}))
 
 
 @dataclass

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, RefusedError, UnsupportedLevelError
+from headrace.user import user_name
 
 if TYPE_CHECKING:
     from headrace.system.journal import Journal, JournalEntry
@@ -19,6 +20,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 OWNER_FILE = ".headrace-owner"
 """File that marks a directory tree of ours; it holds our token."""
+
+OURS = ".headrace" if os.geteuid() == 0 else f".headrace-{user_name()}"
+"""The directory that Headrace creates in a target's directory, one per user.
+
+Several users may share a scratch directory.
+"""
 
 
 def work_directory(journal: Journal, parent: Path | None = None) -> tuple[Path, JournalEntry]:

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError, Problem
 from headrace.provenance import Provenance
 from headrace.registry import Plugins, parts
-from headrace.scenario import HostSpec, ServiceSpec, VolumeSpec
+from headrace.scenario import DriveFaultSpec, HostSpec, ServiceSpec, VolumeSpec
 from headrace.site import Site
 from headrace.system.claims import Place
 from headrace.system.cluster import Cluster, Interface, NodeSettings
-from headrace.system.emulator import EmulatedDevice
+from headrace.system.emulator import Report
 from headrace.system.journal import Journal
 from headrace.system.servers import Server
 from headrace.system.storage_settings import KernelSettings, StorageSettings, one_per_kernel
+from headrace.targets.node_storage import NodeDisk, NodeStorage
+from headrace.targets.setting import Setting as Setting
 
 
 class TargetOptions(BaseModel):
@@ -34,6 +36,31 @@ class TargetOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that hold a path. A relative path is relative to the study file."""
+
+
+class EmulatedDrive(Protocol):
+    """An emulated drive of this machine (`EmulatedDevice`) or of a node."""
+
+    @property
+    def name(self) -> str:
+        """Kernel name, such as `loop3`."""
+        ...
+
+    def report(self) -> Report:
+        """Return statistics since the last `reset_report`. Raises HeadraceError."""
+        ...
+
+    def reset_report(self) -> None:
+        """Reset the statistics at the start of a trial, except those of faults."""
+        ...
+
+    def inject(self, fault: DriveFaultSpec) -> int:
+        """Inject a fault and return its number. Raises HeadraceError."""
+        ...
+
+    def lift(self, fault: int) -> int:
+        """End a fault now; return how often it took effect."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -60,6 +87,13 @@ class Location:
     local_drives: bool = False
     """True if each of `node_directories` is a separate file system on a local drive of the node:
     data sets must be copied to each."""
+    elsewhere: bool = False
+    """True if the directories are on other machines: their files are reached by the agents of the
+    nodes only."""
+    node_devices: tuple[tuple[str, ...], ...] = ()
+    """Those of `device_names` that each node has, by node number, if each has its own."""
+    disks: tuple[NodeDisk, ...] = ()
+    """The disks of nodes that are other machines."""
     interfaces: tuple[Interface, ...] = ()
     """Network interfaces that carry its data."""
     servers: Mapping[str, Server] = field(default_factory=dict[str, Server])
@@ -72,7 +106,7 @@ class Location:
     HeadraceError if no server answers."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Environment variables that jobs need to reach it (endpoint, credentials). Never recorded."""
-    emulated: tuple[EmulatedDevice, ...] = ()
+    emulated: tuple[EmulatedDrive, ...] = ()
     """Emulated drives that it is stored on, in the order of the drives of a RAID. Drive faults
     affect these."""
     verify_after_crash: Callable[[], str] | None = None
@@ -80,7 +114,7 @@ class Location:
     the check found. Raises HeadraceError if it cannot be repaired."""
 
     @property
-    def emulated_by_node(self) -> tuple[tuple[EmulatedDevice, ...], ...]:
+    def emulated_by_node(self) -> tuple[tuple[EmulatedDrive, ...], ...]:
         """The emulated drives grouped by node, if each node has its own; otherwise one group."""
         nodes = len(self.node_directories) if self.local_drives else 1
         each = len(self.emulated) // nodes
@@ -104,26 +138,6 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One setting of the storage: the requested value and the value read back."""
-
-    name: str
-    asked: Any
-    before: Any
-    """Value before Headrace changed it; `release` restores it."""
-    after: Any
-    """Value read back after setting it. A trial is valid only if the value is the same after the
-    jobs."""
-    applied: bool
-    reason: str = ""
-    """Why it could not be applied."""
-
-    def as_dict(self) -> dict[str, object]:
-        """Return a JSON-compatible mapping for the record."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
 class TargetContext:
     """What a target needs for its set-up."""
 
@@ -140,6 +154,9 @@ class TargetContext:
     agents: tuple[StorageSettings, ...] = ()
     """The agents of the nodes that run jobs, by number. They set what belongs to a node's kernel.
     Empty for storage of servers, which is on this machine."""
+    storages: tuple[NodeStorage, ...] = ()
+    """The storage of the nodes that run jobs, by number, for targets that each node has for itself
+    on a machine of its own."""
     stop: Callable[[], bool] = field(default=lambda: False)
     """Return whether the run must stop; polled while files are copied to the target."""
 
@@ -149,7 +166,8 @@ class TargetContext:
 
     def on_node(self, number: int) -> TargetContext:
         """Return the context of storage that only node `number` uses."""
-        return replace(self, agents=self.agents[number : number + 1])
+        one = slice(number, number + 1)
+        return replace(self, agents=self.agents[one], storages=self.storages[one])
 
 
 @dataclass(frozen=True)
@@ -218,6 +236,11 @@ class Target(ABC):
         """Return the same storage on a local drive of node `number`, for a study with several
         nodes; None if all nodes share one storage."""
         return None
+
+    def on_each_node(self) -> bool:
+        """Return whether nodes that are other machines have it each for itself: their agents then
+        set it up there."""
+        return False
 
     @abstractmethod
     def free_bytes(self) -> int | None:

@@ -31,7 +31,7 @@ from headrace.system.owned import make_directories, make_file
 from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import Location, Setting, TargetContext, TargetOptions
 from headrace.targets.emulated import EmulatedMedium
-from headrace.targets.local import LocalTarget
+from headrace.targets.local import LocalTarget, of_node
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
 from headrace.units import MOST_DRIVES, Bytes, format_bytes
@@ -139,7 +139,7 @@ class BlockOptions(TargetOptions):
     def medium(self) -> Path:
         """The device or image file as an absolute path. An image is relative to the current
         directory."""
-        return Path(self.device or self.image or "").expanduser().absolute()
+        return Path(of_node(self.device or self.image or "", 0)).expanduser().absolute()
 
 
 class BlockTarget(LocalTarget):
@@ -157,8 +157,8 @@ class BlockTarget(LocalTarget):
             EmulatedMedium(name, options) if options.drive is not None else None
         )
 
-    def only_here(self) -> str | None:
-        return f"target {self.name} is made on this machine"
+    def on_each_node(self) -> bool:
+        return True
 
     def claims(self) -> list[Place]:
         if self._emulated is not None:
@@ -295,16 +295,22 @@ class BlockTarget(LocalTarget):
         return filesystems.why_not(self.options.filesystem)
 
     def on_local_drive(self, number: int) -> BlockTarget | None:
-        """One image or emulated drive per node; a device that the user names cannot be split."""
+        """One image or emulated drive per node; a device that the user names cannot be split.
+
+        `{node}` in a device or image stands for the number of the node.
+        """
         options = self.options
-        if options.device is not None or number == 0:
-            return self if options.device is None else None
-        if options.image is not None:
-            image = Path(options.image)
-            options = options.model_copy(
-                update={"image": str(image.with_stem(f"{image.stem}-{number}"))}
-            )
-        return BlockTarget(f"{self.name}-{number}", options)
+        given: str | None = options.device or options.image
+        field = "device" if options.device is not None else "image"
+        own = given is not None and of_node(given, number) != given
+        if options.device is not None and not own:
+            return None
+        if given is not None:
+            path = Path(of_node(given, number))
+            if not own and number > 0:
+                path = path.with_stem(f"{path.stem}-{number}")
+            options = options.model_copy(update={field: str(path)})
+        return BlockTarget(self.name if number == 0 else f"{self.name}-{number}", options)
 
     def free_bytes(self) -> int | None:
         size = self._size()

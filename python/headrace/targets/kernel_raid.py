@@ -27,7 +27,7 @@ from headrace.targets import (
     TargetContext,
     TargetOptions,
 )
-from headrace.targets.local import LocalTarget
+from headrace.targets.local import LocalTarget, of_node
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
 from headrace.units import Bytes, format_bytes
@@ -86,11 +86,12 @@ class KernelRaid(LocalTarget):
         self._files: list[Any] = []
         self._folder = Path()
 
-    def only_here(self) -> str | None:
-        return f"target {self.name} is made on this machine"
+    def on_each_node(self) -> bool:
+        return True
 
     def _parent(self) -> Path | None:
-        return Path(self.options.folder).expanduser().absolute() if self.options.folder else None
+        folder = self.options.folder
+        return Path(of_node(folder, 0)).expanduser().absolute() if folder else None
 
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
         needed_by = f"target {self.name}"
@@ -127,7 +128,9 @@ class KernelRaid(LocalTarget):
 
     def on_local_drive(self, number: int) -> KernelRaid | None:
         """One array of images per node."""
-        return self if number == 0 else KernelRaid(f"{self.name}-{number}", self.options)
+        folder = self.options.folder and of_node(self.options.folder, number)
+        options = self.options.model_copy(update={"folder": folder} if folder else {})
+        return KernelRaid(self.name if number == 0 else f"{self.name}-{number}", options)
 
     def free_bytes(self) -> int | None:
         drives, level = self.options.drives, self.options.level

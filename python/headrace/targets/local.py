@@ -13,6 +13,11 @@ from headrace.targets.scenario import volume
 from headrace.validation import made_of
 
 
+def of_node(text: str, number: int) -> str:
+    """Return a path or device of node `number`: `{node}` in it stands for the number."""
+    return text.replace("{node}", str(number))
+
+
 class LocalTarget(Target):
     """A target on the local drives of a node (`path`, `block`, `raid`)."""
 

@@ -13,13 +13,24 @@ from typing import Any
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
+from headrace.system.claims import Place
 from headrace.targets import Location, Setting, Target, TargetContext
+from headrace.targets.elsewhere import TargetElsewhere
 from headrace.targets.releasing import release_all
 
 
-def on_nodes(target: Target, count: int) -> Target:
+def on_nodes(target: Target, count: int, *, elsewhere: bool = False) -> Target:
     """Return the target for `count` nodes: `target` itself if all nodes share one storage or there
-    is only one node."""
+    is only one node, on this machine.
+
+    `elsewhere`: nodes are other machines.
+    """
+    if elsewhere and target.on_each_node():
+        numbers = range(count)
+        return LocalDrives(
+            target,
+            [TargetElsewhere(target.on_local_drive(number) or target) for number in numbers],
+        )
     each = [target.on_local_drive(number) for number in range(count)] if count > 1 else []
     own = [one for one in each if one is not None]
     return LocalDrives(target, own) if own and len(own) == count else target
@@ -32,13 +43,27 @@ class LocalDrives(Target):
         super().__init__(target.name, target.options)
         self._each = tuple(each)
 
+    @property
+    def each(self) -> tuple[Target, ...]:
+        """The target of each node, by number."""
+        return self._each
+
     @override
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
         problems: dict[str, Problem] = {}
         for one in self._each:
             for problem in one.check(forced_devices):
                 problems.setdefault(problem.what, problem)
+        places = [place.path for place in self.claims()]
+        if len(set(places)) < len(places):
+            what = f"the nodes are one machine, and {places[0]} would be the storage of several"
+            remedy = "give each its own: {node} in a path stands for the number of the node"
+            problems[what] = Problem(what, f"target {self.name}", remedy)
         return list(problems.values())
+
+    @override
+    def claims(self) -> list[Place]:
+        return [place for one in self._each for place in one.claims()]
 
     @override
     def only_here(self) -> str | None:
@@ -64,7 +89,8 @@ class LocalDrives(Target):
                 try:
                     made.append(one.prepare(context.on_node(number)))
                 except HeadraceError as error:
-                    error.message = f"node {number}: {error.message}"
+                    node = (context.client_nodes or ())[number : number + 1]
+                    error.message = f"{node[0] if node else f'node {number}'}: {error.message}"
                     raise
         except BaseException:
             self.release(context)
@@ -77,10 +103,17 @@ class LocalDrives(Target):
             first,
             node_directories=directories,
             local_drives=True,
-            device_names=tuple(name for location in made for name in location.device_names),
+            device_names=tuple(
+                dict.fromkeys(name for location in made for name in location.device_names)
+            ),
+            node_devices=tuple(location.device_names for location in made),
+            disks=tuple(disk for location in made for disk in location.disks),
             description={
                 **first.description,
-                "nodes": [dict(location.description) for location in made],
+                "nodes": [
+                    {**location.description, "devices": list(location.device_names)}
+                    for location in made
+                ],
             },
             emulated=tuple(device for location in made for device in location.emulated),
             verify_after_crash=_verify_after_crash(

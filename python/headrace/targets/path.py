@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from headrace.system.owned import make_directories
 from headrace.system.storage import free_bytes, storage_of
 from headrace.system.striping import stripe
 from headrace.targets import Location, Setting, TargetContext, TargetOptions
-from headrace.targets.local import LocalTarget
+from headrace.targets.local import LocalTarget, of_node
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
 from headrace.units import Bytes
@@ -34,6 +34,13 @@ class PathOptions(TargetOptions):
         min_length=1,
         description=(
             "a directory; data and scratch files of jobs go into a folder of their own in it"
+        ),
+    )
+    on: Literal["node"] | None = Field(
+        None,
+        description=(
+            "node: a folder of each node's own; {node} in the path stands for its number. One "
+            "that all nodes share when not given"
         ),
     )
     create: bool = Field(
@@ -66,7 +73,8 @@ class PathOptions(TargetOptions):
     @property
     def directory(self) -> Path:
         """The directory as an absolute path; `~` is the user's home."""
-        return Path(self.path).expanduser().absolute()
+        path = of_node(self.path, 0) if self.on == "node" else self.path
+        return Path(path).expanduser().absolute()
 
 
 def root_problems(options: Any, name: str) -> list[Problem]:
@@ -137,6 +145,17 @@ class PathTarget(LocalTarget):
         if free_bytes(nearest) == 0:
             return lacks(f"{nearest} is full", "free some space on it")
         return root_problems(self.options, self.name)
+
+    def on_each_node(self) -> bool:
+        return self.options.on == "node"
+
+    def on_local_drive(self, number: int) -> PathTarget | None:
+        """One folder per node, with `on = "node"`."""
+        if not self.on_each_node():
+            return None
+        path = of_node(self.options.path, number)
+        name = self.name if number == 0 else f"{self.name}-{number}"
+        return PathTarget(name, self.options.model_copy(update={"path": path}))
 
     def claims(self) -> list[Place]:
         return [Place(self._directory, f"the folder of target {self.name}")]

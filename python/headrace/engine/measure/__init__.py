@@ -17,6 +17,7 @@ from headrace import workloads as workload_package
 from headrace.engine import Engine, Run
 from headrace.engine.measure import sources
 from headrace.engine.measure.metering import meter_problems
+from headrace.engine.measure.node_checks import node_problems
 from headrace.engine.measure.nodes import launcher_problems, nodes_wanted
 from headrace.engine.measure.service_probes import service_problems
 from headrace.engine.measure.space import space_problems
@@ -45,6 +46,7 @@ class Measure(Engine):
         problems: list[Problem] = []
         seen_targets: set[str] = set()
         seen_workloads: set[str] = set()
+        made: dict[str, Target] = {}
         for trial in plan.trials:
             resolved = resolve(study, trial.target, trial.workload, trial.levels)
             nodes = resolved.run.nodes
@@ -68,8 +70,8 @@ class Measure(Engine):
                         )
                     )
             source_targets = sources.sources_of(study, [trial]).values()
-            target = make_target(trial.target, resolved, nodes)
-            wanted = nodes_wanted(target, resolved, nodes, source_targets)
+            target = made[trial.id] = make_target(trial.target, resolved, nodes)
+            wanted = nodes_wanted(target, resolved, nodes, [*source_targets])
             problems += launcher_problems(resolved.run, wanted)
             if resolved.run.trace:
                 problems += probe_package.kinds()["trace"]().check()
@@ -92,6 +94,7 @@ class Measure(Engine):
             problems += fault_package.kinds()[options.what](options).check()
         problems += meter_problems(study)
         problems += service_problems(study)
+        problems += node_problems(study, plan, made.items(), forced_devices)
         return list(dict.fromkeys(problems))
 
     def check_space(
@@ -106,8 +109,7 @@ class Measure(Engine):
         places = [place for target in found.values() for place in target.claims()]
         for trial in plan.trials:
             resolved = resolve(study, trial.target, trial.workload, trial.levels)
-            kind = target_package.kinds()[resolved.target_kind]
-            places += kind(trial.target, resolved.target_options).claims()
+            places += make_target(trial.target, resolved, resolved.run.nodes).claims()
         return list(dict.fromkeys(places))
 
     def run(self, run: Run) -> None:

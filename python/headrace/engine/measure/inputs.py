@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.datasets import Data, OwnFiles
-from headrace.engine.measure.placing import OURS, Placing
+from headrace.engine.measure.placing import Placing, share_of
+from headrace.engine.measure.placing_on_nodes import placed_on_node
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.plan.trial import Trial
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
+from headrace.system.owned import OURS
+from headrace.targets.node_storage import WorkloadOfNode
 from headrace.workloads import JobInput, Workload
 
 
@@ -28,15 +31,8 @@ class DatasetLayout:
     """Events in each file; empty for files that are not a data set."""
     of_node: tuple[tuple[str, ...], ...] = ()
     """If each node has its own drive: the files on it, with paths of that node."""
-    copies: tuple[str, ...] = ()
-    """If each node has all files: paths of the further nodes."""
-
-    @property
-    def everywhere(self) -> list[str]:
-        """All files on all nodes."""
-        if self.of_node:
-            return [file for files in self.of_node for file in files]
-        return [*self.files, *self.copies]
+    whole: bool = False
+    """True if each of these drives has all files."""
 
 
 def prepare_files(
@@ -64,6 +60,8 @@ def prepare_files(
         if directory is None:
             return _by_url(prepared, placing, workload, spec, run, trial.seed)
         with prepared.nodes.links_open():
+            if holding.location.elsewhere:
+                return _elsewhere(prepared, placing, resolved, workload, spec, trial.seed)
             if holding.location.local_drives and run.nodes > 1:
                 return _on_local_drives(prepared, placing, run, workload, spec, trial.seed)
             if spec is not None:
@@ -155,10 +153,42 @@ def _on_local_drives(
         for here, share in zip(directories, shares, strict=True)
     ]
     names = [tuple(str(path) for path in paths) for paths, _ in put]
-    if run.feed == "packets":
-        copies = tuple(file for files in names[1:] for file in files)
-        return DatasetLayout(list(names[0]), put[0][1], copies=copies)
-    return DatasetLayout(list(names[0]), put[0][1], tuple(names))
+    return DatasetLayout(list(names[0]), put[0][1], tuple(names), run.feed == "packets")
+
+
+def _elsewhere(
+    prepared: PreparedTarget,
+    placing: Placing,
+    resolved: Resolved,
+    workload: Workload,
+    spec: Data | None,
+    seed: int,
+) -> DatasetLayout:
+    """Return the files on storage of nodes that are other machines, put there by their agents."""
+    run = resolved.run
+    nodes = list(zip(prepared.nodes.agents, prepared.location.node_directories, strict=True))[
+        : run.nodes
+    ]
+    names: list[tuple[str, ...]] = []
+    events: list[int] = []
+    if spec is None:
+        # Only fields that were written: a rule about a given field must not apply to its default.
+        options = workload.options.model_dump(mode="json", exclude_unset=True)
+        data = WorkloadOfNode(resolved.workload_kind, workload.name, options)
+        for agent, here in nodes:
+            names.append(tuple(agent.storage.prepare_files(data, str(here), run.slots, seed)))
+        return DatasetLayout(list(names[0]), [], tuple(names))
+    whole = run.feed == "packets"
+    count = len(placing.made(spec)[0])
+    for number, (agent, here) in enumerate(nodes):
+        share = range(count) if whole else share_of(count, number, run.nodes)
+        key = Path(f"{agent.name}:{placing.place_of(spec, here)}")
+        thorough = run.verify or key not in prepared.verified
+        paths, found = placed_on_node(placing, spec, agent, here, share, thorough=thorough)
+        prepared.verified.add(key)
+        names.append(tuple(paths))
+        events = events or found
+    return DatasetLayout(list(names[0]), events, tuple(names), whole)
 
 
 @dataclass(frozen=True)
@@ -187,7 +217,8 @@ class Inputs:
         node = slot // self.slots_per_node
         here = location.on_node(node)
         scratch = Path(moved(str(own), location.directory, here))
-        (scratch if location.local_drives else own).mkdir()
+        if not location.elsewhere:  # the node makes it
+            (scratch if location.local_drives else own).mkdir()
         return JobInput(
             files=self._files(job, node),
             directory=here,

@@ -6,16 +6,16 @@ Two snapshots of the machine are compared with the jobs' ledgers.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headrace.engine.measure.job_pool import JobEnd
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.launchers import Agent, LauncherLostError
 from headrace.records.interference import ForeignProgram, Interference
 from headrace.system.emulator import behind
-from headrace.system.identity import boot_id, is_alive
-from headrace.system.machine_use import MachineUse, Own
+from headrace.system.identity import boot_id
+from headrace.system.machine_use import MachineUse, Own, started_processes
 
 NAMED = 5
 """Number of foreign programs listed in a record."""
@@ -54,7 +54,10 @@ class InterferenceWatch:
 
 def _own(prepared: PreparedTarget, agent: Agent) -> Own:
     """Return the processes on the agent's kernel that belong to the run: its jobs there and, on
-    the engine's kernel, the entries of its undo journal and the emulated drives of its target."""
+    the engine's kernel, the engine's and the emulated drives of its target.
+
+    An agent adds what its own process started.
+    """
     jobs = frozenset(
         pid
         for each in prepared.nodes.agents
@@ -63,22 +66,9 @@ def _own(prepared: PreparedTarget, agent: Agent) -> Own:
     )
     if agent.kernel != boot_id():
         return Own(jobs=jobs)
-    started = [
-        entry.args
-        for entry in prepared.context.journal.open_entries
-        if entry.action == "end_process"
-    ]
-    alive = {
-        args["pid"]
-        for args in started
-        if "pid" in args and is_alive(args["pid"], args["start_ticks"])
-    }
-    return Own(
-        jobs=jobs,
-        servers=frozenset(alive),
-        marks=frozenset(str(args["mark"]) for args in started if "mark" in args),
-        pids=frozenset(behind(prepared.location.device_names)) | {os.getpid()},
-    )
+    own = started_processes(prepared.context.journal)
+    emulated = frozenset(behind(prepared.location.device_names))
+    return replace(own, jobs=jobs, pids=own.pids | emulated)
 
 
 def interference_of(use: MachineUse, jobs: Sequence[JobEnd], last_done_s: float) -> Interference:

@@ -71,6 +71,14 @@ class NodeProbes:
 
         Devices have names of their own there. What was built for a target is on this machine.
         """
+        if location.elsewhere:
+            names = {
+                name
+                for each, devices in zip(self._agents, location.node_devices, strict=False)
+                if each.kernel == agent.kernel
+                for name in devices
+            }
+            return _watch_there(agent, watch, names)
         directories = {
             location.on_node(number)
             for number, each in enumerate(self._agents)
@@ -82,12 +90,7 @@ class NodeProbes:
             if directory is not None
             for name in agent.devices(str(directory))
         }
-        return replace(
-            watch,
-            device_names=tuple(sorted(names)),
-            keep=watch.keep / agent.name,
-            interfaces=(),
-        )
+        return _watch_there(agent, watch, names)
 
     def finish(self) -> TrialSamples:
         """Take the last sample, stop every probe and return the results of all nodes.
@@ -117,6 +120,12 @@ class NodeProbes:
             with contextlib.suppress(LauncherLostError):  # a lost node has no probes any more
                 self._started[-1].finish_probes()
             self._started.pop()
+
+
+def _watch_there(agent: Agent, watch: Watch, names: set[str]) -> Watch:
+    return replace(
+        watch, device_names=tuple(sorted(names)), keep=watch.keep / agent.name, interfaces=()
+    )
 
 
 def _lost(error: Exception) -> str:

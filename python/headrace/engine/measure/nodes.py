@@ -6,16 +6,16 @@ Jobs run directly on this machine unless a target starts servers or jobs run on 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from headrace import launchers
 from headrace.errors import HeadraceError, Problem
-from headrace.launchers import Nodes, NodesWanted
+from headrace.launchers import Agent, Nodes, NodesWanted
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.system.identity import boot_id
-from headrace.targets import Target
+from headrace.targets import Location, Target
 from headrace.targets.served import client_nodes
 
 _ON_THIS_MACHINE = "local"
@@ -23,7 +23,7 @@ _ON_BUILT_NODES = "namespaces"
 
 
 def nodes_wanted(
-    target: Target, resolved: Resolved, count: int, sources: Iterable[Target] = ()
+    target: Target, resolved: Resolved, count: int, sources: Collection[Target] = ()
 ) -> NodesWanted:
     """Return the nodes of a whole plot, `count` of which run jobs.
 
@@ -39,11 +39,28 @@ def nodes_wanted(
         client_nodes(resolved.site, count),
         tuple(node for each in serving for node in each.nodes_wanted(resolved.site)),
         reason,
-        next(filter(None, (each.only_here() for each in (target, *sources))), ""),
+        _only_here(target, sources),
         launchers.split_on(resolved.run.on or "")[1],
         resolved.run.python or "",
         resolved.run.batch,
     )
+
+
+def _only_here(target: Target, sources: Iterable[Target]) -> str:
+    """Return why the storage is on this machine only; an empty text if it is not."""
+    if (why := target.only_here()) is not None:
+        return why
+    for source in sources:
+        if (why := source.only_here()) is not None:
+            return why
+        if source.on_each_node():
+            return f"target {source.name}, a source of files, is made on this machine"
+    return ""
+
+
+def is_elsewhere(run: RunOptions) -> bool:
+    """Return whether jobs run on other machines, whose agents set up their own storage."""
+    return run.on is not None and launchers.kinds()[launchers.split_on(run.on)[0]].elsewhere
 
 
 def launcher_of(run: RunOptions, wanted: NodesWanted) -> str:
@@ -69,11 +86,15 @@ def launcher_problems(run: RunOptions, wanted: NodesWanted) -> list[Problem]:
     return []
 
 
-def check_shared(directory: Path | None, nodes: Nodes) -> None:
+def check_shared(location: Location, nodes: Nodes) -> None:
     """Raise HeadraceError for a node that does not see a new file in the target's directory.
 
-    None: the target has no directory. Nodes of the engine's own kernel need not be asked.
+    A target without a directory is passed over. Nodes of the engine's own kernel need not be asked.
     """
+    if location.elsewhere:
+        _check_separate(location, nodes)
+        return
+    directory = location.directory
     others = [agent for agent in nodes.by_kernel() if agent.kernel != boot_id()]
     if directory is None or not others:
         return
@@ -89,3 +110,24 @@ def check_shared(directory: Path | None, nodes: Nodes) -> None:
                 )
     finally:
         file.unlink()
+
+
+def _check_separate(location: Location, nodes: Nodes) -> None:
+    """Raise HeadraceError if two nodes see one folder, where each must have its own."""
+    seen: dict[Path, Agent] = {}
+    for directory, agent in zip(location.node_directories, nodes.agents, strict=False):
+        first = seen.setdefault(directory, agent)
+        if first is agent:
+            continue
+        token = os.urandom(8).hex()
+        scratch = first.storage.make_scratch(str(directory))
+        try:
+            first.storage.write_mark(scratch, token)
+            if agent.has_file(f"{scratch}/mark", token):
+                raise HeadraceError(
+                    f"{first.name} and {agent.name} see one folder at {directory}",
+                    hint="leave out on, or give each node its own: {node} in the path stands for "
+                    "the number of the node",
+                )
+        finally:
+            first.storage.remove_scratch(str(directory))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,14 +36,9 @@ from headrace.datasets.spec import file_name
 from headrace.datasets.store import materialise
 from headrace.datasets.trees import events_of
 from headrace.errors import HeadraceError, InterruptedRunError
+from headrace.system.owned import OURS
 from headrace.units import format_amount
-from headrace.user import user_name
 
-OURS = ".headrace" if os.geteuid() == 0 else f".headrace-{user_name()}"
-"""The directory that Headrace creates in a target's directory, one per user.
-
-Several users may share a scratch directory.
-"""
 CHECKED_BYTES = 2 << 30
 """Copies up to this size are read completely once per set-up of a target.
 

@@ -12,15 +12,18 @@ from pathlib import Path
 
 from headrace import targets as target_package
 from headrace.datasets import Data, OwnFiles, data_bytes, data_files
-from headrace.engine.measure.placing import OURS, share_of
+from headrace.engine.measure.nodes import is_elsewhere
+from headrace.engine.measure.placing import share_of
 from headrace.errors import Problem
 from headrace.plan.resolved import resolved_trials
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved
+from headrace.system.owned import OURS
 from headrace.system.storage import free_bytes
 from headrace.targets import Target
 from headrace.targets.block import BlockOptions
+from headrace.targets.elsewhere import TargetElsewhere
 from headrace.targets.local_drives import LocalDrives, on_nodes
 from headrace.targets.path import PathOptions
 from headrace.units import format_amount
@@ -74,7 +77,11 @@ def needs_of(study: Study, plan: Plan, cache_dir: Path) -> Needs:
         place = (trial.target, trial.whole_plot)
         if place not in targets:
             kind = target_package.kinds()[resolved.target_kind]
-            target = on_nodes(kind(trial.target, resolved.target_options), resolved.run.nodes)
+            target = on_nodes(
+                kind(trial.target, resolved.target_options),
+                resolved.run.nodes,
+                elsewhere=is_elsewhere(resolved.run),
+            )
             targets[place] = target, target.free_bytes()
         _add(found, trial, resolved, workload, slots_max, *targets[place], cache_dir)
     return found
@@ -108,6 +115,8 @@ def _add(
         count = data_files(spec)
         data = data * len(share_of(count, 0, run.nodes)) // count
     options = resolved.target_options
+    if isinstance(target, LocalDrives) and isinstance(target.each[0], TargetElsewhere):
+        return  # nodes look at their free space themselves
     if isinstance(options, PathOptions):
         contents = found.paths.setdefault((trial.target, options.directory), Contents())
         there = spec is not None and _is_there(spec, options.directory)

@@ -27,18 +27,18 @@ from headrace.engine.measure.outcome import ENDS_THE_RUN, Outcome, failure_of
 from headrace.engine.measure.packet_files import FilePlace, QueryFile
 from headrace.engine.measure.packet_sizes import Sizes, first_events
 from headrace.engine.measure.packets import Packetiser
-from headrace.engine.measure.placing import OURS
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.service_probes import ServiceProbes
 from headrace.engine.measure.teardown import TearDown
 from headrace.errors import HeadraceError, InterruptedRunError, UnsupportedLevelError
-from headrace.launchers import LauncherLostError
+from headrace.launchers import Agent, LauncherLostError
 from headrace.plan.trial import Trial
 from headrace.probes import Watch
 from headrace.records.energy import Energy
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.system.machine_use import combined_use
+from headrace.system.owned import OURS
 from headrace.workloads import Workload
 
 _CACHE_PHASES = {"cold": "dropping caches", "warm": "warming the cache"}
@@ -83,6 +83,8 @@ class _TrialRun:
 
     def run(self) -> None:
         """Run every step in order. Raises the error of a step."""
+        if self.resolved.faults and self.prepared.location.elsewhere:
+            raise UnsupportedLevelError("faults of storage on other machines are not available")
         scratch_root = self._make_scratch()
         meeting = self._make_meeting()
         layout = prepare_files(
@@ -125,12 +127,27 @@ class _TrialRun:
         if location.local_drives:
             if self._run.nodes > 1 and (why_not := self.workload.why_not_on_local_drives()):
                 raise UnsupportedLevelError(f"workload {self.workload.name}: {why_not}")
+            if location.elsewhere:
+                return self._make_scratch_elsewhere()
             roots = [directory / OURS / "scratch" for directory in location.node_directories]
         for root in roots:
             self.teardown.later("removing scratch files", lambda root=root: _remove_ours(root))
             _remove(root)
             root.mkdir(parents=True)
         return roots[0]
+
+    def _make_scratch_elsewhere(self) -> Path:
+        """The same on storage of nodes, by their agents."""
+        roots: list[str] = []
+        directories = self.prepared.location.node_directories
+        for agent, directory in zip(self.prepared.nodes.agents, directories, strict=True):
+            storage, place = agent.storage, str(directory)
+            self.teardown.later(
+                "removing scratch files",
+                lambda storage=storage, place=place: storage.remove_scratch(place),
+            )
+            roots.append(storage.make_scratch(place))
+        return Path(roots[0])
 
     def _make_meeting(self) -> Path:
         """Create an empty directory for rendezvous files of the jobs; return it."""
@@ -167,11 +184,22 @@ class _TrialRun:
         if cache in _CACHE_PHASES:
             prepared.run.observer.phase(_CACHE_PHASES[cache])
         resident = [
-            agent.prepare_cache(cache, layout.everywhere, prepared.location.own_device)
+            agent.prepare_cache(cache, self._files_of(layout, agent), prepared.location.own_device)
             for agent in prepared.nodes.by_kernel()
         ]
         known = [size for size in resident if size is not None]
         self.outcome.resident_bytes = sum(known) if known else None
+
+    def _files_of(self, layout: DatasetLayout, agent: Agent) -> list[str]:
+        """Return the input files that a kernel reads: of nodes with storage of their own, those."""
+        if not layout.of_node:
+            return layout.files
+        return [
+            file
+            for each, files in zip(self.prepared.nodes.agents, layout.of_node, strict=False)
+            if each.kernel == agent.kernel
+            for file in files
+        ]
 
     # -- the jobs --
 

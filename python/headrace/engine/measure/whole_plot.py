@@ -13,7 +13,7 @@ from headrace import faults as fault_package
 from headrace import targets as target_package
 from headrace.engine import Run
 from headrace.engine.measure import sources
-from headrace.engine.measure.nodes import check_shared, launcher_of, nodes_wanted
+from headrace.engine.measure.nodes import check_shared, is_elsewhere, launcher_of, nodes_wanted
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Failure, Outcome, Step, failure_of
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.teardown import TearDown, try_again
@@ -61,7 +61,9 @@ class Session:
 def make_target(name: str, resolved: Resolved, nodes: int) -> Target:
     """Return the target of a trial with this number of nodes; nothing is set up."""
     return on_nodes(
-        target_package.kinds()[resolved.target_kind](name, resolved.target_options), nodes
+        target_package.kinds()[resolved.target_kind](name, resolved.target_options),
+        nodes,
+        elsewhere=is_elsewhere(resolved.run),
     )
 
 
@@ -132,7 +134,7 @@ class _WholePlot:
             return Failure("unsupported", why_not)
         say(f"preparing {name}")
         source_targets = sources.sources_of(session.run.study, self._trials)
-        wanted = nodes_wanted(target, first, count, source_targets.values())
+        wanted = nodes_wanted(target, first, count, [*source_targets.values()])
         launcher = session.launchers[launcher_of(first.run, wanted)]
         self._note_launcher(first.run.on or launcher.kind)
         nodes = self._teardown.entered(
@@ -143,6 +145,7 @@ class _WholePlot:
             cluster=nodes.cluster,
             client_nodes=nodes.names,
             agents=nodes.agents,
+            storages=tuple(agent.storage for agent in nodes.agents),
         )
         made = sources.prepared(source_targets, context)
         for source in made.values():
@@ -164,7 +167,7 @@ class _WholePlot:
             nodes,
             sources=made,
         )
-        check_shared(self._prepared.location.directory, nodes)
+        check_shared(self._prepared.location, nodes)
         return None
 
     def _note_launcher(self, on: str) -> None:

@@ -28,6 +28,8 @@ _OPTION = re.compile(r"-\S.*")
 class BatchLauncher(RemoteLauncher):
     """Runs jobs on nodes that a batch system gives; it keeps them as long as the run lasts."""
 
+    nodes_at_once = False
+
     commands: ClassVar[tuple[str, ...]]
     """What the batch system's users have: the first submits."""
     whole_nodes: ClassVar[bool] = True

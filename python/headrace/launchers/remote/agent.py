@@ -10,6 +10,7 @@ from typing_extensions import override
 from headrace.launchers import Agent, AgentEvent, Clock, LauncherLostError
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.node_process import NodeService
+from headrace.launchers.remote.storage import RemoteNodeStorage
 from headrace.probes.sampler import Samples, Sampling
 from headrace.system.accounting import UseSoFar
 from headrace.system.identity import boot_id
@@ -23,9 +24,15 @@ class RemoteAgent(Agent):
 
     def __init__(self, connection: NodeConnection) -> None:
         self.connection = connection
+        self._storage = RemoteNodeStorage(connection)
         self.name = connection.name
         self.kernel = connection.hello.kernel
         self.renew_clock()
+
+    @property
+    @override
+    def storage(self) -> RemoteNodeStorage:
+        return self._storage
 
     @override
     def take_events(self) -> list[AgentEvent]:

@@ -26,7 +26,8 @@ from headrace.launchers.remote.messages import (
     framed,
     types_of,
 )
-from headrace.launchers.remote.node_process import AGENT, NodeService
+from headrace.launchers.remote.node_process import AGENT, STORAGE, NodeService
+from headrace.targets.node_storage import NodeStorage
 
 _QUESTIONS = 20
 """How often a node is asked for its time; the quickest answer counts."""
@@ -59,7 +60,7 @@ class NodeConnection:
         return self._sock.fileno()
 
     def call(self, method: Callable[..., Any], *arguments: object) -> Any:
-        """Call a method of `NodeService` or `Agent` on the node and return its result.
+        """Call a method of the node process (`NodeService`) or its parts; return its result.
 
         Raises the error that the method raised there.
         """
@@ -137,8 +138,11 @@ class NodeConnection:
     def _send(self, number: int, method: Callable[..., Any], arguments: tuple[object, ...]) -> None:
         if self.lost is not None:
             raise LauncherLostError(self.lost)
-        agent = method is getattr(Agent, method.__name__, None)
-        name = f"{AGENT}{method.__name__}" if agent else method.__name__
+        name = method.__name__
+        if method is getattr(Agent, name, None):
+            name = AGENT + name
+        elif method is getattr(NodeStorage, name, None):
+            name = STORAGE + name
         try:
             self._sock.sendall(framed(Call(number, name, msgspec.Raw(encode(arguments)))))
         except OSError as error:

@@ -34,7 +34,9 @@ class JobFolders:
         given = spec.input
         if given.directory is not None and not given.directory.is_dir():
             raise HeadraceError(f"{given.directory} is not on this node")
-        if not given.scratch.is_dir():
+        if given.scratch.parent.is_dir():  # that of the target, made by this node or shared
+            given.scratch.mkdir(exist_ok=True)
+        else:
             given = replace(given, scratch=_made(own / "scratch"))
         if given.keep is not None and not given.keep.is_dir():
             given = replace(given, keep=_made(own / "keep"))

@@ -60,6 +60,8 @@ class _RemoteJob(Job):
 class RemoteLauncher(Launcher):
     """Runs jobs through node processes. A subclass says where these are."""
 
+    elsewhere = True
+
     def __init__(self, others: Launchers) -> None:
         super().__init__(others)
         self._nodes: list[NodeConnection] = []

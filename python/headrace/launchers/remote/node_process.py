@@ -61,9 +61,12 @@ from headrace.system.capabilities import capabilities
 from headrace.system.journal import Journal
 from headrace.system.machine_use import Own, snapshot, usable_cpus, use_between
 from headrace.system.owned import work_directory
+from headrace.targets.node_storage import NodeStorage
 
 AGENT = "agent."
-"""Prefix of the methods of `Agent` in calls; the others are those of `NodeService`."""
+"""Prefix of the methods of `Agent` in calls; those without a prefix are of `NodeService`."""
+STORAGE = "storage."
+"""Prefix of the methods of `NodeStorage`."""
 
 
 class NodeService:
@@ -156,6 +159,11 @@ class NodeService:
 
     # -- the connection --
 
+    def end(self) -> None:
+        """End every job, and tear down the targets of this node: jobs may have files open there."""
+        self._local.close()
+        self._agent.storage.close()
+
     def serve(self, calls: int) -> None:
         """CallAnswer calls and send events until the input ends."""
         frames = Frames()
@@ -184,6 +192,9 @@ class NodeService:
         if name.startswith(AGENT):
             name = name.removeprefix(AGENT)
             declared, owner = getattr(Agent, name), self._agent
+        elif name.startswith(STORAGE):
+            name = name.removeprefix(STORAGE)
+            declared, owner = getattr(NodeStorage, name), self._agent.storage
         else:
             declared, owner = getattr(NodeService, name), self
         if name.startswith("_"):
@@ -256,4 +267,8 @@ def main() -> None:
         contextlib.closing(Local(Launchers())) as local,
         contextlib.suppress(BrokenPipeError),
     ):
-        NodeService(journal, local, answers).serve(0)
+        service = NodeService(journal, local, answers)
+        try:
+            service.serve(0)
+        finally:
+            service.end()

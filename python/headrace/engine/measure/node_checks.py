@@ -1,0 +1,111 @@
+"""What nodes on other machines lack for storage of their own, asked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headrace.engine.measure.nodes import is_elsewhere, nodes_wanted
+from headrace.errors import HeadraceError, Problem
+from headrace.launchers import Agent, Launchers, NodesWanted, kinds, split_on
+from headrace.plan.trial import Plan
+from headrace.study.model import Study
+from headrace.study.resolve import Resolved, resolve
+from headrace.system.journal import Journal
+from headrace.targets import Target
+from headrace.targets.elsewhere import TargetElsewhere, same_places
+from headrace.targets.local_drives import LocalDrives
+
+_WITHOUT = "its trials are recorded as unsupported"
+
+
+@dataclass
+class _Asked:
+    """The targets of one launcher and address, on the most nodes that any trial wants."""
+
+    wanted: NodesWanted
+    targets: dict[str, LocalDrives] = field(default_factory=dict[str, LocalDrives])
+
+
+def node_problems(
+    study: Study, plan: Plan, made: Iterable[tuple[str, Target]], forced_devices: frozenset[str]
+) -> list[Problem]:
+    """Return what each node lacks, with its name. `made`: (id of a trial, its target).
+
+    A node that lacks something makes the trials of that target unsupported; only if that leaves no
+    trial, the study cannot run.
+    """
+    targets = dict(made)
+    asked: dict[str, _Asked] = {}
+    others = False
+    for trial in plan.trials:
+        resolved = resolve(study, trial.target, trial.workload, trial.levels)
+        target = targets[trial.id]
+        if not isinstance(target, LocalDrives) or not is_elsewhere(resolved.run):
+            others = True
+            continue
+        _ask(asked, resolved, target)
+    problems: list[Problem] = []
+    usable = others
+    for on, each in asked.items():
+        found = _found(on, each, forced_devices)
+        problems += [problem for some in found.values() for problem in some]
+        usable = usable or not all(any(one.fatal for one in some) for some in found.values())
+    if usable:
+        problems = [_not_fatal(problem) for problem in problems]
+    return problems
+
+
+def _ask(asked: dict[str, _Asked], resolved: Resolved, target: LocalDrives) -> None:
+    on = str(resolved.run.on)
+    wanted = nodes_wanted(target, resolved, len(target.each))
+    if on not in asked or len(asked[on].wanted.clients) < len(wanted.clients):
+        asked.setdefault(on, _Asked(wanted)).wanted = wanted
+    key = f"{target.name} {len(target.each)} {resolved.target_options!r}"
+    asked[on].targets.setdefault(key, target)
+
+
+def _found(on: str, asked: _Asked, forced_devices: frozenset[str]) -> dict[str, list[Problem]]:
+    """Return the problems of each target."""
+    kind = split_on(on)[0]
+    part = kinds()[kind]
+    if not part.nodes_at_once or part.check(asked.wanted) is not None:
+        return {key: [] for key in asked.targets}  # the launcher has said what it lacks
+    try:
+        with (
+            Journal.open("a check of nodes") as journal,
+            Launchers() as launchers,
+            launchers[kind].nodes(journal, asked.wanted) as nodes,
+        ):
+            return {
+                key: _problems(target, nodes.agents, forced_devices)
+                for key, target in asked.targets.items()
+            }
+    except HeadraceError as error:
+        return {"": [Problem(error.message, f'on = "{on}"', error.hint or "start its nodes")]}
+
+
+def _problems(
+    target: LocalDrives, agents: tuple[Agent, ...], forced_devices: frozenset[str]
+) -> list[Problem]:
+    found: list[Problem] = []
+    claims: list[tuple[str, str, tuple[str, ...]]] = []
+    for agent, one in zip(agents, target.each, strict=False):
+        if not isinstance(one, TargetElsewhere):
+            continue
+        check = agent.storage.check_target(one.data(forced_devices))
+        claims.append((agent.name, agent.kernel, check.claims))
+        for lack in check.lacks:
+            needed_by = f"target {target.name}"
+            what = f"{agent.name}: {lack.what}"
+            without = "" if lack.fatal else _WITHOUT
+            found.append(Problem(what, needed_by, lack.remedy, lack.fatal, without, lack.level))
+    for node, other, path in same_places(claims):
+        what = f"{node} and {other} are one machine, and {path} would be the storage of both"
+        remedy = "give each its own: {node} in a path stands for the number of the node"
+        found.append(Problem(what, f"target {target.name}", remedy))
+    return found
+
+
+def _not_fatal(problem: Problem) -> Problem:
+    return Problem(problem.what, problem.needed_by, problem.remedy, False, _WITHOUT, problem.level)
