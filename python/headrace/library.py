@@ -13,7 +13,8 @@ import datetime
 import itertools
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from headrace.analysis.findings import Comparison, Findings
     from headrace.analysis.model_error import ModelErrors
     from headrace.decision.answer import DecisionAnswer
+    from headrace.engine.simulate.simulator import Simulator
     from headrace.whatif.screening import ScreenedStudy
 
 
@@ -117,10 +119,12 @@ class LoadedStudy:
         observer: Observer | None = None,
         cache_dir: Path | None = None,
         stop: threading.Event | None = None,
+        on: str = "",
     ) -> Path:
         """Run every trial and return the results folder (a new one under `results/` when None).
 
-        Raises before anything starts: UsageError when no records can be written to the folder;
+        `on`: what simulates, `dask://HOST:PORT` or this machine when empty. Raises before anything
+        starts: UsageError when no records can be written to the folder;
         RefusedError when the folder holds something else, or another run uses it or a target;
         MissingError when the machine lacks something, disk space included. Raises
         InterruptedRunError when stopped.
@@ -130,19 +134,13 @@ class LoadedStudy:
         if cache_dir is not None:
             check_place(cache_dir, "--cache-dir")
         plan = self.plan()
-        with claimed(_places(self.study, plan, engine, root)):
-            self._run(plan, root, engine, observer, cache_dir, stop)
+        inputs = _Inputs(observer, cache_dir, stop, on)
+        with claimed(_places(self.study, plan, engine, root)), inputs.simulator(engine):
+            self._run(plan, root, engine, inputs)
         return root
 
-    def _run(
-        self,
-        plan: Plan,
-        root: Path,
-        engine: str,
-        observer: Observer | None,
-        cache_dir: Path | None,
-        stop: threading.Event | None,
-    ) -> None:
+    def _run(self, plan: Plan, root: Path, engine: str, inputs: _Inputs) -> None:
+        cache_dir = inputs.cache_dir
         refuse_problems(problems_of(self, plan, engine, root, cache_dir))
         header = ResultsHeader(
             study_hash=self.study.hash,
@@ -153,7 +151,7 @@ class LoadedStudy:
             headrace_version=version(),
         )
         store = ResultStore.create(root, self.text, header, plan, environment())
-        _drive(self, plan, store, observer, cache_dir, stop)
+        _drive(self, plan, store, inputs)
 
     def simulate(
         self,
@@ -161,9 +159,31 @@ class LoadedStudy:
         *,
         observer: Observer | None = None,
         stop: threading.Event | None = None,
+        on: str = "",
     ) -> Path:
         """Run the study in virtual time: `run` with the engine `simulate`."""
-        return self.run(results, engine="simulate", observer=observer, stop=stop)
+        return self.run(results, engine="simulate", observer=observer, stop=stop, on=on)
+
+
+@dataclass
+class _Inputs:
+    """What a run needs besides its study, plan and folder."""
+
+    observer: Observer | None
+    cache_dir: Path | None
+    stop: threading.Event | None
+    on: str
+    opened: Simulator | None = None
+
+    @contextmanager
+    def simulator(self, engine: str) -> Generator[None]:
+        """Open what simulates. Raises UsageError for an engine that simulates nothing."""
+        if self.on and engine != "simulate":
+            raise UsageError("--on names what simulates; jobs of this study are measured")
+        from headrace.engine.simulate.where import simulator_on
+
+        with simulator_on(self.on) as self.opened:
+            yield
 
 
 def run(study: str | Path | LoadedStudy, results: str | Path | None = None) -> Path:
@@ -235,11 +255,13 @@ def resume(
     observer: Observer | None = None,
     cache_dir: Path | None = None,
     stop: threading.Event | None = None,
+    on: str = "",
 ) -> Path:
     """Run the trials of a results folder's plan that have no record yet; return the folder.
 
     With `retry_invalid`, trials with an invalid record run again too, and the old records move to
-    `retried/`. Raises UsageError when the folder holds no results, RefusedError when it was written
+    `retried/`. `on`: what simulates, as for `LoadedStudy.run`. Raises UsageError when the folder
+    holds no results, RefusedError when it was written
     by another version or its study has changed.
     """
     root = Path(results)
@@ -256,12 +278,13 @@ def resume(
         )
     plan = _read_plan(root)
     loaded = LoadedStudy(study, text, base, _media(forced_devices))
-    with claimed(_places(study, plan, header.engine, root)):
+    inputs = _Inputs(observer, cache_dir, stop, on)
+    with claimed(_places(study, plan, header.engine, root)), inputs.simulator(header.engine):
         refuse_problems(problems_of(loaded, plan, header.engine, root, cache_dir))
         store = ResultStore.open(root)
         if retry_invalid:
             _set_invalid_aside(store)
-        _drive(loaded, plan, store, observer, cache_dir, stop)
+        _drive(loaded, plan, store, inputs)
     return root
 
 
@@ -290,19 +313,14 @@ def _read_plan(root: Path) -> Plan:
         raise RefusedError(error.message) from None
 
 
-def _drive(
-    loaded: LoadedStudy,
-    plan: Plan,
-    store: ResultStore,
-    observer: Observer | None,
-    cache_dir: Path | None,
-    stop: threading.Event | None,
-) -> None:
-    run = Run(loaded.study, plan, store, observer or Silent(), loaded.forced_devices)
-    if cache_dir is not None:
-        run.cache_dir = cache_dir
-    if stop is not None:
-        run.stop = stop
+def _drive(loaded: LoadedStudy, plan: Plan, store: ResultStore, inputs: _Inputs) -> None:
+    observer = inputs.observer or Silent()
+    run = Run(loaded.study, plan, store, observer, loaded.forced_devices)
+    run.simulator = inputs.opened
+    if inputs.cache_dir is not None:
+        run.cache_dir = inputs.cache_dir
+    if inputs.stop is not None:
+        run.stop = inputs.stop
     timed: TimedObserver | None = None
     if store.header.engine == "measure":
         from headrace.engine.estimate import expect
@@ -524,16 +542,19 @@ def screen(
     model_error: float | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     stop: threading.Event | None = None,
+    on: str = "",
 ) -> ScreenedStudy:
     """Simulate the full matrix of a study, and write a study of what could be the best of it.
 
     `out`: the new file; beside the study, named `…-screened.toml`, when None. `want`: the metric of
     the study's report when empty. `measured`: results of the same study, from which the model's
-    error is taken. Raises StudyError for bad wishes or offers, RefusedError when nothing keeps the
-    limits or the file is there already, UsageError when nothing can be simulated.
+    error is taken. `on`: what simulates, as for `LoadedStudy.run`. Raises StudyError for bad wishes
+    or offers, RefusedError when nothing keeps the limits or the file is there already, UsageError
+    when nothing can be simulated.
     """
     from headrace.analysis.read import read
     from headrace.decision.offers import catalog_offers, load_offers, with_catalog
+    from headrace.engine.simulate.where import simulator_on
     from headrace.engine.timing import read_timings
     from headrace.report.whole_file import write_whole
     from headrace.whatif.matrix import full_matrix, simulated_matrix
@@ -548,7 +569,10 @@ def screen(
     results = tuple(read(Path(each)) for each in measured)
     full = full_matrix(loaded.study)
     cancelled = (lambda: False) if stop is None else stop.is_set
-    matrix = simulated_matrix(full, make_plan(full), progress=progress, cancelled=cancelled)
+    with simulator_on(on) as simulator:
+        matrix = simulated_matrix(
+            full, make_plan(full), simulator=simulator, progress=progress, cancelled=cancelled
+        )
     inputs = ScreenInputs(want, within, priced, mix, model_error, results)
     timings = read_timings(default_cache())
     made = screened(loaded.study, loaded.text, matrix, file, inputs, timings)

@@ -22,7 +22,7 @@ import pytest
 from headrace.analysis.metrics import trial_metrics
 from headrace.analysis.read import read
 from headrace.catalog import entry
-from headrace.engine import simulate
+from headrace.engine.simulate.simulator import Cores
 from headrace.errors import InterruptedRunError
 from headrace.library import Silent, load_study, resume
 from headrace.plan.intervals import interval
@@ -357,7 +357,7 @@ def test_repeats_end_once_the_interval_is_narrow_whatever_the_batch(
         ]
         assert repeats == list(range(len(rates)))
         assert narrow == [False] * (len(rates) - 2) + [len(rates) < 9 or narrow[-1]]
-    monkeypatch.setattr(simulate, "BATCH", 1)
+    monkeypatch.setattr(Cores, "at_once", 1)
     study.run(tmp_path / "singly", engine="simulate")
     assert digests(tmp_path / "singly") == digests(tmp_path / "whole")
     for path in sorted((tmp_path / "singly" / "trials").iterdir())[1::3]:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.cli._console import err, out
+from headrace.cli._on import On
 from headrace.errors import as_word
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def reproduce(
         bool, typer.Option("--numbers", help="list every number in the terminal too")
     ] = False,
     threads: Annotated[int, typer.Option(min=0, help="threads; 0: all cores")] = 0,
+    on: On = "",
     emulate: Annotated[
         bool,
         typer.Option(
@@ -74,7 +76,7 @@ def reproduce(
         for module in modules:
             fit_study(module, lambda text: err.print(text, style="dim"))
     began = time.monotonic()
-    results = _simulate(modules, threads)
+    results = _simulate(modules, threads, on)
     elapsed_s = time.monotonic() - began
     try:
         write_page(results, html)
@@ -90,8 +92,10 @@ def reproduce(
     err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim")
 
 
-def _simulate(modules: Sequence[StudyModule], threads: int) -> list[Reproduced]:
+def _simulate(modules: Sequence[StudyModule], threads: int, on: str) -> list[Reproduced]:
     """Simulate the studies, with a progress bar."""
+    from headrace.engine.simulate.simulator import Cores
+    from headrace.engine.simulate.where import simulator_on
     from headrace.reproduce import reproduce as run
     from headrace.system.stopping import stopping_on_signals
 
@@ -99,6 +103,7 @@ def _simulate(modules: Sequence[StudyModule], threads: int) -> list[Reproduced]:
     results: list[Reproduced] = []
     with (
         stopping_on_signals(stop),
+        simulator_on(on) as opened,
         Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -113,7 +118,7 @@ def _simulate(modules: Sequence[StudyModule], threads: int) -> list[Reproduced]:
             results.append(
                 run(
                     module,
-                    threads=threads,
+                    simulator=opened if on else Cores(threads),
                     progress=lambda done, total, task=task: bar.update(
                         task, completed=done, total=total
                     ),

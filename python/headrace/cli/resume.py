@@ -10,6 +10,7 @@ import typer
 
 from headrace.cli._finish import finish
 from headrace.cli._monitoring import OpenMetrics, OpenMetricsFile, PushGateway
+from headrace.cli._on import On
 
 
 def resume(
@@ -27,6 +28,7 @@ def resume(
     openmetrics: OpenMetrics = None,
     openmetrics_file: OpenMetricsFile = None,
     push_gateway: PushGateway = None,
+    on: On = "",
 ) -> None:
     """Run the trials that have no record yet; nothing else is run twice, but for
     --retry-invalid.
@@ -49,5 +51,6 @@ def resume(
                 observer=observer,
                 cache_dir=cache_dir,
                 stop=stop,
+                on=on,
             )
         ending.completed()

@@ -11,6 +11,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.cli._console import err, out
+from headrace.cli._on import On
 from headrace.cli._wishes import Mix, OffersFile, Within, shares_of
 from headrace.errors import as_word
 
@@ -45,6 +46,7 @@ def screen(
             help="relative error of simulated rates, such as 0.1; from --measured, or else 0.15",
         ),
     ] = None,
+    on: On = "",
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Simulate every cell of a study, keep what could be the best within the model's error, and
@@ -58,7 +60,7 @@ def screen(
         task = bar.add_task("simulating", total=None)
         made = make(
             study, out_file, want=want, within=within, offers=offers, mix=shares_of(mix),
-            measured=measured or (), model_error=model_error, stop=stop,
+            measured=measured or (), model_error=model_error, stop=stop, on=on,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )  # fmt: skip
     if as_json:

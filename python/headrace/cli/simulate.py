@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._finish import finish
+from headrace.cli._on import On
 
 
 def simulate(
@@ -17,6 +18,7 @@ def simulate(
         Path | None,
         typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
     ] = None,
+    on: On = "",
 ) -> None:
     """Run a study in virtual time, on a site of the catalog, and report it. Ctrl-C stops cleanly;
     `headrace resume` goes on.
@@ -30,5 +32,5 @@ def simulate(
     stop = threading.Event()
     with stopping_on_signals(stop), finish(root) as ending:
         with Display() as display:
-            loaded.run(root, engine="simulate", observer=display, stop=stop)
+            loaded.run(root, engine="simulate", observer=display, stop=stop, on=on)
         ending.completed()

@@ -9,7 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from headrace import workloads as workload_package
 from headrace.datasets.own_files import OwnFile
@@ -28,6 +28,9 @@ from headrace.study.model import Study
 from headrace.study.resolve import Resolved
 from headrace.system.claims import Place
 from headrace.workloads import Workload
+
+if TYPE_CHECKING:
+    from headrace.engine.simulate.simulator import Simulator
 
 
 class Observer(Protocol):
@@ -98,6 +101,8 @@ class Run:
     cache_dir: Path = field(default_factory=default_cache)
     stop: threading.Event = field(default_factory=threading.Event)
     """Set it to stop after everything is restored; the trial in progress is discarded."""
+    simulator: Simulator | None = None
+    """What simulates; None: the cores of this machine."""
     own_files: dict[str, list[OwnFile]] = field(default_factory=dict[str, list[OwnFile]])
     """The user's own files as they were when this run first used them, by data set key."""
 

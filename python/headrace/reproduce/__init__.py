@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, TypedDict
 
 from headrace.catalog import entry
+from headrace.engine.simulate.simulator import Simulator
 from headrace.errors import FileProblem, HeadraceError, StudyError
 from headrace.registry import nearest
 from headrace.reproduce import cluster_energy, proof_ssd, storage_options, worker_node_ssd
@@ -50,11 +51,13 @@ def chosen(names: Sequence[str]) -> list[StudyModule]:
 def reproduce(
     module: StudyModule,
     *,
-    threads: int = 0,
+    simulator: Simulator | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Reproduced:
     """Run the files of one study and judge the results.
+
+    `simulator`: where; None: on all cores.
 
     Raises HeadraceError when the study files are missing (outside a clone of the repository).
     """
@@ -65,7 +68,8 @@ def reproduce(
             hint="headrace reproduce runs in a clone of the repository",
         )
     return judged(
-        module, run_cells(module.paths, threads=threads, progress=progress, cancelled=cancelled)
+        module,
+        run_cells(module.paths, simulator=simulator, progress=progress, cancelled=cancelled),
     )
 
 

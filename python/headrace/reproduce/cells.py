@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace import _core
 from headrace.analysis.findings import Point
 from headrace.analysis.metrics import trial_metrics
 from headrace.analysis.points import PointOptions, make_points
 from headrace.analysis.read import trials_frame
-from headrace.engine.simulate.trials import PreparedTrial, ScenarioRefusal, SimulatedTrial
+from headrace.engine.simulate.simulator import Cores, ScenarioRefusal, Simulator
+from headrace.engine.simulate.trials import PreparedTrial, SimulatedTrial
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.plan.order import make_plan
 from headrace.records.trial_record import TrialRecord
@@ -89,12 +89,14 @@ class ObtainedCells:
 def run_cells(
     files: Sequence[Path],
     *,
-    threads: int = 0,
+    simulator: Simulator | None = None,
     only: Callable[[StudyCell], bool] | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> ObtainedCells:
-    """Simulate every cell of the study files on all cores; `only` selects cells to run.
+    """Simulate every cell of the study files; `only` selects cells to run.
+
+    `simulator`: where; None: on all cores.
 
     Raises HeadraceError when a trial fails, cannot be trusted or leaves jobs unfinished,
     InterruptedRunError when stopped.
@@ -119,7 +121,7 @@ def run_cells(
         return True
 
     scenarios = [prepared.scenario(series=False) for _, prepared in planned]
-    _core.simulate_many(scenarios, threads, finished, cancelled)
+    (simulator or Cores()).run(scenarios, finished, cancelled)
     if broken:
         raise HeadraceError(broken[0])
     if len(found) < len(planned):

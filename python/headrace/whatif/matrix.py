@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace import _core
 from headrace.analysis.read import Records, trials_frame
-from headrace.engine.simulate.trials import PreparedTrial, ScenarioRefusal
+from headrace.engine.simulate.simulator import Cores, ScenarioRefusal, Simulator
+from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import HeadraceError, InterruptedRunError, StudyError, UsageError
 from headrace.plan.trial import Plan
 from headrace.records.store import ResultsHeader
@@ -37,10 +37,13 @@ def simulated_matrix(
     study: Study,
     plan: Plan,
     *,
+    simulator: Simulator | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> SimulatedMatrix:
     """Simulate every trial of a plan; the records stay in memory.
+
+    `simulator`: where; None: on all cores.
 
     Raises StudyError for an entry that is not in the catalog, UsageError when nothing can be
     simulated, InterruptedRunError when stopped.
@@ -63,9 +66,8 @@ def simulated_matrix(
         progress(len(found), len(prepared))
         return not cancelled()
 
-    _core.simulate_many(
-        [scenario for _, scenario in prepared], 0, finished, cancelled, lambda _: None
-    )
+    scenarios = [scenario for _, scenario in prepared]
+    (simulator or Cores()).run(scenarios, finished, cancelled)
     if cancelled():
         raise InterruptedRunError("stopped")
     for record in found:

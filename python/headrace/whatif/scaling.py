@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from headrace import _core
 from headrace.analysis.read import Records, trials_frame
 from headrace.decision.candidates import configuration_of
-from headrace.engine.simulate.trials import PreparedTrial, ScenarioRefusal
+from headrace.engine.simulate.simulator import Cores, ScenarioRefusal
+from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import HeadraceError, UsageError
 from headrace.metrics import values_of
 from headrace.plan.trial import Trial
@@ -140,7 +140,7 @@ def _simulated(wanted: Sequence[_Simulation]) -> list[TrialRecord | None]:
         return True
 
     scenarios = [each.scenario for each in wanted]
-    _core.simulate_many(scenarios, 0, finished, lambda: False, lambda _: None)
+    Cores().run(scenarios, finished)
     return found
 
 

@@ -1,25 +1,22 @@
 """The engine `simulate`: the study in virtual time, on a site described by the catalog.
 
-Trials are independent, so the Rust core simulates them on all cores at once; records are written
-here as outcomes arrive. A record contains nothing of this machine or its clock: equal seeds give
-equal bytes.
+Trials are independent, so the Rust core simulates many at once, on all cores or on the workers of a
+Dask cluster (`simulator.py`); records are written here as outcomes arrive. A record contains
+nothing of this machine or its clock: equal seeds give equal bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace import _core
 from headrace.engine import Engine, Run
 from headrace.engine.repeating import Repeating
-from headrace.engine.simulate.trials import PreparedTrial, ScenarioRefusal
+from headrace.engine.simulate.simulator import Cores, ScenarioRefusal, Simulator
+from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import HeadraceError, InterruptedRunError, Problem, StudyError
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
 from headrace.units import format_seconds
-
-BATCH = 64
-"""Trials passed to the core at once: enough to keep all cores busy, few to lose at a stop."""
 
 
 class Simulate(Engine):
@@ -52,14 +49,16 @@ class Simulate(Engine):
 
     def run(self, run: Run) -> None:
         """Write every missing record of the plan."""
+        simulator = run.simulator or Cores()
         left = [trial for trial in run.plan.trials if not run.store.has(trial.id)]
         run.observer.started(len(run.plan.trials), len(run.plan.trials) - len(left))
         repeating = Repeating(run.study, run.plan, run.store.root, side_by_side=True)
         simulated_s = 0.0
         for wave in waves(left, run.study.plan_options.repeats.min):
             needed = [trial for trial in wave if _needed(run, repeating, trial)]
-            for at in range(0, len(needed), BATCH):
-                simulated_s += _batch(run, needed[at : at + BATCH], repeating, simulated_s)
+            for at in range(0, len(needed), simulator.at_once):
+                batch = needed[at : at + simulator.at_once]
+                simulated_s += _batch(run, simulator, batch, repeating, simulated_s)
 
 
 def waves(trials: Sequence[Trial], least: int) -> list[list[Trial]]:
@@ -82,7 +81,9 @@ def _needed(run: Run, repeating: Repeating, trial: Trial) -> bool:
     return enough is None
 
 
-def _batch(run: Run, trials: list[Trial], repeating: Repeating, before_s: float) -> float:
+def _batch(
+    run: Run, simulator: Simulator, trials: list[Trial], repeating: Repeating, before_s: float
+) -> float:
     """Simulate trials in parallel, record each when it finishes, and return their virtual time.
 
     `before_s` is the virtual time of the batches before.
@@ -102,7 +103,7 @@ def _batch(run: Run, trials: list[Trial], repeating: Repeating, before_s: float)
         _record(run, prepared[index], outcome, refusal, repeating)
         return not run.stop.is_set()
 
-    _core.simulate_many(scenarios, 0, finished, run.stop.is_set, progress)
+    simulator.run(scenarios, finished, run.stop.is_set, progress)
     if run.stop.is_set():
         raise InterruptedRunError("stopped")
     return virtual_s

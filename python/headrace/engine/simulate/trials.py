@@ -12,15 +12,13 @@ from headrace.engine.modelled_power import of_simulation, power_rows
 from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
 from headrace.engine.simulate.scenario import scenario_of
+from headrace.engine.simulate.simulator import ScenarioRefusal
 from headrace.meters.sampling import PowerRow
 from headrace.plan.trial import Trial
 from headrace.records.rows import BlockRow, JobRow
 from headrace.records.trial_record import JsonObject, TrialRecord
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
-
-ScenarioRefusal = tuple[str, str, str]
-"""The core's reason to refuse a scenario: field, given value, allowed values."""
 
 
 @cache

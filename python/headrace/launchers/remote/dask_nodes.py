@@ -18,8 +18,8 @@ _WORKERS_S = 60.0
 """For a worker to start a node process, which imports Headrace."""
 
 
-def check_versions(client: Client, workers: Sequence[str]) -> None:
-    """Raise HeadraceError when one of the workers has no Headrace."""
+def check_versions(client: Client, workers: Sequence[str]) -> dict[str, str]:
+    """Return each worker's version of Headrace. Raises HeadraceError when one has none."""
     versions: Any = client.run(version_here, workers=list(workers), on_error="return")
     for address, version in versions.items():
         if isinstance(version, Exception):
@@ -27,6 +27,7 @@ def check_versions(client: Client, workers: Sequence[str]) -> None:
                 f"worker {address} has no Headrace: {describe(version)}",
                 hint="install the same version there",
             )
+    return versions
 
 
 def connected(client: Client, name: str, worker: str) -> NodeConnection:

@@ -1,0 +1,94 @@
+"""A client of the user's Dask cluster: TLS beyond loopback, and the same Headrace on workers."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import HeadraceError, MissingError, describe
+from headrace.launchers.remote.dask_nodes import check_versions
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_CONNECT_S = 10.0
+
+
+def client_of(address: str, asked_by: str = "[run] on") -> Client:
+    """Return a client of the scheduler at HOST:PORT; `asked_by` is where the user gave it.
+
+    Raises HeadraceError when it cannot be reached, or is another machine without TLS.
+    """
+    from distributed import Client
+    from distributed.comm.core import FatalCommClosedError
+    from distributed.security import Security
+
+    host = address.rpartition(":")[0].strip("[]")
+    security = Security()
+    encrypted = _is_encrypted(security)
+    if not encrypted and not _is_loopback(host, address, asked_by):
+        raise MissingError(
+            f"{host} is another machine, and Dask is not configured for TLS here",
+            hint="make keys with headrace cluster init, or set distributed.comm.tls in Dask's "
+            "configuration: ca-file, and client's cert and key",
+        )
+    try:
+        return Client(
+            f"{'tls' if encrypted else 'tcp'}://{address}",
+            timeout=_CONNECT_S,
+            security=security,
+            set_as_default=False,
+            name="headrace",
+        )
+    except FatalCommClosedError as error:
+        raise HeadraceError(
+            f"the Dask scheduler at {address} has other keys (TLS): its certificate is not signed "
+            f"by {security.tls_ca_file}",
+            hint="use the keys with which it was started: export DASK_CONFIG=…/dask.yaml",
+        ) from error
+    except (OSError, ValueError, TimeoutError) as error:
+        raise HeadraceError(
+            f"no Dask scheduler answers at {address}: {describe(error)}",
+            hint=f"start one (dask scheduler), or correct {asked_by}",
+        ) from error
+
+
+def _is_encrypted(security: Any) -> bool:
+    """Return whether Dask's configuration names what a client needs for TLS."""
+    return bool(security.tls_ca_file and security.tls_client_cert and security.tls_client_key)
+
+
+def _is_loopback(host: str, address: str, asked_by: str) -> bool:
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+    except OSError as error:
+        raise HeadraceError(
+            f"no address is known of the Dask scheduler {address}: {error.strerror}",
+            hint=f"correct {asked_by}: dask://HOST:PORT",
+        ) from error
+    return all(ipaddress.ip_address(address).is_loopback for address in found)
+
+
+def workers_of(client: Client) -> Mapping[str, Any]:
+    """Return what the scheduler knows of each worker, by address."""
+    found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    return found
+
+
+def require_headrace(client: Client, workers: Sequence[str]) -> None:
+    """Raise HeadraceError when a worker has no Headrace, or another one than this machine."""
+    for address, found in check_versions(client, workers).items():
+        require_version(address, found)
+
+
+def require_version(worker: str, found: str) -> None:
+    """Raise HeadraceError when a worker's version of Headrace is not that of this machine."""
+    here = version("headrace")
+    if found != here:
+        raise HeadraceError(
+            f"worker {worker} has Headrace {found}, this machine {here}",
+            hint="install the same version on all workers",
+        )
