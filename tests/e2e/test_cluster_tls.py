@@ -32,6 +32,7 @@ repeats = {{ min = 1 }}
 on = "dask://10.99.7.1:8786"
 cache = "as-is"
 foreign_load = "warning"
+start_spread = 100
 shortest = "0.1 s"
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -37,6 +38,7 @@ nodes = {nodes}
 slots = 2
 cache = "as-is"
 foreign_load = "warning"
+start_spread = 100
 shortest = "0.1 s"
 """
 JOB = """#!/bin/sh
@@ -129,6 +131,13 @@ def test_jobs_run_on_every_node_and_come_back(
         assert f'headrace_jobs_completed_total{{node="{node}"}} 2.0\n' in counted
     assert wait_until(lambda: set(node_processes()) <= before, 30, 0.1)
     assert not (memory / "shared data").exists(), "made for the study, removed after it"
+
+
+def test_the_status_of_a_clusters_workers_is_shown(workspace: Workspace, cluster: Cluster) -> None:
+    address, _ = cluster
+    shown = workspace.run("cluster", "status", "--on", f"dask://{address}", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert [node["node"] for node in json.loads(shown.stdout)] == ["node-0", "node-1"]
 
 
 def test_a_node_that_is_lost_is_a_cause_and_not_the_end(workspace: Workspace, memory: Path) -> None:

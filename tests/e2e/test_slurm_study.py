@@ -33,6 +33,7 @@ nodes = 3
 slots = 2
 cache = "as-is"
 foreign_load = "warning"
+start_spread = 100
 shortest = "0.1 s"
 [run.batch]
 cores = {cores}

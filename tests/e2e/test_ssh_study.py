@@ -35,6 +35,7 @@ nodes = {nodes}
 slots = 2
 cache = "as-is"
 foreign_load = "warning"
+start_spread = 100
 shortest = "0.1 s"
 {more}
 """

@@ -66,6 +66,7 @@ nodes = 2
 slots = 2
 shortest = 0
 foreign_load = "warning"
+start_spread = 100
 """
 
 

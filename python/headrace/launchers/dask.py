@@ -40,9 +40,8 @@ class Dask(RemoteLauncher):
     @override
     @classmethod
     def node_count(cls, address: str) -> int:
-        with _client(address) as client:
-            found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-            return max(1, len(found))
+        with client_of(address, "--on") as client:
+            return max(1, len(workers_of(client)))
 
     @override
     @contextmanager
