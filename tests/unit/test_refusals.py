@@ -66,6 +66,7 @@ BROUGHT: dict[str, tuple[str, ...]] = {
     "tagged-union": ("union_tag_invalid", "union_tag_not_found"),
     "tuple": ("tuple_type", "too_short", "too_long", "missing", "extra_forbidden"),
     "union": NOTHING,
+    "with-info": NOTHING,
 }
 TRANSLATED = {*MUST_BE, *BOUNDS, *LENGTHS, *OWN, *OTHERS}
 
