@@ -63,7 +63,10 @@ def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
     assert not modules & HEAVY
     assert not modules & {"headrace.cli.report", "headrace.analysis", "headrace.report"}
     used = {
-        "targets": {"exports", "local", "path", "queue_settings", "releasing", "scenario"},
+        "targets": {
+            *("exports", "local", "node_storage", "path", "queue_settings", "releasing"),
+            *("scenario", "setting"),
+        },
         "workloads": {"analysis", "scan"},
         "faults": {"disk_full"},
         "meters": set[str](),
