@@ -59,6 +59,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+@pytest.fixture
+def needs_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this test run: one for all processes of pytest-xdist."""

@@ -61,10 +61,8 @@ def test_keys_are_made_once_and_for_their_owner_alone(workspace: Workspace) -> N
 
 
 @pytest.fixture
-def network() -> Iterator[list[str]]:
+def network(needs_root: None) -> Iterator[list[str]]:
     """A command's prefix: a network of its own, in which this machine has another address."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
     holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
     inside = ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
     here = Path("/proc/self/ns/net").stat().st_ino

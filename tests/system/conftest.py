@@ -5,7 +5,6 @@ Root, a journal of their own, loop devices that are left as they were found.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,12 +42,6 @@ def _forget_clients() -> None:
         asyn.iothread[0].join()
         # What fsspec itself does after a fork: the next client starts a new thread.
         asyn.reset_lock()
-
-
-@pytest.fixture
-def needs_root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
 
 
 @pytest.fixture

@@ -24,7 +24,17 @@ from typing import Any
 
 import pyarrow
 
-from headrace.analysis.findings import Curve, Estimate, Findings, Growth, Knee, Point, SlotsFed
+from headrace.analysis.findings import (
+    Curve,
+    Estimate,
+    FaultEffect,
+    Findings,
+    Growth,
+    Knee,
+    NodesOfCell,
+    Point,
+    SlotsFed,
+)
 from headrace.analysis.metrics import LEDGER
 from headrace.report import answers, energy, wording
 from headrace.report.page_data import mark_of, provenance_of_metric
@@ -331,36 +341,48 @@ def _choice_rows(findings: Findings) -> list[TidyRow]:
     return rows
 
 
+def _of_cell(cell: FaultEffect | NodesOfCell, about: str, level: str, note: str = "") -> TidyRow:
+    """Return what the rows of one fault, or one node, of a cell share."""
+    return TidyRow(
+        about=about,
+        workload=cell.workload,
+        target=cell.target,
+        slots=cell.slots,
+        factor=about,
+        level=level,
+        provenance=cell.provenance,
+        n=len(cell.trials),
+        trials=" ".join(cell.trials),
+        levels=_levels(cell.levels),
+        note=note,
+    )
+
+
+def _with_values(shared: TidyRow, values: Mapping[str, float | None]) -> list[TidyRow]:
+    return [
+        replace(shared, metric=name, value=float(value))
+        for name, value in values.items()
+        if value is not None
+    ]
+
+
 def _fault_rows(findings: Findings) -> list[TidyRow]:
     rows: list[TidyRow] = []
     for effect in findings.faults:
-        shared = TidyRow(
-            about="fault",
-            workload=effect.workload,
-            target=effect.target,
-            slots=effect.slots,
-            factor="fault",
-            level=effect.fault,
-            provenance=effect.provenance,
-            n=len(effect.trials),
-            trials=" ".join(effect.trials),
-            levels=_levels(effect.levels),
+        shared = _of_cell(effect, "fault", effect.fault, effect.note or effect.error)
+        rows += _with_values(
+            shared,
+            {
+                "jobs": effect.jobs,
+                "failed_jobs": effect.failed_jobs,
+                "fired": effect.fired,
+                "stall_s": effect.stall_s,
+                "recovered_s": effect.recovered_s,
+                "acknowledged_writes": effect.acknowledged_writes,
+                "lost_writes": effect.lost_writes,
+                "lost_bytes": effect.lost_bytes,
+            },
         )
-        values = {
-            "jobs": effect.jobs,
-            "failed_jobs": effect.failed_jobs,
-            "fired": effect.fired,
-            "stall_s": effect.stall_s,
-            "recovered_s": effect.recovered_s,
-            "acknowledged_writes": effect.acknowledged_writes,
-            "lost_writes": effect.lost_writes,
-            "lost_bytes": effect.lost_bytes,
-        }
-        rows += [
-            replace(shared, metric=name, value=float(value), note=effect.note or effect.error)
-            for name, value in values.items()
-            if value is not None
-        ]
         if effect.rate is not None:
             row = replace(shared, metric="rate_left", note=f"against {effect.against}")
             rows.append(row.with_estimate(effect.rate, effect.provenance))
@@ -369,22 +391,11 @@ def _fault_rows(findings: Findings) -> list[TidyRow]:
 
 def _node_rows(findings: Findings) -> list[TidyRow]:
     rows: list[TidyRow] = []
-    for cell in findings.nodes:
-        for node in cell.nodes:
-            shared = TidyRow(
-                about="node",
-                workload=cell.workload,
-                target=cell.target,
-                slots=cell.slots,
-                factor="node",
-                level=node.name,
-                provenance=cell.provenance,
-                n=len(cell.trials),
-                trials=" ".join(cell.trials),
-                levels=_levels(cell.levels),
-                note="; ".join(node.events),
-            )
-            values: dict[str, float | None] = {
+    for cell, node in ((each, node) for each in findings.nodes for node in each.nodes):
+        shared = _of_cell(cell, "node", node.name, "; ".join(node.events))
+        rows += _with_values(
+            shared,
+            {
                 f"{cell.per}s_per_s": node.per_s,
                 "jobs": node.jobs,
                 "failed_jobs": node.failed_jobs,
@@ -392,15 +403,11 @@ def _node_rows(findings: Findings) -> list[TidyRow]:
                 "foreign_cpus": node.other_cpus,
                 "start_s": node.start_s,
                 **{f"{part}_share": share for part, share in node.ledger.items()},
-            }
-            rows += [
-                replace(shared, metric=name, value=float(value))
-                for name, value in values.items()
-                if value is not None
-            ]
-            if node.relative is not None:
-                row = replace(shared, metric=f"time_per_{cell.per}_over_others")
-                rows.append(row.with_estimate(node.relative, cell.provenance))
+            },
+        )
+        if node.relative is not None:
+            row = replace(shared, metric=f"time_per_{cell.per}_over_others")
+            rows.append(row.with_estimate(node.relative, cell.provenance))
     return rows
 
 
