@@ -68,6 +68,8 @@ class Truth:
     """CPUs that a program `hogs` takes from the jobs all the time, which wait for them as long."""
     slow_node: tuple[int, str, float] | None = None
     """Number of a node, and the part of the ledger that adds this share to its jobs' time."""
+    idle_node: int | None = None
+    """Number of a node whose jobs process no event."""
     node_sigma: float = 0.0
     """Of the logarithm of each node's time in each trial."""
     engine: Literal["measure", "simulate"] = "measure"
@@ -135,6 +137,8 @@ def _change_nodes(
     """Make the jobs of nodes as slow as the truth says."""
     factors = [math.exp(draws.gauss() * truth.node_sigma) for _ in range(nodes)]
     for job in jobs:
+        if job["node"] == truth.idle_node:
+            job["events"] = 0
         own_s = job["wall_s"]
         more_s = {"wait_block": own_s * (factors[job["node"]] - 1)}
         if truth.slow_node is not None and truth.slow_node[0] == job["node"]:

@@ -180,6 +180,9 @@ class _Inputs:
         """Open what simulates. Raises UsageError for an engine that simulates nothing."""
         if self.on and engine != "simulate":
             raise UsageError("--on names what simulates; jobs of this study are measured")
+        if engine != "simulate":
+            yield
+            return
         from headrace.engine.simulate.where import simulator_on
 
         with simulator_on(self.on) as self.opened:

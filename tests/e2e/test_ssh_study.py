@@ -118,6 +118,8 @@ def strange_pythons(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_a_host_lacks_is_said_before_anything_starts(
     on_hosts: Workspace, memory: Path, strange_pythons: Path
 ) -> None:
+    no_program = strange_pythons / "no program"
+    no_program.touch(0o644)
     for hosts, nodes, python, said, remedy in (
         ("alpha,nowhere.invalid", 2, "", "the host is unknown", "~/.ssh/config"),
         ("closed", 1, "", "connection refused", "start sshd"),
@@ -126,6 +128,7 @@ def test_what_a_host_lacks_is_said_before_anything_starts(
         ("impostor", 1, "", "its host key has changed", "ssh-keygen -R"),
         ("alpha", 2, "", "names 1 host; 2 nodes need one each", "name more"),
         ("alpha", 1, "/no/such/python", "there is no /no/such/python", "[run] python"),
+        ("alpha", 1, str(no_program), f"{no_program} cannot be run there", "[run] python"),
         ("alpha", 1, str(strange_pythons / "bare"), "has no Headrace", "install Headrace"),
         ("alpha", 1, str(strange_pythons / "older python"), "has Headrace 0.0.1", "same version"),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.server
+import socket
 import subprocess
 import sys
 import threading
@@ -210,7 +211,7 @@ def test_metrics_are_pushed_with_the_password_of_the_environment(
     with monitored(Silent(), "a/b", MonitoringOptions(push_gateway=url), told.append) as observer:
         observer.started(2, 0)
     path, login, body = pushed[-1]
-    assert path.startswith("/metrics/job/headrace/instance/") or "/study" in path
+    assert path == f"/metrics/job/headrace/instance/{socket.gethostname()}/study@base64/YS9i"
     assert login == "Basic " + base64.b64encode(b"me:secret").decode()
     assert b"headrace_run_active 0.0" in body and told == []
 

@@ -97,6 +97,16 @@ def test_jobs_without_events_are_compared_by_job(tmp_path: Path) -> None:
     assert [node.name for node in cell.nodes if node.is_slow] == ["node-0"]
 
 
+def test_a_node_without_events_does_not_change_what_the_others_are_compared_by(
+    tmp_path: Path,
+) -> None:
+    truth = Truth(cores=32, slow_node=(2, "wait_block", 0.5), idle_node=0)
+    (cell,) = found(tmp_path / "r", truth, nodes=4).nodes
+    assert cell.per == "event"
+    assert cell.nodes[0].relative is None
+    assert [node.name for node in cell.nodes if node.is_slow] == ["node-2"]
+
+
 def test_of_many_nodes_the_slowest_are_shown_and_all_are_in_the_table_of_data(
     tmp_path: Path,
 ) -> None:

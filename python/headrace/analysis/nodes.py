@@ -1,4 +1,4 @@
-"""Nodes of a cell compared with each other, from the records: who was slow, and why. Pure.
+"""Nodes of a cell compared with each other, from the records: which was slow, and why. Pure.
 
 A node's time per event (per job, where jobs have no events) is compared with the median of the
 other nodes in the same trial, so that what all nodes share, such as a server, cancels out.
@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 
 from headrace.analysis.findings import Estimate, NodeLoad, NodesOfCell
+from headrace.analysis.metrics import LEDGER
 from headrace.analysis.read import Records
 from headrace.analysis.trial_row import TrialRow, trial_rows
 from headrace.plan.intervals import interval
 from headrace.records.nodes import NodeEvent, NodeFacts
 from headrace.units import format_seconds
 
-PARTS = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "other")
-"""Parts of a job's wall time, in the order of the ledger."""
-_SECONDS = [f"{part}_s" for part in PARTS]
+_SECONDS = [f"{part}_s" for part in LEDGER]
 _SUMMED = ["wall_s", "user_s", "system_s", "events", "bytes_served", *_SECONDS]
 _COLUMNS = ["node", "slot", "exit", "start_s", *_SUMMED]
 
@@ -63,7 +62,7 @@ class _Trial:
     @cached_property
     def excess_s(self) -> dict[str, np.ndarray]:
         """Seconds per event or job more than the median of the other nodes, by part."""
-        found = {part: self.per_work(f"{part}_s") for part in PARTS}
+        found = {part: self.per_work(f"{part}_s") for part in LEDGER}
         return {part: own_s - medians_of_others(own_s) for part, own_s in found.items()}
 
 
@@ -84,7 +83,7 @@ def nodes_of_cells(records: Records, confidence: float) -> tuple[NodesOfCell, ..
 def _cell(records: Records, rows: Sequence[TrialRow], confidence: float) -> NodesOfCell:
     first = rows[0]
     trials = [_trial(records, row["id"]) for row in rows]
-    per_job = not all((trial.sums["events"] > 0).all() for trial in trials)
+    per_job = not any(trial.sums["events"].any() for trial in trials)
     trials = [replace(trial, per_job=per_job) for trial in trials]
     numbers = sorted({int(number) for trial in trials for number in trial.numbers})
     # The slowest of all is looked for: all intervals hold at once (Bonferroni).
@@ -152,7 +151,7 @@ def _load(number: int, trials: Sequence[_Trial], slots: int, confidence: float) 
         per_s=_over(slots * sum(float(trial.work[at]) for trial, at in own), wall_s),
         bytes_per_s=_over(slots * sums["bytes_served"], wall_s),
         efficiency=_over(sums["user_s"] + sums["system_s"], wall_s),
-        ledger={part: _over(sums[f"{part}_s"], wall_s) for part in PARTS},
+        ledger={part: _over(sums[f"{part}_s"], wall_s) for part in LEDGER},
         relative=relative,
         excess_s=excess_s,
         start_s=fmean(float(trial.start_s[at]) for trial, at in own),
@@ -168,7 +167,8 @@ def _over(amount: float, seconds: float) -> float:
 
 
 def _event(event: NodeEvent) -> str:
-    said = f"{event.what} at {format_seconds(event.at_s)}"
+    when = "before the jobs" if event.at_s < 0 else f"at {format_seconds(event.at_s)}"
+    said = f"{event.what} {when}"
     return f"{said} ({event.cause})" if event.cause else said
 
 
@@ -189,5 +189,5 @@ def _against_others(
         tuple(trial.id for trial, _ in able),
     )
     return estimate, {
-        part: fmean(float(trial.excess_s[part][at]) for trial, at in able) for part in PARTS
+        part: fmean(float(trial.excess_s[part][at]) for trial, at in able) for part in LEDGER
     }

@@ -1,7 +1,7 @@
 """Jobs on the workers of a running Dask cluster: `on = "dask://HOST:PORT"`, a worker for each node.
 
 Dask carries the streams of node processes, which its workers start (`headrace.launchers.remote`);
-which job runs where is the engine's to say, as on one machine. Beyond loopback Dask must be
+the engine decides which job runs where, as on one machine. Beyond loopback Dask must be
 configured for TLS (`distributed.comm.tls` in its configuration), and only then is it used.
 """
 
@@ -17,7 +17,7 @@ from typing_extensions import override
 from headrace.errors import HeadraceError
 from headrace.launchers import NodesWanted
 from headrace.launchers.remote.connection import NodeConnection
-from headrace.launchers.remote.dask_client import client_of, workers_of
+from headrace.launchers.remote.dask_client import client_of, require_headrace, workers_of
 from headrace.launchers.remote.dask_nodes import check_versions, connected
 from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.system.journal import Journal
@@ -62,7 +62,7 @@ def _problem_of(address: str, count: int) -> tuple[str, str] | None:
     """Return what keeps a cluster from having this many nodes; a study asks for every trial."""
     try:
         with client_of(address) as client:
-            _workers(client, count)
+            require_headrace(client, _workers(client, count))
     except HeadraceError as error:
         return error.message, error.hint or ""
     return None
@@ -71,7 +71,7 @@ def _problem_of(address: str, count: int) -> tuple[str, str] | None:
 def _workers(client: Client, count: int) -> list[str]:
     """Return the addresses of this many workers, on as many hosts as there are.
 
-    Raises HeadraceError when there are fewer, or when a worker has no or another Headrace.
+    Raises HeadraceError when there are fewer, or when a worker has no Headrace.
     """
     workers = workers_of(client)
     by_host: dict[str, list[str]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -92,7 +93,6 @@ class LocalNodeStorage(NodeStorage):
         problems = made.check(frozenset(target.forced_devices))
         return NodeCheck(
             tuple(NodeLack(each.what, each.remedy, each.fatal, each.level) for each in problems),
-            made.free_bytes(),
             tuple(str(place.path) for place in made.claims()),
         )
 
@@ -234,7 +234,9 @@ class LocalNodeStorage(NodeStorage):
         if place in self._incoming:
             _discard(self._incoming.pop(place))
         partial = place.with_name(f".{place.name}.partial-{os.getpid()}")
-        partial.unlink(missing_ok=True)
+        # Also those of a node process that was killed.
+        for old in place.parent.glob(f".{glob.escape(place.name)}.partial-*"):
+            old.unlink(missing_ok=True)
         self._incoming[place] = _Incoming(partial.open("xb"), partial, xxhash.xxh3_128())
 
     @override

@@ -98,7 +98,7 @@ class StudyMetrics(Collector):
         """A record was written."""
         with self._lock:
             self._finished[status] = self._finished.get(status, 0) + 1
-            self._recorded += 1
+            self._recorded += status != "skipped"
             self._close_trial()
 
     def ended(self) -> None:

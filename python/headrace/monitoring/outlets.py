@@ -71,9 +71,10 @@ def served(metrics: StudyMetrics, address: str, tell: Tell) -> Generator[None]:
     host, port = address_of(address)
     try:
         server, thread = start_http_server(port, host, _registry(metrics))
-    except (OSError, socket.gaierror) as error:
+    except (OSError, UnicodeError) as error:
         raise UsageError(
-            f"--openmetrics {address}: cannot listen there: {error.strerror}",
+            f"--openmetrics {address}: cannot listen there: "
+            f"{getattr(error, 'strerror', None) or error}",
             hint="another program may use the port; port 0 takes any free one",
         ) from None
     shown = f"[{host}]" if ":" in host else host
@@ -152,8 +153,8 @@ def written(metrics: StudyMetrics, path: Path, tell: Tell) -> Generator[None]:
 
 def check_push(url: str) -> None:
     """Raise UsageError for a URL that is not https or loopback, or that has a password in it."""
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
         raise UsageError(f"--push-gateway {url}: {error}") from None

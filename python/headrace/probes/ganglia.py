@@ -62,7 +62,7 @@ class GangliaProbe(ServiceProbe):
         state = _State(self.options)
         try:
             state.parse(text)
-        except (expat.ExpatError, ValueError) as error:
+        except (expat.ExpatError, ValueError, KeyError) as error:
             raise HeadraceError(f"{self.options.address}: not the XML of gmond: {error}") from None
         if state.time_s is None:
             raise HeadraceError(f"{self.options.address}: no cluster in the answer of gmond")
@@ -146,6 +146,8 @@ class _State:
         if (self._hosts and self._host not in self._hosts) or self.time_s is None:
             return
         with contextlib.suppress(ValueError, KeyError):  # text is no value
+            if float(fields["TN"]) > 4 * float(fields.get("TMAX", "inf")):
+                return  # the last value of a host that is down, by Ganglia's own rule
             value, reported_s = float(fields["VAL"]), self.time_s - float(fields["TN"])
             if math.isfinite(value):
                 unit = fields.get("UNITS", "").strip()

@@ -110,6 +110,12 @@ class PrometheusProbe(ServiceProbe):
     # -- a server --
 
     def _ranges(self, begin_s: float, end_s: float) -> list[Sample]:
+        try:
+            return self._asked_ranges(begin_s, end_s)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            raise HeadraceError(f"{self.options.address}: no answer of Prometheus") from None
+
+    def _asked_ranges(self, begin_s: float, end_s: float) -> list[Sample]:
         before_s = time.time()
         found = self._api("query", query="time()")
         self._clock.add(before_s, time.time(), float(found[1]), 0.001)
@@ -159,7 +165,9 @@ class PrometheusProbe(ServiceProbe):
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
                     for name, (metric, labels) in wanted.items():
-                        chosen = sample.name == metric and labels.items() <= sample.labels.items()
+                        # The parser ends names of counters in _total, also where the page does not.
+                        named = sample.name in (metric, f"{metric}_total")
+                        chosen = named and labels.items() <= sample.labels.items()
                         if chosen and math.isfinite(sample.value):
                             others = {k: v for k, v in sample.labels.items() if k not in labels}
                             place = " ".join([host, *others.values()])
@@ -173,7 +181,7 @@ class PrometheusProbe(ServiceProbe):
         import httpx  # most runs need none
 
         data = bytearray()
-        timeout = self.options.timeout
+        timeout, begin_s = self.options.timeout, time.monotonic()
         try:
             with httpx.Client(timeout=timeout, trust_env=False) as client:
                 with client.stream("GET", url, params=dict(parameters) or None) as answer:
@@ -181,6 +189,8 @@ class PrometheusProbe(ServiceProbe):
                         data += piece
                         if len(data) > MOST_BYTES:
                             raise HeadraceError(f"{url} sends more than {MOST_BYTES} B")
+                        if time.monotonic() - begin_s > timeout:
+                            raise HeadraceError(f"{url} is not done within {timeout:g} s")
                 # Prometheus explains errors of a query in JSON.
                 if not answer.is_success and answer.status_code not in (400, 422):
                     raise HeadraceError(f"{url} answers {answer.status_code}")

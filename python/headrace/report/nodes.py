@@ -1,4 +1,4 @@
-"""Nodes of a cell as table rows and as a sentence: who was slow, and why."""
+"""Nodes of a cell as table rows and as a sentence: which was slow, and why."""
 
 from __future__ import annotations
 

@@ -390,7 +390,7 @@ def _print_nodes(cell: nodes.NodesTable, printer: _Printer) -> None:
         )
     printer.table(table)
     if cell["more"]:
-        printer.say(f"and {cell['more']} nodes that were faster", "dim")
+        printer.say(f"and {cell['more']} more nodes", "dim")
     for sentence in cell["sentences"]:
         printer.say(escape(sentence))
     printer.blank()

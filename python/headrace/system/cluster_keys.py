@@ -115,12 +115,12 @@ def _configuration(folder: Path) -> str:
         "  comm:",
         "    require-encryption: true",
         "    tls:",
-        f"      ca-file: {json.dumps(str(folder / 'ca.pem'))}",
+        f"      ca-file: {json.dumps(str(folder / 'ca.pem'), ensure_ascii=False)}",
     ]
     for role in ROLES:
         lines += [
             f"      {role}:",
-            f"        cert: {json.dumps(str(folder / f'{role}.pem'))}",
-            f"        key: {json.dumps(str(folder / f'{role}-key.pem'))}",
+            f"        cert: {json.dumps(str(folder / f'{role}.pem'), ensure_ascii=False)}",
+            f"        key: {json.dumps(str(folder / f'{role}-key.pem'), ensure_ascii=False)}",
         ]
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ nodes and counts as applied if every node applied it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -55,8 +56,9 @@ class LocalDrives(Target):
             for problem in one.check(forced_devices):
                 problems.setdefault(problem.what, problem)
         places = [place.path for place in self.claims()]
-        if len(set(places)) < len(places):
-            what = f"the nodes are one machine, and {places[0]} would be the storage of several"
+        twice = [path for path, count in Counter(places).items() if count > 1]
+        if twice:
+            what = f"the nodes are one machine, and {twice[0]} would be the storage of several"
             remedy = "give each its own: {node} in a path stands for the number of the node"
             problems[what] = Problem(what, f"target {self.name}", remedy)
         return list(problems.values())

@@ -47,8 +47,6 @@ class NodeCheck:
     """What a node says of a target before it is set up."""
 
     lacks: tuple[NodeLack, ...] = ()
-    free_bytes: int | None = None
-    """Bytes of data that it can take; None if unknown."""
     claims: tuple[str, ...] = ()
     """Paths of the node that only one run, and only one node of a machine, may use."""
 
@@ -176,7 +174,7 @@ class NodeStorage(ABC):
     def lacking_files(self, wanted: FilesWanted) -> FilesLacking:
         """Compare the files of a data set with its manifest, and return those that must be sent.
 
-        Raises HeadraceError when they do not fit on the target: nothing is written then.
+        Raises HeadraceError when they do not fit on the target: no data is written then.
         """
 
     @abstractmethod

@@ -357,7 +357,7 @@ class Xrootd(ServedTarget):
             path = "/" + urlsplit(url).path.lstrip("/")
             said = self._ask(context, self._front, "locate", path)
             hosts = [
-                match[1].removeprefix("::ffff:").removeprefix("::")
+                re.sub(r"^::(?=\d+\.)", "", match[1].removeprefix("::ffff:"))
                 for match in _HOST.finditer(said)
             ]
             found[url] = tuple(dict.fromkeys(names.get(host, host) for host in hosts))

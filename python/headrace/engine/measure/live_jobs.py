@@ -40,6 +40,8 @@ class _Node:
     events: int = 0
     ended: UseSoFar = field(default_factory=UseSoFar)
     wall_s: float = 0.0
+    shown_wall_s: float = 0.0
+    """The largest wall time that was shown: it may not fall when a job's own times are known."""
     lost: bool = False
 
     def look(self) -> None:
@@ -62,6 +64,8 @@ class _Node:
         """Return the present state."""
         released = [job.released_s for job in self.running.values() if job.released_s]
         total = sum(self.use.values(), self.ended)
+        wall_s = self.wall_s + sum(now_s - begin for begin in released)
+        self.shown_wall_s = max(self.shown_wall_s, wall_s)
         return NodeLive(
             name=self.agent.name or THIS_MACHINE,
             slots=self.slots,
@@ -73,7 +77,7 @@ class _Node:
             read_bytes=total.read_bytes,
             written_bytes=total.written_bytes,
             cpu_s=total.cpu_s,
-            wall_s=self.wall_s + sum(now_s - begin for begin in released),
+            wall_s=self.shown_wall_s,
             lost=self.lost,
         )
 

@@ -28,7 +28,7 @@ class Sizes:
 
     def time_s(self, left: int, events_per_s: float) -> float:
         """Return the time of a packet when `left` events are processed at the workers' rate."""
-        rest_s = left / max(events_per_s, _SHORTEST_TIME_S)
+        rest_s = left / events_per_s
         return min(max(rest_s / _PARTS_OF_REST, self.shortest_s), self.longest_s)
 
 

@@ -38,6 +38,8 @@ class _Handed:
     """Whether the file is on the worker's node."""
     deaths: int = 0
     """Number of workers that died while they held it."""
+    new: bool = False
+    """Whether it is of a dead worker's share and was not handed out yet."""
 
     @property
     def file(self) -> QueryFile:
@@ -223,7 +225,7 @@ class Packetiser:
             )
         )
         self._again += again
-        self._again += [_Handed(each) for each in worker.share]
+        self._again += [_Handed(each, new=True) for each in worker.share]
         worker.share.clear()
 
     def _give_up(self, packet: _Handed, cause: str) -> None:
@@ -259,7 +261,7 @@ class Packetiser:
             if handed is not None:
                 handed.deaths = packet.deaths
                 self._again.remove(packet)
-                self._handed_out_again += 1
+                self._handed_out_again += not packet.new
                 return handed
         return None
 

@@ -353,17 +353,18 @@ class _TrialRun:
             device.reset_report()
         injector.start()
         outcome.pool = pool.run()
-        nodes.finish()
         uses = watch.finish()
         outcome.machine_use = combined_use([*uses.values()]) if uses else None
-        outcome.node_facts = nodes.facts(outcome.pool, uses)
-        outcome.clocks_s = nodes.clocks_s
         outcome.samples = probes.finish()
         metering.stop()
         services.finish(outcome.samples, outcome.pool.release_monotonic_s)
         outcome.emulators = emulator_reports(location)
         outcome.energy = self._energy(energy_of(before_j, outcome.emulators), metering)
         outcome.injected = injector.finish()
+        # Last: asking each node for its clock takes time, which no probe or meter should see.
+        nodes.finish()
+        outcome.node_facts = nodes.facts(outcome.pool, uses)
+        outcome.clocks_s = nodes.clocks_s
 
     def _energy(self, drives: Energy, metering: Metering) -> Energy:
         """Return the energy of the trial, `drives` being that of emulated drives."""

@@ -52,7 +52,7 @@ def dask_workers(address: str) -> Generator[Simulator]:
         if not workers:
             raise HeadraceError(
                 f"the Dask cluster at {address} has no workers",
-                hint=f"start one: dask worker tcp://{address}",
+                hint="start one: docs/cluster.md has the commands",
             )
         require_headrace(client, list(workers))
         yield DaskWorkers(client, address, sum(each["nthreads"] for each in workers.values()))

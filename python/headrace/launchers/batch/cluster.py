@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from headrace.errors import HeadraceError, InterruptedRunError, describe
 from headrace.launchers.batch.options import BatchOptions
 from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.dask_client import workers_of
 from headrace.launchers.remote.dask_nodes import check_versions, connected
 from headrace.system.journal import Journal, JournalEntry
 from headrace.system.owned import work_directory
@@ -31,6 +32,7 @@ _LOOPBACK = "127.0.0.1"
 _LOOK_S = 0.2
 _ASK_S = 3.0
 """Time between questions to the batch system."""
+_SUBMIT_S = 60.0
 _SCHEDULER_S = 60
 """How long a worker looks for its scheduler before it ends."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@=-]+")
@@ -56,7 +58,7 @@ CONFIGURATION: dict[str, object] = {
     "shared-temp-directory": None,
     "scheduler-options": {},
 }
-"""In place of the user's jobqueue.yaml: a study says all, and is the same for everybody."""
+"""Replaces the user's jobqueue.yaml: all options come from the study."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def folder_of(options: BatchOptions) -> Path:
 def check_folder(options: BatchOptions) -> tuple[str, str] | None:
     """Return what is wrong with the shared folder, and the remedy."""
     folder = folder_of(options)
-    above = next(each for each in (folder, *folder.parents) if each.exists())
+    above = next(each for each in (folder, *folder.parents) if os.access(each, os.F_OK))
     remedy = "name another folder that the nodes share: [run.batch] folder"
     if not _PLAIN.fullmatch(str(folder.resolve())):
         return f"{folder}: only letters, digits and _./+@=- may be in this path", remedy
@@ -245,9 +247,10 @@ class BatchCluster:
         job = spec["cls"](self._cluster.scheduler_address, name=name, **spec["options"])
         entry = self._journal.begin("cancel_batch_job", system=self._system.kind, name=self._name)
         try:
-            self._cluster.sync(job.start)
+            self._cluster.sync(job.start, callback_timeout=_SUBMIT_S)
         except (RuntimeError, OSError, ValueError) as error:
-            self._journal.end(entry)
+            # The job may be in the queue all the same: undoing cancels it by its name.
+            self._journal.undo(entry)
             raise HeadraceError(
                 f"{self._system.commands[0]} refuses the job: {_words_of(error)}",
                 hint="correct [run.batch]",
@@ -256,15 +259,15 @@ class BatchCluster:
         self._jobs.append(_BatchJob(name, str(job.job_id), entry))
 
     def _forget_lost(self) -> None:
-        """Forget jobs whose workers were there and are not any more: others take their place."""
+        """Remove jobs whose worker was lost; new jobs replace them."""
         there = self._workers()
         for job in [each for each in self._jobs if each.worker and each.name not in there]:
             self._jobs.remove(job)
             self._journal.undo(job.entry)
 
     def _workers(self) -> dict[str, str]:
-        found = dict(self._cluster.scheduler.workers)
-        return {str(worker.name): address for address, worker in found.items()}
+        assert self._client is not None
+        return {str(facts["name"]): address for address, facts in workers_of(self._client).items()}
 
     def _await(self, jobs: Sequence[_BatchJob]) -> None:
         asked_s = time.monotonic()

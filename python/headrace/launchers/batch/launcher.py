@@ -31,7 +31,7 @@ class BatchLauncher(RemoteLauncher):
     nodes_at_once = False
 
     commands: ClassVar[tuple[str, ...]]
-    """What the batch system's users have: the first submits."""
+    """Commands that must be installed; the first submits a job."""
     whole_nodes: ClassVar[bool] = True
     """Whether a whole node can be requested."""
 
@@ -39,8 +39,9 @@ class BatchLauncher(RemoteLauncher):
         super().__init__(others)
         self._stopped = others.stopped
         self._cluster: BatchCluster | None = None
-        self._failure: HeadraceError | None = None
-        """Why there were no nodes: the other trials need not wait for them again."""
+        self._failure: tuple[BatchOptions, int, HeadraceError] | None = None
+        """Why this many nodes could not be had with these options: other trials that need as many
+        do not wait for them again."""
 
     # -- what a batch system defines --
 
@@ -92,12 +93,13 @@ class BatchLauncher(RemoteLauncher):
     @override
     @contextmanager
     def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
-        if self._failure is not None:
-            raise self._failure
+        options, count = wanted.batch or BatchOptions.model_validate({}), len(wanted.clients)
+        if self._failure and self._failure[0] == options and self._failure[1] <= count:
+            raise self._failure[2]
         try:
             connections = self._connected(journal, wanted)
         except HeadraceError as error:
-            self._failure = error
+            self._failure = options, count, error
             self._close_cluster()
             raise
         try:

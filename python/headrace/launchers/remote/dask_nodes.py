@@ -22,6 +22,8 @@ def check_versions(client: Client, workers: Sequence[str]) -> dict[str, str]:
     """Return each worker's version of Headrace. Raises HeadraceError when one has none."""
     versions: Any = client.run(version_here, workers=list(workers), on_error="return")
     for address, version in versions.items():
+        if isinstance(version, OSError):
+            raise HeadraceError(f"worker {address} does not answer: {describe(version)}")
         if isinstance(version, Exception):
             raise HeadraceError(
                 f"worker {address} has no Headrace: {describe(version)}",

@@ -165,7 +165,7 @@ class NodeService:
         self._agent.storage.close()
 
     def serve(self, calls: int) -> None:
-        """CallAnswer calls and send events until the input ends."""
+        """Answer calls and send events until the input ends."""
         frames = Frames()
         while True:
             waited = [calls] if self._lost else [calls, self._local]

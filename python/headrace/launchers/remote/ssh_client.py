@@ -90,7 +90,7 @@ _FAILURES: tuple[tuple[str, str, str], ...] = (
         "connect once by hand and compare the fingerprint: {by_hand}",
     ),
     (
-        r"Permission denied|Too many authentication failures|No supported authentication",
+        r"Permission denied \(|Too many authentication failures|No supported authentication",
         "it does not accept a key of this user",
         "add your key there (ssh-copy-id), or load it (ssh-add); to try: {by_hand}",
     ),
@@ -115,7 +115,12 @@ _FAILURES: tuple[tuple[str, str, str], ...] = (
         "install Headrace {version} there",
     ),
     (
-        r"not found|No such file or directory|Permission denied.*python|cannot execute",
+        r"\A(?![\s\S]*Traceback)[\s\S]*(?:Permission denied|cannot execute)",
+        "{python} cannot be run there",
+        "correct its permissions, or name another Python: [run] python",
+    ),
+    (
+        r"\A(?![\s\S]*Traceback)[\s\S]*(?:not found|No such file or directory)",
         "there is no {python}",
         "install Headrace there at the same path, or name its Python: [run] python",
     ),

@@ -33,7 +33,7 @@ def survey(on: str, count: int | None, python: str | None) -> list[SurveyedNode]
     """
     kind, address = split_on(on)
     part = kinds().get(kind)
-    if part is None or not issubclass(part, RemoteLauncher) or not address:
+    if part is None or not issubclass(part, RemoteLauncher) or not address or not part.address_form:
         forms = [each.address_form for each in kinds().values() if each.address_form]
         raise UsageError(f"{on}: no nodes of other machines", hint=f"allowed: {', '.join(forms)}")
     if (wrong := part.misread(address)) is not None:
