@@ -404,7 +404,7 @@ class NodeLoad:
     """Name of the machine; empty when not known."""
     cpu_model: str = ""
     events: tuple[str, ...] = ()
-    """What happened to it: when it was lost, when it returned."""
+    """What happened to it: when it was lost."""
 
     @property
     def is_slow(self) -> bool:

@@ -167,9 +167,9 @@ class Clock:
 
 @dataclass(frozen=True)
 class AgentEvent:
-    """A node was lost, or has returned."""
+    """A node was lost."""
 
-    what: Literal["lost", "returned"]
+    what: Literal["lost"]
     at_s: float
     """On the engine's monotonic clock."""
     cause: str

@@ -25,9 +25,9 @@ class NodeClock(msgspec.Struct, kw_only=True, frozen=True):
 class NodeEvent(msgspec.Struct, kw_only=True, frozen=True):
     """Something that happened to a node."""
 
-    what: Literal["lost", "returned"]
+    what: Literal["lost"]
     at_s: float
-    """Seconds since the release of the jobs, or since the trial started if none was released."""
+    """Seconds since the release of the jobs; negative for what happened since the trial before."""
     cause: str = ""
 
 
