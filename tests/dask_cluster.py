@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import socket
+import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.system.waiting import wait_until
 
 PATIENCE_S = 60
 
@@ -28,6 +32,14 @@ def _started(stack: contextlib.ExitStack, *words: str) -> subprocess.Popen[bytes
     return process
 
 
+def _address_in(file: Path) -> str | None:
+    """HOST:PORT of the scheduler that wrote the file; None before it has."""
+    try:
+        return json.loads(file.read_text())["address"].partition("://")[2]
+    except (OSError, ValueError):
+        return None
+
+
 @contextmanager
 def dask_workers(
     count: int, options: Sequence[str] = ()
@@ -35,11 +47,13 @@ def dask_workers(
     """The address of a scheduler with this many workers, and the workers' processes."""
     from distributed import Client
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    address = f"127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:
-        _started(stack, "dask_scheduler", "--host", "127.0.0.1", "--port", str(port), *options)
+        # It takes a free port itself: one that is looked for here could be another test's by then.
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "scheduler.json"
+        said = ("--port", "0", "--scheduler-file", str(file))
+        _started(stack, "dask_scheduler", "--host", "127.0.0.1", *said, *options)
+        assert wait_until(lambda: _address_in(file) is not None, PATIENCE_S, 0.05)
+        address = str(_address_in(file))
         workers = [
             _started(
                 stack,

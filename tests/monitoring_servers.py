@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 
 from headrace.system.waiting import wait_until
+from ports import free_port
 
 PATIENCE_S = 60
 GMOND = """
@@ -70,11 +71,6 @@ scrape_configs:
   scrape_interval: 1s
   static_configs: [{{targets: ['127.0.0.1:{exporter}']}}]
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 @contextmanager

@@ -81,13 +81,6 @@ def assert_gone(location: Location, context: TargetContext) -> None:
     assert mounts_below(context.work_dir) == []
 
 
-def free_port() -> int:
-    """A port of this machine that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def accepts(port: int) -> bool:
     """Whether a server on this machine accepts connections."""
     try:

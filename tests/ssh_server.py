@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.system.waiting import wait_until
+from ports import free_port
 
 PATIENCE_S = 30
 
@@ -87,8 +88,7 @@ def ssh_server(place: Path, variables: Mapping[str, str]) -> Generator[SshServer
         (place / f"{name}.pub").read_text() for name in ("host-key", "other-key")
     )
     (place / "known").write_text(f"headrace-test {host_key}impostor {other_key}")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     given = {
         "place": place,
         "port": port,

@@ -7,7 +7,6 @@ library for dashboards (grafana-foundation-sdk) reads the file with the types of
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import threading
 import time
@@ -19,6 +18,7 @@ import pytest
 from grafana_foundation_sdk.models.dashboard import Dashboard, Panel, RowPanel
 
 from headrace.system.waiting import wait_until
+from ports import free_port
 from workspace import ROOT, Workspace
 
 DASHBOARD = ROOT / "examples" / "grafana" / "headrace.json"
@@ -44,11 +44,6 @@ foreign_load = "warning"
 [plan]
 repeats = {{ min = 1 }}
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 def queries() -> dict[str, list[str]]:

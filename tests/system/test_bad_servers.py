@@ -23,7 +23,8 @@ from headrace.system.servers.glusterfs import GlusterfsClient
 from headrace.system.waiting import wait_until
 from headrace.targets import TargetContext
 from headrace.targets.served import client_nodes
-from served_targets import accepts, free_port, made, namespaces, namespaces_of, processes_of
+from ports import free_port
+from served_targets import accepts, made, namespaces, namespaces_of, processes_of
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 

@@ -118,7 +118,8 @@ def of_another_attach(seen: str, temporary: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seen", ["process", "mount"])
+# What it mounts is there for a moment only: beside other tests, looking can come too late.
+@pytest.mark.parametrize("seen", ["process", pytest.param("mount", marks=pytest.mark.machine)])
 def test_a_stop_while_it_attaches_leaves_nothing(
     seen: str, tmp_path: Path, journal_place: Path
 ) -> None:

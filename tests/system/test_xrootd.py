@@ -31,6 +31,7 @@ from headrace.system.servers import xrootd
 from headrace.targets import Held, Location, TargetContext
 from headrace.targets.served import client_nodes
 from headrace.targets.xrootd import Xrootd, XrootdOptions
+from ports import free_port
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -277,12 +278,6 @@ def stopping(context: TargetContext) -> TargetContext:
     """The run is stopped as soon as a transfer has begun."""
     asked = itertools.count()
     return replace(context, stop=lambda: next(asked) > 3)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(port: int) -> None:
