@@ -103,3 +103,26 @@ def test_job_scripts_request_what_the_study_says() -> None:
     condor = script("htcondor", cores=4, directives=["requirements = Memory > 1"])
     assert "MY.DaskWorkerCores = 4" in condor and "requirements = Memory > 1" in condor
     assert condor[-1] == "Queue" and not any(line.startswith("RequestMemory") for line in condor)
+
+
+SQUEUE = """#!/bin/sh
+echo "$*" >> "$0.calls"
+echo "7 RUNNING (None)"
+echo "9 PENDING (Resources)"
+"""
+SCONTROL = """#!/bin/sh
+echo "JobId=$3 JobState=FAILED Reason=NonZeroExitCode ExitCode=1:0"
+"""
+
+
+def test_slurm_is_asked_once_for_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {"squeue": SQUEUE, "scontrol": SCONTROL}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    part = launchers.kinds()["slurm"]
+    assert issubclass(part, BatchLauncher)
+    running, ended, waiting = part.states(["7", "8", "9"])
+    assert (running.over, waiting.over, ended.over) == (False, False, True)
+    assert waiting.text == "PENDING (Resources)" and "ExitCode 1:0" in ended.text
+    assert (tmp_path / "squeue.calls").read_text().count("7,8,9") == 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -35,7 +34,12 @@ class Dask(RemoteLauncher):
     @override
     @classmethod
     def check(cls, wanted: NodesWanted) -> tuple[str, str] | None:
-        return _problem_of(wanted.address, len(wanted.clients))
+        try:
+            with client_of(wanted.address) as client:
+                require_headrace(client, _workers(client, len(wanted.clients)))
+        except HeadraceError as error:
+            return error.message, error.hint or ""
+        return None
 
     @override
     @classmethod
@@ -55,17 +59,6 @@ class Dask(RemoteLauncher):
                 stack.callback(connection.close)
                 found.append(connection)
             yield found
-
-
-@cache
-def _problem_of(address: str, count: int) -> tuple[str, str] | None:
-    """Return what keeps a cluster from having this many nodes; a study asks for every trial."""
-    try:
-        with client_of(address) as client:
-            require_headrace(client, _workers(client, count))
-    except HeadraceError as error:
-        return error.message, error.hint or ""
-    return None
 
 
 def _workers(client: Client, count: int) -> list[str]:

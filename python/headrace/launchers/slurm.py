@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -49,10 +50,26 @@ class Slurm(BatchLauncher):
     @override
     @classmethod
     def state(cls, job: str) -> JobState:
-        said = said_by(["squeue", "-h", "-j", job, "-o", "%T (%r)"])
-        if said.code == 0 and said.text:
-            return JobState(False, said.text)
-        if said.code not in (0, 1) or (said.code and "Invalid job id" not in said.text):
-            return JobState(False, said.text)
-        facts = said_by(["scontrol", "show", "job", job]).text
-        return JobState(True, ", ".join(f"{k} {v}" for k, v in _FACT.findall(facts)) or "gone")
+        return cls.states([job])[0]
+
+    @override
+    @classmethod
+    def states(cls, jobs: Sequence[str]) -> list[JobState]:
+        said = said_by(["squeue", "-h", "-j", ",".join(jobs), "-o", "%i %T (%r)"])
+        unknown = said.code == 1 and "Invalid job id" in said.text
+        if unknown and len(jobs) > 1:  # one that is no longer known must not hide the others
+            return [cls.state(job) for job in jobs]
+        if said.code and not unknown:
+            return [JobState(False, said.text)] * len(jobs)
+        lines = [line.partition(" ") for line in said.text.splitlines()] if not unknown else []
+        queued = {number: state for number, _, state in lines}
+        return [
+            JobState(False, queued[job]) if job in queued else JobState(True, _end_of(job))
+            for job in jobs
+        ]
+
+
+def _end_of(job: str) -> str:
+    """Return how a job ended that is no longer in the queue."""
+    facts = said_by(["scontrol", "show", "job", job]).text
+    return ", ".join(f"{name} {value}" for name, value in _FACT.findall(facts)) or "gone"

@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -65,9 +64,7 @@ class Ssh(RemoteLauncher):
     @override
     @classmethod
     def check(cls, wanted: NodesWanted) -> tuple[str, str] | None:
-        return _problem_of(
-            tuple(node.name for node in wanted.clients), wanted.address, _python_of(wanted)
-        )
+        return _problem_of(wanted)
 
     @override
     @classmethod
@@ -110,11 +107,11 @@ def _hosts_of(names: Sequence[str], address: str) -> tuple[SshHost, ...]:
     return hosts[: len(names)]
 
 
-@cache
-def _problem_of(names: tuple[str, ...], address: str, python: str) -> tuple[str, str] | None:
-    """Return what keeps hosts from being nodes; a study asks for every trial."""
+def _problem_of(wanted: NodesWanted) -> tuple[str, str] | None:
+    """Return what keeps hosts from being nodes."""
+    names, python = [node.name for node in wanted.clients], _python_of(wanted)
     try:
-        hosts = _hosts_of(names, address)
+        hosts = _hosts_of(names, wanted.address)
         with tempfile.TemporaryDirectory(prefix="headrace-") as place, ExitStack() as stack:
             found = [
                 stack.enter_context(

@@ -47,6 +47,7 @@ class Measure(Engine):
         seen_targets: set[str] = set()
         seen_workloads: set[str] = set()
         made: dict[str, Target] = {}
+        of_launchers: dict[str, tuple[str, str] | None] = {}
         for trial in plan.trials:
             resolved = resolve(study, trial.target, trial.workload, trial.levels)
             nodes = resolved.run.nodes
@@ -72,7 +73,7 @@ class Measure(Engine):
             source_targets = sources.sources_of(study, [trial]).values()
             target = made[trial.id] = make_target(trial.target, resolved, nodes)
             wanted = nodes_wanted(target, resolved, nodes, [*source_targets])
-            problems += launcher_problems(resolved.run, wanted)
+            problems += launcher_problems(resolved.run, wanted, of_launchers)
             if resolved.run.trace:
                 problems += probe_package.kinds()["trace"]().check()
             kind = target_package.kinds()[resolved.target_kind]

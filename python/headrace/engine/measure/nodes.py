@@ -70,8 +70,14 @@ def launcher_of(run: RunOptions, wanted: NodesWanted) -> str:
     return _ON_BUILT_NODES if wanted.reason else _ON_THIS_MACHINE
 
 
-def launcher_problems(run: RunOptions, wanted: NodesWanted) -> list[Problem]:
-    """Return why the launcher cannot run jobs on these nodes, or what this machine lacks for it."""
+def launcher_problems(
+    run: RunOptions, wanted: NodesWanted, known: dict[str, tuple[str, str] | None]
+) -> list[Problem]:
+    """Return why the launcher cannot run jobs on these nodes, or what this machine lacks for it.
+
+    `known` keeps the answers of launchers, which may contact other machines: trials that need equal
+    nodes share one.
+    """
     kinds = launchers.kinds()
     part = kinds[launcher_of(run, wanted)]
     on = f'on = "{part.kind}"'
@@ -81,9 +87,12 @@ def launcher_problems(run: RunOptions, wanted: NodesWanted) -> list[Problem]:
         return [Problem(f"{on}: {why_not}", "[run]", f"allowed here: {allowed}, or no `on`")]
     # A target that starts servers reports by itself what the machine lacks for their nodes.
     needed_by = f"nodes = {run.nodes}" if run.nodes > 1 else on if run.on else ""
-    if needed_by and (missing := part.check(wanted)) is not None:
-        return [Problem(missing[0], needed_by, missing[1])]
-    return []
+    if not needed_by:
+        return []
+    if (key := f"{part.kind} {wanted!r}") not in known:
+        known[key] = part.check(wanted)
+    missing = known[key]
+    return [] if missing is None else [Problem(missing[0], needed_by, missing[1])]
 
 
 def check_shared(location: Location, nodes: Nodes) -> None:

@@ -85,6 +85,9 @@ class BatchSystem(Protocol):
     @classmethod
     def state(cls, job: str) -> JobState: ...
 
+    @classmethod
+    def states(cls, jobs: Sequence[str]) -> list[JobState]: ...
+
 
 @dataclass(eq=False)
 class _BatchJob:
@@ -290,9 +293,10 @@ class BatchCluster:
 
     def _judge(self, waiting: Sequence[_BatchJob], *, out_of_patience: bool) -> None:
         """Raise HeadraceError when a job has ended, or has not begun in time."""
-        for job in waiting:
-            state = self._system.state(job.id)
-            if job.name in self._workers():
+        states = self._system.states([job.id for job in waiting])
+        there = self._workers()
+        for job, state in zip(waiting, states, strict=True):
+            if job.name in there:
                 continue
             if state.over:
                 raise HeadraceError(

@@ -61,6 +61,11 @@ class BatchLauncher(RemoteLauncher):
         """Return what the batch system says of a job."""
 
     @classmethod
+    def states(cls, jobs: Sequence[str]) -> list[JobState]:
+        """Return the same of several jobs, by one question where the batch system has such."""
+        return [cls.state(job) for job in jobs]
+
+    @classmethod
     def refuses_directive(cls, text: str) -> str | None:
         """Return why a line is no option of this batch system."""
         return None if _OPTION.fullmatch(text) else "an option begins with -"
