@@ -69,7 +69,10 @@ class JobInput:
     If the job dies later, this output counts, and only its last packet is processed again.
     """
     keep: Path | None = None
-    """A directory for files that are kept in the record (fio's JSON, a log)."""
+    """A directory for files that are kept in the record (fio's JSON, a log).
+
+    All jobs share it: a name contains that of `scratch`. From other machines come files only, and
+    one without that name gets it in front."""
     job: int = 0
     """Number of the job within the trial: 0, 1, ... over all nodes."""
     jobs: int = 1

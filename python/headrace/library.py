@@ -300,7 +300,7 @@ def _set_invalid_aside(store: ResultStore) -> None:
     from headrace.analysis.read import read
 
     try:
-        for trial in read(store.root).invalid:
+        for trial in read(store.root).to_retry:
             store.set_aside(trial)
     except BaseException:
         store.close()

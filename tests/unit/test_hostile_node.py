@@ -99,12 +99,12 @@ class Peers(RemoteLauncher):
 
 
 def spec_in(place: Path) -> JobSpec:
-    for name in ("keep", "scratch"):
+    for name in ("keep", "job-0000"):
         (place / name).mkdir(parents=True)
     given = JobInput(
         files=(),
         directory=None,
-        scratch=place / "scratch",
+        scratch=place / "job-0000",
         slot=0,
         slots=1,
         seed=1,
@@ -112,7 +112,7 @@ def spec_in(place: Path) -> JobSpec:
         jobs=1,
         keep=place / "keep",
     )
-    return JobSpec("contract", "mine", {}, 0, given, False, False, place / "log")
+    return JobSpec("contract", "mine", {}, 0, given, False, False, place / "job-0000.log")
 
 
 def ended(job: int, kept: dict[str, bytes] | None = None) -> bytes:
@@ -155,11 +155,46 @@ def test_a_node_that_breaks_the_protocol_is_lost_and_the_other_goes_on(
         assert isinstance(event, Ended) and event.job is bad
         assert event.cause is not None and event.cause.startswith("node bad is lost: ")
         assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
-        launcher.peers[1].send(ended(2, {"result.txt": b"kept"}))
+        launcher.peers[1].send(ended(2, {"command-job-0000.out": b"kept"}))
         (event,) = launcher.wait(60.0)
         assert isinstance(event, Ended) and event.job is good and event.cause is None
         assert launcher.reap([bad, good], 1.0) == []
-        assert (tmp_path / "good" / "keep" / "result.txt").read_bytes() == b"kept"
+        assert (tmp_path / "good/keep/command-job-0000.out").read_bytes() == b"kept"
+
+
+def test_a_node_overwrites_nothing_of_other_jobs_and_of_the_record(tmp_path: Path) -> None:
+    wanted = NodesWanted((NodeSettings("bad"),))
+    others = dict.fromkeys(
+        ("job-0001.log", "command-job-0001.out", "trial.json", "command-job-00001.out"),
+        b"of others",
+    )
+    with (
+        Journal.open("a test", tmp_path / "journal") as journal,
+        Launchers() as opened,
+        Peers(opened) as launcher,
+        launcher.nodes(journal, wanted) as nodes,
+    ):
+        assert isinstance(launcher, Peers)
+        spec = spec_in(tmp_path / "bad")
+        keep = tmp_path / "bad" / "keep"
+        for name, content in others.items():
+            (keep / name).write_bytes(content)
+        job = launcher.spawn(spec, nodes.agents[0])
+        sent = dict.fromkeys([*others, "result.txt", "command-job-0000.out"], b"forged")
+        launcher.peers[0].send(ended(1, {**sent, "a-job-0000-job-0001.log": b"forged"}))
+        (event,) = launcher.wait(60.0)
+        assert isinstance(event, Ended) and event.job is job and event.cause is None
+    found = {path.name: path.read_bytes() for path in keep.iterdir()}
+    assert {name: found.pop(name) for name in others} == others
+    assert sorted(found) == [
+        "command-job-0000.out",
+        "job-0000-a-job-0000-job-0001.log",
+        "job-0000-command-job-00001.out",
+        "job-0000-command-job-0001.out",
+        "job-0000-job-0001.log",
+        "job-0000-result.txt",
+        "job-0000-trial.json",
+    ]
 
 
 def test_a_node_speaks_for_its_own_jobs_alone_and_answers_with_the_right_type(

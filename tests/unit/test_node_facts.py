@@ -94,6 +94,14 @@ RAN = PoolResult([job(0, 0, 0.0), job(1, 2, 0.4)], 1000.0, 9.0, 9.0, None, 4)
 """The shortest of its jobs ran for 8.6 s."""
 
 
+def test_a_node_that_is_lost_makes_a_trial_invalid() -> None:
+    lost = NodeEvent(what="lost", at_s=2.5, cause="cut")
+    found = [msgspec.structs.replace(nodes((0.0, 0.1))[0], events=(lost,))]
+    (reason,) = node_reasons(RunOptions.model_validate({}), found, RAN, clocks_s=10.0)
+    assert reason.code == "node-lost"
+    assert reason.text == "node-0 was lost 2.5 s after the release of the jobs: cut"
+
+
 @pytest.mark.parametrize(
     ("found", "share", "codes"),
     [

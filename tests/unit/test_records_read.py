@@ -51,6 +51,17 @@ def test_every_trial_is_there_once_in_the_order_of_the_plan(results: Path) -> No
     assert len(records.environments) == 1
 
 
+def test_invalid_trials_and_those_that_lacked_a_node_are_run_again(results: Path) -> None:
+    records = read(results)
+    ids = list(records.trials["id"])
+    assert records.to_retry == (ids[1],)
+    file = results / "trials" / ids[2] / "trial.json"
+    record = json.loads(file.read_text())
+    record["validity"]["reasons"] = [{"code": "node-lost", "text": "node-1 was lost"}]
+    file.write_text(json.dumps(record))
+    assert read(results).to_retry == (ids[1], ids[2])
+
+
 def test_sums_are_those_of_the_jobs(results: Path) -> None:
     records = read(results)
     jobs = records.jobs

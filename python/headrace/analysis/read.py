@@ -26,7 +26,7 @@ from headrace.records.energy_basis import basis_of
 from headrace.records.plan_file import read_plan
 from headrace.records.store import RETRIED, ResultsHeader, read_header
 from headrace.records.sums import SUMMED, WINDOWED
-from headrace.records.trial_record import JsonObject, TrialRecord, decode
+from headrace.records.trial_record import NODE_LOST, JsonObject, TrialRecord, decode
 
 if TYPE_CHECKING:
     import duckdb
@@ -100,6 +100,19 @@ class Records:
             (self.trials["status"] == "done") & ~self.trials["valid"].astype(bool)
         ]
         return tuple(left["id"])
+
+    @property
+    def to_retry(self) -> tuple[str, ...]:
+        """Ids of the invalid trials, and of those that failed because a node was lost."""
+        if not len(self):
+            return ()
+        failed: Any = self.trials[self.trials["status"] == "failed"]
+        lost = [
+            str(trial)
+            for trial, reasons in zip(failed["id"], failed["reasons"], strict=True)
+            if any(code == NODE_LOST for code, _ in reasons)
+        ]
+        return (*self.invalid, *lost)
 
     @cached_property
     def jobs(self) -> pd.DataFrame:

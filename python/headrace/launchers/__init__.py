@@ -46,6 +46,10 @@ class LauncherLostError(HeadraceError):
     """What ran the jobs has died. The jobs died with it."""
 
 
+class NodeLostError(LauncherLostError):
+    """A node cannot be reached any more, or not yet again."""
+
+
 # -- jobs --
 
 

@@ -69,6 +69,11 @@ class NodeFacts(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     events: tuple[NodeEvent, ...] = ()
     """What happened to it since the trial before, in order."""
 
+    @property
+    def lost(self) -> bool:
+        """Whether it could not be reached at the end of the trial."""
+        return bool(self.events) and self.events[-1].what == "lost"
+
 
 def start_spread_s(nodes: Sequence[NodeFacts]) -> float | None:
     """Return the time between the begins of the first and the last job of those released together,

@@ -28,6 +28,7 @@ from headrace.launchers import (
     JobSpec,
     Launcher,
     LauncherLostError,
+    NodeLostError,
     PacketWanted,
     Ready,
     Reported,
@@ -359,13 +360,19 @@ class JobPool:
         )
         self._live.ended(job.job, job.end, node_lost=node_lost)
         self._packets_ended(job, job.end)
-        if self._release and self._more():
-            self._spawn(job.slot)
-        elif (
-            self._release
-            and self._stonewall is None
-            and (self._task.duration_s or self._task.jobs_total)
-        ):
+        if self._release and (self._task.duration_s or self._task.jobs_total):
+            self._fill(job.slot)
+
+    def _fill(self, slot: int) -> None:
+        """Start the next job of a sustained load in a slot that became free.
+
+        A slot of a lost node stays empty, and the others go on.
+        """
+        with contextlib.suppress(NodeLostError):
+            if self._more():
+                self._spawn(slot)
+                return
+        if self._stonewall is None:
             self._stonewall = time.monotonic() - self._release
 
     def _ended(self, job: _PoolJob, event: Ended) -> None:

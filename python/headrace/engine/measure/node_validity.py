@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.engine.measure.job_pool import PoolResult
 from headrace.records.nodes import NodeFacts, start_spread_s
-from headrace.records.trial_record import Reason
+from headrace.records.trial_record import NODE_LOST, Reason
 from headrace.study.model import RunOptions
 
 ALWAYS_ALLOWED_S = 0.1
@@ -19,16 +19,25 @@ offset is a step, such as that of a suspended virtual machine."""
 def node_reasons(
     run: RunOptions, nodes: Sequence[NodeFacts], pool: PoolResult, clocks_s: float
 ) -> list[Reason]:
-    """Return why the nodes of a trial cannot be compared; nothing for a single node.
+    """Return which nodes were lost, and why nodes of a trial cannot be compared.
 
     `clocks_s`: time between the two measurements of the clocks. On one node the release reaches all
     jobs at once, and what delays them is a wait for a CPU, which foreign load is judged by.
     """
+    lost = [_lost(node) for node in nodes if node.lost]
     if len(nodes) < 2:
-        return []
+        return lost
     walls_s = [job.end_s - job.start_s for job in pool.jobs if job.ledger is not None]
     most_s = max(ALWAYS_ALLOWED_S, run.start_spread * min(walls_s, default=0.0))
-    return [*_spread(nodes, most_s), *_clocks(nodes, most_s, clocks_s)]
+    return [*lost, *_spread(nodes, most_s), *_clocks(nodes, most_s, clocks_s)]
+
+
+def _lost(node: NodeFacts) -> Reason:
+    event = node.events[-1]
+    when = f"{event.at_s:.3g} s after the release of the jobs"
+    if event.at_s < 0:
+        when = "before the release of the jobs"
+    return Reason(code=NODE_LOST, text=f"{node.name} was lost {when}: {event.cause}")
 
 
 def _spread(nodes: Sequence[NodeFacts], most_s: float) -> list[Reason]:

@@ -15,6 +15,7 @@ from headrace.errors import (
     UnsupportedLevelError,
     describe,
 )
+from headrace.launchers import NodeLostError
 from headrace.records.energy import Energy
 from headrace.records.nodes import NodeFacts
 
@@ -37,6 +38,8 @@ class Failure:
     cause: str
     trace: str | None = None
     """Traceback of an unexpected error; kept with the record as `error.txt`."""
+    node_lost: bool = False
+    """Whether a node that it needs could not be reached: it may succeed when run again."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,8 @@ def failure_of(error: Exception, where: str = "") -> Failure:
     if isinstance(error, UnsupportedLevelError):
         return Failure("unsupported", cause)
     if isinstance(error, HeadraceError):
-        return Failure("failed", f"{cause} ({error.hint})" if error.hint else cause)
+        text = f"{cause} ({error.hint})" if error.hint else cause
+        return Failure("failed", text, node_lost=isinstance(error, NodeLostError))
     trace = "".join(traceback.format_exception(error))
     return Failure(
         "failed", f"{cause} (not foreseen by Headrace; see error.txt in the record)", trace

@@ -21,6 +21,7 @@ from headrace.engine.site_energy import completed
 from headrace.plan.trial import Trial
 from headrace.records.store import PartialRecord
 from headrace.records.trial_record import (
+    NODE_LOST,
     CpuTotals,
     DeviceTotals,
     SettingRecord,
@@ -95,7 +96,10 @@ def write_failure(
         provenance="measured",
         status=failure.status,
         cause=failure.cause,
-        validity=Validity(valid=False),
+        validity=Validity(
+            valid=False,
+            reasons=(validity.reason(NODE_LOST, failure.cause),) if failure.node_lost else (),
+        ),
     )
     if outcome is not None:
         made = msgspec.structs.replace(

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.launchers import Agent, AgentEvent, Clock, LauncherLostError
+from headrace.launchers import Agent, AgentEvent, Clock, LauncherLostError, NodeLostError
 from headrace.launchers.remote.messages import (
     Call,
     CallAnswer,
@@ -39,7 +39,7 @@ _END_PATIENCE_S = 20.0
 class NodeConnection:
     """A node process, over a stream socket whose other end carries its two streams.
 
-    Methods raise LauncherLostError when the node cannot be reached any more.
+    Methods raise NodeLostError when the node cannot be reached any more.
     """
 
     def __init__(self, name: str, sock: socket.socket, close: Callable[[], None]) -> None:
@@ -137,7 +137,7 @@ class NodeConnection:
 
     def _send(self, number: int, method: Callable[..., Any], arguments: tuple[object, ...]) -> None:
         if self.lost is not None:
-            raise LauncherLostError(self.lost)
+            raise NodeLostError(self.lost)
         name = method.__name__
         if method is getattr(Agent, name, None):
             name = AGENT + name
@@ -159,8 +159,8 @@ class NodeConnection:
             raise self._gone("the connection has ended")
         return found
 
-    def _gone(self, why: str) -> LauncherLostError:
+    def _gone(self, why: str) -> NodeLostError:
         if self.lost is None:
             self.lost = f"node {self.name} is lost: {why}"
             self.history.append(AgentEvent("lost", time.monotonic(), why))
-        return LauncherLostError(self.lost)
+        return NodeLostError(self.lost)

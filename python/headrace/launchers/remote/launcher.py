@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import time
 from abc import abstractmethod
@@ -112,6 +113,8 @@ class RemoteLauncher(Launcher):
     @override
     def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
         for node in self._nodes:
+            if node.lost is not None:  # `spawn` says so where a job needs it
+                continue
             problem = node.call(NodeService.warm, kind, name, options)
             node.discard(JobsLost)  # of before: what runs jobs was started anew
             if problem is not None:
@@ -256,17 +259,25 @@ def _put(node: NodeConnection, spec: JobSpec, leftovers: Leftovers) -> bool:
     """Write a job's log and kept files where the engine wants them; nothing elsewhere.
 
     Names come from another machine. A node that sends one that is not plain is lost; the result is
-    then False.
+    then False. No job can write a file of another one, or of the record itself.
     """
-    if any(not _is_plain(name) for name in leftovers.kept):
+    kept = {_name_of(name, spec.input.scratch.name): name for name in leftovers.kept}
+    if any(not _is_plain(each) for pair in kept.items() for each in pair):
         node.lose("it sent a file whose name is no plain file name")
         return False
     if leftovers.log:
         spec.log.write_bytes(leftovers.log)
-    for name, content in leftovers.kept.items():
+    for name, sent in kept.items():
         if spec.input.keep is not None:
-            (spec.input.keep / name).write_bytes(content)
+            (spec.input.keep / name).write_bytes(leftovers.kept[sent])
     return True
+
+
+def _name_of(name: str, job: str) -> str:
+    """Return the name under which a file of a job is kept: it contains the name of this job, and
+    that of another one only behind it."""
+    named = re.findall(r"job-\d+", name)
+    return name if named == [job] and name != f"{job}.log" else f"{job}-{name}"
 
 
 def _is_plain(name: str) -> bool:

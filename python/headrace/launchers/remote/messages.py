@@ -105,6 +105,11 @@ class Hello(msgspec.Struct, array_like=True):
     host: str
     kernel: str
     """`Agent.kernel`."""
+    pid: int = 0
+    start_ticks: int | None = None
+    """With its id, who the process is."""
+    journal: str = ""
+    """Its undo journal."""
 
 
 class NodeAbilities(msgspec.Struct, array_like=True):

@@ -58,6 +58,7 @@ from headrace.launchers.remote.messages import (
     types_of,
 )
 from headrace.system.capabilities import capabilities
+from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
 from headrace.system.machine_use import Own, snapshot, usable_cpus, use_between
 from headrace.system.owned import work_directory
@@ -73,6 +74,7 @@ class NodeService:
     """The jobs of this node by the engine's numbers. Its public methods can be called."""
 
     def __init__(self, journal: Journal, local: Local, answers: int) -> None:
+        self._journal = journal
         self._agent = MachineAgent(journal)
         self._local = local
         self._folders = JobFolders(work_directory(journal)[0])
@@ -87,7 +89,13 @@ class NodeService:
     def hello(self) -> Hello:
         """Return who this is."""
         return Hello(
-            version("headrace"), platform.python_version(), socket.gethostname(), self._agent.kernel
+            version("headrace"),
+            platform.python_version(),
+            socket.gethostname(),
+            self._agent.kernel,
+            os.getpid(),
+            start_ticks(os.getpid()),
+            str(self._journal.file),
         )
 
     def facts(self) -> NodeAbilities:
