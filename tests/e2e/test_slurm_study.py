@@ -12,34 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from batch_study import batch_study, exits, said_by
 from headrace.system.waiting import wait_until
 from workspace import HEADRACE, ROOT, Workspace
 
-STUDY = """
-headrace = 1
-title = "on Slurm"
-[target.shared]
-kind = "path"
-path = "{place}/shared data"
-create = true
-[workload.job]
-kind = "command"
-command = ["/bin/sleep", "{seconds}"]
-[plan]
-repeats = {{ min = 1 }}
-[run]
-on = "slurm"
-nodes = 3
-slots = 2
-cache = "as-is"
-foreign_load = "warning"
-start_spread = 100
-shortest = "0.1 s"
-[run.batch]
-cores = {cores}
-folder = "{folder}"
-{more}
-"""
 EXAMPLE = ROOT / "examples" / "slurm"
 
 
@@ -64,49 +40,33 @@ def here(workspace: Workspace, slurm: Path) -> Workspace:
     return workspace
 
 
-def study(here: Workspace, slurm: Path, seconds: int = 1, cores: int = 4, more: str = "") -> Path:
-    text = STUDY.format(
-        place=slurm, folder=slurm / "shared", seconds=seconds, cores=cores, more=more
-    )
-    return here.study(text)
-
-
 def queue(here: Workspace) -> list[str]:
-    words = ["squeue", "-h", "-o", "%j %T"]
-    said = subprocess.run(
-        words, env={**os.environ, **here.environment}, capture_output=True, text=True, check=True
-    )
-    return said.stdout.splitlines()
+    return said_by(here, "squeue", "-h", "-o", "%j %T")
 
 
 def test_a_study_runs_on_three_nodes_and_leaves_nothing(here: Workspace, slurm: Path) -> None:
-    ended = here.run("run", study(here, slurm), "--results", "results")
+    ended = here.run("run", batch_study(here, "slurm", slurm, "cores = 4"), "--results", "results")
     assert ended.returncode in (0, 5), ended.stdout + ended.stderr  # other tests' I/O may spoil it
     (trial,) = here.trials()
     assert trial["status"] == "done", trial
     assert (trial["run"]["on"], trial["run"]["nodes"]) == ("slurm", 3)
-    import pyarrow.parquet as pq
-
-    (file,) = here.place.glob("results/trials/*/jobs.parquet")
-    assert [job["exit"] for job in pq.read_table(file).to_pylist()] == ["ok"] * 6
+    assert exits(here) == ["ok"] * 6
     assert "Traceback" not in ended.stdout + ended.stderr
     assert wait_until(lambda: not queue(here), 60, 0.2)
     assert list((slurm / "shared").iterdir()) == [], "credentials and logs are gone"
 
 
 @pytest.mark.parametrize(
-    ("cores", "more", "said"),
+    ("batch", "said"),
     [
-        (4, 'queue = "nowhere"', "invalid partition specified"),
-        (4, 'queue = "closed"\npatience = "2 s"', "PENDING (PartitionDown)"),
-        (4, 'python = "/nowhere/bin python"', "No such file or directory"),
+        ('cores = 4\nqueue = "nowhere"', "invalid partition specified"),
+        ('cores = 4\nqueue = "closed"\npatience = "2 s"', "PENDING (PartitionDown)"),
+        ('cores = 4\npython = "/nowhere/bin python"', "No such file or directory"),
     ],
     ids=["no such partition", "never starts", "no Python"],
 )
-def test_what_slurm_says_is_the_cause(
-    here: Workspace, slurm: Path, cores: int, more: str, said: str
-) -> None:
-    ended = here.run("run", study(here, slurm, cores=cores, more=more), "--results", "results")
+def test_what_slurm_says_is_the_cause(here: Workspace, slurm: Path, batch: str, said: str) -> None:
+    ended = here.run("run", batch_study(here, "slurm", slurm, batch), "--results", "results")
     assert ended.returncode == 5, ended.stdout + ended.stderr
     (trial,) = here.trials()
     assert said in trial["cause"], trial["cause"]
@@ -116,7 +76,8 @@ def test_what_slurm_says_is_the_cause(
 
 
 def test_a_killed_command_leaves_nothing_after_undo(here: Workspace, slurm: Path) -> None:
-    words = [HEADRACE, "run", study(here, slurm, seconds=300), "--results", "results"]
+    file = batch_study(here, "slurm", slurm, "cores = 4", seconds=300)
+    words = [HEADRACE, "run", file, "--results", "results"]
     environment = {**os.environ, **here.environment}
     with subprocess.Popen(words, env=environment, cwd=here.place) as command:
         assert wait_until(lambda: len(queue(here)) == 3, 120, 0.2)
@@ -130,7 +91,7 @@ def test_a_killed_command_leaves_nothing_after_undo(here: Workspace, slurm: Path
 
 def test_missing_commands_are_said_before_anything_starts(here: Workspace, slurm: Path) -> None:
     here.environment["PATH"] = str(Path(sys.executable).parent)
-    ended = here.run("run", study(here, slurm), "--results", "results")
+    ended = here.run("run", batch_study(here, "slurm", slurm, "cores = 4"), "--results", "results")
     text = " ".join((ended.stdout + ended.stderr).split())
     assert ended.returncode == 3, text
     assert "sbatch, squeue, scancel, scontrol: not found; they belong to slurm" in text
