@@ -30,10 +30,13 @@ PermitRootLogin prohibit-password
 MaxStartups 100
 PrintMotd no
 SetEnv {variables}
-ForceCommand echo "Some shells greet everybody."; eval "$SSH_ORIGINAL_COMMAND"
+AcceptEnv HEADRACE_TEST_HOST
+ForceCommand echo "Some shells greet everybody."; {place}/enter-$HEADRACE_TEST_HOST
 """
 # `alpha` and `beta` are two names of this machine, as a user's ~/.ssh/config has them.
 _CLIENT = """\
+Host beta
+  SetEnv HEADRACE_TEST_HOST=beta
 Host alpha beta
   HostName 127.0.0.1
   HostKeyAlias headrace-test
@@ -73,6 +76,8 @@ class SshServer:
     """PATH on which `ssh` is the real client with this configuration."""
     pid: int
     log: Path
+    enter_beta: Path
+    """Script that runs the command of a session on `beta`."""
 
 
 @contextmanager
@@ -106,13 +111,16 @@ def ssh_server(place: Path, variables: Mapping[str, str]) -> Generator[SshServer
     programs.mkdir()
     (programs / "ssh").write_text(f'#!/bin/sh\nexec {client} -F "{place}/ssh_config" "$@"\n')
     (programs / "ssh").chmod(0o755)
+    for name in ("enter-", "enter-beta"):
+        (place / name).write_text('#!/bin/sh\neval "$SSH_ORIGINAL_COMMAND"\n')
+        (place / name).chmod(0o755)
     log = place / "sshd.log"
     server = subprocess.Popen(
         [sshd, "-D", "-f", str(place / "sshd_config"), "-E", str(log)], stdin=subprocess.DEVNULL
     )
     try:
         assert wait_until(lambda: _listens(port), PATIENCE_S, 0.05), log.read_text()
-        yield SshServer(f"{programs}:{os.environ['PATH']}", server.pid, log)
+        yield SshServer(f"{programs}:{os.environ['PATH']}", server.pid, log, place / "enter-beta")
     finally:
         server.terminate()
         server.wait()

@@ -78,8 +78,9 @@ ALLOWED: dict[str, set[str]] = {
     "probes": BASE | CAPTURED,
     "meters": BASE,
     "workloads": BASE | CAPTURED | {"datasets", "jobs", "protocols", "readers", "targets"},
-    # Where jobs run: it starts workloads, sets up storage of nodes, and knows nothing of trials.
-    "launchers": BASE | {"datasets", "jobs", "probes", "targets", "workloads"},
+    # Where jobs run: it starts workloads, sets up storage of nodes, reads their meters, and knows
+    # nothing of trials.
+    "launchers": BASE | {"datasets", "jobs", "meters", "probes", "targets", "workloads"},
     "study": BASE | PLUGINS | {"launchers"},
     "plan": BASE | PLUGINS | {"study"},
     "records": BASE | {"plan", "study"},

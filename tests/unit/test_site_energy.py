@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.catalog.tables import MachinePower
 from headrace.engine.measure.metering import SiteOfTrial, energy_of_site
+from headrace.engine.measure.trial_meters import machines_of, read_on_nodes
+from headrace.launchers.local import MachineAgent
+from headrace.meters.rapl import Rapl
 from headrace.records.energy import ChannelEnergy, Energy
+from headrace.study.model import NamedPlugin
+from headrace.system.journal import Journal
 
 HERE = SiteOfTrial(duration_s=100.0)
 NODE_POWER = MachinePower(idle_w=50.0, awake_w=6.0, core_w=8.0)
@@ -123,3 +130,45 @@ def test_without_meters_nothing_changes() -> None:
     assert energy(HERE, drives_j=5.0) == Energy(drives_j=5.0)
     made = energy_of_site(Energy(), [], {"plug": "it does not answer"}, HERE)
     assert made.meters_failed == {"plug": "it does not answer"} and made.total_j is None
+
+
+def test_meters_of_nodes_with_one_name_are_added_by_node() -> None:
+    """The packages of two nodes contain their own cores, not the other's."""
+    site = replace(HERE, nodes=("node-0", "node-1"))
+    first, second = ({"node": name, "of": (name,)} for name in site.nodes)
+    packages = [
+        channel("rapl", "socket", 4000.0, name="package-0", **first),
+        channel("rapl", "socket", 2500.0, name="core", within="package-0", **first),
+        channel("rapl", "socket", 3000.0, name="package-0", usable=False, **second),
+        channel("rapl", "socket", 2000.0, name="core", within="package-0", **second),
+    ]
+    made = energy(site, *packages)
+    assert made.metered_j == 6000.0 and made.total_j is None
+    assert made.metered_uncertainty_j == pytest.approx(math.hypot(40, 20))
+    assert made.metered_nodes_j() == {"node-0": 4000.0, "node-1": 2000.0}
+    # A node with a meter contains its own processors only.
+    made = energy(site, *packages, channel("bmc", "node", 9000.0, **first))
+    assert made.metered_j == 11_000.0 and made.nodes_j is None
+    assert made.metered_nodes_j() == {"node-0": 9000.0, "node-1": 2000.0}
+    two = channel("bmc", "node", 8000.0, **second)
+    made = energy(site, *packages, channel("bmc", "node", 9000.0, **first), two)
+    assert made.total_j == made.nodes_j == made.metered_j == 17_000.0
+
+
+def test_nodes_of_one_kernel_are_one_machine(tmp_path: Path) -> None:
+    """They have one meter, which would count twice; `of` says on which nodes a meter is read."""
+    options = Rapl.Options.model_validate
+    parts = {
+        name: NamedPlugin(name=name, kind="rapl", written={}, options=options({"of": of}))
+        for name, of in {"all": (), "last": ("node-2",)}.items()
+    }
+    assert read_on_nodes(parts) == parts
+    with Journal.open("a test", tmp_path) as journal:
+        agents = [MachineAgent(journal) for _ in range(3)]
+        for number, agent in enumerate(agents):
+            agent.name = f"node-{number}"
+        agents[2].kernel = "another"
+        shared, own = machines_of(agents, parts)
+    assert (shared.agent, shared.of) == (agents[0], ("node-0", "node-1"))
+    assert [part.name for part in shared.parts] == ["all"]
+    assert (own.of, [part.name for part in own.parts]) == (("node-2",), ["all", "last"])

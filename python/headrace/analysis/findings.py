@@ -400,6 +400,8 @@ class NodeLoad:
     """The latest start of its first jobs after the common release, mean over the trials."""
     other_cpus: float | None
     """CPUs of it that other programs used; None when not known."""
+    metered_w: float | None = None
+    """Mean power of the node, or of its processors and memory, by meters of its own."""
     host: str = ""
     """Name of the machine; empty when not known."""
     cpu_model: str = ""

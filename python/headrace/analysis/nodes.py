@@ -41,6 +41,8 @@ class _Trial:
     start_s: np.ndarray
     """The latest start of the first jobs of a node's slots."""
     facts: dict[int, NodeFacts]
+    metered_w: dict[str, float]
+    """Mean power by name of the node, of those with meters of their own."""
     per_job: bool = False
     """Whether work is counted in jobs; in events otherwise."""
 
@@ -106,6 +108,8 @@ def _trial(records: Records, trial: str) -> _Trial:
     good: Any = jobs[jobs["exit"] == "ok"].groupby("node")
     sums: Any = good[_SUMMED].sum().reindex(counted.index, fill_value=0)
     first_start: Any = jobs.groupby(["node", "slot"])["start_s"].min().groupby("node").max()
+    record = records.trial_record(trial)
+    metered_j = record.energy.metered_nodes_j()
     return _Trial(
         id=trial,
         numbers=counted.index.to_numpy(),
@@ -113,7 +117,8 @@ def _trial(records: Records, trial: str) -> _Trial:
         good=good.size().reindex(counted.index, fill_value=0).to_numpy(),
         sums={name: sums[name].to_numpy(dtype=np.float64) for name in _SUMMED},
         start_s=first_start.to_numpy(),
-        facts={each.number: each for each in records.trial_record(trial).node_facts},
+        facts={each.number: each for each in record.node_facts},
+        metered_w={name: _over(joules, record.last_done_s) for name, joules in metered_j.items()},
     )
 
 
@@ -143,9 +148,11 @@ def _load(number: int, trials: Sequence[_Trial], slots: int, confidence: float) 
     wall_s = sums["wall_s"]
     relative, excess_s = _against_others(own, confidence)
     facts = [trial.facts[number] for trial, _ in own if number in trial.facts]
+    name = facts[0].name if facts else f"node-{number}"
+    power_w = [trial.metered_w[name] for trial, _ in own if name in trial.metered_w]
     foreign = [each.foreign_cpus for each in facts if each.foreign_cpus is not None]
     return NodeLoad(
-        name=facts[0].name if facts else f"node-{number}",
+        name=name,
         jobs=sum(int(trial.jobs[at]) for trial, at in own),
         failed_jobs=sum(int(trial.jobs[at] - trial.good[at]) for trial, at in own),
         per_s=_over(slots * sum(float(trial.work[at]) for trial, at in own), wall_s),
@@ -156,14 +163,15 @@ def _load(number: int, trials: Sequence[_Trial], slots: int, confidence: float) 
         excess_s=excess_s,
         start_s=fmean(float(trial.start_s[at]) for trial, at in own),
         other_cpus=fmean(foreign) if foreign else None,
+        metered_w=fmean(power_w) if power_w else None,
         host=facts[0].host if facts else "",
         cpu_model=facts[0].cpu_model if facts else "",
         events=tuple(_event(event) for each in facts for event in each.events),
     )
 
 
-def _over(amount: float, seconds: float) -> float:
-    return amount / seconds if seconds > 0 else 0.0
+def _over(amount: float, seconds: float | None) -> float:
+    return amount / seconds if seconds else 0.0
 
 
 def _event(event: NodeEvent) -> str:

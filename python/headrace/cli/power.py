@@ -100,7 +100,7 @@ def _chosen(study: Path | None, named: Sequence[str]) -> _Chosen:
     if study is None and not named:
         return _of_this_machine()
     if study is not None:
-        from headrace.engine.measure.metering import meter_of
+        from headrace.engine.measure.trial_meters import meter_of
         from headrace.library import load_study
 
         parts = load_study(study).study.meters

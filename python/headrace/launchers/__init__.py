@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace.errors import HeadraceError
 from headrace.jobs import JobInput, JobOutput, Packet
@@ -40,6 +40,9 @@ from headrace.system.machine_facts import MachineFacts
 from headrace.system.machine_use import MachineUse, Own
 from headrace.system.storage_settings import AppliedSetting, SettingValue, one_per_kernel
 from headrace.targets.node_storage import NodeStorage
+
+if TYPE_CHECKING:
+    from headrace.meters.node_meters import NodeMeters
 
 
 class LauncherLostError(HeadraceError):
@@ -259,6 +262,11 @@ class Agent(ABC):
     @abstractmethod
     def storage(self) -> NodeStorage:
         """What sets up targets that the node has for itself, and handles the files on them."""
+
+    @property
+    @abstractmethod
+    def meters(self) -> NodeMeters:
+        """What reads the power meters of the node itself."""
 
     # -- probes --
 

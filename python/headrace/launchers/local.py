@@ -41,6 +41,7 @@ from headrace.launchers.caches import prepare_cache
 from headrace.launchers.channel import Channel
 from headrace.launchers.fork_server import Exit, ForkServer, ForkServerDiedError
 from headrace.launchers.node_storage import LocalNodeStorage
+from headrace.meters.node_meters import LocalNodeMeters
 from headrace.probes.sampler import Sampler, Samples, Sampling
 from headrace.system.accounting import UseSoFar, process_use
 from headrace.system.cgroups import MemoryLimit
@@ -90,6 +91,7 @@ class MachineAgent(LocalAgent):
         self._lifted: list[MemoryLimit] = []
         """Limits that are ending."""
         self._settings = KernelSettings(journal)
+        self._meters = LocalNodeMeters()
         self.kernel = self._settings.kernel
 
     @property
@@ -98,6 +100,11 @@ class MachineAgent(LocalAgent):
         if self._node_storage is None:
             self._node_storage = LocalNodeStorage(self._journal, self._settings)
         return self._node_storage
+
+    @property
+    @override
+    def meters(self) -> LocalNodeMeters:
+        return self._meters
 
     @override
     def machine(self) -> MachineFacts:

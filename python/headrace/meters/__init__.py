@@ -171,6 +171,10 @@ class Meter(ABC):
         """Return the meters of this kind that the machine itself has. Changes nothing."""
         return []
 
+    def in_band(self) -> bool:
+        """Return whether it reads the machine on which it runs: each node then reads its own."""
+        return False
+
     def check(self) -> list[Problem]:
         """Return what is missing to read it. May contact the meter; changes nothing."""
         try:

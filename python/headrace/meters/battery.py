@@ -45,6 +45,10 @@ class Battery(Meter):
         """Return the batteries."""
         return [found_here(cls("battery", BatteryOptions.model_validate({})), "batteries")]
 
+    def in_band(self) -> bool:
+        """Return True."""
+        return True
+
     def channels(self) -> tuple[MeterChannel, ...]:
         """Find the batteries."""
         return tuple(

@@ -62,6 +62,10 @@ class Hwmon(Meter):
         options = HwmonOptions.model_validate({"covers": "node"})
         return [found_here(cls("board", options), "power sensors (hwmon)", covered=False)]
 
+    def in_band(self) -> bool:
+        """Return True."""
+        return True
+
     def channels(self) -> tuple[MeterChannel, ...]:
         """Find the sensors."""
         sensors = self._found()

@@ -113,6 +113,10 @@ class Ipmi(Meter):
             found_here(cls("bmc", IpmiOptions.model_validate({})), "BMC of this machine (IPMI)")
         ]
 
+    def in_band(self) -> bool:
+        """Return whether it is the BMC of the machine itself."""
+        return self.options.host is None
+
     def channels(self) -> tuple[MeterChannel, ...]:
         """Return the power reading, or the sensors with the units that the BMC states."""
         if not self.options.sensors:

@@ -76,6 +76,10 @@ class Rapl(Meter):
         """Return the counters of the processors."""
         return [found_here(cls("cpu", RaplOptions.model_validate({})), "RAPL counters")]
 
+    def in_band(self) -> bool:
+        """Return True."""
+        return True
+
     def check(self) -> list[Problem]:
         """Return that there are no zones, or that they may not be read."""
         tree = self.options.tree

@@ -8,20 +8,21 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from headrace.errors import HeadraceError
 from headrace.meters import History, Meter, MeterChannel, MeterWindow, Reading
 from headrace.meters.integration import Integral, integrate, powers
 
-_FIRST_READING_S = 15.0
+FIRST_READING_S = 15.0
 """Longest wait for the first reading of all meters."""
 
-_LAST_READING_S = 15.0
+LAST_READING_S = 15.0
 """Longest wait for the reading after the last job."""
 
+NO_ANSWER = "it did not answer"
 
 _LATEST = 4
 """Readings of a channel that are looked at for its present power: a counter needs two."""
@@ -38,6 +39,33 @@ class ChannelResult:
     idle: Integral | None = None
     """Of the time before the jobs, if it was measured."""
     notes: tuple[str, ...] = ()
+    node: str = ""
+    """Node whose agent read it; empty for this machine."""
+
+
+@dataclass(frozen=True)
+class MeterLog:
+    """What a live meter has read. Plain data, for an agent."""
+
+    meter: str
+    channels: tuple[MeterChannel, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    lost_s: tuple[float, ...] = ()
+    """When a reading failed, on the monotonic clock of the machine that read it."""
+    error: str | None = None
+    """The last error; None when the last reading was good."""
+
+    def shifted(self, offset_s: float) -> MeterLog:
+        """Return the same on a clock that is ahead by `offset_s`."""
+        return replace(
+            self,
+            readings=tuple(replace(each, time_s=each.time_s + offset_s) for each in self.readings),
+            lost_s=tuple(each + offset_s for each in self.lost_s),
+        )
+
+    def lost_within(self, begin_s: float, end_s: float) -> int:
+        """Return how many readings failed in a window."""
+        return sum(begin_s <= time_s <= end_s for time_s in self.lost_s)
 
 
 class PowerRow(TypedDict):
@@ -47,6 +75,8 @@ class PowerRow(TypedDict):
     meter: str
     channel: str
     power_w: float
+    node: NotRequired[str]
+    """Node whose agent read it; missing where no meter is read on a node."""
 
 
 @dataclass
@@ -60,31 +90,33 @@ class MeterSampler:
     keep_s: float = math.inf
     """Readings older than this are dropped."""
     _threads: dict[str, _MeterThread] = field(default_factory=dict[str, "_MeterThread"])
-    _idle: tuple[float, float] | None = None
 
-    def start(self, first_reading_s: float = _FIRST_READING_S) -> None:
+    def start(self, first_reading_s: float = FIRST_READING_S) -> None:
         """Start to read; return after the first reading of each meter, or a bounded wait."""
+        self.begin()
+        self.wait(first_reading_s)
+
+    def begin(self) -> None:
+        """Start to read; return at once."""
         live = {name: meter for name, meter in self.meters.items() if meter.live}
         self._threads = {name: _MeterThread(meter, self.keep_s) for name, meter in live.items()}
         for thread in self._threads.values():
             thread.start()
+
+    def wait(self, first_reading_s: float = FIRST_READING_S) -> None:
+        """Wait for the first reading of each meter, for a bounded time."""
         until_s = time.monotonic() + first_reading_s
         for thread in self._threads.values():
             thread.first.wait(max(0.0, until_s - time.monotonic()))
 
-    def baseline(self) -> None:
-        """Measure idle power for the longest `idle` of the meters. Call it before the jobs."""
-        idle_s = max((meter.options.idle for meter in self.meters.values()), default=0.0)
-        if idle_s <= 0:
-            return
-        begin_s = time.monotonic()
-        time.sleep(idle_s)
-        self._idle = (begin_s, time.monotonic())
-
-    def stop(self, last_reading_s: float = _LAST_READING_S) -> None:
-        """Take the last reading of each meter and end its thread. Can be called twice."""
+    def end(self) -> None:
+        """Let each meter take its last reading; return at once."""
         for thread in self._threads.values():
             thread.stop.set()
+
+    def stop(self, last_reading_s: float = LAST_READING_S) -> None:
+        """Take the last reading of each meter and end its thread. Can be called twice."""
+        self.end()
         until_s = time.monotonic() + last_reading_s
         for thread in self._threads.values():
             if thread.is_alive():
@@ -94,6 +126,15 @@ class MeterSampler:
         """Return what a live meter has read so far, and its channels."""
         thread = self._threads[name]
         return list(thread.channels), list(thread.readings)
+
+    def logs(self) -> list[MeterLog]:
+        """Return what each live meter has read so far."""
+        return [self._log(name) for name in self._threads]
+
+    def _log(self, name: str) -> MeterLog:
+        thread = self._threads[name]
+        readings, lost_s = tuple(thread.readings), tuple(thread.lost_s)
+        return MeterLog(name, thread.channels, readings, lost_s, thread.error)
 
     def latest(self) -> list[tuple[str, MeterChannel, float]]:
         """Return meter, channel and watts of the last good reading of each channel."""
@@ -108,59 +149,75 @@ class MeterSampler:
         """Return the last error of a live meter; None when its last reading was good."""
         return self._threads[name].error
 
-    def results(self, window: MeterWindow) -> tuple[list[ChannelResult], list[PowerRow]]:
+    def results(
+        self, window: MeterWindow, idle: tuple[float, float] | None = None
+    ) -> tuple[list[ChannelResult], list[PowerRow]]:
         """Return the energy of every channel in a window, and the rows of the power series.
 
-        Meters without channels are in `failed`.
+        `idle`: a time without jobs before it. Meters without channels are in `failed`.
         """
         found: list[ChannelResult] = []
         rows: list[PowerRow] = []
         for name, meter in self.meters.items():
             try:
                 if meter.live:
-                    thread = self._threads[name]
-                    channels = list(thread.channels)
-                    lost = thread.lost_within(window.begin_s, window.end_s)
-                    history = History(
-                        tuple(thread.readings), lost={each.name: lost for each in channels}
-                    )
-                    if not channels:
-                        self.failed[name] = thread.error or "it did not answer"
+                    log = self._log(name)
+                    if not log.channels:
+                        self.failed[name] = log.error or NO_ANSWER
+                    made = results_of(log, meter.kind, window, idle)
                 else:
-                    channels, history = list(meter.channels()), meter.history(window)
+                    channels, history = meter.channels(), meter.history(window)
+                    made = _results(name, meter.kind, channels, history, window, idle)
             except HeadraceError as error:
                 self.failed[name] = error.message
                 continue
-            for channel in channels:
-                found.append(self._result(name, meter, channel, history, window))
-                own: list[PowerRow] = [
-                    {
-                        "time_s": time_s - window.begin_s,
-                        "meter": name,
-                        "channel": channel.name,
-                        "power_w": power_w,
-                    }
-                    for time_s, power_w in powers(channel, history.readings)
-                ]
-                rows += own
+            found += made[0]
+            rows += made[1]
         return found, sorted(rows, key=lambda row: row["meter"])
 
-    def _result(
-        self,
-        name: str,
-        meter: Meter,
-        channel: MeterChannel,
-        history: History,
-        window: MeterWindow,
-    ) -> ChannelResult:
-        lost = history.lost.get(channel.name, 0)
-        made = integrate(channel, history.readings, window.begin_s, window.end_s, lost=lost)
-        if history.time_error_s:
-            made = _with_time_error(made, channel, history, window)
-        if history.refused:
-            made = refused(made, history.refused)
-        idle = None if self._idle is None else integrate(channel, history.readings, *self._idle)
-        return ChannelResult(name, meter.kind, channel, made, idle, history.notes)
+
+def results_of(
+    log: MeterLog, kind: str, window: MeterWindow, idle: tuple[float, float] | None
+) -> tuple[list[ChannelResult], list[PowerRow]]:
+    """Return the energy of each channel of a live meter in a window, and the rows of its power."""
+    lost = log.lost_within(window.begin_s, window.end_s)
+    history = History(log.readings, lost={each.name: lost for each in log.channels})
+    return _results(log.meter, kind, log.channels, history, window, idle)
+
+
+def _results(
+    name: str,
+    kind: str,
+    channels: Sequence[MeterChannel],
+    history: History,
+    window: MeterWindow,
+    idle: tuple[float, float] | None,
+) -> tuple[list[ChannelResult], list[PowerRow]]:
+    found: list[ChannelResult] = []
+    rows: list[PowerRow] = []
+    for channel in channels:
+        made = _integral(channel, history, window)
+        before = None if idle is None else integrate(channel, history.readings, *idle)
+        found.append(ChannelResult(name, kind, channel, made, before, history.notes))
+        own: list[PowerRow] = [
+            {
+                "time_s": time_s - window.begin_s,
+                "meter": name,
+                "channel": channel.name,
+                "power_w": power_w,
+            }
+            for time_s, power_w in powers(channel, history.readings)
+        ]
+        rows += own
+    return found, rows
+
+
+def _integral(channel: MeterChannel, history: History, window: MeterWindow) -> Integral:
+    lost = history.lost.get(channel.name, 0)
+    made = integrate(channel, history.readings, window.begin_s, window.end_s, lost=lost)
+    if history.time_error_s:
+        made = _with_time_error(made, channel, history, window)
+    return refused(made, history.refused) if history.refused else made
 
 
 def refused(integral: Integral, reasons: tuple[str, ...]) -> Integral:
@@ -197,12 +254,8 @@ class _MeterThread(threading.Thread):
         self.channels: tuple[MeterChannel, ...] = ()
         self.readings: list[Reading] = []
         self.error: str | None = None
-        self._lost_s: list[float] = []
+        self.lost_s: list[float] = []
         self._meter, self._keep_s = meter, keep_s
-
-    def lost_within(self, begin_s: float, end_s: float) -> int:
-        """Return how many readings failed in a window."""
-        return sum(begin_s <= time_s <= end_s for time_s in self._lost_s)
 
     def run(self) -> None:
         """Read until stopped."""
@@ -242,6 +295,6 @@ class _MeterThread(threading.Thread):
         self.first.set()
 
     def _lost(self, why: str) -> None:
-        self._lost_s.append(time.monotonic())
+        self.lost_s.append(time.monotonic())
         self.error = why
         self._meter.close()

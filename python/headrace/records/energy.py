@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
@@ -46,6 +47,8 @@ class ChannelEnergy:
     usable: bool = False
     reasons: tuple[str, ...] = ()
     """Why it is not usable."""
+    node: str = ""
+    """Node whose agent read it; empty for the machine that runs the study."""
     notes: tuple[str, ...] = ()
     """How its readings were aligned with the trial."""
 
@@ -118,6 +121,33 @@ class Energy:
     """Parts in use that no meter covers and no model: they are not in `total_j`."""
     assumed: tuple[str, ...] = ()
     """Machines whose power is that of a default, since the study names none."""
+
+    def metered_nodes_j(self) -> dict[str, float]:
+        """Return what usable meters measured of each node that has one for itself, nothing twice.
+
+        Of a node, or else of its processors and memory, by the meter with the least uncertainty.
+        """
+        usable = [each for each in self.channels if each.usable and len(each.of) == 1]
+        names = {(each.meter, each.node, each.channel) for each in usable}
+        sums: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}
+        for each in usable:
+            if (each.meter, each.node, each.within) in names or each.energy_j is None:
+                continue
+            meters = sums.setdefault((each.of[0], each.boundary), {})
+            energy_j, error_j = meters.get(each.meter, (0.0, 0.0))
+            meters[each.meter] = (energy_j + each.energy_j, error_j + (each.uncertainty_j or 0.0))
+        best = {
+            key: min(meters.values(), key=lambda each: each[1] / each[0] if each[0] else math.inf)[
+                0
+            ]
+            for key, meters in sums.items()
+        }
+        return {
+            name: joules
+            for boundary in ("socket", "node")
+            for (name, of), joules in best.items()
+            if of == boundary
+        }
 
     def as_json(self) -> dict[str, Any]:
         """Return the value of `energy` in trial.json."""

@@ -41,6 +41,8 @@ class NodeRow(TypedDict):
     interval: str
     slow: bool
     others: str
+    power: str
+    """Metered watts; empty when not known."""
     start: str
     events: str
 
@@ -53,6 +55,8 @@ class NodesTable(TypedDict):
     sentences: list[str]
     rate: str
     """Heading of the rates."""
+    metered: bool
+    """Whether the power of any node is known."""
     rows: list[NodeRow]
     more: int
     """Nodes that are not shown."""
@@ -73,6 +77,7 @@ def _table(cell: NodesOfCell) -> NodesTable:
         "provenance": cell.provenance,
         "sentences": sentences(cell),
         "rate": rate.heading,
+        "metered": any(node.metered_w is not None for node in shown),
         "rows": [_row(node, rate) for node in shown],
         "more": len(ordered) - len(shown),
         "trials": cell.trials,
@@ -103,6 +108,7 @@ def _row(node: NodeLoad, rate: ShownMetric) -> NodeRow:
         "interval": "" if relative is None else interval_text(relative, _RELATIVE),
         "slow": node.is_slow,
         "others": "–" if node.other_cpus is None else number(node.other_cpus, 2),
+        "power": "" if node.metered_w is None else number(node.metered_w),
         "start": format_seconds(node.start_s),
         "events": "; ".join(node.events),
     }

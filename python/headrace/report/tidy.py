@@ -401,6 +401,7 @@ def _node_rows(findings: Findings) -> list[TidyRow]:
                 "failed_jobs": node.failed_jobs,
                 "efficiency": node.efficiency,
                 "foreign_cpus": node.other_cpus,
+                "metered_power_w": node.metered_w,
                 "start_s": node.start_s,
                 **{f"{part}_share": share for part, share in node.ledger.items()},
             },

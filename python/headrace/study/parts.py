@@ -137,7 +137,7 @@ class PartsReader:
             return
         known: dict[str, list[str]] = {
             "device": ["drives", "switch"],
-            "node": [f"node-{number + 1}" for number in range(self._nodes_most(site))],
+            "node": self._node_names(site),
             "server": [*(site.server if site is not None else ()), *targets],
         }
         if options.covers not in known:
@@ -148,6 +148,11 @@ class PartsReader:
         for index, name in enumerate(options.of):
             problem = f"no such {options.covers}"
             self.problems.choice((*path, "of", index), name, known[options.covers], problem)
+
+    def _node_names(self, site: Site | None) -> list[str]:
+        """Return the names of nodes, as in records. This machine alone is node-1."""
+        several = [f"node-{number}" for number in range(self._nodes_most(site))]
+        return list(dict.fromkeys([*several, "node-1"]))
 
     def _nodes_most(self, site: Site | None) -> int:
         """Return the largest number of nodes that the file names."""

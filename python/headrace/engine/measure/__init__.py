@@ -16,17 +16,17 @@ from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.engine import Engine, Run
 from headrace.engine.measure import sources
-from headrace.engine.measure.metering import meter_problems
 from headrace.engine.measure.node_checks import node_problems
-from headrace.engine.measure.nodes import launcher_problems, nodes_wanted
+from headrace.engine.measure.nodes import is_elsewhere, launcher_problems, nodes_wanted
 from headrace.engine.measure.service_probes import service_problems
 from headrace.engine.measure.space import space_problems
+from headrace.engine.measure.trial_meters import meter_problems, read_on_nodes
 from headrace.engine.measure.whole_plot import Session, make_target, run_whole_plot
 from headrace.engine.repeating import Repeating
 from headrace.errors import Problem
 from headrace.launchers import Launchers
 from headrace.plan.trial import Plan
-from headrace.study.model import Study
+from headrace.study.model import NamedPlugin, Study
 from headrace.study.resolve import Resolved, resolve
 from headrace.system.claims import Place
 from headrace.system.facts import enable_delay_accounting, facts
@@ -93,7 +93,7 @@ class Measure(Engine):
         problems += sources.problems_of(study, plan.trials, forced_devices)
         for options in study.faults:
             problems += fault_package.kinds()[options.what](options).check()
-        problems += meter_problems(study)
+        problems += meter_problems(_read_here(study, plan))
         problems += service_problems(study)
         problems += node_problems(study, plan, made.items(), forced_devices)
         return list(dict.fromkeys(problems))
@@ -143,6 +143,13 @@ class Measure(Engine):
                         trials = [trial for trial in group if session.wanted(trial)]
                         if trials:
                             run_whole_plot(session, trials)
+
+
+def _read_here(study: Study, plan: Plan) -> list[NamedPlugin]:
+    """Return the meters that this machine reads in any trial."""
+    runs = (resolve(study, trial.target, trial.workload, trial.levels).run for trial in plan.trials)
+    there = read_on_nodes(study.meters) if all(map(is_elsewhere, runs)) else {}
+    return [part for name, part in study.meters.items() if name not in there]
 
 
 def _why_not_by_url(name: str, resolved: Resolved, url_prefix: str) -> str | None:

@@ -17,111 +17,9 @@ from typing import Literal
 from headrace import meters as meter_package
 from headrace.catalog import entry
 from headrace.catalog.tables import MachinePower
-from headrace.engine.live import PowerLive
-from headrace.engine.measure.cpu_load import CpuLoad
 from headrace.engine.site_energy import switch_power_w
-from headrace.errors import Problem
-from headrace.meters import Meter, MeterWindow
-from headrace.meters.sampling import ChannelResult, MeterSampler, PowerRow
 from headrace.records.energy import ChannelEnergy, Energy, EnergyProvenance, PartEnergy
-from headrace.study.model import NamedPlugin, Study
 from headrace.study.resolve import Resolved
-
-
-def meter_of(part: NamedPlugin) -> Meter:
-    """Return a meter of a study; nothing is opened."""
-    return meter_package.kinds()[part.kind](part.name, part.options)
-
-
-def meter_problems(study: Study) -> list[Problem]:
-    """Return what is missing to read the meters of a study."""
-    return [problem for part in study.meters.values() for problem in meter_of(part).check()]
-
-
-@dataclass
-class Metering:
-    """The meters of one trial, read from just before the release to the end of its jobs."""
-
-    parts: Mapping[str, NamedPlugin]
-    rows: list[PowerRow] = field(default_factory=list[PowerRow])
-    """The series of watts, after `finish`."""
-    _sampler: MeterSampler = field(init=False)
-    _load: CpuLoad | None = None
-    """For meters whose readings are aligned with the trial afterwards."""
-    _running: bool = False
-
-    def __post_init__(self) -> None:
-        made = {name: meter_of(part) for name, part in self.parts.items()}
-        self._sampler = MeterSampler(made)
-        if not all(meter.live for meter in made.values()):
-            self._load = CpuLoad()
-
-    def start(self) -> None:
-        """Start to read, and measure idle power if a meter asks for it."""
-        if self.parts:
-            self._running = True
-            if self._load is not None:
-                self._load.start()
-            self._sampler.start()
-            self._sampler.baseline()
-
-    def stop(self) -> None:
-        """Take the last readings and end the threads. Can be called twice."""
-        if self._running:
-            self._running = False
-            if self._load is not None:
-                self._load.stop()
-            self._sampler.stop()
-
-    def live(self) -> tuple[PowerLive, ...]:
-        """Return the last reading of each channel of the meters that are read while jobs run."""
-        return tuple(
-            PowerLive(name, channel.name, channel.boundary, channel.of, power_w)
-            for name, channel, power_w in self._sampler.latest()
-        )
-
-    def finish(
-        self, release_s: float, duration_s: float
-    ) -> tuple[list[ChannelEnergy], dict[str, str]]:
-        """Return the energy of each channel, and the meters that failed."""
-        if not self.parts:
-            return [], {}
-        load = () if self._load is None else self._load.periods
-        window = MeterWindow(release_s, release_s + duration_s, load)
-        results, self.rows = self._sampler.results(window)
-        return [channel_energy(result) for result in results], dict(self._sampler.failed)
-
-
-def channel_energy(result: ChannelResult) -> ChannelEnergy:
-    """Return the result of a channel as the record states it."""
-    channel, made = result.channel, result.integral
-    return ChannelEnergy(
-        meter=result.meter,
-        kind=result.kind,
-        channel=channel.name,
-        boundary=channel.boundary,
-        of=channel.of,
-        within=channel.within,
-        energy_j=made.energy_j,
-        mean_power_w=made.mean_power_w,
-        idle_power_w=None if result.idle is None else result.idle.mean_power_w,
-        uncertainty_j=made.uncertainty_j,
-        accuracy=channel.accuracy,
-        accuracy_source=channel.accuracy_source,
-        interval_s=channel.interval_s,
-        samples=made.samples,
-        lost=made.lost,
-        gaps=made.gaps,
-        wraps=made.wraps,
-        negatives=made.negatives,
-        implausible=made.implausible,
-        repeats=made.repeats,
-        clock_jumps=made.clock_jumps,
-        unmeasured_s=made.unmeasured_s,
-        usable=made.usable,
-        reasons=made.reasons,
-        notes=result.notes,
-    )
 
 
 @dataclass(frozen=True)
@@ -217,7 +115,8 @@ def energy_of_site(
 def _inside(channel: ChannelEnergy, channels: Iterable[ChannelEnergy]) -> bool:
     """Return whether a usable channel of the same meter contains this one."""
     return any(
-        each.meter == channel.meter and each.channel == channel.within and each.usable
+        (each.meter, each.node, each.channel) == (channel.meter, channel.node, channel.within)
+        and each.usable
         for each in channels
     )
 
@@ -230,9 +129,10 @@ def _added(channels: Iterable[ChannelEnergy]) -> _Sum | None:
     known = [each for each in channels if each.energy_j is not None]
     if not known:
         return None
-    of_meters: dict[str, float] = {}
+    of_meters: dict[tuple[str, str], float] = {}
     for each in known:
-        of_meters[each.meter] = of_meters.get(each.meter, 0.0) + (each.uncertainty_j or 0.0)
+        meter = (each.meter, each.node)  # that of another node is another instrument
+        of_meters[meter] = of_meters.get(meter, 0.0) + (each.uncertainty_j or 0.0)
     return _Sum(
         sum(each.energy_j or 0.0 for each in known), math.hypot(*of_meters.values()), tuple(known)
     )
@@ -440,8 +340,8 @@ def _metered(outer: Sequence[ChannelEnergy]) -> dict[str, object]:
         here = [each for each in outer if each.boundary == boundary]
         if any(each.boundary in ("rack", "facility") for each in counted):
             break
-        if boundary == "socket" and any(each.boundary == "node" for each in counted):
-            continue
+        if boundary == "socket":
+            here = [each for each in here if not _in_node(each, counted)]
         if boundary == "device" and any(each.boundary in ("node", "server") for each in counted):
             here = [each for each in here if "switch" in each.of]
         counted += _one_meter_each(here)
@@ -457,14 +357,23 @@ def _metered(outer: Sequence[ChannelEnergy]) -> dict[str, object]:
     }
 
 
+def _in_node(socket: ChannelEnergy, counted: Iterable[ChannelEnergy]) -> bool:
+    """Return whether a node whose energy is counted may contain this socket."""
+    return any(
+        each.boundary == "node"
+        and (not each.of or not socket.of or bool(set(each.of) & set(socket.of)))
+        for each in counted
+    )
+
+
 def _one_meter_each(channels: Sequence[ChannelEnergy]) -> list[ChannelEnergy]:
     """Return the channels without those of a second meter of the same things."""
     covered: dict[tuple[str, ...], list[ChannelEnergy]] = {}
-    for meter in dict.fromkeys(each.meter for each in channels):
-        own = [each for each in channels if each.meter == meter]
-        made, before = _added(own), _added(covered.get(own[0].of, []))
+    for meter, of in dict.fromkeys((each.meter, each.of) for each in channels):
+        own = [each for each in channels if (each.meter, each.of) == (meter, of)]
+        made, before = _added(own), _added(covered.get(of, []))
         if made is not None and (before is None or made.relative < before.relative):
-            covered[own[0].of] = own
+            covered[of] = own
     if () in covered:
         return covered[()]
     return [each for own in covered.values() for each in own]

@@ -1,15 +1,16 @@
-"""What nodes on other machines lack for storage of their own, asked before anything starts."""
+"""What nodes on other machines lack for storage and meters of their own, asked before all else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.engine.measure.nodes import is_elsewhere, nodes_wanted
+from headrace.engine.measure.trial_meters import as_data, machines_of, read_on_nodes
 from headrace.errors import HeadraceError, Problem
 from headrace.launchers import Agent, Launchers, NodesWanted, kinds, split_on
 from headrace.plan.trial import Plan
-from headrace.study.model import Study
+from headrace.study.model import NamedPlugin, Study
 from headrace.study.resolve import Resolved, resolve
 from headrace.system.journal import Journal
 from headrace.targets import Target
@@ -21,7 +22,7 @@ _WITHOUT = "its trials are recorded as unsupported"
 
 @dataclass
 class _Asked:
-    """The targets of one launcher and address, on the most nodes that any trial wants."""
+    """What trials of one launcher and address need, on the most nodes that any of them wants."""
 
     wanted: NodesWanted
     targets: dict[str, LocalDrives] = field(default_factory=dict[str, LocalDrives])
@@ -33,56 +34,76 @@ def node_problems(
     """Return what each node lacks, with its name. `made`: (id of a trial, its target).
 
     A node that lacks something makes the trials of that target unsupported; only if that leaves no
-    trial, the study cannot run.
+    trial, the study cannot run. A study whose meters cannot be read does not run.
     """
     targets = dict(made)
+    meters = read_on_nodes(study.meters)
     asked: dict[str, _Asked] = {}
     others = False
     for trial in plan.trials:
         resolved = resolve(study, trial.target, trial.workload, trial.levels)
         target = targets[trial.id]
-        if not isinstance(target, LocalDrives) or not is_elsewhere(resolved.run):
-            others = True
-            continue
-        _ask(asked, resolved, target)
+        elsewhere = is_elsewhere(resolved.run)
+        own = target if elsewhere and isinstance(target, LocalDrives) else None
+        others = others or own is None
+        if own is not None or (elsewhere and meters):
+            _ask(asked, resolved, target, own)
     problems: list[Problem] = []
+    of_meters: list[Problem] = []
     usable = others
     for on, each in asked.items():
-        found = _found(on, each, forced_devices)
+        found, lacks = _found(on, each, forced_devices, meters)
+        of_meters += lacks
         problems += [problem for some in found.values() for problem in some]
         usable = usable or not all(any(one.fatal for one in some) for some in found.values())
     if usable:
         problems = [_not_fatal(problem) for problem in problems]
-    return problems
+    return problems + of_meters
 
 
-def _ask(asked: dict[str, _Asked], resolved: Resolved, target: LocalDrives) -> None:
+def _ask(
+    asked: dict[str, _Asked], resolved: Resolved, target: Target, own: LocalDrives | None
+) -> None:
+    """Ask the nodes of a trial; `own`: its target if each node has it for itself."""
     on = str(resolved.run.on)
-    wanted = nodes_wanted(target, resolved, len(target.each))
+    wanted = nodes_wanted(target, resolved, resolved.run.nodes)
     if on not in asked or len(asked[on].wanted.clients) < len(wanted.clients):
         asked.setdefault(on, _Asked(wanted)).wanted = wanted
-    key = f"{target.name} {len(target.each)} {resolved.target_options!r}"
-    asked[on].targets.setdefault(key, target)
+    if own is not None:
+        key = f"{own.name} {len(own.each)} {resolved.target_options!r}"
+        asked[on].targets.setdefault(key, own)
 
 
-def _found(on: str, asked: _Asked, forced_devices: frozenset[str]) -> dict[str, list[Problem]]:
-    """Return the problems of each target."""
+def _found(
+    on: str, asked: _Asked, forced_devices: frozenset[str], meters: Mapping[str, NamedPlugin]
+) -> tuple[dict[str, list[Problem]], list[Problem]]:
+    """Return the problems of each target, and those of the meters."""
     kind = split_on(on)[0]
-    part = kinds()[kind]
-    if not part.nodes_at_once or part.check(asked.wanted) is not None:
-        return {key: [] for key in asked.targets}  # the launcher has said what it lacks
+    part, wanted = kinds()[kind], asked.wanted
+    if not part.nodes_at_once or part.refuses(wanted) or part.check(wanted) is not None:
+        return {key: [] for key in asked.targets}, []  # the launcher has said what it lacks
     try:
         with (
             Journal.open("a check of nodes") as journal,
             Launchers() as launchers,
-            launchers[kind].nodes(journal, asked.wanted) as nodes,
+            launchers[kind].nodes(journal, wanted) as nodes,
         ):
-            return {
+            found = {
                 key: _problems(target, nodes.agents, forced_devices)
                 for key, target in asked.targets.items()
             }
+            return found, _meter_problems(nodes.agents, meters)
     except HeadraceError as error:
-        return {"": [Problem(error.message, f'on = "{on}"', error.hint or "start its nodes")]}
+        lack = Problem(error.message, f'on = "{on}"', error.hint or "start its nodes")
+        return ({"": [lack]}, []) if asked.targets else ({}, [lack])
+
+
+def _meter_problems(agents: Sequence[Agent], meters: Mapping[str, NamedPlugin]) -> list[Problem]:
+    return [
+        Problem(f"{machine.agent.name}: {lack.what}", lack.needed_by, lack.remedy)
+        for machine in machines_of(agents, meters)
+        for lack in machine.agent.meters.check([as_data(part) for part in machine.parts])
+    ]
 
 
 def _problems(

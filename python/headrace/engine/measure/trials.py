@@ -20,7 +20,7 @@ from headrace.engine.measure.fault_injector import FaultInjector
 from headrace.engine.measure.inputs import DatasetLayout, Inputs, moved, prepare_files
 from headrace.engine.measure.interference import InterferenceWatch
 from headrace.engine.measure.job_pool import JobPool, PoolTask
-from headrace.engine.measure.metering import Metering, energy_of_site, site_of
+from headrace.engine.measure.metering import energy_of_site, site_of
 from headrace.engine.measure.node_probes import NodeProbes
 from headrace.engine.measure.node_watch import NodeWatch
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Outcome, failure_of
@@ -30,6 +30,7 @@ from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.service_probes import ServiceProbes
 from headrace.engine.measure.teardown import TearDown
+from headrace.engine.measure.trial_meters import Metering
 from headrace.errors import HeadraceError, InterruptedRunError, UnsupportedLevelError
 from headrace.launchers import Agent, LauncherLostError
 from headrace.plan.trial import Trial
@@ -335,7 +336,10 @@ class _TrialRun:
         later("lifting faults", lambda: self._lift(injector), vital=True)
         later("killing the jobs", pool.kill)
         later("stopping the probes", probes.stop)
-        metering = self._metering = Metering(prepared.run.study.meters)
+        agents = prepared.nodes.agents[: self._run.nodes]
+        metering = self._metering = Metering(
+            prepared.run.study.meters, agents if prepared.launcher.elsewhere else ()
+        )
         later("closing the meters", metering.stop)
         services = ServiceProbes(prepared.run.study.probes)
         later("stopping the probes of services", services.stop)

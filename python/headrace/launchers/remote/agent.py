@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from headrace.launchers import Agent, AgentEvent, Clock, LauncherLostError
 from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.meters import RemoteNodeMeters
 from headrace.launchers.remote.node_process import NodeService
 from headrace.launchers.remote.storage import RemoteNodeStorage
 from headrace.probes.sampler import Samples, Sampling
@@ -25,6 +26,7 @@ class RemoteAgent(Agent):
     def __init__(self, connection: NodeConnection) -> None:
         self.connection = connection
         self._storage = RemoteNodeStorage(connection)
+        self._meters = RemoteNodeMeters(connection)
         self.name = connection.name
         self.kernel = connection.hello.kernel
         self.renew_clock()
@@ -33,6 +35,11 @@ class RemoteAgent(Agent):
     @override
     def storage(self) -> RemoteNodeStorage:
         return self._storage
+
+    @property
+    @override
+    def meters(self) -> RemoteNodeMeters:
+        return self._meters
 
     @override
     def take_events(self) -> list[AgentEvent]:

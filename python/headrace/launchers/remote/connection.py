@@ -26,7 +26,8 @@ from headrace.launchers.remote.messages import (
     framed,
     types_of,
 )
-from headrace.launchers.remote.node_process import AGENT, STORAGE, NodeService
+from headrace.launchers.remote.node_process import AGENT, METERS, STORAGE, NodeService
+from headrace.meters.node_meters import NodeMeters
 from headrace.targets.node_storage import NodeStorage
 
 _QUESTIONS = 20
@@ -143,6 +144,8 @@ class NodeConnection:
             name = AGENT + name
         elif method is getattr(NodeStorage, name, None):
             name = STORAGE + name
+        elif method is getattr(NodeMeters, name, None):
+            name = METERS + name
         try:
             self._sock.sendall(framed(Call(number, name, msgspec.Raw(encode(arguments)))))
         except OSError as error:

@@ -57,6 +57,7 @@ from headrace.launchers.remote.messages import (
     framed,
     types_of,
 )
+from headrace.meters.node_meters import NodeMeters
 from headrace.system.capabilities import capabilities
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
@@ -68,6 +69,8 @@ AGENT = "agent."
 """Prefix of the methods of `Agent` in calls; those without a prefix are of `NodeService`."""
 STORAGE = "storage."
 """Prefix of the methods of `NodeStorage`."""
+METERS = "meters."
+"""Prefix of the methods of `NodeMeters`."""
 
 
 class NodeService:
@@ -203,6 +206,9 @@ class NodeService:
         elif name.startswith(STORAGE):
             name = name.removeprefix(STORAGE)
             declared, owner = getattr(NodeStorage, name), self._agent.storage
+        elif name.startswith(METERS):
+            name = name.removeprefix(METERS)
+            declared, owner = getattr(NodeMeters, name), self._agent.meters
         else:
             declared, owner = getattr(NodeService, name), self
         if name.startswith("_"):
