@@ -104,9 +104,12 @@ def test_a_study_runs_with_the_keys_and_is_refused_without(
             stack.callback(process.terminate)
 
         def run(configuration: Path | None, results: str) -> tuple[int, str]:
+            return headrace(configuration, "run", str(study), "--results", results)
+
+        def headrace(configuration: Path | None, *words: str) -> tuple[int, str]:
             given = {"DASK_CONFIG": str(configuration)} if configuration else {}
             ended = subprocess.run(
-                [*network, str(HEADRACE), "run", str(study), "--results", results],
+                [*network, str(HEADRACE), *words],
                 env={**variables, **given},
                 cwd=workspace.place,
                 capture_output=True,
@@ -126,3 +129,12 @@ def test_a_study_runs_with_the_keys_and_is_refused_without(
         assert code == 3 and "not configured for TLS" in said and "cluster init" in said, said
         code, said = run(theirs, "other")
         assert code == 3 and "other keys" in said, said
+        client, worker = (ours.parent / f"{role}-key.pem" for role in ("client", "worker"))
+        for key in (client, worker):
+            key.chmod(0o640)
+        code, said = headrace(ours, "cluster", "doctor", "--on", f"dask://{ADDRESS}:8786")
+        assert code == 0, said
+        assert f"less others can read {client}" in said, "here"
+        assert f"node-0: others can read {worker}" in said or "all nodes: others" in said, said
+        code, said = headrace(theirs, "cluster", "doctor", "--on", f"dask://{ADDRESS}:8786")
+        assert code == 3 and "needed" in said and "other keys" in said, said

@@ -99,6 +99,49 @@ def test_the_status_of_nodes_is_shown(on_hosts: Workspace) -> None:
     assert refused.returncode == 2 and "ssh://HOST,HOST" in refused.stderr
 
 
+def test_the_doctor_says_what_is_wrong_with_nodes_and_what_a_study_lacks(
+    on_hosts: Workspace, memory: Path
+) -> None:
+    on_hosts.environment["COLUMNS"] = "80"
+    shown = on_hosts.run(
+        *("cluster", "doctor", "--on", "ssh://alpha,closed"),
+        *("--shared", memory, "--shared", memory / "missing", "--json"),
+    )
+    assert shown.returncode == 3, shown.stdout + shown.stderr
+    told = json.loads(shown.stdout)
+    (cluster,) = told["clusters"]
+    assert not told["able"] and [node["node"] for node in cluster["nodes"]] == ["node-0"]
+    fatal = [each for each in cluster["findings"] if each["fatal"]]
+    assert len(fatal) == 3 and "node-1 (closed): connection refused" in fatal[0]["what"]
+    assert {tuple(each["nodes"]) for each in fatal[1:]} == {(), ("node-0",)}
+    assert all(f"cannot write into {memory}/missing" in each["what"] for each in fatal[1:])
+    assert not list(memory.iterdir()), "what was written into the folder is removed"
+
+    text = STUDY.format(storage=memory, hosts="alpha,beta", nodes=2, more="")
+    good = on_hosts.run("cluster", "doctor", on_hosts.study(text))
+    assert good.returncode == 0, good.stdout + good.stderr
+    lines = good.stdout.splitlines()
+    assert max(map(len, lines)) <= 80 and "ssh://alpha,beta: 2 nodes reached" in lines
+    assert "all nodes: one machine: they share a kernel" in good.stdout
+    assert not list(memory.iterdir())
+    own = STUDY.format(storage=memory, hosts="alpha,beta", nodes=2, more="").replace(
+        "create = true", 'create = true\non = "node"'
+    )
+    bad = on_hosts.run("cluster", "doctor", on_hosts.study(own))
+    said = " ".join(bad.stdout.split())
+    assert bad.returncode == 3 and "would be the storage of both" in said, bad.stdout
+    assert "needed" in said and "to do: give each its own" in said
+    for words, why in (
+        (("study.toml", "--on", "ssh://gamma"), "has no trials on ssh://gamma"),
+        ((), "no nodes are named"),
+    ):
+        refused = on_hosts.run("cluster", "doctor", *words)
+        assert refused.returncode == 2 and why in refused.stderr, refused.stderr
+    on_hosts.study(text.replace('on = "ssh', '# "ssh').replace("nodes = 2", ""))
+    refused = on_hosts.run("cluster", "doctor", "study.toml")
+    assert refused.returncode == 2 and "on this machine alone" in refused.stderr
+
+
 @pytest.fixture(scope="module")
 def strange_pythons(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pythons without Headrace, and with another version of it."""

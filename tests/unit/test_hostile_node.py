@@ -42,10 +42,11 @@ from headrace.launchers.remote.messages import (
 )
 from headrace.system.cluster import NodeSettings
 from headrace.system.journal import Journal
+from headrace.system.machine_facts import MachineFacts
 
 EXIT = JobExit(0, None, 1.0, 0.0, 1)
 ANSWERS: dict[str, object] = {
-    "hello": Hello(version("headrace"), "3.11", "evil", "another kernel"),
+    "hello": Hello(MachineFacts(host="evil", headrace=version("headrace")), "another kernel"),
     "now_s": 1.0,
     "spawn": 7,
     "reap": Reaped([], {}, {}),

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from headrace.cli._console import out
+from headrace.cli._nodes import plain_status, print_table
 from headrace.errors import as_word
-
-if TYPE_CHECKING:
-    from headrace.launchers.remote.survey import SurveyedNode
 
 app = typer.Typer(
     help="Set up a cluster on which studies run, and look at it.", no_args_is_help=True
@@ -86,9 +83,9 @@ def status(
 
     found = survey(on, nodes, python)
     if as_json:
-        typer.echo(json.dumps([_plain(node) for node in found], indent=1))
+        typer.echo(json.dumps([plain_status(node) for node in found], indent=1))
         return
-    _print_table(found)
+    print_table(found)
     lacking: dict[tuple[str, str, str], list[str]] = {}
     for node in found:
         for each in node.facts.capabilities:
@@ -101,41 +98,29 @@ def status(
         out.print(f"    to have it: {escape(remedy)}")
 
 
-def _print_table(found: Sequence[SurveyedNode]) -> None:
-    from headrace.report.text_table import TextTable
-    from headrace.units import format_bytes
+@app.command()
+def doctor(
+    study: Annotated[
+        Path | None, typer.Argument(help="a study file: what its nodes lack for it")
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(help="the nodes, as in [run] on; those of the study when not given"),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="how many; of a batch system: requested from its queue now"),
+    ] = None,
+    python: Annotated[str | None, typer.Option(help="as for cluster status")] = None,
+    shared: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FOLDER", help="a folder that all nodes must share; repeatable"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Say what is wrong with the nodes of a cluster, and what to do. Leaves nothing on them."""
+    from headrace.cli._cluster_doctor import Request, examine_cluster, examine_study, finish
 
-    table = TextTable(
-        *("node", "host", "CPUs", "used by others", "memory", "kernel", "Headrace", "Python"),
-        "clock (s)",
-    )
-    for node in found:
-        facts, hello = node.facts, node.hello
-        table.add_row(
-            *(node.name, escape(hello.host), str(facts.cpus), f"{facts.others_cpus:.1f}"),
-            *(format_bytes(facts.memory_bytes), escape(facts.kernel)),
-            *(escape(hello.version), escape(hello.python)),
-            f"{node.clock.offset_s:+.3f}±{node.clock.uncertainty_s:.4f}",
-        )
-    out.print(table)
-    out.print(
-        "clock: seconds to add to the node's monotonic clock to have this machine's", style="dim"
-    )
-
-
-def _plain(node: SurveyedNode) -> dict[str, object]:
-    facts, hello = node.facts, node.hello
-    return {
-        "node": node.name,
-        "host": hello.host,
-        "headrace": hello.version,
-        "python": hello.python,
-        "kernel": facts.kernel,
-        "cpus": facts.cpus,
-        "others_cpus": facts.others_cpus,
-        "memory_bytes": facts.memory_bytes,
-        "clock_offset_s": node.clock.offset_s,
-        "clock_uncertainty_s": node.clock.uncertainty_s,
-        "can": [each.what for each in facts.capabilities if each.there],
-        "lacks": {each.what: each.remedy for each in facts.capabilities if not each.there},
-    }
+    wanted = Request(on, nodes, python, shared or ())
+    found = examine_cluster(wanted) if study is None else examine_study(study, wanted)
+    finish(found, with_json=as_json)

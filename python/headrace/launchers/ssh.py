@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -70,6 +71,14 @@ class Ssh(RemoteLauncher):
     @classmethod
     def node_count(cls, address: str) -> int:
         return len(parse_hosts(address))
+
+    @override
+    @classmethod
+    def one_by_one(cls, wanted: NodesWanted) -> list[NodesWanted]:
+        return [
+            replace(wanted, clients=(node,), address=host.text)
+            for node, host in zip(wanted.clients, parse_hosts(wanted.address), strict=False)
+        ]
 
     @override
     @contextmanager

@@ -141,9 +141,28 @@ def throttled_s() -> float:
     return total_s
 
 
+def memory_limit_bytes() -> int | None:
+    """Return the smallest memory limit of our own group and its ancestors; None without one."""
+    limits: list[int] = []
+    for version, group in _groups("memory"):
+        name = "memory.max" if version == 2 else "memory.limit_in_bytes"
+        with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
+            limits.append(int((group / name).read_text()))
+    least = min(limits, default=_UNLIMITED)
+    return least if least < _UNLIMITED else None
+
+
+_UNLIMITED = 1 << 62
+"""Version 1 states no limit as the largest number of whole pages, about 2**63."""
+
+
 def _cpu_groups() -> list[tuple[int, Path]]:
-    """Return (version, directory) of our own CPU group and of its visible ancestors."""
-    place = hierarchy("cpu")
+    return _groups("cpu")
+
+
+def _groups(controller: str) -> list[tuple[int, Path]]:
+    """Return (version, directory) of our own group and of its visible ancestors."""
+    place = hierarchy(controller)
     if place is None:
         return []
     groups = [place.own]

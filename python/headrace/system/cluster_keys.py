@@ -10,6 +10,7 @@ import datetime
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -23,6 +24,47 @@ ROLES = ("scheduler", "worker", "client")
 CONFIGURATION = "dask.yaml"
 _SKEW = datetime.timedelta(days=1)
 """By how much the clock of a node may be behind."""
+
+
+@dataclass(frozen=True)
+class KeyState:
+    """A file of keys or certificates, as this process sees it."""
+
+    file: str
+    secret: bool
+    """Whether it holds a private key."""
+    lacks: str = ""
+    """Why it cannot be used; empty when it can."""
+    open_to_others: bool = False
+    """Whether other users can read or change it."""
+    begins_in_s: float = 0.0
+    """For a certificate: time until it is valid, by the clock here; negative when it is."""
+    ends_in_s: float | None = None
+    """For a certificate: time until it is no longer valid."""
+
+
+def key_state(file: Path) -> KeyState:
+    """Return the state of a private key or certificate in PEM form."""
+    secret = True
+    try:
+        mode, content = file.stat().st_mode, file.read_bytes()
+        secret = b"PRIVATE KEY" in content
+        if secret:
+            serialization.load_pem_private_key(content, None)
+            return KeyState(str(file), secret, open_to_others=bool(mode & 0o077))
+        found = x509.load_pem_x509_certificate(content)
+    except OSError as error:
+        return KeyState(str(file), secret, lacks=error.strerror or str(error))
+    except (ValueError, TypeError):  # TypeError: it needs a password
+        return KeyState(str(file), secret, lacks="no key or certificate that Dask can use")
+    now = datetime.datetime.now(datetime.UTC)
+    return KeyState(
+        str(file),
+        secret,
+        open_to_others=bool(mode & 0o022),
+        begins_in_s=(found.not_valid_before_utc - now).total_seconds(),
+        ends_in_s=(found.not_valid_after_utc - now).total_seconds(),
+    )
 
 
 def default_folder() -> Path:

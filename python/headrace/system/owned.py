@@ -46,6 +46,24 @@ def work_directory(journal: Journal, parent: Path | None = None) -> tuple[Path, 
     return path, entry
 
 
+def show_folder(journal: Journal, folder: str, create: bool) -> tuple[str, str, JournalEntry]:
+    """Create a work directory in a folder, for others to see: return a file in it, and its content.
+
+    `create`: in the nearest folder above it that exists. Raises HeadraceError.
+    """
+    place = Path(folder)
+    while create and not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        path, entry = work_directory(journal, place)
+    except HeadraceError as error:
+        why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error.message
+        raise HeadraceError(f"cannot write into {place}: {why}") from error
+    path.chmod(0o755)  # other nodes may run as another user
+    # Below the folder as named: a link may lead elsewhere on another machine.
+    return str(place / path.name / OWNER_FILE), (path / OWNER_FILE).read_text(), entry
+
+
 _SHORT = 40
 """Bytes of a directory below which the paths of other programs' sockets can be addresses."""
 

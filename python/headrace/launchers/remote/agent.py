@@ -61,7 +61,7 @@ class RemoteAgent(Agent):
 
     @override
     def machine(self) -> MachineFacts:
-        return self.connection.call(Agent.machine)
+        return self.connection.hello.machine
 
     @override
     def adopt(self, pid: int) -> None:

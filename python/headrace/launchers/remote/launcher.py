@@ -80,6 +80,11 @@ class RemoteLauncher(Launcher):
         """Return how many nodes an address names. Raises HeadraceError."""
         return 1
 
+    @classmethod
+    def one_by_one(cls, wanted: NodesWanted) -> list[NodesWanted]:
+        """Return these nodes so that each can be connected alone, where that is possible."""
+        return [wanted]
+
     @abstractmethod
     def connect(
         self, journal: Journal, wanted: NodesWanted
@@ -104,8 +109,8 @@ class RemoteLauncher(Launcher):
 
     def agent(self, connection: NodeConnection) -> RemoteAgent:
         """Return the agent of a node. Raises HeadraceError when it runs another Headrace."""
-        hello = connection.hello
-        check_version(f"node {connection.name} ({hello.host})", hello.version)
+        machine = connection.hello.machine
+        check_version(f"node {connection.name} ({machine.host})", machine.headrace)
         return RemoteAgent(connection)
 
     # -- jobs --

@@ -20,6 +20,8 @@ from headrace.jobs import JobOutput
 from headrace.launchers import JobExit
 from headrace.probes.ledger import LedgerRow
 from headrace.system.capabilities import Capability
+from headrace.system.machine_facts import MachineFacts
+from headrace.system.node_limits import NodeLimits
 
 _LENGTH = struct.Struct("!I")
 MOST_BYTES = 1 << 30
@@ -99,10 +101,7 @@ class Reaped(msgspec.Struct, array_like=True):
 class Hello(msgspec.Struct, array_like=True):
     """What a node says of itself when it starts."""
 
-    version: str
-    """Version of Headrace there."""
-    python: str
-    host: str
+    machine: MachineFacts
     kernel: str
     """`Agent.kernel`."""
     pid: int = 0
@@ -113,16 +112,15 @@ class Hello(msgspec.Struct, array_like=True):
 
 
 class NodeAbilities(msgspec.Struct, array_like=True):
-    """What a node is, and what it can do for a study."""
+    """What a node can do for a study, and what limits it."""
 
-    cpus: int
-    memory_bytes: int
-    kernel: str
-    """Release of its kernel."""
     others_cpus: float
-    """CPUs that other programs used during a second."""
-    wall_s: float
-    """Its clock of the day."""
+    """CPUs that other programs used during a second, without `stolen_cpus`."""
+    stolen_cpus: float
+    """CPUs that the hypervisor kept from the machine during this second (steal)."""
+    wall_less_monotonic_s: float
+    """Difference of its clock of the day and its monotonic clock."""
+    limits: NodeLimits
     capabilities: list[Capability]
 
 

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import select
 import signal
-import socket
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
-import psutil
 
 from headrace.errors import describe
 from headrace.jobs import JobOutput, Packet
@@ -59,10 +55,12 @@ from headrace.launchers.remote.messages import (
 )
 from headrace.meters.node_meters import NodeMeters
 from headrace.system.capabilities import capabilities
+from headrace.system.cluster_keys import KeyState
 from headrace.system.identity import start_ticks
-from headrace.system.journal import Journal
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.machine_use import Own, snapshot, usable_cpus, use_between
-from headrace.system.owned import work_directory
+from headrace.system.node_limits import node_limits
+from headrace.system.owned import show_folder, work_directory
 from headrace.targets.node_storage import NodeStorage
 
 AGENT = "agent."
@@ -79,6 +77,8 @@ class NodeService:
     def __init__(self, journal: Journal, local: Local, answers: int) -> None:
         self._journal = journal
         self._agent = MachineAgent(journal)
+        self._shown: dict[str, JournalEntry] = {}
+        """By folder."""
         self._local = local
         self._folders = JobFolders(work_directory(journal)[0])
         self._answers = answers
@@ -92,9 +92,7 @@ class NodeService:
     def hello(self) -> Hello:
         """Return who this is."""
         return Hello(
-            version("headrace"),
-            platform.python_version(),
-            socket.gethostname(),
+            self._agent.machine(),
             self._agent.kernel,
             os.getpid(),
             start_ticks(os.getpid()),
@@ -102,19 +100,39 @@ class NodeService:
         )
 
     def facts(self) -> NodeAbilities:
-        """Return what this node is and can do. Measures the load for a second."""
+        """Return what this node can do, and its limits. Measures the load for a second."""
         cpus = usable_cpus()
         before = snapshot(cpus)
         time.sleep(1.0)
         use = use_between(before, snapshot(cpus), cpus, Own())
         return NodeAbilities(
-            cpus=len(cpus),
-            memory_bytes=psutil.virtual_memory().total,
-            kernel=platform.release(),
-            others_cpus=(use.foreign_s + use.steal_s) / use.window_s,
-            wall_s=time.time(),
+            others_cpus=use.foreign_s / use.window_s,
+            stolen_cpus=use.steal_s / use.window_s,
+            wall_less_monotonic_s=time.time() - time.monotonic(),
+            limits=node_limits(),
             capabilities=capabilities(),
         )
+
+    def show_folder(self, folder: str, create: bool) -> tuple[str, str]:
+        """Make a file in a directory of its own in a folder; return its path and its content.
+
+        `create`: a missing folder would be made; the folder above it counts. Raises HeadraceError.
+        `hide_folder` removes the directory, and so does the undo of the journal.
+        """
+        file, content, entry = show_folder(self._journal, folder, create)
+        self._shown[folder] = entry
+        return file, content
+
+    def hide_folder(self, folder: str) -> None:
+        """Remove what `show_folder` made."""
+        if (entry := self._shown.pop(folder, None)) is not None:
+            self._journal.put_back([entry])
+
+    def keys(self) -> list[KeyState]:
+        """Return the state of the keys with which a Dask worker here talks to others."""
+        from headrace.launchers.remote.dask_keys import keys_of
+
+        return keys_of("worker")
 
     def now_s(self) -> float:
         """Return the time of this node's monotonic clock."""

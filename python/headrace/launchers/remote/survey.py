@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 
-from headrace.errors import UsageError
+from headrace.errors import HeadraceError, UsageError
 from headrace.launchers import Clock, Launchers, NodesWanted, kinds, split_on
+from headrace.launchers.batch.options import BatchOptions
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.launchers.remote.messages import Hello, NodeAbilities
 from headrace.launchers.remote.node_process import NodeService
 from headrace.system.cluster import NodeSettings
+from headrace.system.cluster_keys import KeyState
 from headrace.system.journal import Journal
 
 
@@ -24,6 +29,62 @@ class SurveyedNode:
     hello: Hello
     clock: Clock
     facts: NodeAbilities
+    keys: tuple[KeyState, ...] = ()
+    """Of its Dask worker."""
+
+
+@dataclass(frozen=True)
+class NamedNodes:
+    """The nodes that `[run] on` names."""
+
+    on: str
+    part: type[RemoteLauncher]
+    wanted: NodesWanted
+
+    @property
+    def with_dask(self) -> bool:
+        """Whether Dask workers of the user carry the connections."""
+        return self.part.kind == "dask"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The nodes that could be reached, and why others could not."""
+
+    connections: list[NodeConnection] = field(default_factory=list[NodeConnection])
+    failures: list[HeadraceError] = field(default_factory=list[HeadraceError])
+    """Each names its node."""
+
+
+def cluster_of(
+    on: str, count: int | None, python: str | None, batch: BatchOptions | None = None
+) -> NamedNodes:
+    """Return the cluster that `[run] on` names; `count` None: as many nodes as it names.
+
+    Raises UsageError when it names no nodes of other machines.
+    """
+    kind, address = split_on(on)
+    part = kinds().get(kind)
+    if (
+        part is None
+        or not issubclass(part, RemoteLauncher)
+        or bool(address) != bool(part.address_form)
+    ):
+        forms = [
+            each.address_form or kind
+            for kind, each in kinds().items()
+            if issubclass(each, RemoteLauncher)
+        ]
+        raise UsageError(f"{on}: no nodes of other machines", hint=f"allowed: {', '.join(forms)}")
+    if (wrong := part.misread(address)) is not None:
+        raise UsageError(wrong)
+    if (wrong := part.refuses_batch(batch)) is not None:
+        raise UsageError(f"[run.batch]: {wrong}")
+    names = [f"node-{number}" for number in range(count or part.node_count(address))]
+    nodes = tuple(NodeSettings(name) for name in names)
+    return NamedNodes(
+        on, part, NodesWanted(nodes, address=address, python=python or "", batch=batch)
+    )
 
 
 def survey(on: str, count: int | None, python: str | None) -> list[SurveyedNode]:
@@ -31,28 +92,66 @@ def survey(on: str, count: int | None, python: str | None) -> list[SurveyedNode]
 
     Starts a node process on each and ends it. Raises HeadraceError when one does not start.
     """
-    kind, address = split_on(on)
-    part = kinds().get(kind)
-    if part is None or not issubclass(part, RemoteLauncher) or not address or not part.address_form:
-        forms = [each.address_form for each in kinds().values() if each.address_form]
-        raise UsageError(f"{on}: no nodes of other machines", hint=f"allowed: {', '.join(forms)}")
-    if (wrong := part.misread(address)) is not None:
-        raise UsageError(wrong)
-    names = [f"node-{number}" for number in range(count or part.node_count(address))]
-    wanted = NodesWanted(
-        tuple(NodeSettings(name) for name in names), address=address, python=python or ""
-    )
+    cluster = cluster_of(on, count, python)
+    if not cluster.part.address_form:
+        raise UsageError(f"{on}: its nodes are there only while a study runs")
+    with reached(cluster) as found:
+        for error in found.failures:
+            raise error
+        return status_of(cluster, found.connections)
+
+
+@contextmanager
+def reached(cluster: NamedNodes) -> Generator[Reached]:
+    """Start a node process on each node that can be reached, and end them.
+
+    If one of them does not start, the others are tried alone, where the launcher can do that.
+    """
     with (
-        Journal.open("headrace cluster status") as journal,
+        Journal.open("headrace cluster") as journal,
         Launchers() as others,
-        contextlib.closing(part(others)) as launcher,
-        launcher.connect(journal, wanted) as connections,
-        ThreadPoolExecutor(len(connections)) as threads,
+        ExitStack() as stack,
+        contextlib.closing(cluster.part(others)) as launcher,
     ):
-        return list(threads.map(_status, connections))
+        try:
+            found = Reached(stack.enter_context(launcher.connect(journal, cluster.wanted)))
+        except HeadraceError as error:
+            found = _each_alone(stack, journal, launcher, cluster.wanted, error)
+        yield found
 
 
-def _status(connection: NodeConnection) -> SurveyedNode:
+def _each_alone(
+    stack: ExitStack,
+    journal: Journal,
+    launcher: RemoteLauncher,
+    wanted: NodesWanted,
+    error: HeadraceError,
+) -> Reached:
+    alone = launcher.one_by_one(wanted)
+    if len(alone) < 2:
+        return Reached(failures=[error])
+    found = Reached()
+    for one in alone:
+        try:
+            found.connections.extend(stack.enter_context(launcher.connect(journal, one)))
+        except HeadraceError as problem:
+            found.failures.append(problem)
+    return found
+
+
+def status_of(cluster: NamedNodes, connections: list[NodeConnection]) -> list[SurveyedNode]:
+    """Return the status of nodes, all asked at once. Raises LauncherLostError."""
+    if not connections:
+        return []
+    with ThreadPoolExecutor(len(connections)) as threads:
+        return list(threads.map(partial(_status, cluster), connections))
+
+
+def _status(cluster: NamedNodes, connection: NodeConnection) -> SurveyedNode:
     return SurveyedNode(
-        connection.name, connection.hello, connection.clock(), connection.call(NodeService.facts)
+        connection.name,
+        connection.hello,
+        connection.clock(),
+        connection.call(NodeService.facts),
+        tuple(connection.call(NodeService.keys)) if cluster.with_dask else (),
     )
