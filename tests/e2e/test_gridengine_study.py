@@ -100,6 +100,41 @@ def test_what_grid_engine_says_is_the_cause(
     assert nothing_left(here, gridengine), "its jobs are cancelled"
 
 
+def test_a_batch_job_that_is_deleted_makes_its_trial_invalid_with_what_grid_engine_says(
+    here: Workspace, gridengine: Path
+) -> None:
+    file = batch_study(here, "sge", gridengine, WHOLE, seconds=20)
+    command = here.start("run", file, "--results", "results")
+    there = Path("/proc").glob
+    try:
+        assert wait_until(
+            lambda: (
+                sum(_words(each) == ["/bin/sleep", "20"] for each in there("[0-9]*/cmdline")) == 6
+            ),
+            120,
+            0.2,
+        )
+        (number,) = [job.split()[0] for job in queue(here) if job.endswith("main@node2")]
+        said_by(here, "qdel", number)
+        out, err = command.communicate(timeout=180)
+    finally:
+        command.kill()
+    assert command.returncode == 5 and "Traceback" not in out + err, out + err
+    (trial,) = here.trials()
+    (reason,) = [each for each in trial["validity"]["reasons"] if each["code"] == "node-lost"]
+    said = f"sge job {number}: failed 100 : assumedly after job, exit_status 137 (Killed)"
+    assert said in reason["text"], reason
+    assert nothing_left(here, gridengine)
+
+
+def _words(file: Path) -> list[str]:
+    """The command line of a process, if it is there still."""
+    try:
+        return file.read_text().split("\0")[:-1]
+    except OSError:
+        return []
+
+
 def test_a_killed_command_leaves_nothing_after_undo(here: Workspace, gridengine: Path) -> None:
     file = batch_study(here, "sge", gridengine, WHOLE, seconds=300)
     words = [HEADRACE, "run", file, "--results", "results"]
@@ -109,6 +144,7 @@ def test_a_killed_command_leaves_nothing_after_undo(here: Workspace, gridengine:
         assert wait_until(
             lambda: sorted(job.split(" ", 1)[1] for job in queue(here)) == on, 120, 0.2
         )
+        assert len(list((gridengine / "shared").glob("*/*.sh"))) == 3, "job scripts"
         os.kill(command.pid, signal.SIGKILL)
     undone = here.run("undo")
     assert undone.returncode == 0, undone.stdout + undone.stderr

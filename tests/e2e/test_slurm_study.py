@@ -81,6 +81,7 @@ def test_a_killed_command_leaves_nothing_after_undo(here: Workspace, slurm: Path
     environment = {**os.environ, **here.environment}
     with subprocess.Popen(words, env=environment, cwd=here.place) as command:
         assert wait_until(lambda: len(queue(here)) == 3, 120, 0.2)
+        assert len(list((slurm / "shared").glob("*/*.sh"))) == 3, "scripts are not in /tmp"
         os.kill(command.pid, signal.SIGKILL)
     undone = here.run("undo")
     assert undone.returncode == 0, undone.stdout + undone.stderr

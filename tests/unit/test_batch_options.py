@@ -65,6 +65,12 @@ def test_a_value_that_could_do_harm_is_refused_by_its_field(
     assert problem.line >= 10 and said in str(problem), str(problem)
 
 
+def test_a_field_of_the_request_cannot_be_a_factor_by_itself() -> None:
+    text = STUDY.format(on="slurm", batch='[factors]\n"run.batch.queue" = ["a", "b"]')
+    with pytest.raises(StudyError, match="varied as a whole"):
+        load_study_text(text, file=Path("a.toml"), base=Path())
+
+
 def script(kind: str, **batch: Any) -> list[str]:
     import dask.config
 

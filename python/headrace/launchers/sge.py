@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from typing_extensions import override
@@ -9,6 +10,8 @@ from typing_extensions import override
 from headrace.launchers.batch.cluster import JobState
 from headrace.launchers.batch.launcher import BatchLauncher, clock_time, said_by
 from headrace.launchers.batch.options import BatchOptions
+
+_FACT = re.compile(r"^(failed|exit_status) +(.*)$", re.MULTILINE)
 
 
 class GridEngine(BatchLauncher):
@@ -58,9 +61,18 @@ class GridEngine(BatchLauncher):
     def state(cls, job: str) -> JobState:
         said = said_by(["qstat", "-j", job])
         if said.code:
-            return JobState("do not exist" in said.text or "does not exist" in said.text, said.text)
+            gone = "do not exist" in said.text or "does not exist" in said.text
+            return JobState(gone, _end_of(job) if gone else said.text)
         lines = [" ".join(line.split()) for line in said.text.splitlines()]
+        if any(line.startswith("usage ") for line in lines):
+            return JobState(False, "it runs")
         first = next((n for n, line in enumerate(lines) if line.startswith("scheduling info")), 0)
         reasons = [line for line in lines if line.startswith("error reason")]
         text = "; ".join([*reasons, *(lines[first:] if first else [])])
-        return JobState(bool(reasons), text or "it runs, or no reason is given")
+        return JobState(bool(reasons), text or "it waits, and no reason is given")
+
+
+def _end_of(job: str) -> str:
+    """Return how a job ended, from the accounting file, which a site may write seconds later."""
+    facts = dict(_FACT.findall(said_by(["qacct", "-j", job]).text))
+    return ", ".join(f"{name} {' '.join(value.split())}" for name, value in facts.items()) or "gone"

@@ -67,6 +67,10 @@ class FactorsReader:
             near = nearest(name, known)
             problem = "no target, workload or run field has this name"
             problem += f'; did you mean "{near}"?' if near else ""
+            if name.startswith("run.batch."):
+                problem = (
+                    '"run.batch" is varied as a whole: its levels are tables of all its fields'
+                )
             self.problems.add(path, problem, given=name, allowed=", ".join(known))
             return
         if len({address.section for address in addresses}) > 1:

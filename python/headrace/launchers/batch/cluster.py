@@ -11,7 +11,8 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -33,6 +34,8 @@ _LOOK_S = 0.2
 _ASK_S = 3.0
 """Time between questions to the batch system."""
 _SUBMIT_S = 60.0
+_END_S = 5.0
+"""How long a batch system may take to say that a job has ended whose worker is lost."""
 _SCHEDULER_S = 60
 """How long a worker looks for its scheduler before it ends."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@=-]+")
@@ -137,6 +140,19 @@ def check_folder(options: BatchOptions) -> tuple[str, str] | None:
     return None
 
 
+def _kept_in(folder: Path, kind: Any) -> Any:
+    """Return a class of jobs with scripts in a folder, not among everyone's temporary files."""
+
+    class Kept(kind):
+        @contextmanager
+        def job_file(self) -> Generator[str]:
+            script = folder / f"{self.name}.sh"
+            script.write_text(self.job_script())
+            yield str(script)
+
+    return Kept
+
+
 class BatchCluster:
     """The batch jobs of a run, one for each node. Raises HeadraceError as `connections` does."""
 
@@ -150,6 +166,8 @@ class BatchCluster:
         self.options = options
         self._system, self._journal, self._stopped = system, journal, stopped
         self._jobs: list[_BatchJob] = []
+        self._job_of: dict[str, str] = {}
+        """The batch job of each node, by the node's name."""
         self._number = 0
         place = folder_of(options)
         try:
@@ -180,7 +198,7 @@ class BatchCluster:
         logs.mkdir()
         self._name = self.folder.name
         self._cluster = start(
-            job_cls=self._system.job_class(),
+            job_cls=_kept_in(self.folder, self._system.job_class()),
             name=self._name,
             config_name="headrace",
             security=_credentials(self.folder),
@@ -231,6 +249,7 @@ class BatchCluster:
             self._submit()
         jobs = self._jobs[: len(names)]
         self._await(jobs)
+        self._job_of = {name: job.id for name, job in zip(names, jobs, strict=True)}
         workers = [job.worker or "" for job in jobs]
         check_versions(client, workers)
         found: list[NodeConnection] = []
@@ -329,6 +348,21 @@ class BatchCluster:
             if pattern.search(file.name.removeprefix(self._name)):
                 lines += file.read_text(errors="replace").splitlines()
         return " | ".join(line for line in lines if line.strip())[-1500:] or "(no log)"
+
+    def end_of(self, name: str) -> str:
+        """Return what the batch system says of the job of a lost node, by the node's name."""
+        job = self._job_of.get(name)
+        if job is None:
+            return ""
+        found = JobState(False, "")
+
+        def over() -> bool:
+            nonlocal found
+            found = self._system.state(job)
+            return found.over
+
+        wait_until(over, _END_S, _LOOK_S)
+        return f"{self._system.kind} job {job}: {found.text}"
 
     # -- the end --
 

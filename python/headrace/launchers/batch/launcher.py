@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -17,6 +18,7 @@ from headrace.errors import HeadraceError
 from headrace.launchers import Launchers, NodesWanted
 from headrace.launchers.batch.cluster import BatchCluster, JobState, check_folder
 from headrace.launchers.batch.options import BatchOptions
+from headrace.launchers.remote.agent import RemoteAgent
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.system.journal import Journal
@@ -120,6 +122,13 @@ class BatchLauncher(RemoteLauncher):
         if self._cluster is None:
             self._cluster = BatchCluster(type(self), journal, options, self._stopped)
         return self._cluster.connections([node.name for node in wanted.clients])
+
+    @override
+    def agent(self, connection: NodeConnection) -> RemoteAgent:
+        agent, cluster = super().agent(connection), self._cluster
+        assert cluster is not None
+        agent.words_of_end = partial(cluster.end_of, connection.name)
+        return agent
 
     def _close_cluster(self) -> None:
         cluster, self._cluster = self._cluster, None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from typing_extensions import override
 
@@ -29,6 +30,8 @@ class RemoteAgent(Agent):
         self._meters = RemoteNodeMeters(connection)
         self.name = connection.name
         self.kernel = connection.hello.kernel
+        self.words_of_end: Callable[[], str] | None = None
+        """Asks what can be said of the end of a lost node, beyond that its connection ended."""
         self.renew_clock()
 
     @property
@@ -45,7 +48,13 @@ class RemoteAgent(Agent):
     def take_events(self) -> list[AgentEvent]:
         found = [*self.connection.history]
         self.connection.history.clear()
-        return found
+        ask = self.words_of_end
+        if ask is None:
+            return found
+        return [
+            replace(event, cause=f"{event.cause}; {ask()}") if event.what == "lost" else event
+            for event in found
+        ]
 
     @override
     def measure_clock(self) -> Clock:
