@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import uproot
 from headrace.datasets.trees import tree_facts
 from headrace.errors import HeadraceError
 from headrace.readers.counts import ReadCounts
+from headrace.readers.root_steps import compiled_steps, said_in_child
 from headrace.workloads import JobInput, JobOutput, Packet, Workload, kinds
 from own_root_files import write_user_file, written_by_root
 
@@ -147,6 +150,27 @@ def test_a_part_of_a_file_is_skimmed_by_rdataframe(
     for number, events in enumerate((range(103, 250, 4), range(703, 720, 4))):
         kept = uproot.open({str(tmp_path / f"skim-0-{number}.root"): "Events"})["v"].array()
         assert ak.to_list(kept) == ak.to_list(source[list(events)])
+
+
+def test_a_job_compiles_no_step_of_rdataframe(tmp_path: Path) -> None:
+    """Also for types that the generated file has not, with which the workload is warmed."""
+    file = tmp_path / "shorts.root"
+    with uproot.recreate(str(file)) as made:
+        made.mktree("Events", {"short": "i2", "lists": "var * uint16"})
+        lists = ak.unflatten(np.arange(20, dtype="u2"), np.full(10, 2))
+        made["Events"].extend({"short": np.arange(10, dtype="i2"), "lists": lists})
+    workload = workload_of("skim", file, reader="rdataframe", fraction=1.0, keep=0.5)
+    workload.warm()
+    compiled = compiled_steps()
+    assert {("taking", "short"), ("copying", "list of unsigned short")} <= compiled
+    assert run(workload, file, tmp_path / "scratch").results["events_kept"] == 5
+    assert compiled_steps() == compiled
+
+
+def test_types_of_a_file_that_ends_the_process_are_not_known() -> None:
+    assert said_in_child(lambda: ["short", "int", "short"]) == ["int", "short"]
+    assert said_in_child(lambda: os.kill(os.getpid(), signal.SIGKILL) or []) == []
+    assert said_in_child(lambda: [str(1 / 0)]) == []
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -28,6 +28,10 @@ _PLAIN = {
     "uint64_t": "unsigned long",
 }
 """C++'s types by ROOT's and the standard library's names, without `std::`."""
+
+NUMBERS = tuple(dict.fromkeys(_PLAIN.values()))
+"""C++'s types of numbers that are read."""
+
 _NUMBER = "|".join(
     re.escape(name)
     for name in sorted({*_PLAIN, *(f"std::{name}" for name in _PLAIN), *_PLAIN.values()})

@@ -81,10 +81,24 @@ struct OwnFrame {
    }
 };
 
-// A step of RDataFrame that takes one column. RDataFrame would compile a call for all columns of a
-// file in every job; these calls are compiled with this file, one for each type.
+// A step of RDataFrame for one column; with a name, for a copy of it.
+using Step = ROOT::RDF::RNode (*)(ROOT::RDF::RNode, Column &, const std::string &);
+
+// The compiled steps by the type of the column: `float`, `list of float`.
+struct Steps {
+   std::map<std::string, Step> taking, copying;
+};
+
+inline Steps &steps()
+{
+   static Steps all;
+   return all;
+}
+
+// A step that takes one column. RDataFrame would compile a call for all columns of a file in every
+// job; these calls are compiled before the jobs, one for each type that the files have.
 template <class T>
-ROOT::RDF::RNode taking(ROOT::RDF::RNode node, Column &column)
+ROOT::RDF::RNode taking(ROOT::RDF::RNode node, Column &column, const std::string &)
 {
    auto step = [&column](const T &value) {
       if (!first_error().empty())
@@ -98,36 +112,19 @@ ROOT::RDF::RNode taking(ROOT::RDF::RNode node, Column &column)
 // A step that defines a column with the values of another. Snapshot copies other columns with the
 // classes and counters of their branches, for which ROOT may have no code; it may crash then.
 template <class T>
-ROOT::RDF::RNode copying(ROOT::RDF::RNode node, const Column &column, const std::string &name)
+ROOT::RDF::RNode copying(ROOT::RDF::RNode node, Column &column, const std::string &name)
 {
    auto copy = [](const T &value) { return value; };
    return name == column.name ? node.Redefine(name, copy, {column.name}) : node.Define(name, copy, {column.name});
 }
 
-// One of the two steps for a column of this type; a copy when it has a name.
-inline ROOT::RDF::RNode step_of_type(ROOT::RDF::RNode node, Column &column, const std::string &type, const std::string &copy = "")
+inline ROOT::RDF::RNode step_of_type(const std::map<std::string, Step> &compiled, ROOT::RDF::RNode node, Column &column,
+                                     const std::string &type, const std::string &copy = "")
 {
-#define HEADRACE_STEP(T)                                                                                           \
-   if (type == #T)                                                                                                 \
-      return copy.empty() ? taking<T>(node, column) : copying<T>(node, column, copy);                              \
-   if (type == "list of " #T)                                                                                      \
-      return copy.empty() ? taking<ROOT::RVec<T>>(node, column) : copying<ROOT::RVec<T>>(node, column, copy);
-   HEADRACE_STEP(bool)
-   HEADRACE_STEP(char)
-   HEADRACE_STEP(signed char)
-   HEADRACE_STEP(unsigned char)
-   HEADRACE_STEP(short)
-   HEADRACE_STEP(unsigned short)
-   HEADRACE_STEP(int)
-   HEADRACE_STEP(unsigned int)
-   HEADRACE_STEP(long)
-   HEADRACE_STEP(unsigned long)
-   HEADRACE_STEP(long long)
-   HEADRACE_STEP(unsigned long long)
-   HEADRACE_STEP(float)
-   HEADRACE_STEP(double)
-#undef HEADRACE_STEP
-   throw std::runtime_error("column " + column.name + " is of a type that is not read here: " + type);
+   const auto found = compiled.find(type);
+   if (found == compiled.end())
+      throw std::runtime_error("column " + column.name + " is of a type that is not read here: " + type);
+   return found->second(node, column, copy);
 }
 
 // The events [first, stop) of the user's own file, every column taken and then worked on.
@@ -137,7 +134,7 @@ inline ROOT::RDF::RNode taking_all(ROOT::RDF::RNode node, Columns &columns, cons
    if (first > 0 || stop >= 0)
       node = node.Range(first, stop);
    for (std::size_t i = 0; i < columns.all.size(); ++i)
-      node = step_of_type(node, columns.all[i], types[i]);
+      node = step_of_type(steps().taking, node, columns.all[i], types[i]);
    return node.Filter([&columns, &work, offset_bytes] {
       columns.count(offset_bytes);
       work.event();
@@ -165,7 +162,7 @@ inline std::pair<long long, long long> skim_frame(OwnFrame &own, Columns &column
       [keep](ULong64_t event) { return std::floor((event + 1.0) * keep) > std::floor(event * keep); }, {"rdfentry_"});
    auto events = read.Count(), survivors = kept.Count();
    for (std::size_t i = 0; i < names.size(); ++i)
-      kept = step_of_type(kept, columns.all[i], types[i], names[i]);
+      kept = step_of_type(steps().copying, kept, columns.all[i], types[i], names[i]);
    kept.Snapshot(name, copy, names, options);
    return {*events, *survivors};
 }

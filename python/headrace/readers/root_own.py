@@ -19,6 +19,7 @@ from headrace.errors import HeadraceError
 from headrace.readers.options import ReadingOptions
 from headrace.readers.own_columns import OwnNotes, matching
 from headrace.readers.root_reader import RootTotals, counted, plain_name, root, root_frames
+from headrace.readers.root_steps import compile_for_file, compile_steps
 from headrace.readers.spans import Span, spans_of
 from headrace.readers.tables import plain_column
 
@@ -112,32 +113,78 @@ def frame_of(
     wanted: Sequence[str] | None,
     notes: OwnNotes,
     variable: str | None = None,
+    *,
+    copied: bool = False,
 ) -> Frame:
     """Return what RDataFrame reads of a span: the columns that are numbers or lists of numbers.
 
-    The variable is the first column. Raises HeadraceError for missing columns and events.
+    The variable is the first column. What reads their types, and writes them when `copied`, is
+    compiled. Raises HeadraceError for missing columns and events.
     """
-    module = root()
     found = trees.frame(span.file)
-    paths = [str(path) for path in found.paths]
-    own = paths if trees.of(span.file).is_ntuple else list(unique_names(paths).values())
-    names = dict(zip(own, (str(name) for name in found.names), strict=True))
-    types = dict(zip(own, (str(kind) for kind in found.types), strict=True))
-    columns = _numbers(types, wanted, span.file, notes, variable)
+    types = _types_of(span.file, trees, wanted, notes, variable)
+    compile_steps(types.values(), copied=copied)
     stop = -1 if span.events is None else span.first_event + span.events
     if stop > int(found.events):
         raise HeadraceError(f"{span.file}: has only {int(found.events)} events")
+    module = root()
     strings = module.std.vector["std::string"]
+    every = _names_of(span.file, trees)
+    names = [str(found.names[every.index(column)]) for column in types]
     codec, level = codec_of(int(found.compression))
     return Frame(
         found,
-        module.headrace.Columns(strings([names[column] for column in columns])),
-        strings([str(numbers_of(types[column])) for column in columns]),
-        strings(_copies([names[column] for column in columns], columns, found)),
+        module.headrace.Columns(strings(names)),
+        strings(list(types.values())),
+        strings(_copies(names, list(types), found)),
         stop,
         codec,
         level,
     )
+
+
+def _names_of(file: str, trees: OwnTrees) -> list[str]:
+    """Return the names of all columns of a file, in its order."""
+    paths = [str(path) for path in trees.frame(file).paths]
+    return paths if trees.of(file).is_ntuple else list(unique_names(paths).values())
+
+
+def _types_of(
+    file: str,
+    trees: OwnTrees,
+    wanted: Sequence[str] | None,
+    notes: OwnNotes,
+    variable: str | None,
+) -> dict[str, str]:
+    """Return C++'s types of the wanted columns that hold numbers, the variable first.
+
+    Raises HeadraceError for missing columns.
+    """
+    found = (str(kind) for kind in trees.frame(file).types)
+    types = dict(zip(_names_of(file, trees), found, strict=True))
+    columns = _numbers(types, wanted, file, notes, variable)
+    return {column: str(numbers_of(types[column])) for column in columns}
+
+
+def compile_for_own(
+    options: ReadingOptions,
+    wanted: Sequence[str] | None,
+    variable: str | None = None,
+    *,
+    copied: bool = False,
+) -> None:
+    """Compile what reads (and copies) the columns of the user's files, by the first of them.
+
+    On a node that does not have it, compile this for all types.
+    """
+
+    def types() -> list[str]:
+        assert options.own is not None, "generated data is read"
+        with OwnTrees(options, RootTotals()) as trees:
+            first = str(options.own.find()[0].path)
+            return [*_types_of(first, trees, wanted, OwnNotes(), variable).values()]
+
+    compile_for_file(types, copied=copied)
 
 
 def _copies(names: Sequence[str], columns: Sequence[str], own: Any) -> list[str]:

@@ -116,6 +116,12 @@ class Scan(Workload):
             {"variable": DEFAULT_VARIABLE, "columns": None} if self.scan.own is not None else {}
         )
         warm_by_running(self, self.scan.data, variable)
+        if self.scan.own is not None and self.scan.reader == "rdataframe":
+            from headrace.readers.root_own import compile_for_own
+
+            variable = self.scan.variable
+            wanted = None if variable is None else [variable, *(self.scan.columns or ())]
+            compile_for_own(self.scan, wanted, variable)
 
     def run(self, job: JobInput) -> JobOutput:
         """Read the columns and fill the histogram.

@@ -126,9 +126,14 @@ class Skim(Workload):
         """Skim a few generated events."""
         from headrace.workloads.reading.warming import warm_by_running
 
-        warm_by_running(
-            self, self.skim.data, {"columns": None} if self.skim.own is not None else None
-        )
+        own, with_root = self.skim.own is not None, self.skim.reader == "rdataframe"
+        # One column of the generated file: what others need is compiled for the user's own file.
+        columns = ("Muon_pt",) if with_root else None
+        warm_by_running(self, self.skim.data, {"columns": columns} if own else None)
+        if own and with_root:
+            from headrace.readers.root_own import compile_for_own
+
+            compile_for_own(self.skim, self.skim.columns, copied=True)
 
     def run(self, job: JobInput) -> JobOutput:
         """Read, select and write. Raises HeadraceError for an unreadable file."""
