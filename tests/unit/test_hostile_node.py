@@ -48,7 +48,6 @@ EXIT = JobExit(0, None, 1.0, 0.0, 1)
 ANSWERS: dict[str, object] = {
     "hello": Hello(MachineFacts(host="evil", headrace=version("headrace")), "another kernel"),
     "now_s": 1.0,
-    "spawn": 7,
     "reap": Reaped([], {}, {}),
 }
 
@@ -212,6 +211,6 @@ def test_a_node_speaks_for_its_own_jobs_alone_and_answers_with_the_right_type(
         good = launcher.spawn(spec_in(tmp_path / "good"), nodes.agents[1])
         launcher.peers[0].send(ended(1, {"result.txt": b"forged"}))
         assert launcher.wait(60.0) == [] and good.exit is None
-        launcher.peers[0].answers["spawn"] = "rm -rf /"
+        launcher.peers[0].answers["agent.out_of_memory"] = "rm -rf /"
         with pytest.raises(LauncherLostError, match="node bad is lost: Expected `int`, got `str`"):
-            launcher.spawn(spec_in(tmp_path / "bad"), nodes.agents[0])
+            nodes.agents[0].out_of_memory()

@@ -78,6 +78,8 @@ class JobSpec:
     """Variables that it needs to reach the storage."""
     yield_to_kernel: bool = False
     """Whether it leaves the CPU at once to the kernel's path to an emulated drive."""
+    at_once: bool = False
+    """Whether it begins as soon as it is ready, and is not released."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Job:
     spec: JobSpec
     agent: Agent
     pid: int
-    """Process id on its node."""
+    """Process id on its node; 0 as long as another machine has not said it."""
     released_s: float = 0.0
     """On the engine's monotonic clock; 0 before the release."""
     exit: JobExit | None = None
@@ -111,7 +113,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Ready:
-    """The job has done its imports and waits for the release."""
+    """The job has done its imports and waits for the release, or begins (`JobSpec.at_once`)."""
 
     job: Job
 
@@ -461,7 +463,8 @@ class Launcher(ABC):
     def spawn(self, spec: JobSpec, agent: Agent) -> Job:
         """Start the process of a job on a node. It gets ready and waits for its release.
 
-        No process is left when it raises. Raises LauncherLostError and what the agent raises.
+        Or `wait` raises why it cannot be started. No process is left when it raises. Raises
+        LauncherLostError and what the agent raises.
         """
 
     @abstractmethod
@@ -476,7 +479,7 @@ class Launcher(ABC):
     def wait(self, timeout_s: float) -> list[Event]:
         """Return what has happened, as soon as something has; nothing after `timeout_s`.
 
-        Raises LauncherLostError.
+        Raises LauncherLostError, and the error of a job that could not be started.
         """
 
     @abstractmethod

@@ -294,9 +294,19 @@ def _become_job(descriptor: int, parent: int) -> NoReturn:
         os._exit(code)
 
 
+def _try_ledger() -> None:
+    """Take one ledger here, so that no job is the first to import and open what it needs."""
+    from headrace.probes.ledger import LedgerMeter
+
+    with contextlib.closing(LedgerMeter(network=False)) as meter:
+        meter.begin()
+        meter.end()
+
+
 def main() -> None:
     """Run the fork server process."""
     die_with_parent()
     # What every job needs is imported once, here, and not by each job after its fork.
     importlib.import_module("headrace.launchers.job")
+    _try_ledger()
     _Server(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()

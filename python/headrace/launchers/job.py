@@ -1,9 +1,9 @@
 """The job process: receive a specification, report ready, wait for the release, run, report.
 
 Protocol with the launcher (pickled messages): a JobSpec, the network namespace and the offset of
-the node's clock are received, `ready` is sent; `go` is received; with packets, `next` is sent with
-the output so far, and a packet or None is received, repeatedly; at the end the fields of
-`launchers.Reported` are sent.
+the node's clock are received, `ready` is sent; `go` is received, unless the job begins at once;
+with packets, `next` is sent with the output so far, and a packet or None is received, repeatedly;
+at the end the fields of `launchers.Reported` are sent.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def serve(channel: Channel) -> int:
     )
     meter = LedgerMeter(network=spec.network)
     channel.send(("ready",))
-    channel.receive()
+    if not spec.at_once:
+        channel.receive()
     start = now()
     meter.begin()
     try:

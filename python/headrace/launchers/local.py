@@ -349,6 +349,8 @@ class Local(Launcher):
             return
         word = message[0]
         if word == "ready":
+            if job.spec.at_once:
+                job.released_s = time.monotonic()
             events.append(Ready(job))
         elif word == "next":
             events.append(PacketWanted(job, message[1]))

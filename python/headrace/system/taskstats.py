@@ -15,7 +15,8 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 _NETLINK_GENERIC = 16
 _GENL_ID_CTRL = 16
@@ -30,6 +31,7 @@ _CMD_GET = 1
 _ATTR_PID, _ATTR_TGID, _ATTR_REGISTER_CPUMASK = 1, 2, 3
 _TYPE_PID, _TYPE_TGID, _TYPE_STATS, _TYPE_AGGR_PID, _TYPE_AGGR_TGID = 1, 2, 3, 4, 5
 
+_MESSAGE_BYTES = 65536
 _EVENT_BUFFER_BYTES = 8 << 20
 """Holds about ten thousand exit events between two reads."""
 
@@ -83,8 +85,37 @@ class _Taskstats(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class TaskDelays:
+_NAMED = (
+    "version",
+    "cpu_delay_total",
+    "blkio_delay_total",
+    "cpu_run_virtual_total",
+    "ac_pid",
+    "ac_ppid",
+    "ac_etime",
+    "hiwater_rss",
+    "ac_tgid",
+)
+
+
+def _unpacker() -> struct.Struct:
+    """Return what reads `_NAMED` from the structure: every job reads the ends of all others'."""
+    words, at = "=", 0
+    for name in _NAMED:
+        part = getattr(_Taskstats, name)
+        words += f"{part.offset - at}x" + {2: "H", 4: "I", 8: "Q"}[part.size]
+        at = part.offset + part.size
+    return struct.Struct(words)
+
+
+_FIELDS = _unpacker()
+_EXIT = struct.Struct("=22xH2xH4x2xH")
+_EXIT_OF_A_THREAD = (_TYPE_AGGR_PID, _TYPE_PID, _TYPE_STATS)
+"""The message of one thread's exit, as most kernels send it: kinds of its three attributes, before
+the structure."""
+
+
+class TaskDelays(msgspec.Struct, frozen=True):
     """Use and waits of a process (all its threads, ended ones too) or one ended thread, in ns."""
 
     pid: int
@@ -153,16 +184,20 @@ class TaskstatsSocket:
     def ended(self) -> tuple[list[TaskDelays], bool]:
         """Return (threads of the machine that ended since the last call, whether none was lost)."""
         found: list[TaskDelays] = []
-        complete = True
+        complete, data = True, bytearray(_MESSAGE_BYTES)
         while self._events is not None:
             try:
-                data = self._events.recv(65536)
+                size = self._events.recv_into(data)
             except BlockingIOError:
                 break
             except OSError:  # ENOBUFS: the kernel dropped some
                 complete = False
                 continue
-            found.extend(delays for kind, delays in _parse(data) if kind == _TYPE_AGGR_PID)
+            if size > _EXIT.size + _FIELDS.size and _EXIT.unpack_from(data) == _EXIT_OF_A_THREAD:
+                found.append(_delays(data, _EXIT.size))
+                continue
+            parsed = _parse(bytes(data[:size]))
+            found.extend(delays for kind, delays in parsed if kind == _TYPE_AGGR_PID)
         return found, complete
 
     def close(self) -> None:
@@ -262,20 +297,21 @@ def _parse(data: bytes) -> Iterator[tuple[int, TaskDelays]]:
         offset += length + (-length % 4)
 
 
-def _delays(raw: bytes) -> TaskDelays:
-    size = ctypes.sizeof(_Taskstats)
-    stats = _Taskstats.from_buffer_copy(
-        raw if len(raw) >= size else raw + b"\0" * (size - len(raw))
+def _delays(raw: bytes | bytearray, offset: int = 0) -> TaskDelays:
+    if len(raw) < _FIELDS.size:  # of an older kernel
+        raw += b"\0" * (_FIELDS.size - len(raw))
+    version, wait_cpu, wait_block, run, pid, parent, lived_us, peak_kib, process = (
+        _FIELDS.unpack_from(raw, offset)
     )
     return TaskDelays(
-        pid=stats.ac_pid,
-        process=stats.ac_tgid if stats.version >= 12 else 0,
-        parent=stats.ac_ppid,
-        run_ns=stats.cpu_run_virtual_total,
-        wait_cpu_ns=stats.cpu_delay_total,
-        wait_block_ns=stats.blkio_delay_total,
-        peak_rss_bytes=stats.hiwater_rss * 1024,
-        lived_ns=stats.ac_etime * 1000,
+        pid,
+        process if version >= 12 else 0,
+        parent,
+        run,
+        wait_cpu,
+        wait_block,
+        peak_kib * 1024,
+        lived_us * 1000,
     )
 
 

@@ -138,6 +138,8 @@ class JobPool:
         self._task = task
         self._stop = stop
         self._jobs: list[_PoolJob] = []
+        self._running: dict[int, _PoolJob] = {}
+        """Jobs that have not ended, by number."""
         self._pool_job: dict[Job, _PoolJob] = {}
         self._agents = list(dict.fromkeys(task.agent(slot) for slot in range(task.slots)))
         self._started = 0
@@ -201,9 +203,11 @@ class JobPool:
             task.log_dir / f"job-{number:04d}.log",
             task.environment,
             task.yield_to_kernel,
+            at_once=self._release > 0,
         )
         job = _PoolJob(self._launcher.spawn(spec, task.agent(slot)), slot)
         self._jobs.append(job)  # from here on, `close` ends it
+        self._running[number] = job
         self._pool_job[job.job] = job
         self._live.started(number, job.job)
 
@@ -225,17 +229,14 @@ class JobPool:
 
     # -- the loop --
 
-    def _running(self) -> list[_PoolJob]:
-        return [job for job in self._jobs if job.end is None]
-
     def _loop(self) -> None:
         shown = 0.0
-        while running := self._running():
+        while self._running:
             self._poll(0.25)
             now = time.monotonic()
-            for job in running:
+            for job in self._running.values():
                 released = job.job.released_s
-                if job.end is None and released and now - released > self._task.timeout_s:
+                if released and now - released > self._task.timeout_s:
                     self._kill(job, "timeout")
             if now - shown > 0.5:
                 shown = now
@@ -276,8 +277,6 @@ class JobPool:
         match event:
             case Ready():
                 job.ready = True
-                if self._release:
-                    self._launcher.release([job.job])
             case PacketWanted():
                 job.so_far = event.so_far
                 self._serve_packet(job)
@@ -306,7 +305,7 @@ class JobPool:
 
     def _serve_waiting(self) -> None:
         """Serve the waiting workers: a packet may have been returned."""
-        for job in self._jobs:
+        for job in [*self._running.values()]:
             if job.waiting_for_packet and job.end is None:
                 job.waiting_for_packet = False
                 self._serve_packet(job)
@@ -326,7 +325,7 @@ class JobPool:
                 results_kept=job.so_far is not None,
             )
         self._serve_waiting()
-        active = [other for other in self._jobs if other.end is None and not other.dismissed]
+        active = [other for other in self._running.values() if not other.dismissed]
         stranded = packets.stranded(other.job.agent.name for other in active)
         useful = job.had_packet and end.exit != "timeout" and self._replaced < self._task.slots
         if self._release and stranded and useful:
@@ -358,6 +357,7 @@ class JobPool:
             report.ledger,
             report.start_s,
         )
+        self._running.pop(job.number, None)
         self._live.ended(job.job, job.end, node_lost=node_lost)
         self._packets_ended(job, job.end)
         if self._release and (self._task.duration_s or self._task.jobs_total):
@@ -417,7 +417,7 @@ class JobPool:
 
     def kill(self) -> None:
         """Kill every job that has not reported its end; `close` waits for them."""
-        for job in self._running():
+        for job in self._running.values():
             self._kill(job, "stopped")
 
     def close(self) -> None:

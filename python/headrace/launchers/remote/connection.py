@@ -55,6 +55,8 @@ class NodeConnection:
         self._frames = Frames()
         self._calls = 0
         self._events: deque[FromNode] = deque()
+        self._asked: set[int] = set()
+        self._answers: dict[int, CallAnswer] = {}
 
     def fileno(self) -> int:
         """File descriptor, for select."""
@@ -65,16 +67,20 @@ class NodeConnection:
 
         Raises the error that the method raised there.
         """
+        return self.answer(self.ask(method, *arguments), method)
+
+    def ask(self, method: Callable[..., Any], *arguments: object) -> int:
+        """Begin a call, for `answer`: several nodes work at once when each is asked first."""
         self._calls += 1
-        number = self._calls
-        self._send(number, method, arguments)
-        answer: CallAnswer | None = None
-        while answer is None:
-            for message in self._receive():
-                if not isinstance(message, CallAnswer):
-                    self._events.append(message)
-                elif message.number == number:
-                    answer = message
+        self._send(self._calls, method, arguments)
+        self._asked.add(self._calls)
+        return self._calls
+
+    def answer(self, number: int, method: Callable[..., Any]) -> Any:
+        """Return the result of a call of a method that was begun by `ask`, as `call` does."""
+        while number not in self._answers:
+            self._receive()
+        answer = self._answers.pop(number)
         if answer.error is not None:
             raise error_of(*answer.error)
         try:
@@ -86,16 +92,23 @@ class NodeConnection:
         """Use the node no more: it breaks the protocol."""
         self._gone(why)
 
+    def send(self, method: Callable[..., Any], *arguments: object) -> None:
+        """Call a method and do not wait for its end."""
+        self._send(0, method, arguments)
+
     def tell(self, method: Callable[..., Any], *arguments: object) -> None:
         """Call a method and do not wait for its end. A node that is lost is passed over."""
         with contextlib.suppress(LauncherLostError):
-            self._send(0, method, arguments)
+            self.send(method, *arguments)
 
-    def events(self) -> list[FromNode]:
-        """Return what the node has said. Waits only when nothing came and the socket is ready."""
-        if not self._events and self.lost is None and select.select([self._sock], [], [], 0)[0]:
+    def events(self, readable: bool) -> list[FromNode]:
+        """Return what the node has said so far.
+
+        `readable`: the socket has more, which is read first.
+        """
+        if readable and self.lost is None:
             with contextlib.suppress(LauncherLostError):
-                self._events.extend(self._receive())
+                self._receive()
         found = list(self._events)
         self._events.clear()
         return found
@@ -124,11 +137,16 @@ class NodeConnection:
             found.append(Clock((before_s + after_s) / 2 - node_s, (after_s - before_s) / 2))
         return min(found, key=lambda clock: clock.uncertainty_s)
 
+    def hang_up(self) -> None:
+        """Tell the node process to end, and do not wait for it: `close` does."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         """End the node process and wait for it, as long as its undo takes. Safe to call twice."""
         if self._sock.fileno() >= 0:
+            self.hang_up()
             with contextlib.suppress(OSError):
-                self._sock.shutdown(socket.SHUT_WR)
                 self._sock.settimeout(_END_PATIENCE_S)
                 while self._sock.recv(1 << 16):
                     pass
@@ -147,11 +165,22 @@ class NodeConnection:
         elif method is getattr(NodeMeters, name, None):
             name = METERS + name
         try:
-            self._sock.sendall(framed(Call(number, name, msgspec.Raw(encode(arguments)))))
+            self._write(framed(Call(number, name, msgspec.Raw(encode(arguments)))))
         except OSError as error:
             raise self._gone(error.strerror or str(error)) from error
 
-    def _receive(self) -> list[FromNode]:
+    def _write(self, message: bytes) -> None:
+        """Write a message. What the node says is read where it would wait for us meanwhile."""
+        left = memoryview(message)
+        while left:
+            try:
+                left = left[self._sock.send(left, socket.MSG_DONTWAIT) :]
+            except BlockingIOError:
+                if select.select([self._sock], [self._sock], [])[0]:
+                    self._receive()
+
+    def _receive(self) -> None:
+        """Read what the node says; wait until it says something."""
         try:
             data = self._sock.recv(1 << 16)
             messages = self._frames.feed(data)
@@ -160,7 +189,12 @@ class NodeConnection:
             raise self._gone(str(error)) from error
         if not data:
             raise self._gone("the connection has ended")
-        return found
+        for message in found:
+            if not isinstance(message, CallAnswer):
+                self._events.append(message)
+            elif message.number in self._asked:
+                self._asked.remove(message.number)
+                self._answers[message.number] = message
 
     def _gone(self, why: str) -> NodeLostError:
         if self.lost is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import select
 import time
@@ -37,11 +38,13 @@ from headrace.launchers.remote.messages import (
     FromNode,
     JobEnded,
     JobReady,
+    JobRefused,
     JobReported,
     JobsLost,
     JobWantsPacket,
     Leftovers,
     Reaped,
+    error_of,
 )
 from headrace.launchers.remote.node_process import NodeService
 from headrace.system.journal import Journal
@@ -104,6 +107,8 @@ class RemoteLauncher(Launcher):
             try:
                 yield Nodes(tuple(map(self.agent, connections)))
             finally:
+                for connection in connections:  # all of them end at once
+                    connection.hang_up()
                 self._nodes = []
                 self._jobs.clear()
 
@@ -117,10 +122,11 @@ class RemoteLauncher(Launcher):
 
     @override
     def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
-        for node in self._nodes:
-            if node.lost is not None:  # `spawn` says so where a job needs it
-                continue
-            problem = node.call(NodeService.warm, kind, name, options)
+        # A lost node is passed over: `spawn` says so where a job needs it.
+        there = [node for node in self._nodes if node.lost is None]
+        asked = [(node, node.ask(NodeService.warm, kind, name, options)) for node in there]
+        for node, number in asked:
+            problem = node.answer(number, NodeService.warm)
             node.discard(JobsLost)  # of before: what runs jobs was started anew
             if problem is not None:
                 return f"node {node.name}: {problem}"
@@ -134,7 +140,7 @@ class RemoteLauncher(Launcher):
         job = _RemoteJob(spec, agent, 0, number=self._started, node=agent.connection)
         self._jobs[job.number] = job
         try:
-            job.pid = agent.connection.call(NodeService.spawn, job.number, spec)
+            agent.connection.send(NodeService.spawn, job.number, spec)
         except BaseException:
             del self._jobs[job.number]
             raise
@@ -169,15 +175,24 @@ class RemoteLauncher(Launcher):
 
     @override
     def wait(self, timeout_s: float) -> list[Event]:
-        if not any(node.has_events for node in self._nodes):
-            select.select([node for node in self._nodes if node.lost is None], [], [], timeout_s)
+        readable = self._readable(timeout_s)
         events: list[Event] = []
         for node in self._nodes:
-            for message in node.events():
+            for message in node.events(node in readable):
                 self._receive(node, message, events)
             if node.lost is not None:
                 self._lose(node, events)
         return events
+
+    def _readable(self, timeout_s: float) -> set[NodeConnection]:
+        """Return the nodes that say something; wait for it, unless something was read before."""
+        if any(node.has_events for node in self._nodes):
+            timeout_s = 0.0
+        sockets = {node.fileno(): node for node in self._nodes if node.lost is None}
+        poll = select.poll()
+        for descriptor in sockets:
+            poll.register(descriptor, select.POLLIN)
+        return {sockets[descriptor] for descriptor, _ in poll.poll(1000 * timeout_s)}
 
     def _receive(self, node: NodeConnection, message: FromNode, events: list[Event]) -> None:
         if isinstance(message, JobsLost):
@@ -187,7 +202,13 @@ class RemoteLauncher(Launcher):
             return
         match message:
             case JobReady():
+                job.pid = message.pid
+                if job.spec.at_once:
+                    job.released_s = time.monotonic()
                 events.append(Ready(job))
+            case JobRefused():
+                del self._jobs[job.number]
+                raise error_of(*message.error)
             case JobWantsPacket():
                 events.append(PacketWanted(job, message.so_far))
             case JobReported():
@@ -221,13 +242,17 @@ class RemoteLauncher(Launcher):
     @override
     def reap(self, jobs: Sequence[Job], patience_s: float) -> list[Job]:
         left: list[Job] = []
-        for node, found in self._by_node(jobs).items():
-            try:
-                reaped: Reaped = node.call(
-                    NodeService.reap, [job.number for job in found], patience_s
-                )
-            except LauncherLostError:
-                reaped = Reaped([], {}, {})
+        by_node = self._by_node(jobs)
+        asked: dict[NodeConnection, int] = {}
+        for node, found in by_node.items():
+            with contextlib.suppress(LauncherLostError):
+                numbers = [job.number for job in found]
+                asked[node] = node.ask(NodeService.reap, numbers, patience_s)
+        for node, found in by_node.items():
+            reaped = Reaped([], {}, {})
+            with contextlib.suppress(LauncherLostError):
+                if node in asked:
+                    reaped = node.answer(asked[node], NodeService.reap)
             for job in found:
                 if job.number in reaped.left:
                     left.append(job)

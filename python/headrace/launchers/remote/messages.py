@@ -45,9 +45,17 @@ class CallAnswer(msgspec.Struct, tag="answer", array_like=True):
 
 
 class JobReady(msgspec.Struct, tag="ready", array_like=True):
-    """A job waits for its release."""
+    """A job waits for its release, or begins (`JobSpec.at_once`)."""
 
     job: int
+    pid: int
+
+
+class JobRefused(msgspec.Struct, tag="refused", array_like=True):
+    """A job could not be started: the name and text of the error."""
+
+    job: int
+    error: tuple[str, str]
 
 
 class JobWantsPacket(msgspec.Struct, tag="packet", array_like=True):
@@ -124,7 +132,7 @@ class NodeAbilities(msgspec.Struct, array_like=True):
     capabilities: list[Capability]
 
 
-FromNode = CallAnswer | JobReady | JobWantsPacket | JobReported | JobEnded | JobsLost
+FromNode = CallAnswer | JobReady | JobRefused | JobWantsPacket | JobReported | JobEnded | JobsLost
 
 
 def _plain(value: object) -> str:

@@ -43,6 +43,7 @@ from headrace.launchers.remote.messages import (
     Hello,
     JobEnded,
     JobReady,
+    JobRefused,
     JobReported,
     JobsLost,
     JobWantsPacket,
@@ -148,12 +149,18 @@ class NodeService:
         self._lost = False
         return problem
 
-    def spawn(self, number: int, spec: JobSpec) -> int:
-        """Start a job and return its process id. Folders that this node does not have are made."""
-        job = self._local.spawn(self._folders.of_job(number, spec), self._agent)
+    def spawn(self, number: int, spec: JobSpec) -> None:
+        """Start a job; `JobReady` or `JobRefused` follows. Folders that this node lacks are made.
+
+        Nobody waits for the answer: starting jobs on many nodes takes no longer than on one.
+        """
+        try:
+            job = self._local.spawn(self._folders.of_job(number, spec), self._agent)
+        except Exception as error:
+            self._send(JobRefused(number, (_name(error), describe(error))))
+            return
         self._jobs[number] = job
         self._numbers[job] = number
-        return job.pid
 
     def release(self, numbers: list[int]) -> None:
         """`Launcher.release`."""
@@ -251,7 +258,7 @@ class NodeService:
                 continue
             match event:
                 case Ready():
-                    self._send(JobReady(number))
+                    self._send(JobReady(number, event.job.pid))
                 case PacketWanted():
                     self._want_packet(number, event.so_far)
                 case Reported():
