@@ -141,6 +141,8 @@ class ModelledJob:
     """Number of events per job."""
     packets: Packets | None = None
     """How a master process distributes packets, when the study feeds packets."""
+    own_master: bool = False
+    """Whether `packets` describe a master of its own, not that of Headrace."""
     run: RunSettings = field(default_factory=RunSettings)
     """Settings of a run: spread and variation of CPU work, staggered starts, pCache."""
     servers: tuple[HostSpec, ...] = ()

@@ -177,6 +177,7 @@ class PlacedFileSet(TypedDict):
     count: NotRequired[int]
     share: Share
     keep: NotRequired[bool]
+    in_turn: NotRequired[bool]
 
 
 class Compute(TypedDict):
@@ -287,6 +288,7 @@ class AccessList(TypedDict):
     events: NotRequired[int]
     uncompressed_bytes: NotRequired[int]
     first_event: NotRequired[int]
+    new_file: NotRequired[bool]
 
 
 class Requests(TypedDict):
@@ -363,13 +365,23 @@ class Packets(TypedDict):
     max_events: int
     master_ns: NotRequired[int]
     round_trip_ns: NotRequired[int]
-    steal: NotRequired[bool]
+
+
+class PacketRules(TypedDict):
+    """How the master of real runs chooses packets."""
+
+    split: Literal["adaptive", "static"]
+    shortest_ns: int
+    longest_ns: int
+    cluster_events: int
+    workers_per_server: int | None
 
 
 class Feed(Packets):
     """Jobs that are fed by packets."""
 
     kind: Literal["packets"]
+    rules: NotRequired[PacketRules]
 
 
 class Batch(TypedDict):

@@ -17,8 +17,8 @@ import pytest
 from headrace.datasets import materialise, read_manifest
 from headrace.engine.measure.job_pool import JobPool, PoolResult, PoolTask
 from headrace.engine.measure.packet_files import QueryFile
-from headrace.engine.measure.packet_sizes import Sizes
 from headrace.engine.measure.packets import Packetiser
+from headrace.engine.packet_sizes import Sizes
 from headrace.launchers import Launcher, Launchers
 from headrace.launchers.fork_server import ForkServerDiedError
 from headrace.launchers.local import MachineAgent

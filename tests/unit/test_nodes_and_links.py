@@ -15,9 +15,9 @@ from headrace.engine.measure import validity
 from headrace.engine.measure.job_pool import JobEnd
 from headrace.engine.measure.nodes import launcher_of, launcher_problems, nodes_wanted
 from headrace.engine.measure.packet_files import FilePlace, QueryFile
-from headrace.engine.measure.packet_sizes import Sizes
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.whole_plot import make_target
+from headrace.engine.packet_sizes import Sizes
 from headrace.errors import StudyError
 from headrace.launchers import NodesWanted
 from headrace.plan import make_plan

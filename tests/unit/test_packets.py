@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine.measure.packet_files import FilePlace, QueryFile
-from headrace.engine.measure.packet_sizes import Sizes
 from headrace.engine.measure.packets import Packetiser
+from headrace.engine.packet_sizes import Sizes
 from headrace.workloads import Packet
 
 NODES = ("node-0", "node-1", "node-2")

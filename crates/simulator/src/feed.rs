@@ -1,12 +1,11 @@
-//! Distribution of work: slots and jobs, files of sets, packets of events, and the nodes' pCaches.
+//! Distribution of work: slots and jobs, files of sets, and the nodes' pCaches.
 
 use headrace_model::stream::Stream;
-use headrace_model::Nanos;
 
 use crate::ids::{InstanceId, JobId, TaskId};
 use crate::outcome::JobOutcome;
-use crate::scenario::{Assign, Feed, Load, PacketSpec, Share};
-use crate::world::{Content, Event, Mounted, Packet, PacketSource, SetPlace, Slot, World};
+use crate::scenario::{Assign, Feed, Load, Share};
+use crate::world::{Content, Event, Mounted, SetPlace, Slot, World};
 
 impl World<'_> {
     // ---- Slots ----
@@ -154,88 +153,5 @@ impl World<'_> {
                 self.set_instance(host, set, number)
             }
         }
-    }
-
-    // ---- Packets ----
-
-    /// Fill the master's lists of files.
-    pub fn prepare_packets(&mut self, spec: &PacketSpec) {
-        let set = self.scenario.files.iter().position(|f| f.name == spec.file).unwrap_or_default();
-        self.feeder.packet_set = set as u32;
-        let mut hosts: Vec<u32> = self.feeder.slots.iter().map(|slot| slot.host).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        let files = &self.feeder.sets[set];
-        let lists: Vec<(Option<u32>, usize)> = match &files.place {
-            SetPlace::Service { files: remote, .. } => vec![(None, remote.len())],
-            SetPlace::Volumes(local) => {
-                hosts.iter().map(|&host| (Some(host), local[host as usize].len())).collect()
-            }
-        };
-        let sources = lists.len() as u64;
-        for (number, (key, count)) in lists.into_iter().enumerate() {
-            let all = count as u64 * spec.events_per_file;
-            let left = if spec.events == 0 {
-                all
-            } else {
-                let share =
-                    spec.events / sources + u64::from((number as u64) < spec.events % sources);
-                share.min(all)
-            };
-            let files = (0..count as u32).map(|file| (file, 0, 0)).collect();
-            self.feeder.sources.insert(key, PacketSource { files, left });
-        }
-    }
-
-    /// Return the next packet for a worker and the time at which the worker receives it; `None` if
-    /// no events are left.
-    pub fn next_packet(&mut self, task: TaskId) -> Option<(Packet, Nanos)> {
-        let Feed::Packets(spec) = &self.scenario.run.feed else { return None };
-        let t = &self.tasks[task];
-        let (host, worked_events, worked_ns) = (t.host, t.worked_events, t.worked_ns);
-        let own = (!self.feeder.sources.contains_key(&None)).then_some(host);
-        let on = t.files[self.feeder.packet_set as usize].instance;
-        let rate_events_per_ns =
-            if worked_ns > 0 { worked_events as f64 / worked_ns as f64 } else { 0.0 };
-        let wanted = if worked_events == 0 {
-            spec.first_events
-        } else {
-            let fair = (rate_events_per_ns * spec.target_ns as f64) as u64;
-            fair.clamp(spec.min_events, spec.max_events)
-        };
-        // The worker's current file, else the file with the fewest workers (the first of these).
-        let set = &self.feeder.sets[self.feeder.packet_set as usize];
-        let current = match (&set.place, on) {
-            (SetPlace::Volumes(local), Some(on)) => {
-                local[host as usize].iter().position(|&instance| instance == on)
-            }
-            _ => None,
-        };
-        let source = self.feeder.sources.get_mut(&own)?;
-        if source.left == 0 {
-            return None;
-        }
-        let has_more = |entry: &(u32, u64, u32)| entry.1 < spec.events_per_file;
-        let index = match current.filter(|&i| source.files.get(i).is_some_and(has_more)) {
-            Some(index) => index,
-            None => {
-                let open = source.files.iter().enumerate().filter(|(_, entry)| has_more(entry));
-                let (index, _) = open.min_by_key(|(index, entry)| (entry.2, *index))?;
-                if let Some(old) = current {
-                    source.files[old].2 = source.files[old].2.saturating_sub(1);
-                }
-                source.files[index].2 += 1;
-                index
-            }
-        };
-        let entry = &mut source.files[index];
-        let count = wanted.max(1).min(spec.events_per_file - entry.1).min(source.left);
-        let packet = Packet { file: entry.0, first: entry.1, count };
-        entry.1 += count;
-        source.left -= count;
-        let asked = self.now + spec.round_trip_ns / 2;
-        let answered = self.feeder.master_free.max(asked) + spec.master_ns;
-        self.feeder.master_free = answered;
-        Some((packet, answered + spec.round_trip_ns / 2))
     }
 }

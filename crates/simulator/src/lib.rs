@@ -19,6 +19,7 @@ mod layout;
 mod offsets;
 mod operations;
 pub mod outcome;
+mod packets;
 mod program;
 pub mod queue;
 mod remote;

@@ -18,6 +18,33 @@ pub struct Outcome {
     pub end_ns: u64,
     /// Why the run was aborted, if it was.
     pub broken_off: Option<String>,
+    /// What the workers were given, if they were fed by packets by the rules of real runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<PacketsOutcome>,
+}
+
+/// Packets of one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketWorkerOutcome {
+    /// Number of its job.
+    pub job: u64,
+    pub handed_out: u64,
+    pub events: u64,
+    /// Events of files on its node.
+    pub events_local: u64,
+    /// Time between a packet and the request for the next one, summed.
+    pub busy_ns: u64,
+}
+
+/// What was handed out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketsOutcome {
+    /// Whether the location of a file is known.
+    pub placed: bool,
+    /// Packets of failed workers that others were given.
+    pub handed_out_again: u64,
+    pub events_not_processed: u64,
+    pub workers: Vec<PacketWorkerOutcome>,
 }
 
 /// Breakdown of a job's wall time; the five times add up to it exactly.

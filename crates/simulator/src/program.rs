@@ -116,6 +116,7 @@ pub(crate) struct Sequence {
     pub events: u64,
     pub uncompressed: u64,
     pub first_event: Option<u64>,
+    pub new_file: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -315,6 +316,7 @@ impl StepAt<'_> {
             events,
             uncompressed_bytes,
             first_event,
+            new_file,
         } = step
         else {
             unreachable!("called for steps of this kind")
@@ -340,6 +342,7 @@ impl StepAt<'_> {
             events: *events,
             uncompressed: *uncompressed_bytes,
             first_event: *first_event,
+            new_file: *new_file,
         })))
     }
 

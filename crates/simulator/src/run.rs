@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use crate::outcome::{
     DriveOutcome, EnergyOutcome, HostOutcome, LatencyOutcome, Outcome, ServiceOutcome,
 };
+use crate::packets::Packetiser;
 use crate::scenario::{Feed, Load, Scenario, ScenarioError};
 use crate::split::run_apart;
 use crate::world::{Phase, State, World};
@@ -128,6 +129,7 @@ impl World<'_> {
         energy.total_j = (energy.nodes_j + energy.servers_j + energy.drives_j + energy.switch_j)
             * self.scenario.power.pue;
         let services = self.service_outcomes();
+        let packets = self.feeder.packetiser.as_ref().map(Packetiser::outcome);
         Outcome {
             jobs: self.jobs,
             hosts,
@@ -137,6 +139,7 @@ impl World<'_> {
             counters: self.counters,
             end_ns: end,
             broken_off,
+            packets,
         }
     }
 

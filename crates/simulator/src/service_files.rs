@@ -62,16 +62,19 @@ impl World<'_> {
         self.new_instance(mount, Content::File(file), bytes)
     }
 
-    /// Create a file that existed in the service before the run.
-    pub fn place_service_file(&mut self, service: u32, bytes: u64) -> u32 {
+    /// Create a file that existed in the service before the run, on server `turn` if it is given.
+    pub fn place_service_file(&mut self, service: u32, bytes: u64, turn: Option<u32>) -> u32 {
         let file = self.services[service as usize].new_file(bytes);
         if let Some(upstream) = self.services[service as usize].upstream {
-            let behind = self.place_service_file(upstream, bytes);
+            let behind = self.place_service_file(upstream, bytes, turn);
             self.services[service as usize].files[file as usize].upstream = Some(behind);
             return file;
         }
         let s = &self.services[service as usize];
         let (layout, replicas, targets) = (s.layout, s.replicas, s.targets.len() as u32);
+        if let Some(turn) = turn {
+            self.services[service as usize].files[file as usize].first = turn % targets;
+        }
         let parts: Vec<u64> = match layout {
             Layout::Whole => vec![bytes; replicas as usize],
             Layout::Striped { stripe_bytes, targets } => {

@@ -280,7 +280,7 @@ impl World<'_> {
                     }
                     _ => false,
                 };
-                if elsewhere {
+                if elsewhere || (s.new_file && t.same_file) {
                     return self.advance(task);
                 }
                 if index >= s.ranges.len() {

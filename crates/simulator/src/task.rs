@@ -48,6 +48,8 @@ impl World<'_> {
             until: None,
             packet: None,
             packet_since: self.now,
+            packet_file: None,
+            same_file: false,
             worked_events: 0,
             worked_ns: 0,
             copying: None,
@@ -151,6 +153,7 @@ impl World<'_> {
             return;
         }
         self.enter(task, State::Other, Phase::None);
+        self.packet_failed(task);
         for set in 0..self.scenario.files.len() as u32 {
             self.drop_file(task, set);
             while let Some(staged) = self.tasks[task].files[set as usize].staged.pop_front() {
@@ -169,32 +172,5 @@ impl World<'_> {
         self.feeder.task_of_job[job.index()] = None;
         self.tasks.remove(task);
         self.job_finished(slot);
-    }
-
-    /// Report a completed packet and its processing time to the master and request the next packet.
-    pub(super) fn ask_for_packet(&mut self, task: TaskId) -> Flow {
-        let now = self.now;
-        let t = &mut self.tasks[task];
-        if let Some(packet) = t.packet.take() {
-            t.worked_events += packet.count;
-            t.worked_ns += now - t.packet_since;
-        }
-        let Some((packet, until)) = self.next_packet(task) else {
-            // Nothing left: jump to the end of the program.
-            let end = self.program.len() as u32;
-            let t = &mut self.tasks[task];
-            t.pc = end;
-            t.progress = Progress::Begun;
-            return Flow::On;
-        };
-        let set = self.feeder.packet_set;
-        self.release(task, set);
-        let host = self.tasks[task].host;
-        let instance = self.set_instance(host, set, packet.file);
-        self.hold(task, set, instance);
-        let t = &mut self.tasks[task];
-        t.packet = Some(packet);
-        t.packet_since = until;
-        self.pause(task, until, State::Network, Phase::None)
     }
 }

@@ -100,12 +100,14 @@ def asked(
     step_events: int,
     fraction: float = 1.0,
     cut: bool = False,
+    by_cluster: bool = False,
     besides: Collection[str] = (),
 ) -> list[Asked]:
     """Return the reads of a job over one whole file, per run of events. `columns` None means all.
 
     With `cut`, uproot divides long clusters into steps, as it does in the user's own files. The
-    columns `besides` are requested from storage too, but not used.
+    columns `besides` are requested from storage too, but not used. With `by_cluster` each cluster
+    is read for itself: a job that is fed by packets reads some clusters only.
     """
     if besides and columns is not None:
         used, columns = set(columns), [*columns, *besides]
@@ -120,11 +122,11 @@ def asked(
         runs = list(zip([0, *ends[:-1]], ends, strict=True))
         chosen = [(begin, end, _within(wanted, begin, end)) for begin, end in runs]
         return (
-            _by_cluster(chosen, gap_share=GAP_SHARE)
+            _by_cluster(chosen, gap_share=GAP_SHARE, ahead=not by_cluster)
             if is_ntuple
-            else _cached(chosen, _cache_bytes(layout), besides)
+            else _cached(chosen, 0.0 if by_cluster else _cache_bytes(layout), besides)
         )
-    runs = joined(Share(fraction).runs(0, ends), step_events)
+    runs = joined(Share(fraction).runs(0, ends), 1 if by_cluster else step_events)
     if cut:
         runs = cut_steps(runs, step_events)
     if is_ntuple:
@@ -255,10 +257,12 @@ def read_buffers(places: Sequence[ByteRange]) -> list[ByteRange]:
     return reads
 
 
-def _by_cluster(runs: list[tuple[int, int, list[Piece]]], gap_share: float) -> list[Asked]:
+def _by_cluster(
+    runs: list[tuple[int, int, list[Piece]]], gap_share: float, *, ahead: bool
+) -> list[Asked]:
     """Return the reads of an RNTuple: each cluster's pages, joined over small gaps.
 
-    The next cluster is read before the CPU work on the current one.
+    With `ahead` the next cluster is read before the CPU work on the current one.
     """
     reads = [
         join_over_gaps(
@@ -268,10 +272,13 @@ def _by_cluster(runs: list[tuple[int, int, list[Piece]]], gap_share: float) -> l
     ]
     found: list[Asked] = []
     for number, (begin, end, pieces) in enumerate(runs):
-        ranges = [
-            *(reads[0] if number == 0 else []),
-            *(reads[number + 1] if number + 1 < len(reads) else []),
-        ]
+        if ahead:
+            ranges = [
+                *(reads[0] if number == 0 else []),
+                *(reads[number + 1] if number + 1 < len(reads) else []),
+            ]
+        else:
+            ranges = reads[number]
         found.append(_asked(begin, end, ranges, pieces))
     return found
 

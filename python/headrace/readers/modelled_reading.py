@@ -31,11 +31,13 @@ def modelled_reading(
     event_ns: int,
     *,
     fraction: float = 1.0,
+    packets: bool = False,
     after_run: Callable[[Asked], list[Step]] | None = None,
 ) -> ModelledJob:
     """Return a job that reads `columns` (None: all) of one file, with `event_ns` of CPU per event.
 
-    `after_run` returns further steps after each run of events.
+    `packets`: it gets packets of clusters of any file. `after_run` returns further steps after each
+    run of events.
     """
     layout = data.layout
     cost = costs.READING[options.reader, data.format]
@@ -50,19 +52,10 @@ def modelled_reading(
         step_events=options.step_events,
         fraction=fraction,
         cut=data.own is not None,
+        by_cluster=packets,
         besides=data.besides(read, options.reader),
     )
-    work_ns = cost.open_ns + cost.listed_ns * len(layout.pieces)
-    steps: list[Step] = [
-        {"do": "open", "file": FILE},
-        {
-            "do": "sequence",
-            "file": FILE,
-            "ranges_bytes": list(opening(layout, options.reader)),
-            "cpu_after_ns": work_ns,
-            "access": access,
-        },
-    ]
+    steps = _opening(options, layout, cost.open_ns + cost.listed_ns * len(layout.pieces), access)
     for run in runs:
         work = round(
             costs.STEP_NS[options.reader]
@@ -83,6 +76,22 @@ def modelled_reading(
         packets=_packets(layout, runs),
         description={"layout": data.description},
     )
+
+
+def _opening(
+    options: ReadingOptions, layout: FileLayout, work_ns: int, access: Access
+) -> list[Step]:
+    """Return the steps that open a file and read its metadata."""
+    read: AccessList = {
+        "do": "sequence",
+        "file": FILE,
+        "ranges_bytes": list(opening(layout, options.reader)),
+        "cpu_after_ns": work_ns,
+        "access": access,
+    }
+    if options.reader == "uproot":
+        read["new_file"] = True  # the last file stays open
+    return [{"do": "open", "file": FILE}, read]
 
 
 def _input_file(data: ModelledData) -> FileSet:

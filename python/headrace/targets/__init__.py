@@ -181,6 +181,8 @@ class ModelledStorage:
     servers: tuple[HostSpec, ...] = ()
     """Hosts without job slots."""
     services: tuple[ServiceSpec, ...] = ()
+    in_turn: bool = False
+    """Whether a data set's files are put on its servers in turn."""
     description: Mapping[str, Any] = field(default_factory=dict[str, object])
     """For the record: the catalog entries that it consists of."""
 

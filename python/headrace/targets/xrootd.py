@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
@@ -451,6 +452,7 @@ class Xrootd(ServedTarget):
             stored = self.served(site, options.bricks, {})
         else:
             stored = self.on_bricks(site, options.bricks, {})
+        stored = replace(stored, in_turn=True)
         if options.cache is None or self.site_fronts(site):
             return stored
         if options.cache.drive is None:

@@ -51,6 +51,8 @@ class Workload(ABC):
     Job efficiency and slots fed then mean nothing; the result is the jobs' own rate and how it
     grows with the number of clients. Stored in the record.
     """
+    fed_by_packets: bool = False
+    """Whether `profile` is for jobs that are fed by packets; the simulator sets it."""
     bound_by_storage: ClassVar[bool] = False
     """True when it measures the storage itself: a trial limited by its clients' CPU is invalid."""
 

@@ -135,9 +135,14 @@ class Analysis(Workload):
 
         data = modelled_data(self.analysis)
         made = modelled_reading(
-            self.analysis, data, SEARCH_COLUMNS, SEARCH_EVENT_NS[self.analysis.reader]
+            self.analysis,
+            data,
+            SEARCH_COLUMNS,
+            SEARCH_EVENT_NS[self.analysis.reader],
+            packets=self.fed_by_packets,
         )
-        made.steps.append({"do": "compute", "cpu_ns": SEARCH_NS[self.analysis.reader]})
+        if not self.fed_by_packets:  # the steps of such a job are those of one packet
+            made.steps.append({"do": "compute", "cpu_ns": SEARCH_NS[self.analysis.reader]})
         return made
 
     def merge(self, outputs: list[JobResults]) -> JobResults:

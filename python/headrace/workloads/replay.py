@@ -318,6 +318,7 @@ class Replay(Workload):
             memory_bytes=table.memory_bytes,
             events=table.events,
             packets=packets,
+            own_master=packets is not None,
             run=run,
             servers=servers,
             services=services,

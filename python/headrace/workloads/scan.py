@@ -233,7 +233,13 @@ class Scan(Workload):
         from headrace.readers.modelled_reading import first_look, modelled_reading
 
         data = modelled_data(self.scan)
-        made = modelled_reading(self.scan, data, self._wanted(), SCAN_EVENT_NS[self.scan.reader])
+        made = modelled_reading(
+            self.scan,
+            data,
+            self._wanted(),
+            SCAN_EVENT_NS[self.scan.reader],
+            packets=self.fed_by_packets,
+        )
         if self.scan.reader != "uproot" and self.scan.own is None:
             # The type of the column is first looked up with uproot (readers/root_reader.py).
             made.steps.insert(1, first_look(data, self.scan, self._variable()))

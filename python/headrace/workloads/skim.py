@@ -238,6 +238,7 @@ class Skim(Workload):
             options.columns,
             SELECTION_EVENT_NS[options.reader],
             fraction=options.fraction,
+            packets=self.fed_by_packets,
             after_run=write,
         )
         if options.own is not None and options.reader == "rdataframe":

@@ -70,8 +70,9 @@ impl World<'_> {
             .collect();
         let mut files = Vec::new();
         if set.share != Share::New {
-            for _ in 0..set.count {
-                let file = self.place_service_file(service, set.bytes);
+            for number in 0..set.count {
+                let turn = set.in_turn.then_some(number);
+                let file = self.place_service_file(service, set.bytes, turn);
                 files.push(file);
                 self.warm_upstreams(service, file);
             }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use headrace_model::pagecache::PAGE_BYTES;
 
 use super::{
-    BackendSpec, Feed, HostSpec, Load, Place, Scenario, ScenarioError, ServiceKind, ServiceSpec,
-    Share, Step,
+    BackendSpec, Feed, HostSpec, Load, PacketRules, Place, Scenario, ScenarioError, ServiceKind,
+    ServiceSpec, Share, Step,
 };
 
 fn positive(path: String, value: f64) -> Result<(), ScenarioError> {
@@ -106,6 +106,17 @@ fn host(path: &str, host: &HostSpec) -> Result<(), ScenarioError> {
             format!("{path}.filesystem.directories"),
             u64::from(volume.filesystem.directories),
         )?;
+    }
+    Ok(())
+}
+
+fn check_rules(rules: &PacketRules) -> Result<(), ScenarioError> {
+    let path = |field: &str| format!("run.feed.rules.{field}");
+    at_least_one(path("cluster_events"), rules.cluster_events)?;
+    at_least_one(path("workers_per_server"), rules.workers_per_server.unwrap_or(1).into())?;
+    if rules.longest_ns < rules.shortest_ns {
+        let allowed = format!("shortest_ns ({}) or more", rules.shortest_ns);
+        return Err(ScenarioError::new(path("longest_ns"), rules.longest_ns, allowed));
     }
     Ok(())
 }
@@ -320,6 +331,9 @@ impl Scenario {
             if packets.max_events < packets.min_events {
                 let allowed = format!("min_events ({}) or more", packets.min_events);
                 return Err(ScenarioError::new("run.feed.max_events", packets.max_events, allowed));
+            }
+            if let Some(rules) = &packets.rules {
+                check_rules(rules)?;
             }
         }
         self.check_nodes()?;

@@ -44,6 +44,10 @@ pub struct FileSetSpec {
     /// Keep a `new` file when its job ends.
     #[serde(default)]
     pub keep: bool,
+    /// Put whole files on the servers in turn; otherwise the server of a file is a hash of its
+    /// name.
+    #[serde(default)]
+    pub in_turn: bool,
 }
 
 /// How a job reads and writes.
@@ -233,6 +237,10 @@ pub enum Step {
         /// If the run is fed by packets, execute the step only if the packet contains this event.
         #[serde(default)]
         first_event: Option<u64>,
+        /// If the run is fed by packets, execute the step only if the packet before was of another
+        /// file: a reader that keeps its last file open.
+        #[serde(default)]
+        new_file: bool,
     },
     /// Requests of equal size with several in flight, as in fio: one thread reaps a completion,
     /// computes for `cpu_ns`, submits.
@@ -338,10 +346,37 @@ pub struct PacketSpec {
     pub master_ns: u64,
     #[serde(default)]
     pub round_trip_ns: u64,
-    /// Whether a worker whose node has no packets left gets packets of other nodes (over the
-    /// network; the set must be in a service).
+    /// How the master of real runs chooses packets. Then local files are the same on each node,
+    /// and `target_ns`, `min_events` and `max_events` have no effect.
     #[serde(default)]
-    pub steal: bool,
+    pub rules: Option<PacketRules>,
+}
+
+/// When the events are divided among the workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Split {
+    /// On request.
+    #[default]
+    Adaptive,
+    /// Into equal shares before the workers start.
+    Static,
+}
+
+/// The rules of PROOF's adaptive packetiser (docs/packets.md).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PacketRules {
+    #[serde(default)]
+    pub split: Split,
+    /// A packet takes a quarter of the time that the query still needs, within these limits.
+    pub shortest_ns: u64,
+    pub longest_ns: u64,
+    /// Packets are whole clusters of this many events.
+    pub cluster_events: u64,
+    /// Workers that read from one server at once, at most.
+    #[serde(default)]
+    pub workers_per_server: Option<u32>,
 }
 
 /// How jobs are assigned to nodes.

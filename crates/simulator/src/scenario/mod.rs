@@ -60,8 +60,8 @@ use serde::{Deserialize, Serialize};
 
 pub use host::{HostSpec, NetworkPort, VirtualisationSpec, VolumeSpec};
 pub use job::{
-    Access, Assign, Feed, FileSetSpec, Load, Order, PacketSpec, PatternOp, Place, ProfileSpec,
-    RunSpec, Share, Step,
+    Access, Assign, Feed, FileSetSpec, Load, Order, PacketRules, PacketSpec, PatternOp, Place,
+    ProfileSpec, RunSpec, Share, Split, Step,
 };
 pub(crate) use service::SettledTuning;
 pub use service::{

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use headrace_model::Nanos;
 
 use crate::ids::{InstanceId, TaskId};
+use crate::packets::Packetiser;
 
 /// A job slot.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +108,9 @@ pub(crate) struct Feeder {
     pub packet_set: u32,
     /// By host for local files; one without a host for files of services.
     pub sources: BTreeMap<Option<u32>, PacketSource>,
+    pub packetiser: Option<Packetiser>,
+    /// Workers that wait until a server has fewer readers.
+    pub waiting: Vec<TaskId>,
     pub master_free: Nanos,
     pub pcache: PCache,
     pub workers_left: u32,

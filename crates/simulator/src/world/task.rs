@@ -133,6 +133,9 @@ pub(crate) struct Task {
     pub until: Option<Nanos>,
     pub packet: Option<Packet>,
     pub packet_since: Nanos,
+    /// The file of the last packet, and whether the one before was of the same file.
+    pub packet_file: Option<u32>,
+    pub same_file: bool,
     pub worked_events: u64,
     pub worked_ns: u64,
     pub copying: Option<Copying>,

@@ -1,7 +1,8 @@
 """Hand out packets of events to workers on request, as PROOF's adaptive packetiser does.
 
 Files of the worker's own node come first (`packet_files.py`), a packet takes about equal time
-(`packet_sizes.py`), or each worker has a share of its own from the start (`packet_shares.py`). A
+(`engine/packet_sizes.py`), or each worker has a share of its own from the start
+(`packet_shares.py`). crates/simulator/src/packets has the same rules in virtual time. A
 packet always consists of whole clusters: the events of a cluster are compressed together, and two
 workers that share one would each read and decompress all of it.
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 
 from headrace.engine.measure.packet_files import QueryFile, Readers, choose
 from headrace.engine.measure.packet_shares import Range, shares
-from headrace.engine.measure.packet_sizes import Sizes, WorkerRate
+from headrace.engine.packet_sizes import Sizes, WorkerRate
 from headrace.records.trial_record import GivenUpPacket, PacketsRecord, PacketWorker, WorkerDeath
 from headrace.workloads import Packet
 

@@ -25,12 +25,12 @@ from headrace.engine.measure.node_probes import NodeProbes
 from headrace.engine.measure.node_watch import NodeWatch
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Outcome, failure_of
 from headrace.engine.measure.packet_files import FilePlace, QueryFile
-from headrace.engine.measure.packet_sizes import Sizes, first_events
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.service_probes import ServiceProbes
 from headrace.engine.measure.teardown import TearDown
 from headrace.engine.measure.trial_meters import Metering
+from headrace.engine.packet_sizes import Sizes, first_events
 from headrace.errors import HeadraceError, InterruptedRunError, UnsupportedLevelError
 from headrace.launchers import Agent, LauncherLostError
 from headrace.plan.trial import Trial

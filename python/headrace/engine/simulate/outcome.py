@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class Ledger(TypedDict):
@@ -153,6 +153,25 @@ class SimulatedCounters(TypedDict):
     out_of_space: int
 
 
+class SimulatedPacketWorker(TypedDict):
+    """Packets of one worker."""
+
+    job: int
+    handed_out: int
+    events: int
+    events_local: int
+    busy_ns: int
+
+
+class SimulatedPackets(TypedDict):
+    """What was handed out."""
+
+    placed: bool
+    handed_out_again: int
+    events_not_processed: int
+    workers: list[SimulatedPacketWorker]
+
+
 class SimulatedOutcome(TypedDict):
     """All results of a simulation."""
 
@@ -164,3 +183,4 @@ class SimulatedOutcome(TypedDict):
     counters: SimulatedCounters
     end_ns: int
     broken_off: str | None
+    packets: NotRequired[SimulatedPackets]

@@ -26,6 +26,8 @@ from headrace.records.trial_record import (
     DriveTotals,
     FaultRecord,
     JsonObject,
+    PacketsRecord,
+    PacketWorker,
     Reason,
     TrialRecord,
     Validity,
@@ -182,6 +184,35 @@ def record_of(
             valid=bool(ends) and not reasons, reasons=tuple(reasons), warnings=warnings
         ),
         faults=tuple(injected),
+        packets=_packets(outcome),
+    )
+
+
+def _packets(outcome: SimulatedOutcome) -> PacketsRecord | None:
+    """Return what each worker was given, if a master like that of real runs handed it out."""
+    if "packets" not in outcome:
+        return None
+    given = outcome["packets"]
+    hosts = {job["number"]: job["host"] for job in outcome["jobs"]}
+    workers = tuple(
+        PacketWorker(
+            job=worker["job"],
+            node=f"node-{_number(hosts[worker['job']])}",
+            handed_out=worker["handed_out"],
+            events=worker["events"],
+            events_local=worker["events_local"],
+            busy_s=worker["busy_ns"] * 1e-9,
+        )
+        for worker in sorted(given["workers"], key=lambda worker: worker["job"])
+    )
+    return PacketsRecord(
+        handed_out=sum(worker.handed_out for worker in workers),
+        handed_out_again=given["handed_out_again"],
+        given_up=(),
+        events_not_processed=given["events_not_processed"],
+        events=sum(worker.events for worker in workers),
+        events_local=sum(worker.events_local for worker in workers) if given["placed"] else None,
+        workers=workers,
     )
 
 

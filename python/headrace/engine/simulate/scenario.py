@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from headrace import targets as target_package
 from headrace import workloads as workload_package
+from headrace.engine.packet_sizes import first_events
 from headrace.engine.simulate.faults import inject
 from headrace.engine.site_energy import switch_power_w
 from headrace.errors import HeadraceError
@@ -20,6 +21,7 @@ from headrace.scenario import (
     ServiceSpec,
     Sustained,
 )
+from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
 from headrace.targets.scenario import host, site_volume
@@ -45,6 +47,7 @@ def scenario_of(
         workload_name, resolved.workload_options
     )
     stored = target.model(resolved.site)
+    workload.fed_by_packets = resolved.run.feed == "packets"
     job = workload.profile(resolved.site)
     node = _node(resolved, stored)
     run = _run(resolved, job, node["count"])
@@ -55,7 +58,7 @@ def scenario_of(
         "nodes": [node],
         "servers": [*stored.servers, *_new(job.servers, stored.servers)],
         "services": [*stored.services, *_new(job.services, stored.services)],
-        "files": [_file_set(each, stored, job, node, resolved.run.slots) for each in job.files],
+        "files": [_file_set(each, stored, job, node, resolved.run) for each in job.files],
         "profiles": [{"name": "job", "memory_bytes": job.memory_bytes, "steps": job.steps}],
         "run": run,
         "power": {
@@ -110,11 +113,12 @@ def _file_set(
     stored: ModelledStorage,
     job: ModelledJob,
     node: HostSpec,
-    slots: int,
+    run: RunOptions,
 ) -> PlacedFileSet:
     count = files.get("count")
     if count == 0:
-        count = slots * node["count"]
+        count = run.slots * node["count"]
+    packets = _like_real_runs(run, job)
     place: dict[str, str]
     if files["on"] == "target":
         place = dict(stored.place)
@@ -127,12 +131,14 @@ def _file_set(
                 "the job writes on its node, and the nodes have no drive: give [site.node] drives"
             )
         place = {"volume": own[0]}
-    if "volume" in place and files["share"] == "each":
+    if "volume" in place and files["share"] == "each" and not packets:
         # Local files: each node holds its share of the site's files.
         count = max(1, -(-(count or 1) // node["count"]))
     made: PlacedFileSet = {**files, "on": place}
     if count is not None:
         made["count"] = count
+    if packets and stored.in_turn and files["on"] == "target":
+        made["in_turn"] = True
     return made
 
 
@@ -153,16 +159,42 @@ def _run(resolved: Resolved, job: ModelledJob, nodes: int) -> RunSpec:
         **job.run,
     }
     if options.feed == "packets":
-        if options.packets == "static":
-            raise HeadraceError(
-                'packets = "static" is measured only: the simulator has no such split'
-            )
-        if job.packets is None:
-            raise HeadraceError(
-                "this job cannot be fed by packets: its profile says nothing of them"
-            )
-        feed: Feed = {"kind": "packets", **job.packets}
-        if options.packet_events is not None:
-            feed["first_events"] = options.packet_events
-        made["feed"] = feed
+        made["feed"] = _feed(options, job, options.slots * nodes)
     return made
+
+
+_RULES = frozenset({"packets", "packet_shortest", "packet_longest", "workers_per_server"})
+"""Fields of `[run]` that a profile's own master does not have."""
+
+
+def _like_real_runs(options: RunOptions, job: ModelledJob) -> bool:
+    """Return whether packets are handed out by the rules of real runs."""
+    if options.feed != "packets":
+        return False
+    return not job.own_master or bool(_RULES & options.model_fields_set)
+
+
+def _feed(options: RunOptions, job: ModelledJob, workers: int) -> Feed:
+    if job.packets is None:
+        raise HeadraceError("this job cannot be fed by packets: its profile says nothing of them")
+    feed: Feed = {"kind": "packets", **job.packets}
+    if _like_real_runs(options, job):
+        cluster = 1 if job.own_master else feed["min_events"]
+        feed["rules"] = {
+            "split": options.packets,
+            "shortest_ns": round(options.packet_shortest * 1e9),
+            "longest_ns": round(options.packet_longest * 1e9),
+            "cluster_events": cluster,
+            "workers_per_server": options.workers_per_server,
+        }
+        feed["first_events"] = first_events(_query_events(job, feed, workers), workers)
+    if options.packet_events is not None:
+        feed["first_events"] = options.packet_events
+    return feed
+
+
+def _query_events(job: ModelledJob, feed: Feed, workers: int) -> int:
+    if events := feed.get("events"):
+        return events
+    counts = [each.get("count", 1) for each in job.files if each["name"] == feed["file"]]
+    return (counts[0] or workers) * feed["events_per_file"]
