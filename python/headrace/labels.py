@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 
 @dataclass(frozen=True)
@@ -24,3 +27,11 @@ class Label:
 
 ITSELF = Label("{}")
 """For levels that need no name before them: `xfs`, `corsair-f40`."""
+
+
+def plain(level: object) -> object:
+    """Return a level for readers: a table as `cores 4, queue main`, a list as JSON."""
+    if isinstance(level, Mapping):
+        fields = cast(Mapping[str, object], level)
+        return ", ".join(f"{name} {plain(value)}" for name, value in fields.items())
+    return json.dumps(level) if isinstance(level, (list, tuple)) else level

@@ -71,6 +71,8 @@ def test_a_study_runs_on_three_nodes_with_two_requests(here: Workspace, gridengi
     assert [trial["status"] for trial in trials] == ["done"] * 2, trials
     assert {(trial["run"]["on"], trial["run"]["nodes"]) for trial in trials} == {("sge", 3)}
     assert exits(here) == ["ok"] * 12
+    planned = here.run("plan", file).stdout
+    assert "cores 1," in planned and "{" not in planned + ended.stdout, "tables are in words"
     assert "Traceback" not in ended.stdout + ended.stderr
     assert nothing_left(here, gridengine), "jobs, credentials and logs are gone"
 

@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from headrace.cli._console import err
 from headrace.engine.live import NodeLive, TrialLive
+from headrace.labels import plain
 from headrace.plan.trial import Trial
 from headrace.units import format_seconds
 
@@ -163,7 +164,11 @@ class Display:
             if factor not in ("target", "workload") and level is not None
         }
         point = " ".join(
-            [trial.target, trial.workload, *(f"{factor}={level}" for factor, level in own.items())]
+            [
+                trial.target,
+                trial.workload,
+                *(f"{factor}={plain(level)}" for factor, level in own.items()),
+            ]
         )
         colour = _MARKS.get(status, "white")
         line = (

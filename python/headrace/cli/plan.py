@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from headrace.cli._console import out
+from headrace.labels import plain
 from headrace.units import format_amount, format_seconds
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def _table(study: Study, trials: Sequence[Trial]) -> TextTable:
     table = TextTable(*headings, title=escape(study.title))
     for trial in trials:
         levels = [
-            "" if trial.levels.get(name) is None else str(trial.levels[name]) for name in factors
+            "" if trial.levels.get(name) is None else str(plain(trial.levels[name]))
+            for name in factors
         ]
         table.add_row(
             str(trial.index + 1),

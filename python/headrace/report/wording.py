@@ -19,6 +19,7 @@ from headrace.analysis.findings import (
     Point,
     SlotsFed,
 )
+from headrace.labels import plain
 from headrace.metrics import less_is_better
 from headrace.metrics.shown import ShownMetric
 from headrace.report.numbers import interval_text, percent
@@ -99,10 +100,14 @@ def levels_text(levels: Mapping[str, Any], only: Iterable[str] | None = None) ->
     out."""
     names = list(levels) if only is None else [name for name in only if name in levels]
     return ", ".join(
-        f"{factor_text(name)} {level_text(levels[name])}"
+        f"{factor_text(name)} {level_text(_flat(levels[name]))}"
         for name in names
         if levels[name] is not None
     )
+
+
+def _flat(level: object) -> object:
+    return plain(level) if isinstance(level, dict) else level
 
 
 def plural(count: int, word: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import typing
 from collections.abc import Iterator
 from functools import cache
@@ -14,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from headrace import targets as target_package
 from headrace import workloads as workload_package
-from headrace.labels import Label
+from headrace.labels import Label, plain
 from headrace.site import Site
 from headrace.study.fields import find_field
 from headrace.study.model import RunOptions
@@ -42,14 +41,14 @@ def level_words(factor: str, level: Any, target_kind: str, workload_kind: str) -
     metadata = () if option is None else tuple(_metadata(option))
     for each in metadata:
         if isinstance(each, Label):
-            return each.of(_plain(level))
+            return each.of(plain(level))
     if isinstance(level, bool):
         return name if level else f"no {name}"
     if isinstance(level, (int, float)):
         for each in metadata:
             if isinstance(each, QuantityField):
                 return f"{name} {each.form(level)}"
-    return f"{name} {_plain(level)}"
+    return f"{name} {plain(level)}"
 
 
 def target_words(name: str, kind: str, kinds: frozenset[str] = frozenset()) -> str:
@@ -61,12 +60,6 @@ def target_words(name: str, kind: str, kinds: frozenset[str] = frozenset()) -> s
     part = target_package.kinds().get(kind)
     label = "" if part is None else part.label
     return label if label and kind.startswith(name.lower()) and kind not in kinds else name
-
-
-def _plain(level: Any) -> Any:
-    if isinstance(level, dict):
-        return ", ".join(f"{name} {_plain(value)}" for name, value in level.items())
-    return json.dumps(level) if isinstance(level, list) else level
 
 
 @cache
