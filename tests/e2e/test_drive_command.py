@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomlkit
 
 from headrace.catalog import entry, names
 
@@ -136,6 +139,58 @@ def test_replay_gives_every_request_its_time(tmp_path: Path) -> None:
         ).stdout
     )
     assert closed["mode"] == "closed"
+
+
+def random_trace(path: Path) -> Path:
+    """Write a trace of reads and writes, some of which continue the one before, on a small part of
+    a disk."""
+    draw = random.Random(5)
+    lines, time_ns, sector = ["time_ns,op,sector,sectors"], 0, 0
+    for _ in range(1500):
+        time_ns += draw.randint(20_000_000, 90_000_000)
+        sector = sector + 8 if draw.random() < 0.3 else draw.randrange(0, 200_000_000, 8)
+        lines.append(f"{time_ns},{draw.choice(('read', 'read', 'write'))},{sector},8")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_model_is_validated_by_the_times_of_a_drive(tmp_path: Path) -> None:
+    trace, measured = random_trace(tmp_path / "asked.csv"), tmp_path / "measured by it.csv"
+    headrace("drive", "replay", "sata-7200-500gb", str(trace), "--out", str(measured))
+
+    def validated(drive: str, *more: str) -> dict[str, Any]:
+        words = ("drive", "validate", drive, str(measured), *more, "--json")
+        return json.loads(headrace(*words).stdout)
+
+    plot = tmp_path / "both.svg"
+    itself = validated("sata-7200-500gb", "--plot", str(plot))
+    assert plot.read_text().startswith("<?xml")
+    # Only the angle of the platter is unknown.
+    assert itself["demerit_ns"] < 0.03 * itself["measured_mean_ns"]
+    # With the angle at which it was measured, every request takes the same time.
+    assert validated("sata-7200-500gb", "--angles", "1")["demerit_ns"] == 0
+    slower = tmp_path / "slower.toml"
+    table = dict(entry("drives", "sata-7200-500gb").table, controller_overhead_us=2100.0)
+    slower.write_text(tomlkit.dumps(table))
+    other = validated(str(slower))
+    shift_ns = other["modelled_mean_ns"] - other["measured_mean_ns"]
+    assert 1.5e6 < shift_ns < 2.5e6
+    assert other["demerit_ns"] >= shift_ns
+    assert other["null_demerit_ns"] > other["demerit_ns"] > itself["demerit_ns"]
+    kinds = {kind["name"] for kind in other["kinds"]}
+    assert {"sequential read after read", "far read after write"} <= kinds
+    assert abs(sum(kind["part_of_error"] for kind in other["kinds"]) - 1) < 1e-9
+    shown = headrace("drive", "validate", str(slower), str(measured)).stdout
+    assert "demerit" in shown
+    assert max(len(line) for line in shown.splitlines()) <= 80
+
+
+def test_a_trace_without_response_times_validates_nothing(tmp_path: Path) -> None:
+    trace = random_trace(tmp_path / "asked.csv")
+    done = headrace("drive", "validate", "sata-7200-500gb", str(trace), code=2)
+    assert "asked.csv: response_ns: the trace has no response times" in done.stderr
+    done = headrace("drive", "validate", "sata-7200-500gb", str(trace), "--plot", "x.gif", code=2)
+    assert "--plot: no such format" in done.stderr
 
 
 def test_a_request_past_the_end_is_told_by_its_line(tmp_path: Path) -> None:

@@ -9,15 +9,18 @@ from headrace.drives.fio import Load, parse_fio_bytes, parse_fio_seconds
 from headrace.drives.fitting import Fit, fit_drive
 from headrace.drives.running import replay_trace, run_drive
 from headrace.drives.traces import Trace, read_trace
+from headrace.drives.validating import Validation, validate_drive
 
 __all__ = [
     "Fit",
     "Load",
     "Trace",
+    "Validation",
     "fit_drive",
     "parse_fio_bytes",
     "parse_fio_seconds",
     "read_trace",
     "replay_trace",
     "run_drive",
+    "validate_drive",
 ]

@@ -16,9 +16,9 @@ from headrace._core import SECTOR_BYTES
 from headrace.errors import FileProblem, StudyError
 from headrace.traces import open_trace, read_rows
 from headrace.traces.files import empty
-from headrace.traces.rows import DISCARD, FLUSH, OP_WORDS, READ, WRITE, RequestRows
+from headrace.traces.rows import DISCARD, FLUSH, OP_WORDS, READ, UNSEEN_NS, WRITE, RequestRows
 
-__all__ = ["DISCARD", "FLUSH", "READ", "WRITE", "Trace", "read_trace"]
+__all__ = ["DISCARD", "FLUSH", "OP_WORDS", "READ", "WRITE", "Trace", "read_trace"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Trace:
     sector: npt.NDArray[np.uint64]
     """First sector, in sectors of 512 bytes."""
     sectors: npt.NDArray[np.uint32]
+    response_ns: npt.NDArray[np.uint64] | None = None
+    """Time from issue to completion; None if the trace lacks a completion."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -79,10 +81,13 @@ def read_trace(file: Path) -> Trace:
     if not sum(len(rows) for rows in batches):
         raise empty(trace)
     time_ns = np.concatenate([rows.time_ns for rows in batches])
+    complete_ns = np.concatenate([rows.complete_ns for rows in batches])
+    seen = bool(np.all(complete_ns != UNSEEN_NS))
     return Trace(
         file,
         time_ns - time_ns[0],
         np.concatenate([rows.op for rows in batches]).astype(np.uint8),
         np.concatenate([rows.sector for rows in batches]),
         np.concatenate([rows.sectors for rows in batches]),
+        complete_ns - time_ns if seen else None,
     )

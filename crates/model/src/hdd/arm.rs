@@ -1,8 +1,18 @@
 //! The disk arm: scheduling, seeks, rotational delays, media reads and writes.
 
 use super::geometry::Place;
+use super::spec::ReadAhead;
 use super::{Access, Arm, Hdd, Stream};
 use crate::request::{Nanos, Status};
+
+/// What the link transfers of a read of the medium.
+struct Transfer {
+    /// When the first sector is in the buffer.
+    first: Nanos,
+    /// When the last sector can have crossed the link.
+    last: Nanos,
+    zone: u32,
+}
 
 impl Hdd {
     /// Return when the arm, started at `now`, is over the place, and when the place is under the
@@ -87,16 +97,58 @@ impl Hdd {
         }
     }
 
+    /// Complete a read whose data crosses the link while the medium is read.
+    fn send_read(&mut self, transfer: &Transfer, access: &Access) {
+        let mut sent = transfer.last.max(access.link_done);
+        let slower = self.last_sector_ns as f64 > self.geometry.sector_ns(transfer.zone);
+        if slower || self.hold_link {
+            sent = sent.max(self.link_free.max(transfer.first) + access.over_link);
+            self.link_free = sent;
+        }
+        let done = sent + self.overheads.completion_ns(false);
+        self.done.push(done, access.seq, access.tag, Status::Done);
+    }
+
+    /// Return how far to read ahead after a read that ends at `end`.
+    pub(super) fn read_ahead_limit(
+        &self,
+        end: Nanos,
+        zone: u32,
+        segment: usize,
+        sequential: bool,
+    ) -> Nanos {
+        let limit = self.segments.read_ahead_limit(end, zone, &self.geometry);
+        match self.read_ahead {
+            ReadAhead::Always => limit,
+            ReadAhead::Track => limit.min(self.geometry.track_end(end - 1)),
+            ReadAhead::TrackByTrack => {
+                let track_end = self.geometry.track_end(end);
+                if self.segments.start(segment) + self.geometry.turn_ns < track_end {
+                    limit.min(self.geometry.track_end(track_end + self.geometry.cylinder_skew_ns))
+                } else {
+                    limit.min(track_end)
+                }
+            }
+            ReadAhead::Cylinder => limit.min(self.geometry.cylinder_end(end - 1)),
+            ReadAhead::Sequential if sequential => limit,
+            ReadAhead::Sequential => end,
+        }
+    }
+
     pub(super) fn read(&mut self, now: Nanos, mut place: Place, access: &Access) {
+        let arrived = access.link_done - access.over_link;
+        let mut first_held = None;
         let mut segment = self.segments.find(place.along);
         if let Some(held) = segment.map(|segment| self.segments.end(segment)) {
             if place.along_end <= held {
                 // Already read ahead since the command arrived.
-                let sent = access.link_done.max(now + self.last_sector_ns);
-                self.done.push(sent, access.seq, access.tag, Status::Done);
+                let read = now + self.last_sector_ns;
+                let transfer = Transfer { first: arrived, last: read, zone: place.zone };
+                self.send_read(&transfer, access);
                 return;
             }
             if held > place.along {
+                first_held = Some(arrived);
                 place = self.rest(place, held);
             }
         }
@@ -108,14 +160,15 @@ impl Hdd {
             self.segments.reach(into, place.along_end, place.zone, &self.geometry);
             self.segments.touch(into);
         }
-        self.done.push(
-            (end + self.last_sector_ns).max(access.link_done),
-            access.seq,
-            access.tag,
-            Status::Done,
-        );
+        let first = media + self.geometry.sector_ns(place.zone) as Nanos;
+        let transfer = Transfer {
+            first: first_held.unwrap_or(first),
+            last: end + self.last_sector_ns,
+            zone: place.zone,
+        };
+        self.send_read(&transfer, access);
         self.meter.access(now, sought, media, end);
-        let limit = self.segments.read_ahead_limit(place.along_end, place.zone, &self.geometry);
+        let limit = self.read_ahead_limit(place.along_end, place.zone, into, sequential);
         let stay = if sequential && self.read_ahead_min_bytes > 0 {
             self.geometry.span_ns(place.zone, self.read_ahead_min_bytes)
         } else {
@@ -136,8 +189,13 @@ impl Hdd {
     }
 
     pub(super) fn write_through(&mut self, now: Nanos, place: &Place, access: &Access) {
-        let end = self.write_media(now, place, access.link_done);
-        self.done.push(end, access.seq, access.tag, Status::Done);
+        // The medium may be written before all data is here, but never runs out of data.
+        let marked = (access.over_link as f64 * (1.0 - self.write_water_mark)) as Nanos;
+        let media_ns = place.along_end - place.along;
+        let here = access.link_done - marked.min(media_ns.saturating_sub(self.last_sector_ns));
+        let end = self.write_media(now, place, here).max(access.link_done);
+        let done = end + self.overheads.completion_ns(true);
+        self.done.push(done, access.seq, access.tag, Status::Done);
     }
 
     pub(super) fn destage(&mut self, now: Nanos) {

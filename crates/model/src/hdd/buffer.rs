@@ -44,6 +44,10 @@ impl Segments {
         None
     }
 
+    pub fn start(&self, segment: usize) -> Nanos {
+        self.starts[segment]
+    }
+
     #[inline]
     pub fn end(&self, segment: usize) -> Nanos {
         self.starts[segment] + self.spans[segment]

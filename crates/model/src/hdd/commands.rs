@@ -9,9 +9,16 @@ use crate::request::{Nanos, Op, Request, Status, SECTOR_BYTES};
 impl Hdd {
     /// Process a command that leaves the controller.
     pub(super) fn arrive(&mut self, now: Nanos) {
+        if self.prepare(now) {
+            return;
+        }
         let Some(Arriving { seq, request, .. }) = self.arriving.pop_front() else {
             return;
         };
+        if now == self.prepared_at {
+            // The next command enters the controller only now.
+            self.prepared_at = now + self.overheads.least_ns;
+        }
         self.wake_spindle(now);
         self.last_arrival = now;
         match request.op {
@@ -23,6 +30,42 @@ impl Hdd {
             // A flush of an empty cache, or a discard: a hard disk keeps discarded data.
             Op::Flush | Op::Discard => self.done.push(now, seq, request.tag, Status::Done),
         }
+    }
+
+    /// Return whether the controller needs more time for the first command than for the kind that
+    /// takes the least, after noting when it is done.
+    fn prepare(&mut self, now: Nanos) -> bool {
+        let Some(front) = self.arriving.front().filter(|front| !front.prepared) else {
+            return false;
+        };
+        let (request, after_write) = (front.request, front.after_write);
+        let end = request.sector + u64::from(request.sectors);
+        let hit = match request.op {
+            Op::Read => self.cache.holds(request.sector, end) || self.read_hits(now, &request),
+            Op::Write | Op::WriteZeroes => {
+                request.sector == self.last_write_end || self.cache.continues(request.sector, end)
+            }
+            Op::Flush | Op::Discard => return false,
+        };
+        let extra_ns = self.overheads.extra_ns(request.op != Op::Read, hit, after_write);
+        if extra_ns > 0 {
+            if let Some(front) = self.arriving.front_mut() {
+                front.prepared = true;
+            }
+            self.prepared_at = now + extra_ns;
+        }
+        extra_ns > 0
+    }
+
+    /// Return whether the first sector of a read is in the buffer or is being read ahead.
+    fn read_hits(&mut self, now: Nanos, request: &Request) -> bool {
+        self.note_stream(now);
+        let place = self.geometry.place(request.sector, request.sectors);
+        let Some(segment) = self.segments.find(place.along) else { return false };
+        let coming = self.arm.stream.is_some_and(|stream| {
+            stream.segment == segment && place.along < stream.limit && now >= stream.since
+        });
+        self.segments.end(segment) > place.along || coming
     }
 
     pub(super) fn arrive_read(&mut self, now: Nanos, seq: u64, request: Request) {
@@ -47,23 +90,27 @@ impl Hdd {
                 place = self.rest(place, held);
             }
         }
-        let access = Access { tag: request.tag, seq, write: false, link_done: now + over_link };
+        let link_done = now + over_link;
+        let access = Access { tag: request.tag, seq, write: false, link_done, over_link };
         self.waiting.push(&self.geometry, place, now, access);
     }
 
     pub(super) fn arrive_write(&mut self, now: Nanos, seq: u64, request: Request) {
+        let started = self.link_free.max(now);
         let here = if request.op == Op::WriteZeroes {
             now
         } else {
             self.over_link(now, u64::from(request.sectors) * SECTOR_BYTES)
         };
+        self.last_write_end = request.sector + u64::from(request.sectors);
         if request.fua || !self.cache.could_hold(u64::from(request.sectors)) {
-            let access = Access { tag: request.tag, seq, write: true, link_done: here };
+            let over_link = here.saturating_sub(started);
+            let access = Access { tag: request.tag, seq, write: true, link_done: here, over_link };
             let place = self.geometry.place(request.sector, request.sectors);
             self.waiting.push(&self.geometry, place, now, access);
             return;
         }
-        let arriving = Arriving { ready: here, seq, request };
+        let arriving = Arriving { ready: here, seq, request, after_write: false, prepared: true };
         if !self.blocked.is_empty() || !self.cache_write(now, here, &arriving) {
             self.blocked.push_back(arriving);
         }
@@ -78,6 +125,7 @@ impl Hdd {
         };
         let taken = self.cache.take(&self.geometry, extent, now);
         if taken {
+            let done = done + self.overheads.completion_ns(true);
             self.done.push(done, write.seq, write.request.tag, Status::Done);
         }
         taken
@@ -86,7 +134,8 @@ impl Hdd {
     /// Send the data of a read from the buffer over the link.
     pub(super) fn send(&mut self, now: Nanos, over_link: Nanos, seq: u64, tag: u64) {
         self.link_free = self.link_free.max(now) + over_link;
-        self.done.push(self.link_free, seq, tag, Status::Done);
+        let done = self.link_free + self.overheads.completion_ns(false);
+        self.done.push(done, seq, tag, Status::Done);
     }
 
     pub(super) fn over_link(&mut self, now: Nanos, bytes: u64) -> Nanos {
@@ -114,7 +163,7 @@ impl Hdd {
         if self.segments.read_ahead_bytes() == 0 {
             return;
         }
-        let limit = self.segments.read_ahead_limit(hit.along_end, hit.zone, &self.geometry);
+        let limit = self.read_ahead_limit(hit.along_end, hit.zone, segment, true);
         if let Some(stream) = &mut self.arm.stream {
             let reading = stream.position(now) < stream.limit;
             if reading {

@@ -5,17 +5,26 @@
 //! the angle; divided by the time per cylinder it gives the cylinder; the difference of two values
 //! is the media time between them.
 
-use super::spec::{HddSpec, HeadOrder, SeekSpec};
+use super::spec::{HddSpec, HeadOrder, SeekSpec, ZoneSpec};
 use crate::request::{Nanos, SECTOR_BYTES};
 use crate::spec::{refuse, within, within_int, SpecError};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Zone {
     pub first_sector: u64,
-    pub first_track: u64,
     pub first_cylinder: u32,
     pub sectors_per_track: u32,
     per_track: f64,
+    /// `along` at the start of the zone.
+    first_along: Nanos,
+    /// One revolution plus the skew to the next track of the cylinder.
+    track_ns: Nanos,
+    /// All tracks of a cylinder plus the skew to the next cylinder.
+    cylinder_ns: Nanos,
+    per_cylinder: f64,
+    cylinder_skew_ns: Nanos,
+    /// Time added by the last track of a cylinder beyond `track_ns`.
+    step_ns: i64,
     /// Nanoseconds per sector under the head.
     pub sector_ns: f64,
 }
@@ -42,30 +51,25 @@ pub struct Geometry {
     pub cylinders: u32,
     pub turn_ns: Nanos,
     per_turn: f64,
-    /// One revolution plus the skew to the next track of the cylinder.
-    pub track_ns: Nanos,
-    /// All tracks of a cylinder plus the skew to the next cylinder.
-    pub cylinder_ns: Nanos,
-    per_cylinder: f64,
+    /// Whether all zones have the same skews, so that a single division finds a cylinder.
+    uniform: bool,
+    /// The largest skew to a next cylinder.
     pub cylinder_skew_ns: Nanos,
-    /// Time added by the last track of a cylinder beyond `track_ns`.
-    step_ns: i64,
 }
 
 impl Geometry {
     pub fn build(spec: &HddSpec) -> Result<Self, SpecError> {
         let turn_ns = (60e9 / spec.rotation_rpm).round() as Nanos;
-        let (track_skew, cylinder_skew) = skews(spec)?;
-        let cylinder_ns = u64::from(spec.heads) * turn_ns
-            + u64::from(spec.heads - 1) * track_skew
-            + cylinder_skew;
+        let skews = skews(spec)?;
         let capacity_sectors = spec.capacity_bytes / SECTOR_BYTES;
-        let layout = zone_layout(spec, cylinder_ns, capacity_sectors)?;
-        let (zones, cylinders) = zones(spec, layout, turn_ns, capacity_sectors)?;
+        let layout = zone_layout(spec, cylinder_ns(spec, turn_ns, skews), capacity_sectors)?;
+        let (zones, cylinders) = zones(spec, layout, turn_ns, skews, capacity_sectors)?;
+        let uniform = zones.windows(2).all(|pair| {
+            (pair[0].track_ns, pair[0].cylinder_ns) == (pair[1].track_ns, pair[1].cylinder_ns)
+        });
         let stretch_shift = (64 - capacity_sectors.leading_zeros()).saturating_sub(10);
         let mut geometry = Geometry {
             stretches: stretches(&zones, capacity_sectors, stretch_shift),
-            zones,
             stretch_shift,
             capacity_sectors,
             along_end: 0,
@@ -73,11 +77,9 @@ impl Geometry {
             cylinders,
             turn_ns,
             per_turn: 1.0 / turn_ns as f64,
-            track_ns: turn_ns + track_skew,
-            cylinder_ns,
-            per_cylinder: 1.0 / cylinder_ns as f64,
-            cylinder_skew_ns: cylinder_skew,
-            step_ns: cylinder_skew as i64 - track_skew as i64,
+            uniform,
+            cylinder_skew_ns: zones.iter().map(|zone| zone.cylinder_skew_ns).max().unwrap_or(0),
+            zones,
         };
         geometry.along_end = geometry.place(capacity_sectors - 1, 1).along_end;
         Ok(geometry)
@@ -96,19 +98,13 @@ impl Geometry {
         zone
     }
 
-    /// Return track, cylinder and sector within the track.
+    /// Return track and cylinder within the zone, and sector within the track.
     #[inline]
     fn track_of(&self, zone: &Zone, sector: u64) -> (u64, u32, u32) {
         let rest = sector - zone.first_sector;
         let per_track = u64::from(zone.sectors_per_track);
         let track = quotient(rest, per_track, zone.per_track);
-        let cylinder = zone.first_cylinder + track as u32 / self.heads;
-        (zone.first_track + track, cylinder, (rest - track * per_track) as u32)
-    }
-
-    #[inline]
-    fn track_along(&self, track: u64, cylinder: u32) -> Nanos {
-        (track * self.track_ns).wrapping_add_signed(i64::from(cylinder) * self.step_ns)
+        (track, track as u32 / self.heads, (rest - track * per_track) as u32)
     }
 
     /// Return the place of `sectors` (at least one) starting at `sector`.
@@ -117,7 +113,7 @@ impl Geometry {
         let index = self.zone_of(sector);
         let zone = &self.zones[index];
         let (track, cylinder, first) = self.track_of(zone, sector);
-        let base = self.track_along(track, cylinder);
+        let base = zone.track_along(track, cylinder);
         let along = base + whole(f64::from(first) * zone.sector_ns);
         let along_end = if first + sectors <= zone.sectors_per_track {
             base + whole(f64::from(first + sectors) * zone.sector_ns)
@@ -125,9 +121,9 @@ impl Geometry {
             let last_sector = sector + u64::from(sectors) - 1;
             let zone = &self.zones[self.zone_of(last_sector)];
             let (track, cylinder, last) = self.track_of(zone, last_sector);
-            self.track_along(track, cylinder) + (f64::from(last + 1) * zone.sector_ns) as Nanos
+            zone.track_along(track, cylinder) + (f64::from(last + 1) * zone.sector_ns) as Nanos
         };
-        Place { along, along_end, cylinder, zone: index as u32 }
+        Place { along, along_end, cylinder: zone.first_cylinder + cylinder, zone: index as u32 }
     }
 
     /// Return the elapsed part of a revolution at `along` (or at a time), in nanoseconds.
@@ -142,15 +138,52 @@ impl Geometry {
         (self.angle_ns(along) as i64 as f64 * self.per_turn) as f32
     }
 
+    /// Return the zone that holds `along`.
+    #[inline]
+    fn zone_at(&self, along: Nanos) -> &Zone {
+        if self.uniform {
+            return &self.zones[0];
+        }
+        let after = self.zones.partition_point(|zone| zone.first_along <= along);
+        &self.zones[after.max(1) - 1]
+    }
+
     #[inline]
     pub fn cylinder_at(&self, along: Nanos) -> u32 {
-        quotient(along, self.cylinder_ns, self.per_cylinder) as u32
+        let zone = self.zone_at(along);
+        let past = along - zone.first_along;
+        zone.first_cylinder + quotient(past, zone.cylinder_ns, zone.per_cylinder) as u32
+    }
+
+    /// Return the start of the cylinder that holds `along`.
+    fn cylinder_start(&self, along: Nanos) -> Nanos {
+        let zone = self.zone_at(along);
+        let past = along - zone.first_along;
+        along - (past - quotient(past, zone.cylinder_ns, zone.per_cylinder) * zone.cylinder_ns)
     }
 
     /// Return the track within its cylinder. Equal numbers in one cylinder mean equal heads.
     pub fn track_in_cylinder(&self, along: Nanos) -> u32 {
-        let within = along - u64::from(self.cylinder_at(along)) * self.cylinder_ns;
-        ((within / self.track_ns) as u32).min(self.heads - 1)
+        let within = along - self.cylinder_start(along);
+        ((within / self.zone_at(along).track_ns) as u32).min(self.heads - 1)
+    }
+
+    /// Return the time of a sector under the head.
+    #[inline]
+    pub fn sector_ns(&self, zone: u32) -> f64 {
+        self.zones[zone as usize].sector_ns
+    }
+
+    /// Return the end of the track that holds `along`.
+    pub fn track_end(&self, along: Nanos) -> Nanos {
+        let track = u64::from(self.track_in_cylinder(along));
+        self.cylinder_start(along) + track * self.zone_at(along).track_ns + self.turn_ns
+    }
+
+    /// Return the end of the cylinder that holds `along`.
+    pub fn cylinder_end(&self, along: Nanos) -> Nanos {
+        let zone = self.zone_at(along);
+        self.cylinder_start(along) + zone.cylinder_ns - zone.cylinder_skew_ns
     }
 
     /// Return the media time of `bytes` in a zone, without skews.
@@ -163,12 +196,32 @@ impl Geometry {
     pub fn zone_rate_bytes_per_s(&self, zone: usize) -> f64 {
         let bytes =
             u64::from(self.zones[zone].sectors_per_track) * u64::from(self.heads) * SECTOR_BYTES;
-        bytes as f64 / (self.cylinder_ns as f64 * 1e-9)
+        bytes as f64 / (self.zones[zone].cylinder_ns as f64 * 1e-9)
     }
 }
 
-/// Return the skews to the next track and to the next cylinder.
-fn skews(spec: &HddSpec) -> Result<(Nanos, Nanos), SpecError> {
+impl Zone {
+    #[inline]
+    fn track_along(&self, track: u64, cylinder: u32) -> Nanos {
+        let along = self.first_along + track * self.track_ns;
+        along.wrapping_add_signed(i64::from(cylinder) * self.step_ns)
+    }
+}
+
+/// Angular offsets of a track and of a cylinder from the one before.
+#[derive(Clone, Copy)]
+struct Skews {
+    track_ns: Nanos,
+    cylinder_ns: Nanos,
+}
+
+/// Return the media time of a cylinder including skews.
+fn cylinder_ns(spec: &HddSpec, turn_ns: Nanos, skews: Skews) -> Nanos {
+    u64::from(spec.heads) * turn_ns + u64::from(spec.heads - 1) * skews.track_ns + skews.cylinder_ns
+}
+
+/// Return the skews of zones that have none of their own.
+fn skews(spec: &HddSpec) -> Result<Skews, SpecError> {
     let track_skew = (spec.track_skew_ms.unwrap_or(spec.head_switch_ms) * 1e6) as Nanos;
     let shortest = match &spec.seek {
         SeekSpec::Sheet { track_to_track_ms, .. } => *track_to_track_ms,
@@ -190,7 +243,29 @@ fn skews(spec: &HddSpec) -> Result<(Nanos, Nanos), SpecError> {
             &format!("at least the step to the next cylinder, {step_ms}"),
         );
     }
-    Ok((track_skew, cylinder_skew))
+    Ok(Skews { track_ns: track_skew, cylinder_ns: cylinder_skew })
+}
+
+/// Return the skews of a zone.
+fn zone_skews(
+    zone: Option<&ZoneSpec>,
+    sectors_per_track: u32,
+    turn_ns: Nanos,
+    all: Skews,
+) -> Result<Skews, SpecError> {
+    let own = |field, sectors: Option<f64>, all: Nanos| match sectors {
+        Some(sectors) => {
+            let sectors = within(field, sectors, 0.0, f64::from(sectors_per_track))?;
+            Ok((sectors / f64::from(sectors_per_track) * turn_ns as f64) as Nanos)
+        }
+        None => Ok(all),
+    };
+    let sectors = zone.map(|zone| (zone.track_skew_sectors, zone.cylinder_skew_sectors));
+    let (track, cylinder) = sectors.unwrap_or((None, None));
+    Ok(Skews {
+        track_ns: own("zone.track_skew_sectors", track, all.track_ns)?,
+        cylinder_ns: own("zone.cylinder_skew_sectors", cylinder, all.cylinder_ns)?,
+    })
 }
 
 /// Return the zones that hold the capacity, and the number of their cylinders. `layout`: cylinders
@@ -199,17 +274,25 @@ fn zones(
     spec: &HddSpec,
     layout: Vec<(u32, u32)>,
     turn_ns: Nanos,
+    all: Skews,
     capacity_sectors: u64,
 ) -> Result<(Vec<Zone>, u32), SpecError> {
     let mut zones = Vec::with_capacity(layout.len());
-    let (mut sector, mut cylinder) = (0u64, 0u32);
-    for (cylinders, sectors_per_track) in layout {
+    let (mut sector, mut cylinder, mut along) = (0u64, 0u32, 0);
+    for (index, (cylinders, sectors_per_track)) in layout.into_iter().enumerate() {
         if sector >= capacity_sectors {
             break;
         }
+        let skews = zone_skews(spec.zone.get(index), sectors_per_track, turn_ns, all)?;
+        let cylinder_ns = cylinder_ns(spec, turn_ns, skews);
         zones.push(Zone {
             first_sector: sector,
-            first_track: u64::from(cylinder) * u64::from(spec.heads),
+            first_along: along,
+            track_ns: turn_ns + skews.track_ns,
+            cylinder_ns,
+            per_cylinder: 1.0 / cylinder_ns as f64,
+            cylinder_skew_ns: skews.cylinder_ns,
+            step_ns: skews.cylinder_ns as i64 - skews.track_ns as i64,
             first_cylinder: cylinder,
             sectors_per_track,
             per_track: 1.0 / f64::from(sectors_per_track),
@@ -217,6 +300,7 @@ fn zones(
         });
         sector += u64::from(cylinders) * u64::from(spec.heads) * u64::from(sectors_per_track);
         cylinder += cylinders;
+        along += u64::from(cylinders) * cylinder_ns;
     }
     if sector < capacity_sectors {
         return refuse(
@@ -280,9 +364,6 @@ fn zone_layout(
                     1 << 20,
                 )?;
             }
-            let fastest = spec.zone.iter().map(|zone| zone.sectors_per_track).max().unwrap_or(1);
-            let turns_per_s = spec.rotation_rpm / 60.0;
-            check_link(spec, f64::from(fastest) * SECTOR_BYTES as f64 * turns_per_s)?;
             Ok(spec.zone.iter().map(|zone| (zone.cylinders, zone.sectors_per_track)).collect())
         }
         (Some(rates), true) => {
@@ -290,7 +371,6 @@ fn zone_layout(
             let inner = rates.inner_bytes_per_s.unwrap_or(outer / 2.0);
             within("rates.inner_bytes_per_s", inner, 1e4, outer)?;
             within_int("rates.zones", u64::from(rates.zones), 1, 1024)?;
-            check_link(spec, outer)?;
             let cylinder_s = cylinder_ns as f64 * 1e-9;
             let per_track = |rate: f64| {
                 let sectors = rate * cylinder_s / f64::from(spec.heads) / SECTOR_BYTES as f64;
@@ -313,15 +393,4 @@ fn zone_layout(
             Ok(tracks.into_iter().map(|sectors| (cylinders as u32, sectors)).collect())
         }
     }
-}
-
-fn check_link(spec: &HddSpec, media_bytes_per_s: f64) -> Result<(), SpecError> {
-    if spec.link_bytes_per_s < media_bytes_per_s {
-        return refuse(
-            "link_bytes_per_s",
-            spec.link_bytes_per_s,
-            &format!("at least the rate of the outermost zone, {media_bytes_per_s:.0}"),
-        );
-    }
-    Ok(())
 }

@@ -10,6 +10,7 @@ pub mod buffer;
 mod commands;
 pub mod energy;
 pub mod geometry;
+mod overheads;
 pub mod seek;
 pub mod spec;
 pub mod waiting;
@@ -28,8 +29,9 @@ use crate::stream::Stream as Random;
 use buffer::Segments;
 use energy::Meter;
 use geometry::Geometry;
+use overheads::Overheads;
 use seek::SeekCurve;
-use spec::HddSpec;
+use spec::{HddSpec, ReadAhead};
 use waiting::{Order, Waiting};
 use write_cache::{Extent, WriteCache};
 
@@ -39,6 +41,10 @@ struct Arriving {
     ready: Nanos,
     seq: u64,
     request: Request,
+    /// Whether the data command before it was a write.
+    after_write: bool,
+    /// Whether the controller knows what kind of command it is, and has spent the time for it.
+    prepared: bool,
 }
 
 /// A command that needs the arm.
@@ -50,6 +56,8 @@ struct Access {
     /// When its data has crossed the link (writes) or could have crossed it at the earliest
     /// (reads).
     link_done: Nanos,
+    /// Time of its data on the link.
+    over_link: Nanos,
 }
 
 /// A flush that waits until every write submitted before it is on the platter.
@@ -97,10 +105,13 @@ pub struct Hdd {
     geometry: Geometry,
     seek: SeekCurve,
     seek_write: SeekCurve,
-    overhead_ns: Nanos,
+    overheads: Overheads,
     head_switch_ns: Nanos,
     write_settle_ns: Nanos,
     link_ns_per_byte: f64,
+    hold_link: bool,
+    read_ahead: ReadAhead,
+    write_water_mark: f64,
     /// Link time of the last sector of a read, which cannot overlap with the media transfer.
     last_sector_ns: Nanos,
     depth: usize,
@@ -114,6 +125,11 @@ pub struct Hdd {
 
     clock: Nanos,
     controller_free: Nanos,
+    /// When the command that was prepared last left the controller.
+    prepared_at: Nanos,
+    previous_was_write: bool,
+    /// End of the last write that arrived.
+    last_write_end: u64,
     link_free: Nanos,
     last_arrival: Nanos,
     /// Time since which the queue has had space for the command at the front of `arriving`.
@@ -150,10 +166,13 @@ impl Hdd {
         Ok(Hdd {
             seek,
             seek_write,
-            overhead_ns: ((spec.controller_overhead_us * 1e3) as Nanos).max(1),
+            overheads: Overheads::new(spec),
             head_switch_ns: ns(spec.head_switch_ms),
             write_settle_ns: ns(spec.write_settle_ms),
             link_ns_per_byte,
+            hold_link: spec.hold_link,
+            read_ahead: spec.buffer.read_ahead,
+            write_water_mark: spec.buffer.write_water_mark,
             last_sector_ns: ((SECTOR_BYTES as f64 * link_ns_per_byte) as Nanos).max(1),
             depth,
             order: Order {
@@ -167,6 +186,9 @@ impl Hdd {
             phase_ns: Random::new(seed, "platter").below(geometry.turn_ns),
             clock: 0,
             controller_free: 0,
+            prepared_at: 0,
+            previous_was_write: false,
+            last_write_end: u64::MAX,
             link_free: 0,
             last_arrival: 0,
             room_since: 0,
@@ -199,7 +221,7 @@ impl Hdd {
 
     /// Process every event that no later command can change.
     fn advance(&mut self, now: Nanos) {
-        let horizon = now.max(self.controller_free) + self.overhead_ns;
+        let horizon = now.max(self.controller_free) + self.overheads.least_ns;
         loop {
             let (finish, arrive) = (self.next_finish(), self.next_arrival());
             let next = finish.min(arrive).min(self.next_decision());
@@ -229,7 +251,7 @@ impl Hdd {
     fn next_arrival(&self) -> Moment {
         match self.arriving.front() {
             Some(front) if self.waiting.len() + self.blocked.len() < self.depth => {
-                Moment::at(front.ready.max(self.room_since))
+                Moment::at(front.ready.max(self.room_since).max(self.prepared_at))
             }
             _ => Moment::NEVER,
         }
@@ -294,7 +316,7 @@ impl Device for Hdd {
     fn submit(&mut self, now: Nanos, request: Request) {
         self.advance(now);
         let seq = self.done.admit();
-        let ready = self.controller_free.max(now) + self.overhead_ns;
+        let ready = self.controller_free.max(now) + self.overheads.least_ns;
         self.controller_free = ready;
         let end = request.sector.saturating_add(u64::from(request.sectors));
         let moves_data = !matches!(request.op, Op::Flush);
@@ -302,7 +324,12 @@ impl Device for Hdd {
             self.done.push(ready, seq, request.tag, Status::Failed(Fault::OutOfRange));
             return;
         }
-        self.arriving.push_back(Arriving { ready, seq, request });
+        let after_write = self.previous_was_write;
+        if moves_data {
+            self.previous_was_write = request.op != Op::Read;
+        }
+        let prepared = !self.overheads.vary();
+        self.arriving.push_back(Arriving { ready, seq, request, after_write, prepared });
         self.advance(now);
     }
 

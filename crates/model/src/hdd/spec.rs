@@ -45,7 +45,14 @@ pub struct HddSpec {
     pub cylinder_skew_ms: Option<f64>,
     #[serde(default = "overhead")]
     pub controller_overhead_us: f64,
+    /// Overheads that differ from `controller_overhead_us`, by kind of command.
+    #[serde(default, skip_serializing_if = "OverheadSpec::is_default")]
+    pub overhead: OverheadSpec,
     pub link_bytes_per_s: f64,
+    /// Whether a read holds the link from its first to its last sector, so that no other transfer
+    /// can use the pauses. A link slower than the medium has none.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hold_link: bool,
     #[serde(default)]
     pub queue: QueueSpec,
     #[serde(default)]
@@ -56,6 +63,53 @@ pub struct HddSpec {
     pub sheet: Sheet,
     #[serde(default, skip_serializing_if = "Sources::is_empty")]
     pub source: Sources,
+}
+
+/// Controller time of a command by its kind and by the kind of the command before it. Each default
+/// is `controller_overhead_us`. A read hits if its first sector is in the buffer or is being read
+/// ahead; a write hits if it continues a write in the buffer or the last write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OverheadSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_hit_after_read_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_hit_after_write_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_miss_after_read_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_miss_after_write_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_hit_after_read_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_hit_after_write_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_miss_after_read_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_miss_after_write_us: Option<f64>,
+    /// Time between the last transfer of a read and its completion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_completion_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_completion_us: Option<f64>,
+}
+
+/// When an idle drive reads ahead of the last read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadAhead {
+    /// After each read, as far as `read_ahead_bytes`.
+    #[default]
+    Always,
+    /// After each read, to the end of its track at most.
+    Track,
+    /// After each read, to the end of its cylinder at most.
+    Cylinder,
+    /// After each read, to the end of its track; to the end of the next track if the segment began
+    /// before this one.
+    TrackByTrack,
+    /// Only after a read that continues the one before.
+    Sequential,
 }
 
 /// Order in which the heads of a cylinder are used.
@@ -74,6 +128,12 @@ pub enum HeadOrder {
 pub struct ZoneSpec {
     pub cylinders: u32,
     pub sectors_per_track: u32,
+    /// Angular offset of each track of this zone; default: `track_skew_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub track_skew_sectors: Option<f64>,
+    /// Angular offset of each cylinder of this zone; default: `cylinder_skew_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cylinder_skew_sectors: Option<f64>,
 }
 
 /// Sustained data rates at the outer and the inner edge.
@@ -134,9 +194,15 @@ pub struct BufferSpec {
     /// Read-ahead of an idle drive beyond the last read; 0: none.
     #[serde(default = "segment_bytes")]
     pub read_ahead_bytes: u64,
+    #[serde(default, skip_serializing_if = "ReadAhead::is_default")]
+    pub read_ahead: ReadAhead,
     /// Read-ahead after a sequential read even if other commands wait.
     #[serde(default)]
     pub read_ahead_min_bytes: u64,
+    /// Share of a write that must have crossed the link before the medium is written, for writes
+    /// that the write cache does not acknowledge.
+    #[serde(default = "whole_write", skip_serializing_if = "is_whole")]
+    pub write_water_mark: f64,
     /// Write cache, whose writes are acknowledged before they are on the platter; 0: write-through.
     #[serde(default = "write_cache_bytes")]
     pub write_cache_bytes: u64,
@@ -170,6 +236,15 @@ pub struct PowerSpec {
     pub standby_after_s: Option<f64>,
 }
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+fn is_whole(share: &f64) -> bool {
+    *share == whole_write()
+}
+fn whole_write() -> f64 {
+    1.0
+}
 fn four() -> u32 {
     4
 }
@@ -207,6 +282,34 @@ fn destage_threshold() -> f64 {
     0.5
 }
 
+impl ReadAhead {
+    fn is_default(&self) -> bool {
+        *self == ReadAhead::default()
+    }
+}
+
+impl OverheadSpec {
+    fn is_default(&self) -> bool {
+        *self == OverheadSpec::default()
+    }
+
+    /// Return name and value of each field.
+    fn fields(&self) -> [(&'static str, Option<f64>); 10] {
+        [
+            ("overhead.read_hit_after_read_us", self.read_hit_after_read_us),
+            ("overhead.read_hit_after_write_us", self.read_hit_after_write_us),
+            ("overhead.read_miss_after_read_us", self.read_miss_after_read_us),
+            ("overhead.read_miss_after_write_us", self.read_miss_after_write_us),
+            ("overhead.write_hit_after_read_us", self.write_hit_after_read_us),
+            ("overhead.write_hit_after_write_us", self.write_hit_after_write_us),
+            ("overhead.write_miss_after_read_us", self.write_miss_after_read_us),
+            ("overhead.write_miss_after_write_us", self.write_miss_after_write_us),
+            ("overhead.read_completion_us", self.read_completion_us),
+            ("overhead.write_completion_us", self.write_completion_us),
+        ]
+    }
+}
+
 impl Default for QueueSpec {
     fn default() -> Self {
         QueueSpec { depth: thirty_two(), reordering: reordering(), age_limit_ms: age_limit() }
@@ -219,7 +322,9 @@ impl Default for BufferSpec {
             segments: sixteen(),
             segment_bytes: segment_bytes(),
             read_ahead_bytes: segment_bytes(),
+            read_ahead: ReadAhead::Always,
             read_ahead_min_bytes: 0,
+            write_water_mark: whole_write(),
             write_cache_bytes: write_cache_bytes(),
             write_cache_extents: write_cache_extents(),
             destage_idle_ms: destage_idle(),
@@ -263,6 +368,9 @@ impl HddSpec {
             }
         }
         within("controller_overhead_us", self.controller_overhead_us, 0.001, 1e6)?;
+        for (field, us) in self.overhead.fields() {
+            within(field, us.unwrap_or(0.0), 0.0, 1e6)?;
+        }
         within("link_bytes_per_s", self.link_bytes_per_s, 1e5, 1e12)?;
         within_int("queue.depth", u64::from(self.queue.depth), 1, 1024)?;
         within("queue.reordering", self.queue.reordering, 0.0, 1.0)?;
@@ -277,6 +385,7 @@ impl HddSpec {
             0,
             buffer.read_ahead_bytes,
         )?;
+        within("buffer.write_water_mark", buffer.write_water_mark, 0.0, 1.0)?;
         within_int("buffer.write_cache_bytes", buffer.write_cache_bytes, 0, 1 << 34)?;
         within_int("buffer.write_cache_extents", u64::from(buffer.write_cache_extents), 1, 4096)?;
         within("buffer.destage_idle_ms", buffer.destage_idle_ms, 0.0, 1e6)?;

@@ -14,10 +14,12 @@ const CAPACITY_SECTORS: u64 = 2_000_000;
 /// Small devices of each kind, with every mechanism switched on.
 fn specs() -> Vec<DriveSpec> {
     let disk = |extra: &str| {
+        let link =
+            if extra.contains("link_bytes_per_s") { "" } else { r#", "link_bytes_per_s": 150e6"# };
         format!(
             r#"{{"kind": "hdd", "name": "disk", "capacity_bytes": {}, "rotation_rpm": 7200, "heads": 2,
-            "rates": {{"outer_bytes_per_s": 78e6}}, "link_bytes_per_s": 150e6, "write_settle_ms": 0.5,
-            "seek": {{"curve": "sheet", "track_to_track_ms": 0.8, "average_ms": 8.5}}{extra}}}"#,
+            "rates": {{"outer_bytes_per_s": 78e6}}, "write_settle_ms": 0.5,
+            "seek": {{"curve": "sheet", "track_to_track_ms": 0.8, "average_ms": 8.5}}{link}{extra}}}"#,
             CAPACITY_SECTORS * 512
         )
     };
@@ -44,6 +46,16 @@ fn specs() -> Vec<DriveSpec> {
             r#", "buffer": {"write_cache_bytes": 65536, "write_cache_extents": 4, "destage_idle_ms": 1.0,
             "segments": 2, "segment_bytes": 262144, "read_ahead_bytes": 131072, "read_ahead_min_bytes": 65536},
             "power": {"idle_w": 5, "seek_w": 10, "transfer_w": 8, "standby_after_s": 0.2, "spin_up_s": 0.1}"#,
+        ),
+        disk(
+            r#", "link_bytes_per_s": 5e6, "overhead": {"read_hit_after_read_us": 50, "read_miss_after_write_us": 900,
+            "write_miss_after_read_us": 700, "write_hit_after_write_us": 300, "read_completion_us": 40,
+            "write_completion_us": 80}, "buffer": {"write_cache_bytes": 0, "write_water_mark": 0.0,
+            "segments": 3, "segment_bytes": 262144, "read_ahead_bytes": 262144, "read_ahead": "track_by_track"}"#,
+        ),
+        disk(
+            r#", "hold_link": true, "controller_overhead_us": 10, "overhead": {"write_miss_after_write_us": 2000},
+            "queue": {"depth": 2}, "buffer": {"read_ahead": "sequential", "write_cache_bytes": 65536}"#,
         ),
     ]
     .iter()

@@ -211,6 +211,9 @@ def replay(
         ),
     ] = False,
     iodepth: Annotated[int, typer.Option(min=1, help="closed: requests in flight")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="selects the angle of the platter at the start")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Give a drive the requests of a trace; write the response time of every one."""
@@ -221,7 +224,7 @@ def replay(
 
     found = entry("drives", drive)
     given = read_trace(trace)
-    response_ns = replay_trace(found, given, iodepth=iodepth if closed else 0)
+    response_ns = replay_trace(found, given, iodepth=iodepth if closed else 0, seed=seed)
     try:
         given.write(output, response_ns)
     except OSError as error:
@@ -235,6 +238,7 @@ def replay(
         "provenance": "simulated",
         "requests": len(given),
         "mode": "closed" if closed else "open",
+        "seed": seed,
         "response_ns_mean": mean_ns,
         "response_ns_p50": p50_ns,
         "response_ns_p90": p90_ns,

@@ -1,0 +1,156 @@
+//! Controller, link and buffer of a hard disk: overheads by kind of command, a link slower than the
+//! medium, read-ahead rules, and skews of each zone.
+
+use crate::loads::{close, load};
+use headrace_model::drive_run::{run, FioLike, Rw};
+use headrace_model::hdd::Hdd;
+use headrace_model::request::{Completion, Device, Op, Request};
+use headrace_model::spec::DriveSpec;
+use headrace_model::stream::Stream;
+
+const TURN_NS: f64 = 60e9 / 7200.0;
+
+/// A disk with two heads and two zones, the outer one of 200 sectors per track.
+fn disk(extra: &str) -> DriveSpec {
+    let text = format!(
+        r#"{{"kind": "hdd", "name": "disk", "capacity_bytes": 102400000, "rotation_rpm": 7200, "heads": 2,
+        "zone": [{{"cylinders": 400, "sectors_per_track": 200}}, {{"cylinders": 400, "sectors_per_track": 100}}],
+        "seek": {{"curve": "sheet", "track_to_track_ms": 1.0, "average_ms": 8.0}},
+        "head_switch_ms": 1.0, "controller_overhead_us": 100{extra}}}"#
+    );
+    DriveSpec::from_json(&text).unwrap()
+}
+
+const FAST: &str = r#", "link_bytes_per_s": 1e9"#;
+
+fn model(spec: &DriveSpec) -> Hdd {
+    let DriveSpec::Hdd(spec) = spec else { panic!("a disk") };
+    Hdd::new(spec, 1).unwrap()
+}
+
+/// Submit requests one after the other, each 0.3 to 0.4 s after the completion before it, and
+/// return their response times.
+fn responses(spec: &DriveSpec, requests: &[(Op, u64, u32)]) -> Vec<f64> {
+    let mut hdd = model(spec);
+    let mut gaps = Stream::new(7, "gaps");
+    let (mut now, mut out, mut times) = (0, Vec::<Completion>::new(), Vec::new());
+    for (tag, &(op, sector, sectors)) in requests.iter().enumerate() {
+        hdd.submit(now, Request { tag: tag as u64, op, sector, sectors, fua: false });
+        while out.is_empty() {
+            let due = hdd.next_wake().unwrap();
+            hdd.wake(due, &mut out);
+        }
+        let done = out.pop().unwrap().time;
+        times.push((done - now) as f64);
+        now = done + 300_000_000 + gaps.below(100_000_000);
+    }
+    times
+}
+
+#[test]
+fn each_kind_of_command_takes_its_own_overhead() {
+    let overhead = r#", "link_bytes_per_s": 1e12, "overhead": {
+        "read_hit_after_read_us": 10, "read_hit_after_write_us": 20,
+        "write_hit_after_read_us": 50, "write_hit_after_write_us": 60,
+        "write_miss_after_read_us": 70, "write_miss_after_write_us": 80,
+        "read_completion_us": 1000, "write_completion_us": 2000}"#;
+    let requests = [
+        (Op::Read, 0, 8),      // a miss
+        (Op::Read, 8, 8),      // a hit after a read: read ahead
+        (Op::Write, 90000, 8), // a miss after a read
+        (Op::Write, 90008, 8), // a hit after a write: it continues the last write
+        (Op::Write, 50000, 8), // a miss after a write
+        (Op::Read, 16, 8),     // a hit after a write
+        (Op::Write, 50008, 8), // a hit after a read
+    ];
+    let times = responses(&disk(overhead), &requests);
+    let expected_us = [10 + 1000, 70 + 2000, 60 + 2000, 80 + 2000, 20 + 1000, 50 + 2000];
+    for (obtained, expected_us) in times[1..].iter().zip(expected_us) {
+        assert!((obtained / 1e3 - f64::from(expected_us)).abs() < 1.0, "{times:?}");
+    }
+}
+
+#[test]
+fn a_read_over_a_slow_link_ends_when_the_link_has_carried_it() {
+    // 200 sectors of 512 bytes: one revolution on the medium, 20.48 ms on the link.
+    let slow = disk(r#", "link_bytes_per_s": 5e6, "buffer": {"read_ahead_bytes": 0}"#);
+    let fast = disk(&format!(r#"{FAST}, "buffer": {{"read_ahead_bytes": 0}}"#));
+    let requests: Vec<_> = (0..2000).map(|n| (Op::Read, n * 3400 % 100_000, 200)).collect();
+    let mean = |times: Vec<f64>| times.iter().sum::<f64>() / times.len() as f64;
+    let longer = mean(responses(&slow, &requests)) - mean(responses(&fast, &requests));
+    close(longer, 200.0 * 512.0 / 5e6 * 1e9 - TURN_NS, 0.03);
+}
+
+#[test]
+fn a_stream_over_a_slow_link_runs_at_the_rate_of_the_link() {
+    for depth in [1, 4] {
+        let spec = disk(r#", "link_bytes_per_s": 3e6"#);
+        let load = FioLike { ramp_time_s: 1.0, ..load(Rw::Read, 65536, depth, 20.0) };
+        let rate = run(&spec, &load).unwrap().bytes_per_s();
+        assert!((2.6e6..=3.0e6 * 1.001).contains(&rate), "depth {depth}: {rate}");
+    }
+}
+
+#[test]
+fn a_write_may_begin_on_the_medium_before_all_of_it_is_there() {
+    // 100 sectors take 10.24 ms on the link: more than any seek and rotational delay to the start.
+    let through = |mark: &str| {
+        disk(&format!(
+            r#", "link_bytes_per_s": 5e6, "buffer": {{"write_cache_bytes": 0, "write_water_mark": {mark}}}"#
+        ))
+    };
+    let requests: Vec<_> = (0..2000).map(|n| (Op::Write, n * 997 % 100_000, 100)).collect();
+    let mean = |spec| {
+        let times = responses(&spec, &requests);
+        assert!(times.iter().all(|&ns| ns > 100.0 * 512.0 / 5e6 * 1e9));
+        times.iter().sum::<f64>() / times.len() as f64
+    };
+    let (early, late) = (mean(through("0.0")), mean(through("1.0")));
+    assert!(early < late - 1e6, "{early} {late}");
+}
+
+/// Return whether a read of `sector` is served from the buffer, after reads of the sectors before.
+fn hits(rule: &str, reads: &[(u64, u32)], sector: u64) -> bool {
+    let spec = disk(&format!(
+        r#"{FAST}, "buffer": {{"segment_bytes": 524288, "read_ahead_bytes": 524288, "read_ahead": "{rule}"}}"#
+    ));
+    let mut requests: Vec<_> = reads.iter().map(|&(at, n)| (Op::Read, at, n)).collect();
+    requests.push((Op::Read, sector, 1));
+    *responses(&spec, &requests).last().unwrap() < 150_000.0
+}
+
+#[test]
+fn each_rule_reads_ahead_as_far_as_it_says() {
+    // A track has 200 sectors, a cylinder 400.
+    let first = [(10, 8)];
+    let continued = [(10, 8), (18, 8)];
+    let crossing = [(190, 8), (198, 8)];
+    for (rule, reads, last_hit, first_miss) in [
+        ("always", &first[..], 900, 1100),
+        ("track", &first, 199, 200),
+        ("cylinder", &first, 399, 400),
+        ("sequential", &continued, 900, 1100),
+        ("track_by_track", &first, 199, 200),
+        ("track_by_track", &crossing, 599, 600),
+    ] {
+        assert!(hits(rule, reads, last_hit), "{rule}: {last_hit}");
+        assert!(!hits(rule, reads, first_miss), "{rule}: {first_miss}");
+    }
+    assert!(!hits("sequential", &first, 18));
+}
+
+#[test]
+fn a_zone_streams_at_the_rate_of_its_own_skews() {
+    let spec = disk(&format!(r#"{FAST}, "track_skew_ms": 1.0, "cylinder_skew_ms": 1.0"#));
+    let DriveSpec::Hdd(mut given) = spec else { panic!("a disk") };
+    given.zone[1].track_skew_sectors = Some(50.0);
+    given.zone[1].cylinder_skew_sectors = Some(70.0);
+    let spec = DriveSpec::Hdd(given);
+    // A cylinder of the outer zone: two turns and two skews of 1 ms; of the inner one: 3.2 turns.
+    let outer = 400.0 * 512.0 / (2.0 * TURN_NS + 2e6) * 1e9;
+    let inner = 200.0 * 512.0 / (3.2 * TURN_NS) * 1e9;
+    for (offset_bytes, expected) in [(0, outer), (400 * 400 * 512, inner)] {
+        let load = FioLike { offset_bytes, ramp_time_s: 0.3, ..load(Rw::Read, 65536, 4, 3.0) };
+        close(run(&spec, &load).unwrap().bytes_per_s(), expected, 0.01);
+    }
+}

@@ -1,0 +1,107 @@
+"""`headrace drive validate`: a model beside measurements of the real drive."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli._console import err, out
+from headrace.cli.drive.modelled import Drive, Json
+from headrace.errors import FileProblem, StudyError
+
+if TYPE_CHECKING:
+    from headrace.drives import Validation
+
+app = typer.Typer()
+
+KINDS_AT_MOST = 8
+
+
+@app.command("validate")
+def validate(
+    drive: Drive,
+    traces: Annotated[
+        list[Path], typer.Argument(help="traces of the real drive, with completions")
+    ],
+    angles: Annotated[
+        int, typer.Option(min=1, help="replays, each from another angle of the platter")
+    ] = 5,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="both distributions as .png, .svg or .pdf")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare a drive's model with response times that were measured on the real drive."""
+    from dataclasses import asdict
+
+    from headrace.catalog import entry
+    from headrace.drives import read_trace, validate_drive
+    from headrace.drives.validating import save_distributions
+
+    if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
+        problem = FileProblem(plot, 0, "--plot", plot.suffix, "no such format", ".png, .svg, .pdf")
+        raise StudyError([problem])
+    found = entry("drives", drive)
+    made = validate_drive(found, [read_trace(trace) for trace in traces], angles=angles)
+    if plot is not None:
+        try:
+            save_distributions(made, plot)
+        except OSError as error:
+            problem = FileProblem(plot, 0, "--plot", "", f"cannot be written: {error.strerror}")
+            raise StudyError([problem]) from None
+    if as_json:
+        columns = ("measured_ns", "modelled_ns")
+        values = {name: value for name, value in asdict(made).items() if name not in columns}
+        typer.echo(json.dumps(values, indent=1))
+        return
+    _show(made)
+    if plot is not None:
+        err.print(f"written: {plot}", style="dim")
+
+
+def _ms(time_ns: float) -> str:
+    return f"{time_ns / 1e6:.3f}"
+
+
+def _show(found: Validation) -> None:
+    """Print the demerit, quantiles of both distributions, and the kinds of request that err
+    most."""
+    from rich.markup import escape
+
+    from headrace.report.text_table import TextTable, WholeText
+
+    spread = f"{_ms(min(found.demerits_ns))} to {_ms(max(found.demerits_ns))}"
+    out.print(
+        WholeText(
+            f"{escape(found.drive)}: demerit [bold]{_ms(found.demerit_ns)} ms[/] over "
+            f"{found.requests:,} requests ({found.demerit_ns / found.measured_mean_ns:.1%} of the "
+            f"mean of {_ms(found.measured_mean_ns)} ms; {spread} by the platter's angle at the "
+            f"start). A model whose every request takes the mean has {_ms(found.null_demerit_ns)} "
+            "ms."
+        )
+    )
+    quantiles = TextTable("", title="Response times (ms)")
+    for heading in ("measured", "modelled", "difference"):
+        quantiles.add_column(heading, justify="right")
+    means = ("mean", found.measured_mean_ns, found.modelled_mean_ns)
+    rows = [(f"p{at * 100:g}", one, other) for at, one, other in found.quantiles]
+    for name, measured_ns, modelled_ns in (means, *rows):
+        difference = f"{(modelled_ns - measured_ns) / 1e6:+.3f}"
+        quantiles.add_row(name, _ms(measured_ns), _ms(modelled_ns), difference)
+    out.print(quantiles)
+    kinds = TextTable("kind", title="Kinds of request, the worst first (means in ms)")
+    for heading in ("requests", "measured", "modelled", "demerit", "part of error"):
+        kinds.add_column(heading, justify="right")
+    for kind in found.kinds[:KINDS_AT_MOST]:
+        kinds.add_row(
+            kind.name,
+            f"{kind.share:.1%}",
+            _ms(kind.measured_ns),
+            _ms(kind.modelled_ns),
+            _ms(kind.demerit_ns),
+            f"{kind.part_of_error:.0%}",
+        )
+    out.print(kinds)
