@@ -129,6 +129,9 @@ class MachineAgent(LocalAgent):
 
     @override
     def has_file(self, path: str, content: str) -> bool:
+        # Listing a directory makes a network file system ask its server for it anew.
+        with contextlib.suppress(OSError), os.scandir(Path(path).parent) as entries:
+            next(entries, None)
         try:
             return Path(path).read_text() == content
         except (OSError, ValueError):

@@ -6,12 +6,13 @@ Jobs run directly on this machine unless a target starts servers or jobs run on 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from headrace import launchers
 from headrace.errors import HeadraceError, Problem
 from headrace.launchers import Agent, Nodes, NodesWanted
+from headrace.launchers.remote.shared_folders import VISIBLE_S, seen
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.system.identity import boot_id
@@ -98,6 +99,7 @@ def launcher_problems(
 def check_shared(location: Location, nodes: Nodes) -> None:
     """Raise HeadraceError for a node that does not see a new file in the target's directory.
 
+    Network file systems keep what they know of a directory for a while, so it may take a moment.
     A target without a directory is passed over. Nodes of the engine's own kernel need not be asked.
     """
     if location.elsewhere:
@@ -112,7 +114,7 @@ def check_shared(location: Location, nodes: Nodes) -> None:
     file.write_text(token)
     try:
         for agent in others:
-            if not agent.has_file(str(file), token):
+            if not seen(agent.has_file, str(file), token, VISIBLE_S):
                 raise HeadraceError(
                     f"node {agent.name} does not see the files of {directory}",
                     hint="name a folder that all nodes mount at the same path",
@@ -123,20 +125,27 @@ def check_shared(location: Location, nodes: Nodes) -> None:
 
 def _check_separate(location: Location, nodes: Nodes) -> None:
     """Raise HeadraceError if two nodes see one folder, where each must have its own."""
-    seen: dict[Path, Agent] = {}
+    by_directory: dict[Path, list[Agent]] = {}
     for directory, agent in zip(location.node_directories, nodes.agents, strict=False):
-        first = seen.setdefault(directory, agent)
-        if first is agent:
-            continue
-        token = os.urandom(8).hex()
-        scratch = first.storage.make_scratch(str(directory))
-        try:
-            first.storage.write_mark(scratch, token)
+        by_directory.setdefault(directory, []).append(agent)
+    for directory, agents in by_directory.items():
+        # Every pair: that two nodes are apart from a third says nothing of the two.
+        for number, agent in enumerate(agents[:-1]):
+            _check_apart(directory, agent, agents[number + 1 :])
+
+
+def _check_apart(directory: Path, first: Agent, others: Sequence[Agent]) -> None:
+    """Raise HeadraceError if another node sees what the first one writes into its directory."""
+    token = os.urandom(8).hex()
+    scratch = first.storage.make_scratch(str(directory))
+    try:
+        first.storage.write_mark(scratch, token)
+        for agent in others:
             if agent.has_file(f"{scratch}/mark", token):
                 raise HeadraceError(
                     f"{first.name} and {agent.name} see one folder at {directory}",
                     hint="leave out on, or give each node its own: {node} in the path stands for "
                     "the number of the node",
                 )
-        finally:
-            first.storage.remove_scratch(str(directory))
+    finally:
+        first.storage.remove_scratch(str(directory))
