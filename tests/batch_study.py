@@ -30,6 +30,7 @@ cache = "as-is"
 foreign_load = "warning"
 start_spread = 100
 shortest = "0.1 s"
+{run}
 [run.batch]
 folder = "{place}/shared"
 {batch}
@@ -37,11 +38,18 @@ folder = "{place}/shared"
 
 
 def batch_study(
-    here: Workspace, on: str, place: Path, batch: str, *, seconds: int = 1, factors: str = ""
+    here: Workspace,
+    on: str,
+    place: Path,
+    batch: str,
+    *,
+    seconds: int = 1,
+    factors: str = "",
+    run: str = "",
 ) -> Path:
     """A study file; batch jobs keep credentials and logs in `place`/shared."""
     return here.study(
-        STUDY.format(on=on, place=place, batch=batch, seconds=seconds, factors=factors)
+        STUDY.format(on=on, place=place, batch=batch, seconds=seconds, factors=factors, run=run)
     )
 
 

@@ -78,22 +78,22 @@ def test_a_study_runs_on_three_nodes_with_two_requests(here: Workspace, gridengi
 
 
 @pytest.mark.parametrize(
-    ("batch", "said"),
+    ("batch", "run", "said"),
     [
-        (WHOLE + 'queue = "nowhere"', 'unknown queue "nowhere"'),
-        ('cores = 2\nparallel_environment = "nowhere"', '"nowhere" does not exist'),
-        (WHOLE + 'directives = ["-l nowhere=1"]', 'unknown resource "nowhere"'),
-        (WHOLE + 'queue = "closed"\npatience = "3 s"', "dropped because it is disabled"),
-        (WHOLE + 'directives = ["-l mem_free=900T"]\npatience = "3 s"', "it offers only"),
-        ('cores = 5\nparallel_environment = "smp"\npatience = "3 s"', "only offers 0 slots"),
-        (WHOLE + 'python = "/nowhere/bin python"', "No such file or directory"),
+        (WHOLE + 'queue = "nowhere"', "", 'unknown queue "nowhere"'),
+        ('cores = 2\nparallel_environment = "nowhere"', "", '"nowhere" does not exist'),
+        (WHOLE + 'directives = ["-l nowhere=1"]', "", 'unknown resource "nowhere"'),
+        (WHOLE + 'queue = "closed"\npatience = "3 s"', "", "dropped because it is disabled"),
+        (WHOLE + 'directives = ["-l mem_free=900T"]\npatience = "3 s"', "", "it offers only"),
+        ('cores = 5\nparallel_environment = "smp"\npatience = "3 s"', "", "only offers 0 slots"),
+        (WHOLE, 'python = "/nowhere/bin python"', "No such file or directory"),
     ],
     ids=["queue", "environment", "resource", "never starts", "memory", "cores", "no Python"],
 )
 def test_what_grid_engine_says_is_the_cause(
-    here: Workspace, gridengine: Path, batch: str, said: str
+    here: Workspace, gridengine: Path, batch: str, run: str, said: str
 ) -> None:
-    file = batch_study(here, "sge", gridengine, batch)
+    file = batch_study(here, "sge", gridengine, batch, run=run)
     ended = here.run("run", file, "--results", "results")
     assert ended.returncode == 5, ended.stdout + ended.stderr
     (trial,) = here.trials()

@@ -57,16 +57,20 @@ def test_a_study_runs_on_three_nodes_and_leaves_nothing(here: Workspace, slurm: 
 
 
 @pytest.mark.parametrize(
-    ("batch", "said"),
+    ("batch", "run", "said"),
     [
-        ('cores = 4\nqueue = "nowhere"', "invalid partition specified"),
-        ('cores = 4\nqueue = "closed"\npatience = "2 s"', "PENDING (PartitionDown)"),
-        ('cores = 4\npython = "/nowhere/bin python"', "No such file or directory"),
+        ('cores = 4\nqueue = "nowhere"', "", "invalid partition specified"),
+        ('cores = 4\nqueue = "closed"\npatience = "2 s"', "", "PENDING (PartitionDown)"),
+        ("cores = 4", 'python = "/nowhere/bin python"', "No such file or directory"),
     ],
     ids=["no such partition", "never starts", "no Python"],
 )
-def test_what_slurm_says_is_the_cause(here: Workspace, slurm: Path, batch: str, said: str) -> None:
-    ended = here.run("run", batch_study(here, "slurm", slurm, batch), "--results", "results")
+def test_what_slurm_says_is_the_cause(
+    here: Workspace, slurm: Path, batch: str, run: str, said: str
+) -> None:
+    ended = here.run(
+        "run", batch_study(here, "slurm", slurm, batch, run=run), "--results", "results"
+    )
     assert ended.returncode == 5, ended.stdout + ended.stderr
     (trial,) = here.trials()
     assert said in trial["cause"], trial["cause"]

@@ -38,7 +38,7 @@ on = "{on}"
         ("slurm", 'interface = "eth0 --host x"', "run.batch.interface", "eth0"),
         ("slurm", 'address = "$(id)"', "run.batch.address", "$(id)"),
         ("slurm", 'folder = "/tmp/a b"', "run.batch.folder", "/tmp/a b"),
-        ("slurm", 'python = "/bin/$(id)"', "run.batch.python", "$(id)"),
+        ("slurm", 'python = "/bin/python"', "run.batch", "is a field of [run]"),
         ("slurm", 'setup = "/a\\nb"', "run.batch.setup", "given"),
         ("slurm", 'directives = ["-C x\\nrm -rf y"]', "run.batch.directives", "one line"),
         ("slurm", 'directives = ["-C x\\\\"]', "run.batch.directives", "one line"),
@@ -68,6 +68,64 @@ def test_a_value_that_could_do_harm_is_refused_by_its_field(
 def test_a_field_of_the_request_cannot_be_a_factor_by_itself() -> None:
     text = STUDY.format(on="slurm", batch='[factors]\n"run.batch.queue" = ["a", "b"]')
     with pytest.raises(StudyError, match="varied as a whole"):
+        load_study_text(text, file=Path("a.toml"), base=Path())
+
+
+RUN = """
+headrace = 1
+[target.here]
+kind = "path"
+path = "data"
+[workload.job]
+kind = "command"
+command = ["true"]
+[run]
+{run}
+[factors]
+{factors}
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "factors", "field"),
+    [
+        ('python = "/bin/python"', "", "run.python"),
+        ('on = "dask://h:1"\npython = "/bin/python"', "", "run.python"),
+        ('on = "local"\npython = "/bin/python"', "", "run.python"),
+        ("batch = { cores = 1 }", "", "run.batch"),
+        ("", '"run.batch" = [{ cores = 1 }, { cores = 2 }]', "factors.run.batch"),
+        ('python = "/bin/python"', '"run.on" = ["local", "namespaces"]', "run.python"),
+    ],
+)
+def test_a_field_that_no_launcher_of_the_study_reads_is_refused(
+    run: str, factors: str, field: str
+) -> None:
+    text = RUN.format(run=run, factors=factors)
+    with pytest.raises(StudyError) as refused:
+        load_study_text(text, file=Path("a.toml"), base=Path())
+    (problem,) = refused.value.problems
+    assert problem.field == field and problem.line >= 9, str(problem)
+    assert "nothing in this study uses it" in problem.problem
+    assert ("ssh://HOST,HOST" in problem.allowed) == field.endswith("python")
+    assert "slurm" in problem.allowed
+
+
+@pytest.mark.parametrize(
+    ("run", "factors"),
+    [
+        ('on = "ssh://h"\npython = "/bin/my python"', ""),
+        ('on = "slurm"\npython = "/bin/my python"', ""),
+        ('python = "/bin/python"', '"run.on" = ["local", "ssh://h"]'),
+        ("", '"run.on" = ["slurm"]\n"run.batch" = [{ cores = 1 }, { cores = 2 }]'),
+    ],
+)
+def test_python_and_batch_are_accepted_where_a_launcher_reads_them(run: str, factors: str) -> None:
+    load_study_text(RUN.format(run=run, factors=factors), file=Path("a.toml"), base=Path())
+
+
+def test_python_of_a_job_script_is_a_plain_path() -> None:
+    text = RUN.format(run='on = "slurm"\npython = "/bin/$(id)"', factors="")
+    with pytest.raises(StudyError, match=r"run.python.*\$\(id\)"):
         load_study_text(text, file=Path("a.toml"), base=Path())
 
 

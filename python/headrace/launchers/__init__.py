@@ -415,6 +415,8 @@ class Launcher(ABC):
     """True if its nodes are other machines, so that a node's own storage is set up by its agent."""
     nodes_at_once: ClassVar[bool] = True
     """False if nodes may have to wait for a queue: they are not started for a check alone."""
+    starts_python: ClassVar[bool] = False
+    """True if it starts Python on the nodes: the one that `[run] python` names."""
     address_form: ClassVar[str] = ""
     """How `[run] on` names it, if it needs an address: `dask://HOST:PORT`."""
 
@@ -430,6 +432,11 @@ class Launcher(ABC):
     def refuses_batch(cls, batch: BatchOptions | None) -> str | None:
         """Return why `[run.batch]` does not fit this launcher; None when it does."""
         return None if batch is None else f'on = "{cls.kind}" is no batch system'
+
+    @classmethod
+    def refuses_python(cls, python: str) -> str | None:
+        """Return why a path of `[run] python` cannot be started; None when it can."""
+        return None
 
     @classmethod
     def refuses(cls, wanted: NodesWanted) -> str | None:

@@ -51,6 +51,7 @@ class Ssh(RemoteLauncher):
     """Runs jobs on hosts that are reached by SSH."""
 
     kind = "ssh"
+    starts_python = True
     address_form = "ssh://HOST,HOST"
 
     @override

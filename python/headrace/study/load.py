@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headrace import launchers
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.document import Document, parse_document, read_document
@@ -101,6 +103,7 @@ def study_of(document: Document, base: Path) -> Study:
     factors = FactorsReader(problems, reader, study)
     levels = factors.factors()
     exclude, only = factors.partial_cells("exclude", levels), factors.partial_cells("only", levels)
+    _check_used(problems, study, levels)
     for name in study.report_options.price:
         if study.targets and name not in study.targets:
             problems.unknown(("report", "price", name), name, list(study.targets))
@@ -114,6 +117,37 @@ def study_of(document: Document, base: Path) -> Study:
             "hash": _hash(document.values),
         }
     )
+
+
+def _check_used(problems: Problems, study: Study, levels: Mapping[str, list[Any]]) -> None:
+    """Refuse fields of `[run]` that no launcher of the study reads."""
+    varied = _factor_of(study, levels, "on")
+    values = levels[varied] if varied else [study.run_options.on]
+    kinds = launchers.kinds()
+    named = {launchers.split_on(str(on))[0] for on in values}
+    readers = {
+        "python": [kind for kind, part in kinds.items() if part.starts_python],
+        "batch": [kind for kind, part in kinds.items() if not part.nodes_at_once],
+    }
+    for field, able in readers.items():
+        factor = _factor_of(study, levels, field)
+        if (factor is None and getattr(study.run_options, field) is None) or named & set(able):
+            continue
+        path = ("factors", *factor.split(".")) if factor else ("run", field)
+        forms = [f'on = "{kinds[kind].address_form or kind}"' for kind in able]
+        given = "" if values == [None] else f": on = {', '.join(map(str, values))}"
+        problems.add(path, f"nothing in this study uses it{given}", allowed=" or ".join(forms))
+
+
+def _factor_of(study: Study, levels: Mapping[str, list[Any]], field: str) -> str | None:
+    """Return the factor that varies a field of `[run]` or a part of it."""
+    for name in levels:
+        if name in ("target", "workload", FAULT):
+            continue
+        for address in find_factor(study, name):
+            if address.section == "run" and address.field.partition(".")[0] == field:
+                return name
+    return None
 
 
 def _parts_of(problems: Problems, reader: PartsReader, base: Path) -> Study:

@@ -95,8 +95,8 @@ class RunOptions(Section):
     python: str | None = Field(
         None,
         pattern=r"^[^-\s][^\x00-\x1f]*$",
-        description="ssh: path of the Python with Headrace on the hosts; the path of this one "
-        "when not given",
+        description="ssh and batch systems: path of the Python with Headrace on the nodes; the "
+        "path of this one when not given",
     )
     batch: BatchOptions | None = Field(
         None,
@@ -195,6 +195,16 @@ class RunOptions(Section):
             raise PydanticKnownError("literal_error", {"expected": ", ".join(forms)})
         if (wrong := kinds[kind].misread(address)) is not None:
             raise ValueError(wrong)
+        return value
+
+    @field_validator("python")
+    @classmethod
+    def _started_by_launcher(cls, value: str | None, info: ValidationInfo) -> str | None:
+        on = info.data.get("on")
+        if on is not None and value is not None:
+            part = launchers.kinds()[launchers.split_on(on)[0]]
+            if (why_not := part.refuses_python(value)) is not None:
+                raise ValueError(why_not)
         return value
 
     @field_validator("batch")

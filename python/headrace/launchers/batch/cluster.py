@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -161,9 +160,10 @@ class BatchCluster:
         system: type[BatchSystem],
         journal: Journal,
         options: BatchOptions,
+        python: str,
         stopped: Callable[[], bool],
     ) -> None:
-        self.options = options
+        self.options, self.python = options, python
         self._system, self._journal, self._stopped = system, journal, stopped
         self._jobs: list[_BatchJob] = []
         self._job_of: dict[str, str] = {}
@@ -230,7 +230,7 @@ class BatchCluster:
             "processes": 1,
             "nanny": False,
             "death_timeout": _SCHEDULER_S,
-            "python": shlex.quote(options.python or sys.executable),
+            "python": shlex.quote(self.python),
             "worker_extra_args": [*words, "--memory-limit", "0"],
             "job_script_prologue": setup,
         }

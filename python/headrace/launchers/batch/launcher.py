@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -17,13 +18,14 @@ from typing_extensions import override
 from headrace.errors import HeadraceError
 from headrace.launchers import Launchers, NodesWanted
 from headrace.launchers.batch.cluster import BatchCluster, JobState, check_folder
-from headrace.launchers.batch.options import BatchOptions
+from headrace.launchers.batch.options import PROGRAM_PATH, BatchOptions
 from headrace.launchers.remote.agent import RemoteAgent
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.system.journal import Journal
 
 _PATIENCE_S = 60.0
+_NO_PATH = 'must be an absolute path without $, `, " and \\\\: it is a word of a job script'
 _OPTION = re.compile(r"-\S.*")
 
 
@@ -31,6 +33,7 @@ class BatchLauncher(RemoteLauncher):
     """Runs jobs on nodes that a batch system gives; it keeps them as long as the run lasts."""
 
     nodes_at_once = False
+    starts_python = True
 
     commands: ClassVar[tuple[str, ...]]
     """Commands that must be installed; the first submits a job."""
@@ -41,7 +44,7 @@ class BatchLauncher(RemoteLauncher):
         super().__init__(others)
         self._stopped = others.stopped
         self._cluster: BatchCluster | None = None
-        self._failure: tuple[BatchOptions, int, HeadraceError] | None = None
+        self._failure: tuple[tuple[BatchOptions, str], int, HeadraceError] | None = None
         """Why this many nodes could not be had with these options: other trials that need as many
         do not wait for them again."""
 
@@ -89,6 +92,11 @@ class BatchLauncher(RemoteLauncher):
 
     @override
     @classmethod
+    def refuses_python(cls, python: str) -> str | None:
+        return None if PROGRAM_PATH.fullmatch(python) else _NO_PATH
+
+    @override
+    @classmethod
     def check(cls, wanted: NodesWanted) -> tuple[str, str] | None:
         if missing := [each for each in cls.commands if shutil.which(each) is None]:
             return (
@@ -101,12 +109,13 @@ class BatchLauncher(RemoteLauncher):
     @contextmanager
     def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
         options, count = wanted.batch or BatchOptions.model_validate({}), len(wanted.clients)
-        if self._failure and self._failure[0] == options and self._failure[1] <= count:
+        request = options, wanted.python
+        if self._failure and self._failure[0] == request and self._failure[1] <= count:
             raise self._failure[2]
         try:
             connections = self._connected(journal, wanted)
         except HeadraceError as error:
-            self._failure = options, count, error
+            self._failure = request, count, error
             self._close_cluster()
             raise
         try:
@@ -117,10 +126,13 @@ class BatchLauncher(RemoteLauncher):
 
     def _connected(self, journal: Journal, wanted: NodesWanted) -> list[NodeConnection]:
         options = wanted.batch or BatchOptions.model_validate({})
-        if self._cluster is not None and self._cluster.options != options:
+        python = wanted.python or sys.executable
+        if self._cluster is not None and (
+            self._cluster.options != options or self._cluster.python != python
+        ):
             self._close_cluster()
         if self._cluster is None:
-            self._cluster = BatchCluster(type(self), journal, options, self._stopped)
+            self._cluster = BatchCluster(type(self), journal, options, python, self._stopped)
         return self._cluster.connections([node.name for node in wanted.clients])
 
     @override

@@ -7,7 +7,7 @@ one line that only the batch system reads.
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -16,7 +16,8 @@ from headrace.units import Bytes, Seconds
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_*][A-Za-z0-9_.,@*:+/-]*$", max_length=200)]
 PlainPath = Annotated[str, Field(pattern=r"^(/|~/)[A-Za-z0-9_./+@=-]*$", max_length=200)]
-ProgramPath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f\x7f\u0080-\u009f\u2028\u2029$`\"\\]+$")]
+PROGRAM_PATH = re.compile(r"/[^\x00-\x1f\x7f\u0080-\u009f\u2028\u2029$`\"\\]+")
+ProgramPath = Annotated[str, Field(pattern=f"^{PROGRAM_PATH.pattern}$")]
 _NOT_ON_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\u0080-\u009f\u2028\u2029]|\\$")
 
 
@@ -43,9 +44,6 @@ class BatchOptions(Section):
     parallel_environment: Name | None = Field(
         None, description="sge: the parallel environment that gives a job several cores"
     )
-    python: ProgramPath | None = Field(
-        None, description="the nodes' Python with Headrace; that of this command when not given"
-    )
     setup: ProgramPath | None = Field(
         None, description="a file that the job's shell reads (.) before it starts Python"
     )
@@ -67,6 +65,13 @@ class BatchOptions(Section):
         "logs while a run lasts; ~/.local/state/headrace/batch when not given",
     )
     patience: Seconds = Field(600.0, gt=0, description="how long to wait until all jobs run")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _python_of_run(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "python" in given:
+            raise ValueError("python is a field of [run], for every kind of node: move it there")
+        return given  # pyright: ignore[reportUnknownVariableType]
 
     @model_validator(mode="after")
     def _consistent(self) -> BatchOptions:
