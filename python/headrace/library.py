@@ -561,7 +561,7 @@ def screen(
     from headrace.engine.timing import read_timings
     from headrace.report.whole_file import write_whole
     from headrace.whatif.matrix import full_matrix, simulated_matrix
-    from headrace.whatif.screening import ScreenInputs, screened
+    from headrace.whatif.screening import ScreenInputs, check_wishes, screened
 
     loaded = _loaded(study)
     source = loaded.study.file
@@ -570,13 +570,14 @@ def screen(
     given = loaded.study.offers if offers is None else load_offers(Path(offers))
     priced = catalog_offers() if given is None else with_catalog(given)
     results = tuple(read(Path(each)) for each in measured)
+    inputs = ScreenInputs(want, within, priced, mix, model_error, results)
+    check_wishes(loaded.study, inputs)
     full = full_matrix(loaded.study)
     cancelled = (lambda: False) if stop is None else stop.is_set
     with simulator_on(on) as simulator:
         matrix = simulated_matrix(
             full, make_plan(full), simulator=simulator, progress=progress, cancelled=cancelled
         )
-    inputs = ScreenInputs(want, within, priced, mix, model_error, results)
     timings = read_timings(default_cache())
     made = screened(loaded.study, loaded.text, matrix, file, inputs, timings)
     write_whole(file, lambda part: part.write_text(made.text, "utf-8"))

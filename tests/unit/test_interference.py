@@ -24,15 +24,18 @@ from rich.console import Console
 from busy import SPIN, programs
 from headrace.analysis.find import find
 from headrace.analysis.findings import Findings
+from headrace.analysis.interference import Disturbance
 from headrace.analysis.read import read
 from headrace.engine.measure import validity
 from headrace.engine.measure.interference import interference_of, lost_share
 from headrace.records.interference import ForeignProgram, Interference
 from headrace.records.trial_record import decode, encode
+from headrace.report import interference as report
 from headrace.report.terminal import print_report
 from headrace.report.write import write_report
 from headrace.study.model import RunOptions
 from headrace.system.machine_use import Own, snapshot, usable_cpus, use_between
+from sample_findings import sample_findings
 from synthetic_records import Truth, failed_trial, plan_of, write_results
 
 RUN = RunOptions.model_validate({})
@@ -105,7 +108,7 @@ def test_much_is_a_reason_and_some_a_warning() -> None:
     (told,), warned = validity.foreign_load(RUN, much)
     assert told.code == "foreign-load" and not warned
     assert "1.3 of 2 CPUs" in told.text and "70%" in told.text
-    assert "yes (6 processes, 13 CPU s)" in told.text and "cron" not in told.text
+    assert "(yes: 6 processes, 13 CPU s)" in told.text and "cron" not in told.text
     assert validity.foreign_load(RUN, replace(much, lost_share=0.05))[0] == []
     assert len(validity.foreign_load(RUN, replace(much, lost_share=0.05))[1]) == 1
     accepting = RunOptions.model_validate({"foreign_load": "warning"})
@@ -114,7 +117,43 @@ def test_much_is_a_reason_and_some_a_warning() -> None:
 
 def test_a_hypervisor_that_takes_cpus_is_told_of() -> None:
     (told,), _ = validity.foreign_load(RUN, replace(QUIET, steal_s=5.0, lost_share=0.3))
-    assert "the hypervisor took 0.5" in told.text
+    assert told.text.startswith("the hypervisor withheld 0.5 of 2 CPUs (steal) while"), told.text
+    hogs = (ForeignProgram("yes", 1, 5.0),)
+    both = replace(QUIET, steal_s=5.0, foreign_s=5.0, lost_share=0.3, programs=hogs)
+    (told,), _ = validity.foreign_load(RUN, both)
+    assert "used 0.5 of 2 CPUs (yes: 1" not in told.text, "one process needs no number"
+    assert "used 0.5 of 2 CPUs (yes: 5 CPU s) and the hypervisor withheld 0.5 (steal)" in told.text
+
+
+def test_steal_is_not_laid_on_programs_that_used_nothing() -> None:
+    """The banner above a report, and the note on an answer."""
+
+    def findings(foreign_cpus: float, stolen_cpus: float) -> Findings:
+        found = Disturbance(
+            target="disk",
+            workload="higgs",
+            looked_at=3,
+            invalid=("a",),
+            warned=("b",),
+            foreign_cpus=foreign_cpus,
+            stolen_cpus=stolen_cpus,
+            cpus=2.0,
+            lost_share=0.3,
+            lost_share_counted=0.05,
+            programs=("sshd",),
+        )
+        return replace(sample_findings(), interference=(found,))
+
+    stolen = findings(0.61, 0.6)
+    assert "because the hypervisor withheld up to 0.60 of 2 CPUs" in report.warning(stolen)
+    assert report.note(stolen, "disk", "higgs").startswith("The hypervisor withheld CPUs (steal)")
+    assert "sshd" not in report.warning(stolen) + report.note(stolen, "disk", "higgs")
+    both = report.warning(findings(1.5, 0.5))
+    assert "(sshd) used up to 1.0 and the hypervisor withheld up to 0.50 of 2 CPUs" in both
+    programs = findings(1.5, 0.0)
+    assert "other programs (sshd) used up to 1.5 of 2 CPUs" in report.warning(programs)
+    assert "hypervisor" not in report.warning(programs) + report.note(programs, "disk", "higgs")
+    assert report.rows(stolen)[0]["cpus"] == "0.61 of 2, 0.60 by steal"
 
 
 def test_busy_clients_are_the_trials_own_work() -> None:

@@ -196,6 +196,28 @@ def test_a_limit_leaves_out_what_breaks_it(folder: Path, tmp_path: Path) -> None
     assert not (tmp_path / "c.toml").exists()
 
 
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"want": "evnts/s"}, 'did you mean "events_per_s"'),
+        ({"within": "evnts/s >= 3"}, "evnts/s"),
+        ({"within": "price <= 5 XYZ"}, "XYZ"),
+    ],
+)
+def test_bad_wishes_are_refused_before_anything_is_simulated(
+    folder: Path, tmp_path: Path, wishes: dict[str, str], said: str
+) -> None:
+    simulated: list[int] = []
+    with pytest.raises(StudyError, match=said):
+        screen(
+            folder / "small study.toml",
+            tmp_path / "d.toml",
+            progress=lambda done, total: simulated.append(done),
+            **wishes,
+        )
+    assert not simulated
+
+
 def test_no_file_is_overwritten_and_none_is_half_written(
     found: ScreenedStudy, folder: Path
 ) -> None:

@@ -29,6 +29,8 @@ class Disturbance:
     """Ids of the trials that count although it may have cost their jobs some time."""
     foreign_cpus: float
     """The most that other programs and the hypervisor took in one of these trials, in CPUs."""
+    stolen_cpus: float
+    """Those of them that the hypervisor withheld (steal): no program of this machine had them."""
     cpus: float
     """Number of CPUs available to the jobs in that trial."""
     lost_share: float
@@ -69,6 +71,7 @@ def _disturbance(target: str, workload: str, rows: list[TrialRow]) -> Disturbanc
         invalid=tuple(row["id"] for row in invalid),
         warned=tuple(row["id"] for row in warned),
         foreign_cpus=most.foreign_cpus,
+        stolen_cpus=most.stolen_cpus,
         cpus=most.cpus,
         lost_share=max(each.lost_share for each in disturbed),
         lost_share_counted=max(

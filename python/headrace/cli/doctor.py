@@ -118,12 +118,13 @@ def _print_load() -> None:
     before = snapshot(cpus)
     time.sleep(_LOAD_S)
     use = use_between(before, snapshot(cpus), cpus, Own())
-    foreign = (use.foreign_s + use.steal_s) / use.window_s
+    foreign, stolen = use.foreign_s / use.window_s, use.steal_s / use.window_s
     text = f"load: other programs use {foreign:.1f} of {use.cpus:g} CPUs"
+    steal = ""
     if use.steal_s > 0.01 * use.capacity_s:
-        text += f", {use.steal_s / use.window_s:.1f} of them taken by the hypervisor"
-    if foreign < 0.05 * use.cpus:
-        out.print(text, highlight=False)
+        steal = f"; the hypervisor withholds {stolen:.1f} (steal)"
+    if foreign + stolen < 0.05 * use.cpus:
+        out.print(text + steal, highlight=False)
         return
     named = [program for program in use.programs if program.cpu_s >= 0.05 * use.foreign_s][:5]
     words = ", ".join(
@@ -132,7 +133,7 @@ def _print_load() -> None:
         for program in named
     )
     out.print(
-        f"[yellow]{text}{escape(': ' + words) if words else ''}; trials whose jobs wait for them "
-        f"are invalid[/yellow]",
+        f"[yellow]{text}{escape(': ' + words) if words else ''}{steal}; trials whose jobs "
+        f"wait for them are invalid[/yellow]",
         highlight=False,
     )

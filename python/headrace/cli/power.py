@@ -188,12 +188,14 @@ def _measure_idle(live: LiveMeters) -> None:
     watch = LoadWatch(usable_cpus(), Own())
     live.measure_idle()
     use = watch.finish(Own())
-    busy = (use.foreign_s + use.steal_s) / use.window_s
-    if busy > 0.05 * use.cpus:
+    busy, stolen = use.foreign_s / use.window_s, use.steal_s / use.window_s
+    if busy + stolen > 0.05 * use.cpus:
         names = ", ".join(each.name for each in use.programs[:3] if each.cpu_s > 0.1)
         err.print(
             f"the machine was not idle: other programs used {busy:.1f} of {use.cpus:g} CPUs"
-            f"{f' ({escape(names)})' if names else ''}; measure again when they have ended",
+            f"{f' ({escape(names)})' if names else ''}"
+            f"{f', the hypervisor withheld {stolen:.1f}' if stolen > 0.01 * use.cpus else ''}"
+            "; measure again when they have ended",
             style="yellow",
         )
     for (name, channel), made in live.idle.items():

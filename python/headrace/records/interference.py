@@ -53,6 +53,11 @@ class Interference:
     """The programs that used the most CPU time, largest first."""
 
     @property
+    def stolen_cpus(self) -> float:
+        """Mean number of CPUs that the hypervisor withheld."""
+        return self.steal_s / self.capacity_s * self.cpus if self.capacity_s > 0 else 0.0
+
+    @property
     def foreign_cpus(self) -> float:
         """Mean number of CPUs used by foreign programs and the hypervisor."""
         return (

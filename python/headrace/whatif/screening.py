@@ -17,6 +17,7 @@ from headrace.decision.screening import KEPT_PROBABILITY, ScreenedTrials, Screen
 from headrace.decision.wishes import Wishes, metric_quantity, parse_wishes
 from headrace.engine.estimate import estimate
 from headrace.errors import RefusedError
+from headrace.metrics import names_for
 from headrace.metrics.headline import headline
 from headrace.plan.expected import Timings
 from headrace.plan.order import make_plan
@@ -79,6 +80,12 @@ def screened(
         dropped,
     )
     return ScreenedStudy(found, trials, inputs.offers, smaller, out)
+
+
+def check_wishes(study: Study, inputs: ScreenInputs) -> None:
+    """Raise StudyError for wishes that no simulation could answer, before one is begun."""
+    known = names_for(study.report_options.price.values())
+    parse_wishes(inputs.want or "events/s", inputs.within, inputs.offers.currency, known)
 
 
 def _wishes(study: Study, records: Records, inputs: ScreenInputs) -> Wishes:

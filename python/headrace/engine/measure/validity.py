@@ -174,28 +174,37 @@ def foreign_load(run: RunOptions, found: Interference) -> tuple[list[Reason], li
     """
     if found.lost_share < FOREIGN_WARNING_SHARE:
         return [], []
-    took = [
-        f"other programs used {found.foreign_s / found.capacity_s * found.cpus:.1f} of "
-        f"{found.cpus:g} CPUs"
-    ]
-    if found.steal_s > 0.01 * found.capacity_s:
-        took.append(f"the hypervisor took {found.steal_s / found.capacity_s * found.cpus:.1f}")
-    mostly = [program for program in found.programs if program.cpu_s >= 0.05 * found.foreign_s]
-    named = ", ".join(_named(program) for program in mostly[:4])
     text = (
-        f"{' and '.join(took)} while jobs waited for a CPU for "
+        f"{_took(found)} while jobs waited for a CPU for "
         f"{min(1.0, found.waited_s / found.wall_s):.0%} of their "
         f"time, which may have cost them up to {found.lost_share:.0%} of it"
-        + (f": {named}" if named else "")
     )
     told = [reason("foreign-load", text)]
     invalid = found.lost_share >= FOREIGN_INVALID_SHARE and run.foreign_load == "invalid"
     return (told, []) if invalid else ([], told)
 
 
+def _took(found: Interference) -> str:
+    """Return who took how many CPUs: programs by name, and the hypervisor for itself."""
+    programs = found.foreign_s / found.capacity_s * found.cpus
+    stolen = found.steal_s / found.capacity_s * found.cpus
+    told: list[str] = []
+    if found.steal_s <= 0.01 * found.capacity_s or programs >= 0.05:
+        mostly = [each for each in found.programs if each.cpu_s >= 0.05 * found.foreign_s]
+        named = ", ".join(_named(program) for program in mostly[:4])
+        told.append(
+            f"other programs used {programs:.1f} of {found.cpus:g} CPUs"
+            + (f" ({named})" if named else "")
+        )
+    if found.steal_s > 0.01 * found.capacity_s:
+        of = "" if told else f" of {found.cpus:g} CPUs"
+        told.append(f"the hypervisor withheld {stolen:.1f}{of} (steal)")
+    return " and ".join(told)
+
+
 def _named(program: ForeignProgram) -> str:
     processes = f"{program.processes} processes, " if program.processes > 1 else ""
-    return f"{program.name} ({processes}{program.cpu_s:.2g} CPU s)"
+    return f"{program.name}: {processes}{program.cpu_s:.2g} CPU s"
 
 
 def clients_saturated(found: Interference) -> list[Reason]:
