@@ -83,9 +83,9 @@ class PrometheusProbe(ServiceProbe):
             self.reset()
 
     @override
-    def stop(self) -> None:
-        super().stop()
-        if not self._exporter and not self._asked:
+    def stop(self, *, ask: bool = True) -> None:
+        super().stop(ask=ask)
+        if ask and not self._exporter and not self._asked:
             self._asked = True
             try:
                 self.samples += self._ranges(self._begin_s, time.time())

@@ -62,7 +62,9 @@ class ServiceProbe(Probe):
         """Requests without an answer."""
         self.error = ""
         self._returned = 0
+        self._begun_s = 0.0
         self._stop = threading.Event()
+        self._ask_last = True
         self._thread: threading.Thread | None = None
 
     @abstractmethod
@@ -91,6 +93,8 @@ class ServiceProbe(Probe):
     def reset(self) -> None:
         """Forget the samples of an earlier trial."""
         self.samples, self.lost, self._returned, self.error = [], 0, 0, ""
+        self._begun_s = time.monotonic()
+        self._ask_last = True
         self._stop.clear()
 
     @override
@@ -102,6 +106,8 @@ class ServiceProbe(Probe):
     def _run(self) -> None:
         while True:
             last = self._stop.is_set()
+            if last and not self._ask_last:
+                return
             try:
                 self.samples += self.ask()
             except Exception as error:  # an answer that nobody foresaw must not end the samples
@@ -111,8 +117,9 @@ class ServiceProbe(Probe):
                 return
             self._stop.wait(self.options.interval)
 
-    def stop(self) -> None:
-        """Ask once more and end the thread. Safe to call twice."""
+    def stop(self, *, ask: bool = True) -> None:
+        """Ask once more, unless nobody wants the answer, and end the thread. Safe to call twice."""
+        self._ask_last = ask
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_END_S + self.options.timeout)
@@ -142,7 +149,7 @@ class ServiceProbe(Probe):
         for each in self.samples:
             of_hosts.setdefault(each.host, {}).setdefault(each.metric, []).append(each)
         hosts = {
-            host: {metric: _total(found) for metric, found in metrics.items()}
+            host: {metric: self._total(found) for metric, found in metrics.items()}
             for host, metrics in of_hosts.items()
         }
         values: dict[str, Any] = {"hosts": hosts, "lost": self.lost}
@@ -150,16 +157,16 @@ class ServiceProbe(Probe):
             values["clock_offset_s"], values["clock_uncertainty_s"] = clock
         return Totals(values)
 
-
-def _total(found: list[Sample]) -> dict[str, Any]:
-    values = [each.value for each in found]
-    return {
-        "unit": found[0].unit,
-        "samples": len(values),
-        "mean": sum(values) / len(values),
-        "min": min(values),
-        "max": max(values),
-    }
+    def _total(self, found: list[Sample]) -> dict[str, Any]:
+        """Return the total of the values that belong to the trial, not to the time before it."""
+        values = [each.value for each in found if each.time_s >= self._begun_s]
+        return {
+            "unit": found[0].unit,
+            "samples": len(values),
+            "mean": sum(values) / len(values) if values else None,
+            "min": min(values, default=None),
+            "max": max(values, default=None),
+        }
 
 
 class ClockOffset:

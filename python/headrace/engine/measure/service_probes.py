@@ -50,9 +50,9 @@ class ServiceProbes:
                 self._probes[series] = probe
 
     def stop(self) -> None:
-        """End the threads. Safe to call twice."""
+        """End the threads, asking nothing more: the trial has ended. Safe to call twice."""
         for probe in self._probes.values():
-            probe.stop()
+            probe.stop(ask=False)
 
     def finish(self, samples: TrialSamples, release_s: float) -> None:
         """Add series, totals and failures to those of the other probes."""
