@@ -1,6 +1,9 @@
 # Two commands for a newcomer: `make demo` and `make test`; each sets up what it needs first.
 .PHONY: setup setup-all demo test test-fast test-all check schema docs format bench wheel clean
 SHELL := /bin/bash
+# Also where Python is told not to keep what it compiles: tests start it hundreds of times, and
+# pytest rewrites every test file.
+export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:$(PATH)
 SOURCES := requirements.lock pyproject.toml Cargo.toml Cargo.lock scripts/setup \
 	$(shell find crates -name '*.rs' -o -name Cargo.toml)
@@ -30,13 +33,9 @@ COMPUTE := -n $(shell echo $$(($(CPUS) < 4 ? $(CPUS) : 4))) --dist worksteal
 WAIT := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8))) --dist loadfile --no-loadscope-reorder
 OWN := tests/system tests/e2e
 
-# Tests start Python hundreds of times: compile Headrace's modules once, also where Python is told not
-# to keep what it compiles.
-COMPILE := python -m compileall -q python/headrace
-
 # Every part runs, whatever failed before it. $(1): which tests by their marks.
 define run-tests
-	@failed=; $(COMPILE); \
+	@failed=; \
 	cargo test --workspace --exclude headrace-python --release -q || failed="$$failed Rust"; \
 	python -m pytest $(COMPUTE) -m "$(1)" --ignore tests/system --ignore tests/e2e || \
 		failed="$$failed computing"; \
@@ -50,7 +49,6 @@ test: setup-all
 
 # For the edit loop: no server, no root, nothing that takes long.
 test-fast: setup-all
-	@$(COMPILE)
 	python -m pytest -m "not heavy and not slow" $(COMPUTE) tests/unit tests/property
 
 test-all: setup-all
