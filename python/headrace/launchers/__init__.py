@@ -116,6 +116,8 @@ class Ready:
     """The job has done its imports and waits for the release, or begins (`JobSpec.at_once`)."""
 
     job: Job
+    offers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Variables for the jobs that are spawned after it (`Workload.get_ready`)."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The job process: receive a specification, report ready, wait for the release, run, report.
 
 Protocol with the launcher (pickled messages): a JobSpec, the network namespace and the offset of
-the node's clock are received, `ready` is sent; `go` is received, unless the job begins at once;
-with packets, `next` is sent with the output so far, and a packet or None is received, repeatedly;
-at the end the fields of `launchers.Reported` are sent.
+the node's clock are received, `ready` is sent with what the job offers to those after it; `go` is
+received, unless the job begins at once; with packets, `next` is sent with the output so far, and a
+packet or None is received, repeatedly; at the end the fields of `launchers.Reported` are sent.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from headrace.errors import HeadraceError
 from headrace.jobs import JobOutput, Packet
 from headrace.launchers import JobSpec
 from headrace.launchers.channel import Channel
+from headrace.probes.family_ledger import FamilyMeter
 from headrace.probes.ledger import LedgerMeter
 from headrace.system.children import ChildFailedError
 from headrace.system.network_namespaces import enter
@@ -55,8 +56,18 @@ def serve(channel: Channel) -> int:
         report_so_far=feed.keep if spec.packets else None,
         clock_offset_s=offset_s,
     )
-    meter = LedgerMeter(network=spec.network)
-    channel.send(("ready",))
+    try:
+        offered = workload.get_ready(given)
+    except HeadraceError as error:
+        failed_s = now()
+        channel.send(("failed", error.message, failed_s, failed_s, None, None))
+        return 1
+    process = workload.measured_process
+    if process is None:
+        meter = LedgerMeter(network=spec.network)
+    else:
+        meter = FamilyMeter(process, network=spec.network)
+    channel.send(("ready", offered))
     if not spec.at_once:
         channel.receive()
     start = now()

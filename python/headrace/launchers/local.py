@@ -354,7 +354,7 @@ class Local(Launcher):
         if word == "ready":
             if job.spec.at_once:
                 job.released_s = time.monotonic()
-            events.append(Ready(job))
+            events.append(Ready(job, message[1]))
         elif word == "next":
             events.append(PacketWanted(job, message[1]))
         else:

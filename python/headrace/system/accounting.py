@@ -107,6 +107,10 @@ class IoCounts:
             *(max(0, now - its) for now, its in zip(astuple(self), astuple(earlier), strict=True))
         )
 
+    def at_least(self, other: IoCounts) -> IoCounts:
+        """Return the larger of each value: a counter does not go back."""
+        return IoCounts(*map(max, astuple(self), astuple(other)))
+
 
 @dataclass(frozen=True)
 class UseSoFar:
@@ -229,10 +233,13 @@ def peak_rss_bytes(pid: int) -> int:
     return 0
 
 
-def reset_peak_rss() -> None:
-    """Reset this process's peak to its current memory (proc(5), clear_refs 5), if permitted."""
+def reset_peak_rss(pid: int | None = None) -> None:
+    """Reset the peak of this or another process to its current memory, if permitted.
+
+    proc(5), clear_refs 5.
+    """
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path(f"/proc/{pid or 'self'}/clear_refs").write_text("5")
 
 
 def delay_accounting() -> bool:

@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.errors import HeadraceError, MissingError
@@ -117,40 +117,88 @@ def run(
     every 50 ms for the ledger (`polled_times`). Raises MissingError when the program does not
     exist, HeadraceError when it does not start.
     """
-    program = shutil.which(argv[0], path=(environment or os.environ).get("PATH"))
-    if program is None:
-        raise MissingError(
-            f"the program {argv[0]} is not there", hint=f"install {argv[0]}, or give its full path"
-        )
-    command = [program, *argv[1:]]
-    if setpriv := shutil.which("setpriv"):
-        command = [setpriv, "--pdeathsig", "KILL", "--", *command]
     told = listening_socket()
     if told is not None:
         told.close()
-    kills_before = _memory_kills()
-    with stdout.open("wb") as out, stderr.open("wb") as err, _orphans_adopted() as orphans:
+    with orphans_adopted() as orphans:
         started_ns = time.monotonic_ns()
-        try:
-            process = subprocess.Popen(
-                command,
-                cwd=directory,
-                env=None if environment is None else dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-            )
-        except OSError as error:
-            raise HeadraceError(f"{argv[0]} does not start: {error.strerror}") from error
+        child = Child(
+            argv, directory=directory, stdout=stdout, stderr=stderr, environment=environment
+        )
         if told is None:
-            _wait_polling(process, started_ns)
-        exit_code = process.wait()
-    killed = exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL) and _memory_kills() > kills_before
-    return ChildEnd(argv[0], exit_code, killed, len(orphans), _tail(stderr) or _tail(stdout))
+            _wait_polling(child.pid, started_ns)
+        end = child.wait()
+    return replace(end, left_running=len(orphans))
+
+
+class Child:
+    """A program beside a job, in the job's process group; it ends with the job at the latest."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        directory: Path,
+        stdout: Path,
+        stderr: Path,
+        environment: Mapping[str, str] | None = None,
+        keep_open: Sequence[int] = (),
+    ) -> None:
+        """Start it: no shell, empty stdin. `keep_open`: descriptors that it receives.
+
+        Raises MissingError when the program does not exist, HeadraceError when it does not start.
+        """
+        program = shutil.which(argv[0], path=(environment or os.environ).get("PATH"))
+        if program is None:
+            raise MissingError(
+                f"the program {argv[0]} is not there",
+                hint=f"install {argv[0]}, or give its full path",
+            )
+        command = [program, *argv[1:]]
+        if setpriv := shutil.which("setpriv"):
+            command = [setpriv, "--pdeathsig", "KILL", "--", *command]
+        self._name, self._outputs = argv[0], (stderr, stdout)
+        self._kills_before = _memory_kills()
+        same = stdout == stderr
+        with stdout.open("wb") as out, Path(os.devnull if same else stderr).open("wb") as err:
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    cwd=directory,
+                    env=None if environment is None else dict(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT if same else err,
+                    pass_fds=keep_open,
+                )
+            except OSError as error:
+                raise HeadraceError(f"{argv[0]} does not start: {error.strerror}") from error
+
+    @property
+    def pid(self) -> int:
+        """Process id of the program."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """Kill it. Does not wait."""
+        self._process.kill()
+
+    def wait(self) -> ChildEnd:
+        """Wait for its end, and return it."""
+        exit_code = self._process.wait()
+        signalled = exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        killed = signalled and _memory_kills() > self._kills_before
+        last_words = next((said for output in self._outputs if (said := _tail(output))), "")
+        return ChildEnd(self._name, exit_code, killed, 0, last_words)
 
 
 @contextmanager
-def _orphans_adopted() -> Generator[set[int]]:
+def orphans_adopted() -> Generator[set[int]]:
     """Adopt (in place of init) and finally kill orphans of processes started in the block.
 
     Adopting counts their times. Yields a set that holds, after the block, the processes that had to
@@ -168,14 +216,14 @@ def _orphans_adopted() -> Generator[set[int]]:
         prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _wait_polling(process: subprocess.Popen[bytes], started_ns: int) -> None:
+def _wait_polling(root: int, started_ns: int) -> None:
     global _polled
     seen: dict[tuple[int, int], Times] = {}
 
     def ended() -> bool:
         # WNOWAIT keeps the ended program a zombie, whose exact times can be read one last time.
-        found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-        for pid in (process.pid, *descendants(process.pid)):
+        found = os.waitid(os.P_PID, root, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        for pid in (root, *descendants(root)):
             for thread, times in thread_times(pid).items():
                 seen[pid, thread] = times
         return found is not None

@@ -22,6 +22,7 @@ from headrace.errors import HeadraceError, RefusedError
 
 ROLES = ("scheduler", "worker", "client")
 CONFIGURATION = "dask.yaml"
+_TRIAL_DAYS = 7
 _SKEW = datetime.timedelta(days=1)
 """By how much the clock of a node may be behind."""
 
@@ -94,6 +95,22 @@ def make_credentials(folder: Path, days: int) -> None:
             raise
     except OSError as error:
         raise HeadraceError(f"{folder} cannot be made: {error.strerror}") from error
+
+
+def credentials_of_a_trial() -> tuple[str, str]:
+    """Return a certificate and its key as PEM texts, valid for a few days; they sign themselves.
+
+    For processes that share this one key: each accepts the others, and nobody else.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(f"Headrace trial {os.urandom(8).hex()}")
+    authority = x509.BasicConstraints(ca=True, path_length=0)
+    made = _builder(name, name, key, _TRIAL_DAYS).add_extension(authority, critical=True)
+    signed = made.sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8
+    secret = key.private_bytes(pem, form, serialization.NoEncryption())
+    return signed.public_bytes(pem).decode(), secret.decode()
 
 
 def _fill(made: Path, folder: Path, days: int) -> None:

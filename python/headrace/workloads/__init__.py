@@ -56,6 +56,13 @@ class Workload(ABC):
     bound_by_storage: ClassVar[bool] = False
     """True when it measures the storage itself: a trial limited by its clients' CPU is invalid."""
 
+    leads: ClassVar[bool] = False
+    """True when a trial's first job gets ready before the others are started, for what it offers.
+    """
+    measured_process: int | None = None
+    """Process whose ledger, with its descendants, is the job's, once the job is ready; None: the
+    job's own process."""
+
     def __init__(self, name: str, options: Any) -> None:
         self.name = name
         self.options = options
@@ -135,6 +142,13 @@ class Workload(ABC):
 
         Called once in a slot process before the release.
         """
+
+    def get_ready(self, job: JobInput) -> dict[str, str]:
+        """Start what a job needs before its release, in its own process; unmeasured.
+
+        Return the variables that jobs started after it receive (`leads`). Raises HeadraceError.
+        """
+        return {}
 
     @abstractmethod
     def run(self, job: JobInput) -> JobOutput:

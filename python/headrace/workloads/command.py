@@ -7,38 +7,33 @@ output.
 
 from __future__ import annotations
 
-import glob
 import os
-import re
 import shutil
 import time
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
 from headrace.datasets import DatasetSpec, estimated_bytes
-from headrace.errors import HeadraceError, Problem
-from headrace.registry import nearest
+from headrace.errors import Problem
 from headrace.system import children
 from headrace.system.accounting import io_counts
 from headrace.system.program_pages import hold_program
-from headrace.workloads import (
-    SET_FOR_JOBS,
-    JobInput,
-    JobOutput,
-    JobResults,
-    Workload,
-    WorkloadOptions,
+from headrace.workloads import JobInput, JobOutput, JobResults, Workload, WorkloadOptions
+from headrace.workloads.programs.environment import users_environment
+from headrace.workloads.programs.files import files_that_fit
+from headrace.workloads.programs.output import events_in, pattern_checked, shorten
+from headrace.workloads.programs.placeholders import (
+    STUDY,
+    anchored,
+    check_placeholders,
+    fill,
+    placeholders_in,
 )
 
 _OF_A_JOB = ("file", "directory", "scratch", "slot", "seed")
-_STUDY = "{study}"
-PLACEHOLDERS = (*_OF_A_JOB, _STUDY.strip("{}"))
-_PLACEHOLDER = re.compile(r"\{(" + "|".join(_OF_A_JOB) + r")\}")
-_BRACED_WORD = re.compile(r"\{([a-z]+)\}")
-_LOG_BYTES = 1 << 20
-"""Bytes kept of a program's output: the last ones."""
+PLACEHOLDERS = (*_OF_A_JOB, STUDY)
 
 
 class CommandOptions(WorkloadOptions):
@@ -82,39 +77,18 @@ class CommandOptions(WorkloadOptions):
 
         Called before validation, with the folder of the study file.
         """
-        command, environment = written.get("command"), written.get("environment")
-        if isinstance(command, list) and command:
-            words = [_with_study(word, base) for word in cast("list[object]", command)]
-            if isinstance(words[0], str) and "/" in words[0] and not _PLACEHOLDER.search(words[0]):
-                words[0] = str(base / words[0])
-            written = {**written, "command": words}
-        if isinstance(environment, dict):
-            pairs = cast("dict[str, object]", environment).items()
-            filled = {name: _with_study(value, base) for name, value in pairs}
-            written = {**written, "environment": filled}
-        return written
+        return anchored(written, base)
 
     @field_validator("command")
     @classmethod
     def _known_placeholders(cls, command: tuple[str, ...]) -> tuple[str, ...]:
-        for argument in command:
-            for word in _BRACED_WORD.findall(argument):
-                # Braces may belong to the program itself; report only words that are close to a
-                # placeholder.
-                near = nearest(word, list(PLACEHOLDERS))
-                if word not in PLACEHOLDERS and near is not None:
-                    raise ValueError(f"unknown placeholder {{{word}}}; did you mean {{{near}}}?")
+        check_placeholders(command, PLACEHOLDERS)
         return command
 
     @field_validator("events_pattern")
     @classmethod
     def _is_a_pattern(cls, pattern: str | None) -> str | None:
-        if pattern is not None:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"not a regular expression: {error}") from error
-        return pattern
+        return pattern_checked(pattern)
 
     @model_validator(mode="after")
     def _consistent(self) -> CommandOptions:
@@ -143,7 +117,7 @@ class Command(Workload):
     def check(self) -> list[Problem]:
         """Return a problem when the program is not found."""
         program = self.options.command[0]
-        if _PLACEHOLDER.search(program) or shutil.which(
+        if placeholders_in(program, _OF_A_JOB) or shutil.which(
             program, path=self.options.environment.get("PATH")
         ):
             return []
@@ -168,19 +142,7 @@ class Command(Workload):
 
         `directory` is Headrace's own directory within the target's.
         """
-        pattern = self.options.files
-        if pattern is None:
-            return []
-        below = "" if pattern.startswith("/") else glob.escape(str(directory.parent)) + "/"
-        # Path.glob does not accept absolute patterns.
-        names = glob.glob(below + pattern, recursive=True)  # noqa: PTH207
-        found = sorted(path for path in names if Path(path).is_file())
-        if not found:
-            raise HeadraceError(
-                f"workload {self.name}: no file fits {pattern}",
-                hint=f"a pattern is looked for below {directory.parent}",
-            )
-        return found
+        return files_that_fit(self.name, self.options.files, directory)
 
     def warm(self) -> None:
         """Load the program and its linked libraries into memory; dlopen is part of the job."""
@@ -208,19 +170,19 @@ class Command(Workload):
         before, start_s = io_counts(os.getpid()), time.monotonic()
         try:
             end = children.run(
-                [_fill(argument, values) for argument in options.command],
+                [fill(argument, values) for argument in options.command],
                 directory=job.scratch,
                 stdout=logs[0],
                 stderr=logs[1],
                 environment={
-                    **_users_environment(),
-                    **{name: _fill(text, values) for name, text in options.environment.items()},
+                    **users_environment(),
+                    **{name: fill(text, values) for name, text in options.environment.items()},
                 },
             )
             end_s, moved = time.monotonic(), io_counts(os.getpid()) - before
             end.check()
             return JobOutput(
-                events=self._events(logs[0]),
+                events=events_in(logs[0], options.events, options.events_pattern),
                 bytes_asked=moved.read_chars,
                 bytes_written=moved.write_bytes,
                 read_calls=moved.read_calls,
@@ -230,65 +192,9 @@ class Command(Workload):
             )
         finally:
             for log in logs:
-                _shorten(log)
+                shorten(log)
 
     def merge(self, outputs: list[JobResults]) -> JobResults:
         """Return the number of processes that the programs left running, if any."""
         left = sum(output.get("left_running", 0) for output in outputs)
         return {"left_running": left} if left else {}
-
-    def _events(self, log: Path) -> int:
-        options = self.options
-        if options.events_pattern is None:
-            return options.events or 0
-        pattern = re.compile(options.events_pattern)
-        count, number = 0, None
-        with log.open(errors="replace") as lines:
-            for line in lines:
-                if fits := pattern.search(line):
-                    count += 1
-                    number = fits.group(1) if pattern.groups else None
-        if not pattern.groups:
-            return count
-        if number is None:
-            raise HeadraceError(
-                f"no line of the program's output fits events_pattern {options.events_pattern}"
-            )
-        try:
-            return int(number.replace(",", "").replace("_", ""))
-        except ValueError as error:
-            raise HeadraceError(f"events_pattern found {number!r}, which is no number") from error
-
-
-def _with_study(value: object, base: Path) -> object:
-    return value.replace(_STUDY, str(base)) if isinstance(value, str) else value
-
-
-def _fill(text: str, values: dict[str, str]) -> str:
-    """Fill in the placeholders of one argument.
-
-    Placeholders within inserted values are not expanded.
-    """
-    return _PLACEHOLDER.sub(lambda found: values[found.group(1)], text)
-
-
-def _shorten(log: Path) -> None:
-    """Keep only the end of a long log, and delete an empty one."""
-    if not log.exists():
-        return
-    size = log.stat().st_size
-    if size == 0:
-        log.unlink()
-    elif size > _LOG_BYTES:
-        with log.open("r+b") as file:
-            file.seek(size - _LOG_BYTES)
-            end = file.read()
-            file.seek(0)
-            file.write(f"[the first {size - _LOG_BYTES} bytes are left out]\n".encode() + end)
-            file.truncate()
-
-
-def _users_environment() -> dict[str, str]:
-    """Return the user's environment, without the variables that Headrace set for its own code."""
-    ours = {SET_FOR_JOBS, *os.environ.get(SET_FOR_JOBS, "").split(",")}
-    return {name: value for name, value in os.environ.items() if name not in ours}

@@ -120,6 +120,8 @@ class PoolTask:
     """Sustained load until this many jobs have started."""
     here: Callable[[str, int], str] = field(default=lambda file, slot: file)
     """Path of a data set file on the node of a slot."""
+    first_leads: bool = False
+    """Whether the first job gets ready before the others are started (`Workload.leads`)."""
     yield_to_kernel: bool = False
     """Whether jobs leave the CPU at once to the kernel's path to an emulated drive."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -143,6 +145,8 @@ class JobPool:
         self._pool_job: dict[Job, _PoolJob] = {}
         self._agents = list(dict.fromkeys(task.agent(slot) for slot in range(task.slots)))
         self._started = 0
+        self._offered: dict[str, str] = {}
+        """Variables that ready jobs offer to those after them."""
         self._release = 0.0
         self._stonewall: float | None = None
         self._closed = False
@@ -160,7 +164,9 @@ class JobPool:
         problem = self._launcher.warm(task.kind, task.name, task.options)
         if problem is not None:
             raise HeadraceError(f"workload {task.name} could not be warmed: {problem}")
-        for slot in range(task.slots):
+        if task.first_leads:
+            self._spawn_leader()
+        for slot in range(len(self._jobs), task.slots):
             self._spawn(slot)
         self._await_ready(self._jobs)
         return [job.job for job in self._jobs]
@@ -189,6 +195,13 @@ class JobPool:
 
     # -- one job --
 
+    def _spawn_leader(self) -> None:
+        """Start the first job, and take what it offers to the others."""
+        self._spawn(0)
+        self._await_ready(self._jobs)
+        if (end := self._jobs[0].end) is not None:
+            raise HeadraceError(end.cause or f"the first job ended: {end.exit}")
+
     def _spawn(self, slot: int) -> None:
         task, number = self._task, self._started
         self._started += 1
@@ -201,7 +214,7 @@ class JobPool:
             task.packets is not None,
             task.network,
             task.log_dir / f"job-{number:04d}.log",
-            task.environment,
+            {**task.environment, **self._offered},
             task.yield_to_kernel,
             at_once=self._release > 0,
         )
@@ -277,6 +290,7 @@ class JobPool:
         match event:
             case Ready():
                 job.ready = True
+                self._offered.update(event.offers)
             case PacketWanted():
                 job.so_far = event.so_far
                 self._serve_packet(job)

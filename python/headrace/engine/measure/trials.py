@@ -226,6 +226,7 @@ class _TrialRun:
             packets=packets,
             duration_s=(run.duration or 30.0) if sustained and run.jobs is None else None,
             jobs_total=run.jobs if sustained else None,
+            first_leads=self.workload.leads,
             yield_to_kernel=bool(location.emulated),
             environment={**holding.location.environment, **location.environment},
             here=lambda file, slot: moved(

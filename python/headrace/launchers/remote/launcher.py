@@ -205,7 +205,7 @@ class RemoteLauncher(Launcher):
                 job.pid = message.pid
                 if job.spec.at_once:
                     job.released_s = time.monotonic()
-                events.append(Ready(job))
+                events.append(Ready(job, message.offers))
             case JobRefused():
                 del self._jobs[job.number]
                 raise error_of(*message.error)

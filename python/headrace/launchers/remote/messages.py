@@ -45,10 +45,14 @@ class CallAnswer(msgspec.Struct, tag="answer", array_like=True):
 
 
 class JobReady(msgspec.Struct, tag="ready", array_like=True):
-    """A job waits for its release, or begins (`JobSpec.at_once`)."""
+    """A job waits for its release, or begins (`JobSpec.at_once`).
+
+    The fields of `launchers.Ready`.
+    """
 
     job: int
     pid: int
+    offers: dict[str, str] = {}
 
 
 class JobRefused(msgspec.Struct, tag="refused", array_like=True):

@@ -258,7 +258,7 @@ class NodeService:
                 continue
             match event:
                 case Ready():
-                    self._send(JobReady(number, event.job.pid))
+                    self._send(JobReady(number, event.job.pid, dict(event.offers)))
                 case PacketWanted():
                     self._want_packet(number, event.so_far)
                 case Reported():

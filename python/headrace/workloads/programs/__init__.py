@@ -1,0 +1,1 @@
+"""Code of the workloads that run programs of the user: `command`, `dask`."""
